@@ -40,6 +40,7 @@ from hushrec import Accountant, Budget, Domain, PublicRatings, Ratings
 from hushrec.data import k_folds, lifelike
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public.models import public_model
+from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import Recommender
 from hushrec.training import run
 
@@ -134,7 +135,10 @@ def measured(case: Case) -> dict[str, Any]:
     model = run.train(name, private, accountant, n_users=n, seed=case.draw, public=public)
     ((history, held),) = list(_halves(everybody.rows(np.sort(judged), keyed=True), case.job))
     rows, _ = public.rows(private)
-    alone = public_model(rows, model.scores, getattr(model.estimator, "like_from", None))
+    if case.job == "lists":
+        alone = public_model(rows, getattr(model.estimator, "like_from", None))
+    else:
+        alone = ratings_model(rows, None, None, {})
     models = {"today": replace(model, public=None), "alone": alone, "together": model}
     figures = {name: round(_figure(each, history, held, case.job), 5) for name, each in models.items()}
     return {

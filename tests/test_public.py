@@ -11,9 +11,11 @@ import scipy.sparse as sp
 import hushrec
 from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Season, SeasonAccountant, Store
 from hushrec.data import lifelike, paired_likes
+from hushrec.data.features import feature_scores
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public import models
 from hushrec.public.judging import GRID, bagged
+from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.lists import PublicPart
 from hushrec.training import run
 from tests.command_line import invoke
@@ -36,11 +38,9 @@ def both():
     rows, _ = DECLARED.rows(FILMS)
     known = {"supported": (np.arange(120) % 3 > 0).astype(np.uint8)}
     model = replace(model, lists=replace(model.lists, arrays={**model.lists.arrays, **known}))
-    parts = [
-        PublicPart(models.public_model(rows, each.scores, getattr(each.estimator, "like_from", None)), weight)
-        for each, weight in ((model, 0.3), (model.lists, 0.6))
-    ]
-    return replace(model, public=parts[0], lists=replace(model.lists, public=parts[1]))
+    of_ratings = PublicPart(ratings_model(rows, None, None, {}), 0.3)
+    of_lists = PublicPart(models.public_model(rows, model.lists.estimator.like_from), 0.6)
+    return replace(model, public=of_ratings, lists=replace(model.lists, public=of_lists))
 
 
 def alone(model):
@@ -111,12 +111,125 @@ def test_new_items_are_placed_in_both_models(both) -> None:
     assert hushrec.Billboard.from_bytes(grown.to_bytes()).recommend({}, n=9) == grown.recommend({}, n=9)
 
 
+def released(n_items: int, generator: np.random.Generator) -> tuple[dict, dict]:
+    """A private model of made-up values, and its state."""
+    factors, numbers = generator.standard_normal((n_items, 2)), np.array([0, 0, 1, 1, 0.8, 0.3])
+    arrays = {"center": 3.2, "item_bias": generator.normal(0, 0.4, n_items), "item_factors": factors}
+    state = {"numbers": numbers, "item_bias_variance": generator.uniform(0.02, 0.3, n_items)}
+    return {**arrays, "regularization": 0.5, "bias_regularization": 2.0}, state
+
+
+@pytest.mark.parametrize("spread", [0.1, 0.9])
+def test_a_merged_bias_is_what_both_let_expect(spread: float) -> None:
+    """On a grid of what a bias may be: both posteriors, less the wider prior, as plain densities."""
+    generator, n_items = np.random.default_rng(4), 9
+    arrays, state = released(n_items, generator)
+    design = np.column_stack([np.ones(n_items), generator.standard_normal(n_items)])
+    bias, unsure = generator.normal(0, 0.5, n_items), generator.uniform(0.01, 0.09, n_items)
+    items = PublicItems(3, bias, unsure, design @ [0.1, 0.2], spread, np.eye(n_items)[:, :3], 0.7, 1, design)
+    found = items.merged(arrays, state)
+    fitted = design @ np.linalg.solve(design.T @ design, design.T @ arrays["item_bias"])
+    grid = np.linspace(-6, 6, 20_001)
+    for place in range(n_items):
+        prior = (fitted[place], 0.3) if spread < 0.3 else (items.expected[place], spread)
+        own = arrays["item_bias"][place], state["item_bias_variance"][place]
+        log = [-((grid - mean) ** 2) / var / 2 for mean, var in (own, (bias[place], unsure[place]), prior)]
+        density = np.exp(log[0] + log[1] - log[2] - (log[0] + log[1] - log[2]).max())
+        assert found["item_bias"][place] == pytest.approx(grid @ density / density.sum(), abs=1e-6)
+    wanted = (
+        np.sqrt(0.5 / 0.7) * items.factors
+    )  # a ridge of .5 on a column so long is one of .7 on the column
+    assert found["item_factors"] == pytest.approx(np.column_stack([arrays["item_factors"], wanted]))
+
+
+def test_what_public_rows_tell_is_found_one_user_and_one_item_at_a_time() -> None:
+    """A twin in loops, with features and with users of another population."""
+    same, other = (lifelike("films", n_users=n, n_items=25, seed=seed) for n, seed in ((9, 1), (7, 2)))
+    features = np.random.default_rng(0).standard_normal((25, 3))
+    domain = replace(same.domain, item_features=features)
+    same, other = replace(same, domain=domain), replace(other, domain=domain)
+    found, twin = public_items(same, other), in_loops(same, other)
+    for name, value in zip(("bias", "bias_variance", "expected", "factors", "noise"), twin):
+        assert getattr(found, name) == pytest.approx(value, rel=1e-6, abs=1e-9), name
+
+
+def in_loops(same: Ratings, other: Ratings) -> tuple:
+    rows = np.vstack([same.matrix.toarray(), other.matrix.toarray()])
+    elsewhere, (n_users, n_items), rank = np.arange(len(rows)) >= same.n_users, rows.shape, 6
+    seen = rows > 0
+    rows = np.where(seen, rows - rows[seen].mean(), 0)
+    square = (rows[seen] ** 2).mean()
+    scores = feature_scores(same.domain.item_features, n_items)
+    design = np.column_stack([np.ones(n_items), scores * np.sqrt(scores.shape[1])])
+    users, items = np.random.default_rng(0).standard_normal((n_users, rank)), np.zeros((n_items, rank + 2))
+    offset, unsure_users = np.zeros(n_users), np.zeros((n_users, rank + 1, rank + 1))
+    unsure_items, mean = np.zeros((n_items, rank + 2, rank + 2)), np.zeros((n_items, rank + 2))
+    spread = np.array([*[0.1 * square / rank] * rank, 0.08 * square, 0.01 * same.domain.half_width**2])
+    noise, offsets = 0.6 * square, 0.2 * square
+    rated = seen.any(axis=0)
+    for _ in range(12):
+        for item in range(n_items):
+            precision, right = np.diag(1 / spread), mean[item] / spread
+            for user in np.flatnonzero(seen[:, item]):
+                own = np.array([*users[user], 1, elsewhere[user]])
+                second = np.outer(own, own)
+                second[:rank, :rank] += unsure_users[user][:rank, :rank]
+                with_offset = own * offset[user]
+                with_offset[:rank] += unsure_users[user][:rank, rank]
+                precision = precision + second / noise
+                right = right + (rows[user, item] * own - with_offset) / noise
+            unsure_items[item] = np.linalg.inv(precision)
+            items[item] = unsure_items[item] @ right
+        known = design[rated]
+        ridge = np.diag([1e-9, *[30] * scores.shape[1]])
+        for column in range(rank + 1):
+            beta = np.linalg.solve(known.T @ known + ridge, known.T @ items[rated, column])
+            mean[:, column] = design @ beta
+            squares = (items[:, column] - mean[:, column]) ** 2 + unsure_items[:, column, column]
+            spread[column] = max(squares[rated].mean(), 1e-4 * square)
+        left = 0.0
+        for user in range(n_users):
+            precision, right = np.diag([*[1] * rank, 1 / offsets]), np.zeros(rank + 1)
+            meant = np.array([*[0] * rank, 1, elsewhere[user]])
+            met = []
+            for item in np.flatnonzero(seen[user]):
+                own = np.array([*items[item, :rank], 1])
+                second = np.outer(own, own)
+                second[:rank, :rank] += unsure_items[item][:rank, :rank]
+                bias, cross = (
+                    items[item] @ meant,
+                    np.append(unsure_items[item] @ meant, 0)[[*range(rank), -1]],
+                )
+                precision = precision + second / noise
+                right = right + (rows[user, item] * own - bias * own - cross) / noise
+                met.append((item, own, second, bias, cross, meant @ unsure_items[item] @ meant))
+            unsure_users[user] = np.linalg.inv(precision)
+            own_user = unsure_users[user] @ right
+            users[user], offset[user] = own_user[:rank], own_user[rank]
+            outer = np.outer(own_user, own_user) + unsure_users[user]
+            for item, own, second, bias, cross, variance in met:
+                rating = rows[user, item]
+                left += (second * outer).sum() + 2 * own_user @ (own * bias + cross) + bias**2 + variance
+                left += rating**2 - 2 * rating * (own @ own_user + bias)
+        offsets = max((offset**2 + unsure_users[:, rank, rank]).mean(), 1e-4 * square)
+        noise = max(left / seen.sum(), 1e-4 * square)
+        squares = (users**2 + unsure_users[:, range(rank), range(rank)]).mean(axis=0)
+        root = np.sqrt(squares)
+        users, items[:, :rank], mean[:, :rank] = users / root, items[:, :rank] * root, mean[:, :rank] * root
+        both = np.append(1 / root, 1)
+        unsure_users *= both[:, None] * both
+        both = np.append(root, [1, 1])
+        unsure_items *= both[:, None] * both
+        spread[:rank] *= squares
+    return items[:, rank], unsure_items[:, rank, rank], mean[:, rank], items[:, :rank], noise
+
+
 def test_regressions_are_those_of_one_item_after_the_other() -> None:
     """With more likes than items, and with fewer; everybody likes one more item."""
     for n_users in (4, 60):
         likes = np.random.default_rng(n_users).random((n_users, 12)) < 0.4
         rows = Ratings.from_any(sp.csr_array(likes.astype(float)), hushrec.Domain(range(12), likes=True))
-        model = models.public_model(rows, "likes", None)
+        model = models.public_model(rows, None)
         learned = model.arrays["learned_items"]
         table = np.column_stack([likes[:, learned], np.ones(n_users)]).astype(float)
         ridge = max(80, 5 * likes[:, learned].sum() / len(learned))

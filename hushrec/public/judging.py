@@ -1,7 +1,8 @@
 """Worth of a public model, judged by donors: functions of released values and public rows alone.
 
 A donor's likes or ratings are dealt into five parts; each in turn is held out, the others are folded in. The
-private model is judged as it was released, the public one in five folds over donors. So many donors are
+private model is judged as it was released, the public one in five folds over donors; of ratings, the public
+one has the private one merged into it (`hushrec.public.ratings_model`). So many donors are
 drawn with replacement, over and over, and the weight that served them best is noted: the mean of these is
 the weight. With few donors it wanders, and is drawn together by what it wanders between, and to 0 as if five
 more donors had found the public model worth nothing.
@@ -13,6 +14,7 @@ be seen, at 5 by up to .02 of Recall (docs/guides/public.md). The weight is then
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, NamedTuple
 
@@ -24,6 +26,7 @@ from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.public.models import public_model
+from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.blend import lowered, mixed, standard
 from hushrec.serving.lists import PublicPart, Recommender, UserState, own_scores, scores_at
 from hushrec.types import Array
@@ -67,7 +70,8 @@ class Judged:
         Of the figures.
     private, public, together : dict
         ``value``, ``low`` and ``high``: the figure of either model alone and of both, on what donors held
-        back, with a 95% interval over donors. The weight was chosen on the same donors.
+        back, with a 95% interval over donors. The weight was chosen on the same donors. Of ratings, the
+        public model is what counts beside the private one: that with what is public merged into it.
 
     Privacy
     -------
@@ -114,7 +118,11 @@ class _Votes(NamedTuple):
 
 
 def judge(
-    private: Recommender, donors: Ratings, external: Ratings | None, noise: tuple[float, float] | None
+    private: Recommender,
+    donors: Ratings,
+    external: Ratings | None,
+    noise: tuple[float, float] | None,
+    state: Mapping[str, Array],
 ) -> tuple[PublicPart | None, Judged]:
     """Return the public model with its weight, None where that is 0, and what the donors said.
 
@@ -128,6 +136,8 @@ def judge(
         Public ratings of another one.
     noise : (float, float), optional
         Of a model of likes: how many users trained, and the deviation of the noise on each item's weight.
+    state : mapping of str to ndarray
+        What a next week would go on from: a private model of ratings is merged into the public one by it.
     """
     like_from = getattr(private.estimator, "like_from", None) if private.scores == "likes" else None
     donors = replace(donors.liked(like_from).rated(), splits=())  # their own parts are dealt here
@@ -135,15 +145,20 @@ def judge(
         external = external.liked(like_from).rated()
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
-    votes = [_votes(private, donors, judges, like_from, other) for other in others]
+
+    def model(known: Ratings, other: Ratings | None) -> Recommender:
+        if private.scores == "ratings":
+            return ratings_model(known, other, private, state)
+        return public_model(stacked(known, other), like_from)
+
+    votes = [_votes(private, donors, judges, other, model) for other in others]
     chosen = int(np.argmax([each.best for each in votes]))
     agreement = _agreement(private, donors, noise)
     doubt = judges.n_users / (judges.n_users + _DOUBTERS)
     weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
     part = None
     if weight:
-        rows = stacked(donors, others[chosen])
-        part = PublicPart(public_model(rows, private.scores, like_from), weight)
+        part = PublicPart(model(donors, others[chosen]), weight)
     return part, _judged(private.scores, votes[chosen], weight, donors.n_users, bool(chosen), agreement)
 
 
@@ -195,7 +210,11 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
 
 
 def _votes(
-    private: Recommender, donors: Ratings, judges: Ratings, like_from: float | None, external: Ratings | None
+    private: Recommender,
+    donors: Ratings,
+    judges: Ratings,
+    external: Ratings | None,
+    model: Callable[[Ratings, Ratings | None], Recommender],
 ) -> _Votes:
     """Judge the private model as it is, and the public one on donors that it has not seen."""
     fold = np.arange(donors.n_users) % _FOLDS
@@ -204,11 +223,10 @@ def _votes(
     votes = _Votes(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
     for number in range(min(_FOLDS, donors.n_users)):
         known = donors.rows(fold != number, keyed=True)
-        rows = stacked(known, external)
         (own,) = np.nonzero(fold[place] == number)
-        if not (len(own) and rows.n_users):
+        if not (len(own) and (known.n_users or external is not None)):
             continue
-        public = public_model(rows, private.scores, like_from)
+        public = model(known, external)
         mine = judges.rows(own, keyed=True)
         for history, held in k_folds(mine, _FOLDS, seed=0):
             ask = _ratings_votes if private.scores == "ratings" else _lists_votes

@@ -1,18 +1,15 @@
-"""The public models: trained without privacy, on ratings whose owners have published them."""
+"""The public model of likes: trained without privacy, on likes whose owners have published them."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.algorithms.als import ALS
 from hushrec.algorithms.ease import EASE, item_weights, own_likes
 from hushrec.data import Ratings
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Accountant, Budget
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
 
@@ -23,29 +20,21 @@ from hushrec.types import Array
 _MOST_ITEMS = 2000
 #: Ridge in likes: so many at least, and this times the mean number of likes of a learned item.
 _LEAST_RIDGE, _RIDGE = 80.0, 5.0
-#: Factors of the model of ratings.
-_RANK = 8
 
 
-def public_model(rows: Ratings, scores: str, like_from: float | None) -> Recommender:
-    """Train the public model that goes beside a private one.
+def public_model(rows: Ratings, like_from: float | None) -> Recommender:
+    """Train the public model of likes that goes beside a private one.
 
-    Of ratings it is alternating least squares with 8 factors. Of likes it is EASE with one more item, which
-    everybody likes: a ridge regression with an intercept, so that few users leave the popular items.
+    It is EASE with one more item, which everybody likes: a ridge regression with an intercept, so that few
+    users leave the popular items.
 
     Parameters
     ----------
     rows : Ratings
         Public.
-    scores : {"ratings", "likes"}
-        What the private model's scores are.
     like_from : float or None
         Ratings from here up are likes; None: every row is one.
     """
-    if scores == "ratings":
-        estimator = ALS(rank=_RANK)
-        model = estimator.fit(rows, Accountant(Budget(math.inf, 1e-6), data_is_public=True))
-        return Recommender(estimator, rows.domain, dict(model.arrays))
     ease = EASE(like_from=like_from)
     with one_blas_thread():
         return Recommender(ease, rows.domain, _regressions(rows.liked(like_from)))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -15,9 +15,9 @@ from hushrec.checks import plural
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.ids import encode_ids
 from hushrec.errors import InputError
-from hushrec.public.judging import Judged, judge, stacked
+from hushrec.public.judging import judge, stacked
 from hushrec.serving.billboard import Billboard
-from hushrec.serving.lists import PublicPart, Recommender
+from hushrec.serving.lists import Recommender
 
 #: What scores can be blended.
 _SCORES = "ratings", "likes"
@@ -136,14 +136,25 @@ class PublicRatings:
         external = [Ratings.from_any(source, domain) for source in self._sources(self.external)]
         return found.rows(order, keyed=True), _one_below_another(external)
 
-    def beside(self, board: Billboard, ratings: Ratings | Store) -> Billboard:
-        """Put a public model beside each model of a billboard, where donors find it worth something."""
+    def beside(
+        self, board: Billboard, ratings: Ratings | Store, state: Mapping[str, Any] | None = None
+    ) -> Billboard:
+        """Put a public model beside each model of a billboard, where donors find it worth something.
+
+        Parameters
+        ----------
+        board : Billboard
+        ratings : Ratings or Store
+            Of which donors are read.
+        state : mapping of str to ndarray, optional
+            Released beside what is served, as of `Parts`; a model that is not of a season does not keep it.
+        """
         same, external = self.rows(ratings)
-        part, judged = _beside(board, board, same, external, "")
+        state = board.state if state is None else state
+        part, judged = judge(board, same, external, _noise(board, board, ""), state)
         if board.lists is None:
             return replace(board, public=part, judged=(judged.to_dict(),))
-        prefix = "lists: "
-        lists, of_lists = _beside(board, board.lists, same, external, prefix)
+        lists, of_lists = judge(board.lists, same, external, _noise(board, board.lists, "lists: "), {})
         return replace(
             board,
             public=part,
@@ -165,12 +176,6 @@ class PublicRatings:
             f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
             " releases are the same as without them, and protect everybody else alike.",
         )
-
-
-def _beside(
-    board: Billboard, model: Recommender, same: Ratings, external: Ratings | None, prefix: str
-) -> tuple[PublicPart | None, Judged]:
-    return judge(model, same, external, _noise(board, model, prefix))
 
 
 def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:

@@ -57,8 +57,8 @@ class Public(Protocol):
     def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
         """Say in the privacy statement what is public."""
 
-    def beside(self, board: Billboard, ratings: Ratings | Store) -> Billboard:
-        """Put a public model beside the private one."""
+    def beside(self, board: Billboard, ratings: Ratings | Store, state: Mapping[str, Any]) -> Billboard:
+        """Put a public model beside the private one, whose state is released too."""
 
 
 # ---------------------------------------------------------------------- a first model, and the next week's
@@ -167,7 +167,7 @@ def _model(
     privacy = replace(statement(estimator, ratings, accountant, notes), public_ratings=public is not None)
     board = Billboard.of(estimator, ratings.domain, parts, privacy)
     if public is not None:
-        board = public.beside(board, ratings)
+        board = public.beside(board, ratings, Parts.of(parts).state)
     if isinstance(accountant, SeasonAccountant):
         accountant.wrote(board)
     return board

@@ -33,6 +33,7 @@ from hushrec.algorithms import (
 from hushrec.data import realistic
 from hushrec.papers.dpals import DPALS
 from hushrec.public.models import public_model
+from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import PublicPart
 from hushrec.serving.modelfile import read as decode
 from tests.algorithms.cases import PairedEigenRec
@@ -71,11 +72,9 @@ def trained(
 def beside(model: Billboard) -> Billboard:
     """Return the model with a public one beside each of its two."""
     rows = realistic(40, DOMAIN.n_items, 500, step=1.0, seed=5)
-    parts = [
-        PublicPart(public_model(rows, each.scores, like_from), weight)
-        for each, like_from, weight in ((model, None, 0.3), (model.lists, 4.0, 0.6))
-    ]
-    return replace(model, public=parts[0], lists=replace(model.lists, public=parts[1]))
+    part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
+    lists = PublicPart(public_model(rows, 4.0), 0.6)
+    return replace(model, public=part, lists=replace(model.lists, public=lists))
 
 
 def models() -> Iterable[tuple[str, Billboard, bool]]:
