@@ -29,6 +29,7 @@ _LARGEST = 1 << 53  # from here on floats skip integers
 # the forms in which Python, pandas and CSV files write floats that may have been integers
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 _TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
+_PLAIN = r"^[\w:/-]+$"  # ASCII without blanks, whose canonical text is itself
 NO_TEXT = "\ufffd"  # begins the canonical text of what is no text
 #: Text, whatever the length of all cells together.
 TEXT = {
@@ -428,7 +429,7 @@ def _canonical_array(values: pa.Array) -> pa.Array:
         return values.cast(pa.large_string())
     if _is_text(kind):
         text = values.cast(pa.large_string())
-        plain = pc.match_substring_regex(text, r"^[\w:/-]+$")
+        plain = pc.match_substring_regex(text, _PLAIN)
         if pc.all(plain, min_count=0).as_py():
             return text
     return pa.array([canonical_text(value) for value in plain_values(values)], pa.large_string())
@@ -461,9 +462,15 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     column = column.unify_dictionaries()
     if not column.num_chunks:
         return pa.chunked_array([], pa.large_string())
-    cells = [_stripped(cell) for cell in column.chunk(0).dictionary.to_pylist()]
-    buffers = pa.array(cells, pa.large_binary()).buffers()  # Arrow would refuse a cell that is not UTF-8
-    texts = pa.Array.from_buffers(pa.large_string(), len(cells), buffers)
+    cells = column.chunk(0).dictionary
+    plain = pc.and_(
+        pc.match_substring_regex(cells, _PLAIN), pc.less_equal(pc.binary_length(cells), MAX_CELL_BYTES)
+    )
+    if pc.all(plain, min_count=0).as_py():  # nothing to strip: the same result, faster
+        texts = cells.cast(pa.large_string())
+    else:  # Arrow would refuse a cell that is not UTF-8
+        buffers = pa.array([_stripped(cell) for cell in cells.to_pylist()], pa.large_binary()).buffers()
+        texts = pa.Array.from_buffers(pa.large_string(), len(cells), buffers)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(c.indices, texts) for c in column.chunks])
 
 
