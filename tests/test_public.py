@@ -13,7 +13,7 @@ from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Seas
 from hushrec.data import lifelike, paired_likes
 from hushrec.data.features import feature_scores
 from hushrec.privacy.testing import SeededNoise
-from hushrec.public import models
+from hushrec.public import likes, models
 from hushrec.public.judging import GRID, bagged
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.lists import PublicPart
@@ -241,6 +241,47 @@ def test_regressions_are_those_of_one_item_after_the_other() -> None:
             assert model.arrays["item_bias"][learned[place]] == pytest.approx(weights[-1], abs=1e-6)
             found = np.delete(model.arrays["item_factors"][place], place)
             assert found == pytest.approx(weights[:-1], abs=1e-6)
+
+
+def test_a_private_model_is_judged_as_it_would_be_without_the_judges() -> None:
+    """Held against a training without them, at next to no noise; and popularity against a plain count."""
+
+    def train(rows):
+        accountant = Accountant(Budget(1e5, 1e-6), noise=SeededNoise(1))
+        tuning = hushrec.PrivateEigenRec.Tuning(learned_items=120)
+        return hushrec.PrivateEigenRec(rank=2, tuning=tuning, n_users=rows.n_users).fit(rows, accountant)
+
+    rows = FILMS.liked(4.0).rated()
+    gone = np.arange(rows.n_users) % 3 == 0
+    model, wanted = train(rows), train(rows.rows(~gone, keyed=True))
+    released = likes.Released(model, rows, rows, (float(rows.n_users), 1e-3))
+    found = released.without(rows.rows(gone, keyed=True))
+    popularity, own = (each.item_bias / each.item_bias.max() for each in (found, wanted))
+    assert popularity == pytest.approx(own, abs=0.02) and np.abs(model.item_bias - own).max() > 0.05
+
+    def angle(one, other):
+        first, second = (np.linalg.qr(each.item_factors.astype(float))[0] for each in (one, other))
+        return np.linalg.svd(first.T @ second)[1].min()
+
+    assert angle(found, wanted) > angle(model, wanted) + 0.01
+
+
+def test_popularity_is_that_of_the_release_and_of_donors_together() -> None:
+    """Nearer to the truth than either, under noise that hides the unpopular items."""
+    rows, errors = FILMS.liked(4.0).rated(), []
+    truth = rows.matrix.astype(bool).mean(axis=0)
+    for seed in range(3):
+        model = trained("private-eigenrec", None, epsilon=0.5, seed=seed)
+        donors = rows.rows(slice(40 * seed, 40 * seed + 40), keyed=True)
+        noise_sd = next(iter(model.privacy.releases)).noise_sd
+        found = [
+            likes.Released(model, donors, donors, noise).rates(donors) for noise in ((500, noise_sd), None)
+        ]
+        raw = model.item_bias * (truth @ truth) / (truth @ model.item_bias)
+        alike = [donors.matrix.astype(bool).mean(axis=0), found[1], raw, found[0]]
+        errors.append([np.sqrt(((each - truth) ** 2).mean()) for each in alike])
+    own, shrunk, raw, together = np.mean(errors, axis=0)
+    assert together < 0.92 * min(own, shrunk, raw)
 
 
 @pytest.mark.parametrize("name", ["both", "private-als", "private-eigenrec"])

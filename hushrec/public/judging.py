@@ -7,8 +7,8 @@ drawn with replacement, over and over, and the weight that served them best is n
 the weight. With few donors it wanders, and is drawn together by what it wanders between, and to 0 as if five
 more donors had found the public model worth nothing.
 
-Donors are in the private training too, which favours the private model on them: at epsilon 1 by too little to
-be seen, at 5 by up to .02 of Recall (docs/guides/public.md). The weight is then rather too small.
+Donors are in the private training too, which would favour it. So a private model of likes is judged as it
+would about be without the donors who judge; one of ratings is not, and the weight is then rather too small.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,7 +26,7 @@ import scipy.sparse as sp
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.evaluation.intervals import Estimate, estimates
-from hushrec.public.models import public_model
+from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.blend import lowered, mixed, standard
 from hushrec.serving.lists import PublicPart, Recommender, UserState, own_scores, scores_at
@@ -35,8 +36,8 @@ from hushrec.types import Array
 GRID = np.linspace(0.0, 1.0, 11)
 #: Folds over donors and over what each has; donors that judge, at most, chosen by a hash of their ids.
 _FOLDS, _MOST_JUDGES = 5, 300
-#: So many more judges are taken to find the public model worth nothing: chosen as in `models`, of 3 to 60.
-_DOUBTERS = 5
+#: So many more judges are taken to find the public model worth nothing: chosen as in `likes` and `models`.
+_DOUBTERS = {"ratings": 5, "likes": 2}
 #: Draws of donors for the weight, and for the intervals.
 _DRAWS, _RESAMPLES = 200, 1000
 #: Length of the lists.
@@ -123,6 +124,7 @@ def judge(
     external: Ratings | None,
     noise: tuple[float, float] | None,
     state: Mapping[str, Array],
+    trained: Ratings | None = None,
 ) -> tuple[PublicPart | None, Judged]:
     """Return the public model with its weight, None where that is 0, and what the donors said.
 
@@ -138,28 +140,59 @@ def judge(
         Of a model of likes: how many users trained, and the deviation of the noise on each item's weight.
     state : mapping of str to ndarray
         What a next week would go on from: a private model of ratings is merged into the public one by it.
+    trained : Ratings, optional
+        Those of the public users who are among the private ones; nobody by default.
     """
     like_from = getattr(private.estimator, "like_from", None) if private.scores == "likes" else None
     donors = replace(donors.liked(like_from).rated(), splits=())  # their own parts are dealt here
+    trained = donors.rows([]) if trained is None else trained.liked(like_from).rated()
     if external is not None:
         external = external.liked(like_from).rated()
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
-
-    def model(known: Ratings, other: Ratings | None) -> Recommender:
-        if private.scores == "ratings":
-            return ratings_model(known, other, private, state)
-        return public_model(stacked(known, other), like_from)
-
-    votes = [_votes(private, donors, judges, other, model) for other in others]
+    if private.scores == "ratings":
+        ways = [
+            _Way(
+                other,
+                partial(ratings_model, external=other, private=private, state=state),
+                lambda gone: private,
+            )
+            for other in others
+        ]
+    else:
+        released = Released(private, donors, trained, noise)
+        told = [False] if donors.domain.item_features is None else [False, True]
+        ways = [
+            _Way(other, partial(released.model, external=other, features=features), released.without)
+            for other in others
+            for features in told
+        ]
+    votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([each.best for each in votes]))
     agreement = _agreement(private, donors, noise)
-    doubt = judges.n_users / (judges.n_users + _DOUBTERS)
+    doubt = judges.n_users / (judges.n_users + _DOUBTERS[private.scores])
     weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
-    part = None
-    if weight:
-        part = PublicPart(model(donors, others[chosen]), weight)
-    return part, _judged(private.scores, votes[chosen], weight, donors.n_users, bool(chosen), agreement)
+    part = PublicPart(ways[chosen].model(donors), weight) if weight else None
+    foreign = ways[chosen].external is not None
+    return part, _judged(private.scores, votes[chosen], weight, donors.n_users, foreign, agreement)
+
+
+class _Way(NamedTuple):
+    """A public model that donors may choose.
+
+    Attributes
+    ----------
+    external : Ratings or None
+        Of another population, which it is fitted to, too.
+    model : callable
+        Of public rows.
+    without : callable
+        The private model as if some donors had not been trained on.
+    """
+
+    external: Ratings | None
+    model: Callable[[Ratings], Recommender]
+    without: Callable[[Ratings], Recommender]
 
 
 def bagged(good: Array) -> float:
@@ -209,31 +242,26 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
 # ---------------------------------------------------------------------- what each judge says
 
 
-def _votes(
-    private: Recommender,
-    donors: Ratings,
-    judges: Ratings,
-    external: Ratings | None,
-    model: Callable[[Ratings, Ratings | None], Recommender],
-) -> _Votes:
-    """Judge the private model as it is, and the public one on donors that it has not seen."""
+def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
+    """Judge either model on donors, the public one on those that it has not seen."""
     fold = np.arange(donors.n_users) % _FOLDS
     place = donors.user_index(judges)
     n_judges = judges.n_users
     votes = _Votes(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
     for number in range(min(_FOLDS, donors.n_users)):
-        known = donors.rows(fold != number, keyed=True)
+        known, gone = (donors.rows(which, keyed=True) for which in (fold != number, fold == number))
         (own,) = np.nonzero(fold[place] == number)
-        if not (len(own) and (known.n_users or external is not None)):
+        enough = known.n_users or (scores == "ratings" and way.external is not None)
+        if not (len(own) and enough):
             continue
-        public = model(known, external)
+        private, public = way.without(gone), way.model(known)
         mine = judges.rows(own, keyed=True)
         for history, held in k_folds(mine, _FOLDS, seed=0):
-            ask = _ratings_votes if private.scores == "ratings" else _lists_votes
+            ask = _ratings_votes if scores == "ratings" else _lists_votes
             history, held = history.aligned_to(mine), held.aligned_to(mine)
             for each, more in zip(votes, ask(private, public, history, held)):
                 each[own] += more
-    if private.scores == "ratings":
+    if scores == "ratings":
         return votes
     means = np.maximum(votes.number, 1)[:, None]  # every judge counts the same
     return _Votes(votes.good / means, votes.figure / means, (votes.number > 0).astype(np.float64))
@@ -255,7 +283,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
     """Sum over each judge's likes how high held-out ones stand, and how many stand in the list.
 
-    A like at rank r counts 1 / (1 + r / 20): it rises where Recall does, and chance moves it less.
+    A like at rank r counts 1 / (1 + (r / 20)^2): it rises where Recall does, and chance moves it less.
     """
     shape = held.n_users, len(GRID)
     good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _AT_ONCE // held.n_items)
@@ -271,7 +299,7 @@ def _lists_votes(private: Recommender, public: Recommender, history: Ratings, he
                 order = np.sort(np.append(both[free], both[liked]))
                 below, up_to = (np.searchsorted(order, both[liked], side) for side in ("left", "right"))
                 rank = len(order) - (below + up_to + 1) / 2  # of equal ones, the middle
-                good[row, at] = (1 / (1 + rank / _LISTED)).sum()
+                good[row, at] = (1 / (1 + (rank / _LISTED) ** 2)).sum()
                 hits[row, at] = (rank < _LISTED).sum()
     return _Votes(good, hits, np.diff(held.matrix.indptr).astype(np.float64))
 

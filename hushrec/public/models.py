@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import scipy.sparse as sp
 
 from hushrec.algorithms.ease import EASE, item_weights, own_likes
-from hushrec.data import Ratings
+from hushrec.data import Domain, Ratings
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
@@ -17,7 +15,7 @@ from hushrec.types import Array
 # generated likes of a shop; 15 to 240 donors. Recall is flat about them.
 
 #: Items that the regressions learn, those of most likes.
-_MOST_ITEMS = 2000
+MOST_ITEMS = 2000
 #: Ridge in likes: so many at least, and this times the mean number of likes of a learned item.
 _LEAST_RIDGE, _RIDGE = 80.0, 5.0
 
@@ -35,28 +33,60 @@ def public_model(rows: Ratings, like_from: float | None) -> Recommender:
     like_from : float or None
         Ratings from here up are likes; None: every row is one.
     """
-    ease = EASE(like_from=like_from)
-    with one_blas_thread():
-        return Recommender(ease, rows.domain, _regressions(rows.liked(like_from)))
+    return _regressions(rows.liked(like_from), like_from)
 
 
-def _regressions(likes: Ratings) -> dict[str, Any]:
-    """Every item regressed on all others and on 1."""
+def _regressions(likes: Ratings, like_from: float | None) -> Recommender:
+    """Every item of the public users regressed on all others and on 1."""
     counts = np.bincount(likes.matrix.indices, minlength=likes.n_items).astype(np.float64)
-    best = np.argsort(-counts, kind="stable")[:_MOST_ITEMS]
+    best = np.argsort(-counts, kind="stable")[:MOST_ITEMS]
     learned = np.sort(best[counts[best] > 0]).astype(np.int32)
-    own, size = own_likes(likes, learned), len(learned)
+    rows = likes_of(likes, learned)
+    return regressions(rows, learned, counts, 1e-9 * counts, likes.domain, like_from)
+
+
+def likes_of(likes: Ratings, learned: Array) -> sp.csr_array:
+    """Ones where a user likes a learned item, and a last column of ones."""
+    return sp.csr_array(sp.hstack([own_likes(likes, learned), np.ones((likes.n_users, 1))]))
+
+
+def regressions(
+    rows: sp.csr_array,
+    learned: Array,
+    counts: Array,
+    otherwise: Array,
+    domain: Domain,
+    like_from: float | None,
+) -> Recommender:
+    """Return the model in which each item is regressed on all others and on 1.
+
+    Parameters
+    ----------
+    rows : csr_array of shape (n_rows, n_learned + 1)
+        In the last column what counts for the intercept.
+    learned : ndarray of int, shape (n_learned,)
+        Places of the items, ascending.
+    counts : ndarray of shape (n_items,)
+        Likes of each, by which the ridge is.
+    otherwise : ndarray of shape (n_items,)
+        Scores of what was not learned, small ones.
+    domain, like_from
+        As of the private model.
+    """
+    size = len(learned)
     ridge = max(_LEAST_RIDGE, _RIDGE * counts[learned].sum() / max(size, 1))
-    weights = _weights(sp.csr_array(sp.hstack([own, np.ones((likes.n_users, 1))])), ridge)
-    bias = 1e-9 * counts  # decides among items that were not learned
+    with one_blas_thread():
+        weights = _weights(rows, ridge)
+    bias = otherwise.copy()
     bias[learned] += weights[size, :size]
-    return {
+    arrays = {
         "center": np.float64(0.0),
         "item_bias": bias,
         "item_factors": np.ascontiguousarray(weights[:size, :size].T, dtype=np.float32),
         "learned_items": learned,
-        "supported": np.isin(np.arange(likes.n_items), learned).astype(np.uint8),
+        "supported": np.isin(np.arange(len(counts)), learned).astype(np.uint8),
     }
+    return Recommender(EASE(like_from=like_from), domain, arrays)
 
 
 def _weights(rows: sp.csr_array, ridge: float) -> Array:

@@ -18,6 +18,7 @@ from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.lists import Recommender
+from hushrec.types import Array
 
 #: What scores can be blended.
 _SCORES = "ratings", "likes"
@@ -151,10 +152,12 @@ class PublicRatings:
         """
         same, external = self.rows(ratings)
         state = board.state if state is None else state
-        part, judged = judge(board, same, external, _noise(board, board, ""), state)
+        trained = same.rows(np.sort(_places(self._donor_ids, same)), keyed=True)
+        part, judged = judge(board, same, external, _noise(board, board, ""), state, trained)
         if board.lists is None:
             return replace(board, public=part, judged=(judged.to_dict(),))
-        lists, of_lists = judge(board.lists, same, external, _noise(board, board.lists, "lists: "), {})
+        noise = _noise(board, board.lists, "lists: ")
+        lists, of_lists = judge(board.lists, same, external, noise, {}, trained)
         return replace(
             board,
             public=part,
@@ -165,7 +168,7 @@ class PublicRatings:
     def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
         """Say in a privacy statement what is public, and what was assumed of it."""
         same, external = self.rows(ratings)
-        missing = len(self._donor_ids) - _present(self._donor_ids, same)
+        missing = len(self._donor_ids) - len(_places(self._donor_ids, same))
         text = f"Ratings of {plural(same.n_users, 'user')} are public and have no privacy here"
         if self._donor_ids:
             text += f"; declared: {plural(len(self._donor_ids), 'donor')}"
@@ -198,8 +201,10 @@ def _ids_of(path: str | os.PathLike[str]) -> list[str]:
     return ids
 
 
-def _present(ids: Sequence[Any], rows: Ratings) -> int:
-    return int((rows.user_index(list(ids)) >= 0).sum())
+def _places(ids: Sequence[Any], rows: Ratings) -> Array:
+    """Where those of the ids are that have rows."""
+    place = rows.user_index(list(ids))
+    return place[place >= 0]
 
 
 def _same_file(source: Any, other: Any) -> bool:
