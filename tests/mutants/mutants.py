@@ -723,8 +723,8 @@ DONATED = [
     bug("the order of all users in a public model", DONORS, "public/sources",
         "return found.rows(order, keyed=True)", "return found.rows(np.arange(len(order)), keyed=True)"),
     bug("an agreement that looks at everybody", DONORS, "public/sources",
-        "part, judged = _beside(board, board, same, external, \"\")",
-        "part, judged = _beside(board, board, same, external, \"\")\n"
+        "part, judged = judge(board, same, external, _noise(board, board, \"\"), state, trained)",
+        "part, judged = judge(board, same, external, _noise(board, board, \"\"), state, trained)\n"
         "        judged = replace(judged, agreement=judged.agreement + 1e-3 * (ratings.n_users % 2))"),
     bug("donors who are refused after a charge",
         "test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/run",
@@ -739,8 +739,7 @@ DOSSIERS = [  # what a privacy officer relies on
         "        if row[0] <= last[0] or (row[0] == last[0] + 1 and row[-2] != last[1]):",
         "        if row[0] <= last[0]:"),
     bug("epsilon taken as it is stated", FORGED, "dossier/checking",
-        """    if not (_near(level["epsilon"], epsilon) and _near(level["failure"], failure)):""",
-        """    if not _near(level["failure"], failure):"""),
+        """    if not _same(together(book, promise["delta"]), levels[1:]):""", "    if False:"),
     bug("a dossier with another data set's charges",
         "dossier/test_dossier.py::test_what_is_published_holds_nothing_private", "privacy/ledger",
         'query = "SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id"',
