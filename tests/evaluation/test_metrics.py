@@ -129,7 +129,7 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
         assert math.isnan(metric.value) or metric.low <= metric.value <= metric.high
     known = set(history) & set(test)
     assert result.n_known == result.to_dict()["n_known"] == len(known)
-    assert (f"{len(known):,} of them are in the history, too" in result.text()) == bool(known)
+    assert (f"In the history, too: {len(known):,} of them" in result.text()) == bool(known)
 
 
 def test_a_model_that_gives_all_the_same_list():
