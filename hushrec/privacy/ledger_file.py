@@ -189,7 +189,7 @@ class LedgerFile(Single):
 
     def _create(self) -> None:
         """Write an empty ledger beside its place and link it there, so that nobody sees a part of it."""
-        if Path(f"{self.path}-wal").exists():
+        if Path(f"{self.path}-wal").exists() and not self.path.exists():  # or another process was first
             raise LedgerError(
                 f"The ledger {self.path} is gone but its write-ahead log is there; restore it or remove both."
             )

@@ -458,11 +458,22 @@ def test_processes_race_to_create_the_ledger_and_to_bring_it_up_to_date(path):
     def charge(path):
         Ledger(path).charge("plain", "run", share(0.01))
 
-    in_children(8, charge, path)
+    assert in_children(8, charge, path) == [None] * 8
     assert Ledger(path).summary("plain", 1e-6).charges == 8 and list(path.parent.iterdir()) == [path]
     older(path.parent.with_name("older") / path.name)
-    in_children(4, charge, path.parent.with_name("older") / path.name)
+    assert in_children(4, charge, path.parent.with_name("older") / path.name) == [None] * 4
     assert Ledger(path.parent.with_name("older") / path.name).summary("plain", 1e-6).charges == 6
+
+
+def test_a_ledger_that_another_process_creates_meanwhile_is_not_gone(path, monkeypatch):
+    Ledger(path)
+    seen, exists = [], Path.exists
+    monkeypatch.setattr(Path, "exists", lambda each: exists(each) if each in seen else seen.append(each))
+    with contextlib.closing(sqlite3.connect(path)) as other:  # its log is there as long as it is open
+        other.execute("BEGIN IMMEDIATE").execute("UPDATE head SET tables = tables")
+        other.commit()
+        seen.extend({Path(f"{path}-wal"), path.parent})
+        assert Ledger(path).datasets() == []
 
 
 def release_for_ever(path, released, model):
