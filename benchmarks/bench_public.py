@@ -39,7 +39,7 @@ import pyarrow.parquet as pq
 from hushrec import Accountant, Budget, Domain, PublicRatings, Ratings
 from hushrec.data import k_folds, lifelike
 from hushrec.privacy.testing import SeededNoise
-from hushrec.public.models import public_model
+from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import Recommender
 from hushrec.training import run
@@ -136,7 +136,8 @@ def measured(case: Case) -> dict[str, Any]:
     ((history, held),) = list(_halves(everybody.rows(np.sort(judged), keyed=True), case.job))
     rows, _ = public.rows(private)
     if case.job == "lists":
-        alone = public_model(rows, getattr(model.estimator, "like_from", None))
+        likes = rows.liked(model.estimator.like_from).rated()
+        alone = Released(model, likes, likes.rows([]), None).model(likes, None, False)
     else:
         alone = ratings_model(rows, None, None, {})
     models = {"today": replace(model, public=None), "alone": alone, "together": model}

@@ -39,7 +39,10 @@ def both():
     known = {"supported": (np.arange(120) % 3 > 0).astype(np.uint8)}
     model = replace(model, lists=replace(model.lists, arrays={**model.lists.arrays, **known}))
     of_ratings = PublicPart(ratings_model(rows, None, None, {}), 0.3)
-    of_lists = PublicPart(models.public_model(rows, model.lists.estimator.like_from), 0.6)
+    rows = rows.liked(model.lists.estimator.like_from).rated()
+    of_lists = PublicPart(
+        likes.Released(model.lists, rows, rows.rows([]), None).model(rows, None, False), 0.6
+    )
     return replace(model, public=of_ratings, lists=replace(model.lists, public=of_lists))
 
 
@@ -227,12 +230,14 @@ def in_loops(same: Ratings, other: Ratings) -> tuple:
 def test_regressions_are_those_of_one_item_after_the_other() -> None:
     """With more likes than items, and with fewer; everybody likes one more item."""
     for n_users in (4, 60):
-        likes = np.random.default_rng(n_users).random((n_users, 12)) < 0.4
-        rows = Ratings.from_any(sp.csr_array(likes.astype(float)), hushrec.Domain(range(12), likes=True))
-        model = models.public_model(rows, None)
-        learned = model.arrays["learned_items"]
-        table = np.column_stack([likes[:, learned], np.ones(n_users)]).astype(float)
-        ridge = max(80, 5 * likes[:, learned].sum() / len(learned))
+        liked = np.random.default_rng(n_users).random((n_users, 12)) < 0.4
+        rows = Ratings.from_any(sp.csr_array(liked.astype(float)), hushrec.Domain(range(12), likes=True))
+        counts = liked.sum(axis=0).astype(float)
+        learned = np.flatnonzero(counts)[1:]
+        own = models.likes_of(rows, learned)
+        model = models.regressions(own, learned, counts, np.zeros(12), rows.domain, None)
+        table = np.column_stack([liked[:, learned], np.ones(n_users)]).astype(float)
+        ridge = max(80, 5 * liked[:, learned].sum() / len(learned))
         for place in range(len(learned)):
             others = np.delete(np.arange(len(learned) + 1), place)
             left = np.vstack([table[:, others], np.sqrt(ridge) * np.eye(len(others))])

@@ -72,7 +72,7 @@ def certify(
         targets[model_card_out] = made.model_card
     places = {name: output_file(name, inputs, force) for name in targets}
     signer = made.private_key(key)
-    book = Account(ledger=ledger).read()
+    book = Account(ledger=ledger).open()
     quick = attacks == "quick"
     if quick:
         show.note("Attacking the same configuration on generated data, for at most two minutes.")

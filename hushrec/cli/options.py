@@ -232,13 +232,6 @@ class Account:
         except LedgerError as error:
             raise InputError(str(error)) from None
 
-    def read(self) -> Ledger:
-        """The ledger where nothing is to be released, and a broken one is but a wrong input."""
-        try:
-            return self.open()
-        except LedgerError as error:
-            raise InputError(str(error)) from None
-
 
 @Parameter(name="*", group=_LEDGER)
 @dataclass(frozen=True, kw_only=True)

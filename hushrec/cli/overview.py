@@ -33,6 +33,6 @@ def overview(
         Where charges are recorded.
     """
     target = output_file(out, (ledger,), force)
-    book = Account(ledger=ledger).read()
+    book = Account(ledger=ledger).open()
     write_atomically(target, [page(book)])
     show.result(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")

@@ -46,7 +46,7 @@ def verify(
     except OSError as error:
         raise InputError(f"Dossier {dossier!r} cannot be read ({error.strerror}); check the path.") from None
     wanted = None if public_key is None else key_of(public_key)
-    book = None if ledger is None else Account(ledger=ledger).read()
+    book = None if ledger is None else Account(ledger=ledger).open()
     found = check(content, model, ledger=book, public_key=wanted)
     rows = [f"{'ok' if each.passed else 'FAILED':<8}{each.what + ':':<12}{each.words}" for each in found]
     show.result(as_json, {"checks": [each._asdict() for each in found]}, *rows)

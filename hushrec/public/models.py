@@ -1,4 +1,4 @@
-"""The public model of likes: trained without privacy, on likes whose owners have published them."""
+"""The regressions of a public model of likes, on likes whose owners have published them."""
 
 from __future__ import annotations
 
@@ -18,31 +18,6 @@ from hushrec.types import Array
 MOST_ITEMS = 2000
 #: Ridge in likes: so many at least, and this times the mean number of likes of a learned item.
 _LEAST_RIDGE, _RIDGE = 80.0, 5.0
-
-
-def public_model(rows: Ratings, like_from: float | None) -> Recommender:
-    """Train the public model of likes that goes beside a private one.
-
-    It is EASE with one more item, which everybody likes: a ridge regression with an intercept, so that few
-    users leave the popular items.
-
-    Parameters
-    ----------
-    rows : Ratings
-        Public.
-    like_from : float or None
-        Ratings from here up are likes; None: every row is one.
-    """
-    return _regressions(rows.liked(like_from), like_from)
-
-
-def _regressions(likes: Ratings, like_from: float | None) -> Recommender:
-    """Every item of the public users regressed on all others and on 1."""
-    counts = np.bincount(likes.matrix.indices, minlength=likes.n_items).astype(np.float64)
-    best = np.argsort(-counts, kind="stable")[:MOST_ITEMS]
-    learned = np.sort(best[counts[best] > 0]).astype(np.int32)
-    rows = likes_of(likes, learned)
-    return regressions(rows, learned, counts, 1e-9 * counts, likes.domain, like_from)
 
 
 def likes_of(likes: Ratings, learned: Array) -> sp.csr_array:

@@ -32,7 +32,7 @@ from hushrec.algorithms import (
 )
 from hushrec.data import realistic
 from hushrec.papers.dpals import DPALS
-from hushrec.public.models import public_model
+from hushrec.public.models import likes_of, regressions
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import PublicPart
 from hushrec.serving.modelfile import read as decode
@@ -73,7 +73,11 @@ def beside(model: Billboard) -> Billboard:
     """Return the model with a public one beside each of its two."""
     rows = realistic(40, DOMAIN.n_items, 500, step=1.0, seed=5)
     part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
-    lists = PublicPart(public_model(rows, 4.0), 0.6)
+    likes = rows.liked(4.0)
+    counts = np.bincount(likes.matrix.indices, minlength=likes.n_items).astype(float)
+    learned = np.flatnonzero(counts).astype(np.int32)
+    model_of_likes = regressions(likes_of(likes, learned), learned, counts, 1e-9 * counts, DOMAIN, 4.0)
+    lists = PublicPart(model_of_likes, 0.6)
     return replace(model, public=part, lists=replace(model.lists, public=lists))
 
 
