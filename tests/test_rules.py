@@ -130,7 +130,7 @@ def test_lists_keep_to_the_rules(kind: str) -> None:
 def test_rules_that_make_no_sense_are_refused() -> None:
     model, table = served(), {"item": ITEMS, "new": [1] * len(ITEMS)}
     for options, words in (
-        ({"where": "new"}, "need a table of the items; pass attributes='items.parquet'"),
+        ({"where": "new"}, "need a table of the items: pass attributes, or"),
         ({"attributes": table, "at_most": {"new": 0}}, "at_most gives a positive number of items, not 0"),
         ({"attributes": table, "at_most": {"old": 1}}, "no column 'old' in the attributes; there are: new"),
         ({"attributes": table, "at_most": 3}, "at_most and boost are dictionaries"),

@@ -63,6 +63,8 @@ def export(
         billboard.save(target, int8=int8)
         written = [target]
     elif vectors is not None:
+        if not vectors.lower().endswith((".parquet", ".pq")):
+            raise InputError(f"Vectors are a Parquet table; give {vectors!r} a name that ends in .parquet.")
         written = [output_file(vectors, (model,), force)]
         found = billboard.item_vectors()
         listed = pa.FixedSizeListArray.from_arrays(pa.array(found.reshape(-1)), found.shape[1])

@@ -88,11 +88,13 @@ def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dic
     """Return what is before the last = of each text, with the number after it."""
     found = {}
     for text in texts:
-        name, _, value = text.rpartition("=")
+        name, value = (part.strip() for part in text.rpartition("=")[::2])
+        if name in found:
+            raise InputError(f"{option} gives {name} twice; give it once.")
         try:
-            found[name.strip()] = kind(value)
+            found[name] = kind(value)
         except ValueError:
             name = ""
-        if not name.strip():
+        if not name:
             raise InputError(f"{option} {text!r} ends in no number; write for example {option} {example}.")
     return found

@@ -73,8 +73,8 @@ def _described(summary: LedgerSummary) -> dict[str, Any]:
 def _line(book: Ledger, summary: LedgerSummary) -> str:
     left = book.left(summary.dataset)
     rest = f"; {left}" if left and not summary.closed else ""
-    if summary.budget is None and not book.seasons(summary.dataset):
-        rest += f"; --delta gives it at another delta than {summary.delta:g}, such as that of its models"
+    if summary.budget is None and summary.delta == SHOWN_DELTA and not book.seasons(summary.dataset):
+        rest += "; this is at the usual delta, and --delta gives it at that of your models"
     return f"{summary}{rest}."
 
 

@@ -28,7 +28,8 @@ def season_close(
     still = [each.season.name for each in book.seasons(dataset) if not each.closed]
     if name is None:
         if len(still) != 1:
-            raise InputError(f'Data set "{dataset}" has {len(still)} open seasons; pass --name.')
+            how = "several open seasons; pass --name" if still else "no open season"
+            raise InputError(f'Data set "{dataset}" has {how}.')
         name = still[0]
     freed = book.season(dataset, name)
     part = freed.reserved / (freed.season.budget.mu**2 or 1.0)

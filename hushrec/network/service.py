@@ -185,7 +185,10 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
     try:
         return socket.create_server((host, port), family=family, backlog=512, reuse_port=shared)
     except OSError as error:
-        raise InputError(f"Cannot listen on {host}:{port} ({error.strerror}); pass a free port.") from None
+        why = str(error.strerror).partition(" (")[0]
+        raise InputError(
+            f"Cannot listen on {host}:{port} ({why}); pass an address of this machine, and a free port."
+        ) from None
 
 
 class Rates:

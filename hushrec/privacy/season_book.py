@@ -130,7 +130,7 @@ class SeasonBook(LedgerFile):
             runs = connection.execute(f"SELECT COUNT(DISTINCT run) FROM charges WHERE {where}", of)
             number = runs.fetchone()[0]
             outside = total_mu(charge.mu for charge in self._charges(connection, where, of))
-            return [*shares, Share(plural(number, "other run"), outside**2, 0.0)]
+            return [*shares, Share(plural(number, "other run" if shares else "run"), outside**2, 0.0)]
 
     def check_week(
         self,

@@ -46,9 +46,8 @@ class Rules(NamedTuple):
             return cls()
         if attributes is None:
             raise InputError(
-                "where, at_most and boost need a table of the items",
-                parameter="attributes",
-                value="items.parquet",
+                "where, at_most and boost need a table of the items: pass attributes, or start the server"
+                " with --attributes FILE."
             )
         if not isinstance(at_most or {}, Mapping) or not isinstance(boost or {}, Mapping):
             raise InputError("at_most and boost are dictionaries, such as {'brand': 2} and {'new': 1.1}.")
@@ -57,15 +56,18 @@ class Rules(NamedTuple):
         for condition, factor in (boost or {}).items():
             if not is_number(factor) or not 0 < factor < math.inf:
                 raise InputError(
-                    f"boost multiplies by a number above 0, not {factor!r}; write for example {{'new': 1.1}}."
+                    f"boost multiplies by a number above 0, not {factor!r}",
+                    parameter="boost",
+                    value={"new": 1.1},
                 )
             factors = np.where(table.matching(condition), factors * factor, factors)
         limits = []
         for name, most in (at_most or {}).items():
             if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
                 raise InputError(
-                    f"at_most gives a positive number of items, not {most!r}; write for example"
-                    " {'brand': 2}."
+                    f"at_most gives a positive number of items, not {most!r}",
+                    parameter="at_most",
+                    value={"brand": 2},
                 )
             values = table.column(name).dictionary_encode()
             limits.append((pc.fill_null(values.indices, -1).to_numpy().astype(np.int64), int(most)))
