@@ -156,6 +156,8 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, 
     generator, kills = np.random.default_rng(seed), 0
     while kills < 60:
         ledgers = [Ledger(tmp_path / f"{kills}-{place}.sqlite") for place in (0, 1)]
+        for ledger in ledgers:  # with room for one training, and no more
+            ledger.open_dataset("default", Budget(5, 1e-6))
         world = World(BIASES, few, ledgers=ledgers)
         with monkeypatch.context() as patch:
             writing = (book.Book, "put"), (Ledger, "charge"), (Ledger, "keep"), (book.Shares, "take")
@@ -327,6 +329,36 @@ class Liar:
                     server.add_share(total, sent[name], role)
             sums.append(total * grid.coarse.astype(np.uint64))
         assert any(np.array_equal(each, noisy - noise) for each in sums)
+
+
+def test_a_folder_goes_on_with_its_ledger_and_data_set_alone(few, tmp_path):
+    """A ledger that was not charged for what is released, or none, would let it be released for nothing."""
+    (tmp_path / "own").mkdir()
+    ledgers = Ledger(tmp_path / "own" / "first.sqlite"), Ledger(tmp_path / "second.sqlite")
+    world = World(BIASES, few, ledgers=ledgers)
+    one = world.lines[0].server
+
+    def start(ledger, settings=one.settings):
+        server.CollectingServer(one.agreement, settings, one._book.path, ledger, world.peers[1])
+
+    def refused(*given):
+        with pytest.raises(InputError, match="began with another ledger or data set"):
+            start(*given)
+
+    world.settle()  # a round is open, and nothing is released yet
+    other = Ledger(tmp_path / "other.sqlite")
+    other.charge("default", "another run", one.agreement.plan.releases[0])
+    shutil.copytree(tmp_path / "own", tmp_path / "early copy")
+    for number in range(4):
+        world.answer(number)
+        for ledger in (other, Ledger(tmp_path / "new.sqlite"), None):
+            refused(ledger)
+        refused(ledgers[0], replace(one.settings, dataset="elsewhere"))
+    start(Ledger(tmp_path / "early copy" / "first.sqlite"))
+    world.settle()
+    refused(Ledger(tmp_path / "early copy" / "first.sqlite"))
+    shutil.copytree(tmp_path / "own", tmp_path / "moved")
+    start(Ledger(tmp_path / "moved" / "first.sqlite"))
 
 
 def test_what_is_refused(few, tmp_path):

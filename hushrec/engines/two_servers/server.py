@@ -152,6 +152,7 @@ class CollectingServer:
         self._lock = threading.RLock()
         self._nonce = self._own_nonce()
         self._session = (self._book.get("session") or b"").decode()
+        self._check_account()
         self._totals: list[Words] = []
         self._collecting: _Collecting | None = None
         self._collected: list[_Collected] = []
@@ -159,7 +160,7 @@ class CollectingServer:
         self._published = self._known_to_ledger()
         if self._session:
             self._take_up()
-        elif ledger is not None:
+        elif ledger is not None and self._book.get("meeting") is None:
             ledger.check(settings.dataset, agreement.plan.releases)
 
     billboard: Billboard | None
@@ -263,6 +264,8 @@ class CollectingServer:
         nonces.setdefault("first", theirs.nonce)
         nonces.setdefault("second", theirs.nonce)
         session = session_of(self.agreement, nonces["first"], nonces["second"])
+        self._book.put("meeting", b"")  # after a kill here, what is charged is not to fit beside itself
+        self._charge(session, 0)  # so that no other ledger can take this one's place afterwards
         self._book.put("session", session.encode())
         self._session = session
         return True
@@ -331,7 +334,7 @@ class CollectingServer:
         own = self._book.get(f"noisy-{number}")
         if own is None:
             release = self.agreement.plan.releases[number]
-            self._charge(number)
+            self._charge(self._session, number)
             # the charge is durable: only now may noise be drawn
             noise = self._noise.rounded_gaussian(wanted.grid.noise_sd, release.label).view(np.uint64)
             entries = np.array([0, *source.ends])[wanted.question - source.which.first] + wanted.place
@@ -358,9 +361,9 @@ class CollectingServer:
         """Name of this training in the ledger."""
         return run_of(self._session, self.settings.role)
 
-    def _charge(self, number: int) -> None:
+    def _charge(self, session: str, number: int) -> None:
         """Record a release durably, once."""
-        dataset, run = self.settings.dataset, self._run
+        dataset, run = self.settings.dataset, run_of(session, self.settings.role)
         if self._ledger is not None and not self._ledger.charged(dataset, run, number):
             self._ledger.charge(dataset, run, self.agreement.plan.releases[number], step=number)
 
@@ -392,18 +395,33 @@ class CollectingServer:
 
     def _own_nonce(self) -> str:
         """Return a number that makes this run another one than all before; of this agreement alone."""
-        kept = self._book.get("nonce")
+        kept, own = self._book.get("nonce"), [self.agreement.fingerprint, self.settings.role]
+        own.append("" if self._ledger is None else self.settings.dataset)
         if kept is None:
-            kept = json.dumps(
-                [self.agreement.fingerprint, self.settings.role, secrets.token_hex(32)]
-            ).encode()
+            kept = json.dumps([*own, secrets.token_hex(32)]).encode()
             self._book.put("nonce", kept)
-        fingerprint, role, nonce = json.loads(kept)
-        if (fingerprint, role) != (self.agreement.fingerprint, self.settings.role):
+        *known, nonce = json.loads(kept)
+        if known[:2] != own[:2]:
             raise InputError(
                 f"The folder {str(self._book.path)!r} is of another agreement or role; pass a new one."
             )
+        if known != own:
+            raise self._other_account()
         return str(nonce)
+
+    def _check_account(self) -> None:
+        """Refuse a ledger, or a data set in it, that was not charged for what this folder's training made."""
+        if self._ledger is None or not self._session:
+            return
+        made = [each for each in range(len(self.agreement.plan.releases)) if self._book.get(f"noisy-{each}")]
+        if not all(self._ledger.charged(self.settings.dataset, self._run, each) for each in {0, *made}):
+            raise self._other_account()
+
+    def _other_account(self) -> InputError:
+        return InputError(
+            f"The training in the folder {str(self._book.path)!r} began with another ledger or data set,"
+            " which was charged for it; pass the ledger and the data set that it began with."
+        )
 
     def _take_up(self) -> None:
         """Go on where the folder is."""
