@@ -2,19 +2,23 @@
 
     python -m benchmarks.mutate 60                                   # of all rooms, seed 0
     python -m benchmarks.mutate 200 --rooms privacy users --seed 1   # of these rooms
-    python -m benchmarks.mutate 20 --rooms privacy --tests tests/privacy/test_budget.py --no-stop
+    python -m benchmarks.mutate 200 --rooms privacy users --seed 1 --continue    # after it was cut off
+    python -m benchmarks.mutate 20 --rooms privacy/budget --tests tests/privacy/test_budget.py
 
-A mutant is one expression or statement of one file replaced by another text. Each is run in a copy of the
-working tree, which is thrown away at the end, and killed when a test of the selection fails. With
-``--no-stop`` every test runs and all that fail are recorded. A mutant that runs much longer than the tests
-need without it is stopped and counted apart. Survivors are for reading: many change nothing that a test
-could see. Nothing outside of the copy, the report and a temporary folder is written.
+A mutant is one expression or statement of one file replaced by another text. It is run in a copy of the
+working tree, which is thrown away at the end, and killed when a test fails. It meets the tests of its
+file's name, then the others of its room, those that name its file before the rest, and only if it survives
+them the tests that look at all rooms together; the first failure ends it. Tests marked ``full`` are left
+out. A mutant by which a test runs much longer than any does is stopped and counted apart. What came of each
+is a line of the report, from which ``--continue`` goes on. Survivors are for reading: many change nothing
+that a test could see. Nothing outside of the copy, the report and a temporary folder is written.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import bisect
 import contextlib
 import json
 import multiprocessing
@@ -25,28 +29,18 @@ import shutil
 import signal
 import sys
 import tempfile
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "bench-output" / "mutants.jsonl"
-#: Rooms whose faults could cost privacy: their files below hushrec/, and the tests that look at them.
-ROOMS = {
-    "privacy": (r"privacy/(?!testing)\w+", "tests/privacy"),
-    "users": (
-        "training/(users|gate|partitioned)",
-        "tests/test_users.py tests/test_gate.py tests/test_partitioned.py",
-    ),
-    "engines": (r"engines/.*", "tests/engines"),
-    "data": (r"data/\w+", "tests/data"),
-    "kernels": (r"kernels/\w+", "tests/kernels"),
-    "algorithms": (r"algorithms/\w+", "tests/algorithms"),
-}
+#: Rooms below hushrec/ whose faults could cost privacy.
+ROOMS = ["privacy", "training", "engines", "data", "kernels", "algorithms"]
+#: Folders of tests that look at all rooms together.
+NETS = "algorithms", "endtoend", "evaluation"
 _COPIED = ("hushrec", "tests", "benchmarks", "examples", "docs")
-_HEAVY = ("hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg")
-_COMPILED = re.compile(r"\bnjit\b|simd\.(compiled|inner)")
+_HEAVY = ["hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg"]
 
 
 # what a mutant is
@@ -56,7 +50,7 @@ class Mutant(NamedTuple):
     """Bytes `begin` to `end` of a file are replaced by `text`."""
 
     path: str
-    line: int
+    where: str  # for people: file, line, column, operator, old and new text
     operator: str
     begin: int
     end: int
@@ -92,31 +86,23 @@ class _Finder(ast.NodeVisitor):
         first, last = self.starts[node.lineno - 1], self.starts[node.end_lineno - 1]
         return first + node.col_offset, last + node.end_col_offset
 
-    def _text(self, node: ast.AST) -> str:
-        begin, end = self._span(node)
-        return self.raw[begin:end].decode()
-
     def _add(self, operator: str, node: Any, text: str) -> None:
-        self.found.append(Mutant(self.path, node.lineno, operator, *self._span(node), text))
+        begin, end = node if isinstance(node, tuple) else self._span(node)
+        line = bisect.bisect_right(self.starts, begin)
+        at = f"{self.path}:{line}:{begin - self.starts[line - 1]}"
+        where = f"{at} {operator}: {self.raw[begin:end].decode()} -> {text}"
+        self.found.append(Mutant(self.path, where, operator, begin, end, text))
 
     def _between(self, operator: str, left: Any, right: ast.AST, kind: ast.AST) -> None:
         begin, end = self._span(left)[1], self._span(right)[0]
         gap, (old, new) = self.raw[begin:end].decode(), _OTHER.get(type(kind), ("", ""))
         if old and gap.count(old) == 1:
-            self.found.append(Mutant(self.path, left.lineno, operator, begin, end, gap.replace(old, new)))
+            self._add(operator, (begin, end), gap.replace(old, new))
 
-    def _leave(self, node: ast.AST) -> None:
+    def visit_JoinedStr(self, node: ast.AST) -> None:
         pass
 
-    visit_JoinedStr = visit_Import = visit_ImportFrom = visit_Assert = _leave
-
-    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
-        for part in (*node.args.defaults, *filter(None, node.args.kw_defaults), *node.body):
-            self.visit(part)
-
-    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
-        if node.value is not None:
-            self.visit(node.value)
+    visit_Import = visit_ImportFrom = visit_Assert = visit_JoinedStr
 
     def visit_Compare(self, node: ast.Compare) -> None:
         values = [node.left, *node.comparators]
@@ -136,7 +122,7 @@ class _Finder(ast.NodeVisitor):
         self.generic_visit(node)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
-        self._add("sign or not dropped", node, f"({self._text(node.operand)})")
+        self._add("sign or not dropped", node, f"({ast.unparse(node.operand)})")
         self.generic_visit(node)
 
     def visit_Constant(self, node: ast.Constant) -> None:
@@ -144,7 +130,7 @@ class _Finder(ast.NodeVisitor):
         if isinstance(value, bool | int):
             self._add("constant", node, str(not value if isinstance(value, bool) else value + 1))
         elif isinstance(value, float):
-            self._add("constant", node, f"(2 * {self._text(node)})" if value else "1.0")
+            self._add("constant", node, f"(2 * {ast.unparse(node)})" if value else "1.0")
 
     def visit_If(self, node: ast.If | ast.IfExp) -> None:
         if ast.unparse(node.test) != "TYPE_CHECKING":
@@ -154,73 +140,65 @@ class _Finder(ast.NodeVisitor):
 
     visit_IfExp = visit_If
 
-    def visit_Expr(self, node: ast.Expr) -> None:
-        if not isinstance(node.value, ast.Constant):
-            self._add("statement deleted", node, "pass")
-            self.generic_visit(node)
-
-    def visit_Raise(self, node: ast.Raise) -> None:
-        self._add("refusal dropped", node, "pass")
+    def visit_Expr(self, node: ast.Expr | ast.Raise | ast.Return) -> None:
+        value = getattr(node, "value", None)
+        if isinstance(node, ast.Return):
+            if value is not None and ast.unparse(value) != "None":
+                self._add("return value", node, "return None")
+        elif not isinstance(value, ast.Constant):
+            self._add("refusal dropped" if isinstance(node, ast.Raise) else "statement deleted", node, "pass")
         self.generic_visit(node)
 
-    def visit_Return(self, node: ast.Return) -> None:
-        if node.value is not None and ast.unparse(node.value) != "None":
-            self._add("return value", node, "return None")
-        self.generic_visit(node)
+    visit_Raise = visit_Return = visit_Expr
 
     def visit_For(self, node: ast.For) -> None:
-        self._add("first of a loop only", node.iter, f"list({self._text(node.iter)})[:1]")
+        self._add("first of a loop only", node.iter, f"list({ast.unparse(node.iter)})[:1]")
         self.generic_visit(node)
 
-    def visit_Attribute(self, node: ast.Attribute) -> None:
-        if node.attr == "float64":
-            self._add("float32", node, f"{self._text(node.value)}.float32")
-        self._factor(node, node.attr)
-        self.generic_visit(node)
-
-    def visit_Name(self, node: ast.Name) -> None:
-        self._factor(node, node.id)
-
-    def _factor(self, node: ast.Name | ast.Attribute, name: str) -> None:
+    def visit_Name(self, node: ast.Name | ast.Attribute) -> None:
+        name = getattr(node, "attr", getattr(node, "id", ""))
+        if name == "float64":
+            self._add("float32", node, "np.float32")
         if isinstance(node.ctx, ast.Load) and _FACTOR.search(name):
-            self._add("bound times sqrt 2", node, f"(2**0.5 * {self._text(node)})")
+            self._add("bound times sqrt 2", node, f"(2**0.5 * {ast.unparse(node)})")
+        self.generic_visit(node)
+
+    visit_Attribute = visit_Name
 
     def visit_Call(self, node: ast.Call) -> None:
         name = getattr(node.func, "attr", getattr(node.func, "id", ""))
         if _CLIP.search(name) and len(node.args) > 1:
-            self._add("clip dropped", node, f"({self._text(node.args[0])})")
+            self._add("clip dropped", node, f"({ast.unparse(node.args[0])})")
         if name in ("add_gaussian", "add_laplace", "flip") and node.args:
-            self._add("exact for noisy", node, f"({self._text(node.args[0])})")
-        if name in ("urandom", "token_bytes"):
-            self._add("same key again", node, f"bytes({self._text(node.args[0])})")
+            self._add("exact for noisy", node, f"({ast.unparse(node.args[0])})")
         if isinstance(node.func, ast.Attribute):
             self.visit(node.func.value)
-        for part in (*node.args, *(keyword.value for keyword in node.keywords)):
+        for part in (*node.args, *node.keywords):
             self.visit(part)
 
 
 def mutants_of(path: str, raw: bytes) -> list[Mutant]:
     """Return all mutants of a file that compile, in the order of the source."""
-    finder = _Finder(path, raw)
-    finder.visit(ast.parse(raw))
-    return [each for each in finder.found if _compiles(each.planted(raw))]
-
-
-def _compiles(raw: bytes) -> bool:
-    try:
-        return bool(compile(raw, "mutant", "exec"))
-    except SyntaxError:
-        return False
+    finder, tree = _Finder(path, raw), ast.parse(raw)
+    for node in ast.walk(tree):
+        for field in {"annotation", "returns", "decorator_list"} & set(node._fields):
+            setattr(node, field, [])
+    finder.visit(tree)
+    found = list[Mutant]()
+    for each in finder.found:
+        with contextlib.suppress(SyntaxError):
+            compile(each.planted(raw), "mutant", "exec")
+            found.append(each)
+    return found
 
 
 def sample(rooms: list[str], seed: int, size: int) -> list[Mutant]:
     """Return mutants of rooms: an operator is drawn, then one of its places; a longer sample begins alike."""
-    patterns = "|".join(ROOMS[room][0] if room in ROOMS else re.escape(room) for room in rooms)
     left, rng = dict[str, list[Mutant]](), random.Random(seed)
-    for path in sorted((ROOT / "hushrec").rglob("*.py")):
-        name = str(path.relative_to(ROOT))
-        if re.fullmatch(f"hushrec/({patterns})(\\.py)?", name.removesuffix(".py")):
-            for each in mutants_of(name, path.read_bytes()):
+    folders = [ROOT / "hushrec" / room for room in rooms]
+    for path in sorted({path for at in folders for path in (*at.rglob("*.py"), at.with_suffix(".py"))}):
+        if path.exists() and path.name != "testing.py":
+            for each in mutants_of(str(path.relative_to(ROOT)), path.read_bytes()):
                 left.setdefault(each.operator, []).append(each)
     for operator, places in left.items():
         random.Random(f"{seed} {operator}").shuffle(places)
@@ -250,68 +228,62 @@ class Copy:
     def __exit__(self, *_: object) -> None:
         self._folder.cleanup()
 
-    def run(self, tests: list[str], changed: dict[str, bytes], limit: float, stop: bool = True) -> dict:
-        """Run tests with some files changed; return what failed, in which error, and how it ended.
+    def run(self, tests: list[str], changed: dict[str, bytes], longest: float = 180.0) -> dict:
+        """Run tests with some files changed, up to the first that fails or goes on for `longest` seconds.
 
         Returns
         -------
         dict
             ``status``: "survived", "killed", "timed out" or "no tests"; ``failed``: test to name of error;
-            ``log``: what pytest printed.
+            ``seconds``: by file of tests; ``log``: what pytest printed.
         """
-        before = {path: (self.tree / path).read_bytes() for path in changed}
-        times = {path: (self.tree / path).stat() for path in changed}
-        compiled = any(_COMPILED.search(raw.decode()) for raw in before.values())
-        out = Path(self._folder.name) / "out"
-        out.mkdir()
+        out, folders = Path(self._folder.name) / "out", {Path(path).parts[0] for path in changed}
+        for folder in folders:  # with the machine code in it, which is that of the unchanged files
+            shutil.copytree(self.tree / folder, out / folder)
+        out.mkdir(exist_ok=True)
         try:
             for path, raw in changed.items():
                 (self.tree / path).write_bytes(raw)
-            process = _server().Process(target=_run, args=(self.tree, out, tests, stop, compiled))  # type: ignore[attr-defined]
+            context = multiprocessing.get_context("forkserver")  # of one that has imported what takes long
+            context.set_forkserver_preload(_HEAVY)
+            process = context.Process(target=_run, args=(self.tree, out, tests, longest))
             process.start()
-            process.join(limit)
-            late = process.is_alive()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)  # its own children too
             process.join()
-            failed, code = {}, 1  # a test that ends the process kills too
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)  # its children
+            late = process.exitcode == -signal.SIGALRM
+            found = {"status": "timed out" if late else "killed", "failed": {}, "seconds": {}}
             if (out / "result.json").exists():
-                failed, code = json.loads((out / "result.json").read_text())
-            ended = {0: "survived", 4: "no tests", 5: "no tests"}.get(code, "killed")
-            log = (out / "log").read_text(errors="replace") if (out / "log").exists() else ""
-            return {"status": "timed out" if late else ended, "failed": failed, "log": log}
+                found |= json.loads((out / "result.json").read_text())
+            return found | {"log": (out / "log").read_text(errors="replace")}
         finally:
-            for path, raw in before.items():
-                (self.tree / path).write_bytes(raw)
-                os.utime(self.tree / path, ns=(times[path].st_atime_ns, times[path].st_mtime_ns))
+            for folder in folders:
+                shutil.rmtree(self.tree / folder)
+                (out / folder).rename(self.tree / folder)
             shutil.rmtree(out, ignore_errors=True)
 
 
-def _server() -> multiprocessing.context.BaseContext:
-    """Return a context whose processes are forks of one that has imported the heavy libraries, and not us."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(list(_HEAVY))
-    return context
-
-
 class _Recorder:
-    """A pytest plugin: the tests that failed and the errors they failed with."""
+    """A pytest plugin: the tests that failed and their errors, seconds by file; it ends what goes on."""
 
-    def __init__(self) -> None:
-        self.failed: dict[str, str] = {}
+    def __init__(self, longest: float) -> None:
+        self.longest, self.failed, self.seconds = longest, dict[str, str](), Counter[str]()
+
+    def pytest_runtest_logstart(self) -> None:
+        signal.setitimer(signal.ITIMER_REAL, self.longest)
+
+    def pytest_runtest_logreport(self, report: Any) -> None:
+        self.seconds[report.nodeid.split("::")[0]] += report.duration
 
     def pytest_exception_interact(self, node: Any, call: Any) -> None:
         self.failed[node.nodeid] = call.excinfo.type.__name__
 
 
-def _run(tree: Path, out: Path, tests: list[str], stop: bool, compiled: bool) -> None:
-    """Run tests in a tree, in a process of its own; planted files leave no byte code or machine code."""
+def _run(tree: Path, out: Path, tests: list[str], longest: float) -> None:
+    """Run tests in a tree, in a process of its own; planted files leave no byte code."""
     os.setsid()
-    log = os.open(out / "log", os.O_WRONLY | os.O_CREAT)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
+    os.dup2(os.dup2(os.open(out / "log", os.O_WRONLY | os.O_CREAT), 1), 2)
     import hypothesis
-    import numba
     import pytest
 
     os.chdir(tree)
@@ -320,37 +292,66 @@ def _run(tree: Path, out: Path, tests: list[str], stop: bool, compiled: bool) ->
     os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in [n for n in sys.modules if n.split(".")[0] in ("hushrec", "tests", "benchmarks")]:
         del sys.modules[name]
-    if compiled:  # machine code of whatever calls the changed function is made anew
-        os.environ["NUMBA_CACHE_DIR"] = numba.config.CACHE_DIR = str(out / "numba")
-    calm = list(hypothesis.HealthCheck)
-    hypothesis.settings.register_profile("calm", deadline=None, suppress_health_check=calm, database=None)
+    calm = {"deadline": None, "suppress_health_check": list(hypothesis.HealthCheck), "database": None}
+    phases = [phase for phase in hypothesis.Phase if phase.name not in ("shrink", "explain")]
+    hypothesis.settings.register_profile("calm", derandomize=True, phases=phases, **calm)
     hypothesis.settings.load_profile("calm")
-    options = ["-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={out}/tmp", *(["-x"] if stop else [])]
-    recorder = _Recorder()
-    code = pytest.main(["-q", *options, *tests], plugins=[recorder])
-    (out / "result.json").write_text(json.dumps([recorder.failed, int(code)]))
+    options = ["-qx", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={out}/tmp"]
+    recorder = _Recorder(longest)
+    code = pytest.main([*options, *tests], plugins=[recorder])
+    status = {0: "survived", 4: "no tests", 5: "no tests"}.get(int(code), "killed")
+    result = {"status": status, "failed": recorder.failed, "seconds": recorder.seconds}
+    (out / "result.json").write_text(json.dumps(result))
 
 
-def run_all(chosen: list[Mutant], tests: list[str], report: Path, stop: bool = True) -> Counter[str]:
-    """Run tests on every mutant; print and record what came of each, and return how many of each kind."""
-    count = Counter[str]()
-    report.parent.mkdir(exist_ok=True)
-    with Copy() as copy, report.open("a", encoding="utf-8") as file:
-        start = time.perf_counter()
-        clean = copy.run(tests, {}, 3600.0)
-        limit = 30 + 4 * (time.perf_counter() - start)
+# running tests on many
+
+
+def stages(path: str) -> list[list[str]]:
+    """Return the tests that a mutant of a file meets: those of its name and room, then those of all rooms."""
+    tests, room = ROOT / "tests", path.split("/")[1]
+    same = sorted(tests.rglob(f"test_{Path(path).stem}.py"))
+    own = sorted((tests / room).rglob("test_*.py")) or sorted(tests.glob("test_*.py"))
+    nets = [file for net in NETS for file in sorted((tests / net).rglob("test_*.py"))]
+    first = list(dict.fromkeys(str(file.relative_to(ROOT)) for file in (*same, *own)))
+    return [first, [str(file.relative_to(ROOT)) for file in nets if str(file.relative_to(ROOT)) not in first]]
+
+
+def ordered(path: str, files: list[str], seconds: dict[str, float]) -> list[str]:
+    """Return files of tests, that of a file's name first, then those that name it, the quickest first."""
+    name = Path(path).stem
+    named = {f for f in files if re.search(rf"\b{name}\b", (ROOT / f).read_text(encoding="utf-8"))}
+    return sorted(files, key=lambda f: (Path(f).name != f"test_{name}.py", f not in named, seconds[f]))
+
+
+def _measure(copy: Copy, files: list[str], seconds: dict[str, float]) -> None:
+    """Run tests once without a mutant, and keep their seconds."""
+    if new := [file for file in files if file not in seconds]:
+        clean = copy.run(new, {})
         if clean["status"] != "survived":
             sys.exit(f"Without a mutant the tests must pass:\n{clean['log'][-2000:]}")
-        for mutant in chosen:
-            raw = (copy.tree / mutant.path).read_bytes()
-            found = copy.run(tests, {mutant.path: mutant.planted(raw)}, limit, stop)
-            status, killers, old = found["status"], list(found["failed"]), raw[mutant.begin : mutant.end]
-            where = f"{mutant.path}:{mutant.line} {mutant.operator}: {old.decode()} -> {mutant.text}"
-            print(f"{status:10} {where} {' '.join(killers[:1])}", flush=True)
-            file.write(json.dumps({"mutant": where, "status": status, "killers": killers}) + "\n")
-            file.flush()
-            count[status] += 1
-    return count
+        seconds |= dict.fromkeys(new, 0.0) | clean["seconds"]
+
+
+def run_all(chosen: list[Mutant], tests: list[str], report: Path) -> Counter[str]:
+    """Run tests, or those of its stages, on each mutant that a report lacks; print and record the outcome."""
+    report.parent.mkdir(exist_ok=True)
+    lines = report.read_text(encoding="utf-8").splitlines() if report.exists() else []
+    found = {line["mutant"]: line["status"] for line in map(json.loads, lines)}
+    seconds = dict[str, float]()
+    with Copy() as copy, report.open("a", encoding="utf-8") as file:
+        for mutant in (each for each in chosen if each.where not in found):
+            changed = {mutant.path: mutant.planted((copy.tree / mutant.path).read_bytes())}
+            for files in [tests] if tests else stages(mutant.path):
+                _measure(copy, files, seconds)
+                came = copy.run(ordered(mutant.path, files, seconds), changed)
+                if came["status"] in ("killed", "timed out"):
+                    break
+            line = {"mutant": mutant.where, "status": came["status"], "killer": [*came["failed"], ""][0]}
+            print(*line.values(), flush=True)
+            print(json.dumps(line), file=file, flush=True)
+            found[mutant.where] = came["status"]
+    return Counter(found[each.where] for each in chosen)
 
 
 def main() -> None:
@@ -359,12 +360,14 @@ def main() -> None:
     parser.add_argument("mutants", type=int, help="how many")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rooms", nargs="+", default=list(ROOMS), help=" ".join(ROOMS) + ", or files")
-    parser.add_argument("--tests", nargs="+", help="files of tests; by default those of the rooms")
-    parser.add_argument("--no-stop", action="store_true", help="run all tests, record all that fail")
-    parser.add_argument("--out", type=Path, default=REPORT, help="lines of JSON, added to")
+    parser.add_argument("--tests", nargs="+", default=[], help="files of tests, for all mutants alike")
+    parser.add_argument("--continue", action="store_true", dest="goes_on", help="keep what is in the report")
+    parser.add_argument("--out", type=Path, default=REPORT, help="the report, lines of JSON")
     given = parser.parse_args()
-    tests = given.tests or [file for room in given.rooms for file in ROOMS[room][1].split()]
-    count = run_all(sample(given.rooms, given.seed, given.mutants), tests, given.out, not given.no_stop)
+    if not given.goes_on:
+        given.out.unlink(missing_ok=True)
+    chosen = sample(given.rooms, given.seed, given.mutants)
+    count = run_all(chosen, given.tests, given.out)
     print(", ".join(f"{number} {kind}" for kind, number in count.most_common()))
 
 

@@ -49,7 +49,7 @@ def words(killers: list[str]) -> list[str]:
 @pytest.mark.full
 @pytest.mark.parametrize("killer", sorted({bug.killer for bug in BUGS}))
 def test_without_the_bugs_their_killers_pass(copy, killer):
-    found = copy.run(words([killer]), {}, 600)
+    found = copy.run(words([killer]), {}, 600.0)
     assert found["status"] == "survived", found["log"]
 
 
@@ -57,7 +57,7 @@ def test_without_the_bugs_their_killers_pass(copy, killer):
 @pytest.mark.parametrize("bug", BUGS, ids=lambda bug: bug.name)
 def test_mutant_is_killed(copy, bug, record_property):
     record_property("planted", 1)
-    found = copy.run(words([bug.killer]), planted(bug), 600)
+    found = copy.run(words([bug.killer]), planted(bug), 600.0)
     assert found["status"] == "killed", found["log"]
     assert found["failed"] and not BROKEN & set(found["failed"].values()), found["log"]
     record_property("killed", 1)
@@ -71,9 +71,9 @@ def test_mutants_compile_and_a_copy_leaves_the_tree_alone(tmp_path):
     test = "import hushrec.kernels.fixed_point as f\n\ndef test_a():\n    assert f.spacing(1.0) == 2.0**-27"
     with Copy() as copy:
         (copy.tree / "tests" / "test_small.py").write_text(test)
-        assert copy.run(["tests/test_small.py"], {}, 60)["status"] == "survived"
+        assert copy.run(["tests/test_small.py"], {})["status"] == "survived"
         wrong = before.replace(b"math.frexp(bound)[1] - bits", b"math.frexp(bound)[1] + bits")
-        found = copy.run(["tests/test_small.py"], {file: wrong}, 60)
+        found = copy.run(["tests/test_small.py"], {file: wrong})
         assert found["failed"] == {"tests/test_small.py::test_a": "AssertionError"}
         assert (copy.tree / file).read_bytes() == before
     assert (ROOT / file).read_bytes() == before and not Path(copy.tree).exists()
