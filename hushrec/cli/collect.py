@@ -7,7 +7,7 @@ import json
 import secrets
 import time
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -21,10 +21,17 @@ from hushrec.cli.train import save
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
 
+if TYPE_CHECKING:
+    from hushrec.engines.two_servers.server import CollectingServer
+    from hushrec.network.transport import Connection
+    from hushrec.serving.billboard import Billboard
+
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
 #: Seconds between two looks at the other server.
 _PAUSE = 0.2
+#: Seconds for which a server that does not fit to this one can still ask.
+_TOLD = 2.0
 
 
 def collect(
@@ -98,10 +105,8 @@ def collect(
         Open at the same time.
     """
     from hushrec.engines.two_servers.book import Book
-    from hushrec.engines.two_servers.messages import State
     from hushrec.engines.two_servers.server import CollectingServer, Settings
     from hushrec.network.service import Limits, Service
-    from hushrec.network.transport import TransportError
 
     agreed, names = read_agreement(agreement), _lines(devices, "device")
     key = _lines(peer_token, "token")[0]
@@ -126,19 +131,33 @@ def collect(
         )
         with service:
             show.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
-            over = False
-            while not over:
-                try:
-                    busy = server.step()
-                    over = server.billboard is not None and other.get(State, "state").over
-                except TransportError:
-                    busy = False
-                if not busy and not over:
-                    time.sleep(_PAUSE)
-            assert server.billboard is not None
-            save(server.billboard, target)
+            board = _trained(server, other)
+            save(board, target)
             time.sleep(linger)
-    show_model.trained(server.billboard, target, "Trained", False, as_json)
+    show_model.trained(board, target, "Trained", False, as_json)
+
+
+def _trained(server: CollectingServer, other: Connection) -> Billboard:
+    """Take one step after the other until both servers have the model."""
+    from hushrec.engines.two_servers.messages import State
+    from hushrec.network.transport import TransportError
+
+    said = ""
+    while True:
+        try:
+            busy = server.step()
+            if server.billboard is not None and other.get(State, "state").over:
+                return server.billboard
+        except TransportError as error:
+            busy = False
+            if said != str(error):
+                show.note(f"Waiting for the other server: {error}")
+                said = str(error)
+        except InputError:  # the other server asks again and again, and is to be refused as well
+            time.sleep(_TOLD)
+            raise
+        if not busy:
+            time.sleep(_PAUSE)
 
 
 def _tokens(folder: Path, names: list[str]) -> dict[str, str]:

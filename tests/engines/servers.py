@@ -5,6 +5,7 @@ import hashlib
 import shutil
 import tempfile
 import weakref
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -76,13 +77,14 @@ class World:
         for place in (0, 1):
             self.start(place)
 
-    def start(self, place, folder=None):
-        """Start a server, or start it again."""
+    def start(self, place, folder=None, **changes):
+        """Start a server, or start it again; with other settings, or another agreement."""
         digests = {name: hashlib.sha256(self.token(name, place).encode()).hexdigest() for name in self.names}
         role = server.ROLES[place]
         settings = server.Settings(role=role, devices=digests, peer_token=PEER, deadline=self.deadline)
+        agreement, settings = changes.pop("agreement", self.agreement), replace(settings, **changes)
         rest = self.ledgers[place], self.peers[1 - place], self.noises[place]
-        one = server.CollectingServer(self.agreement, settings, folder or self.folder / role, *rest)
+        one = server.CollectingServer(agreement, settings, folder or self.folder / role, *rest)
         self.lines[place].server = self.peers[place].server = one
 
     def token(self, name, place):

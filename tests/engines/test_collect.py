@@ -20,11 +20,11 @@ PORTS = {"first": 18811, "second": 18812}
 URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
 
 
-def start(role):
+def start(role, names="names.txt", stderr=subprocess.DEVNULL):
     other = {"first": "second", "second": "first"}[role]
-    words = f"collect agreed.json --role {role} --devices names.txt --folder {role} --out {role}.hush --peer"
+    words = f"collect agreed.json --role {role} --devices {names} --folder {role} --out {role}.hush --peer"
     words += f" {URLS[other]} --peer-token peer.txt --port {PORTS[role]} --ledger {role}.sqlite --linger 3"
-    return subprocess.Popen([sys.executable, "-m", "hushrec", *words.split()], stderr=subprocess.DEVNULL)
+    return subprocess.Popen([sys.executable, "-m", "hushrec", *words.split()], stderr=stderr)
 
 
 def device(number, tokens, *more):
@@ -107,3 +107,21 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     words = ["collect", "agreed.json", "--role", "first", "--devices", "names.txt", "--folder", "x"]
     wrong = invoke(*words, "--out", "x.hush", "--peer", URLS["second"], "--peer-token", "peer.txt")
     assert wrong.exit_code == 2 and "32 characters or more" in wrong.stderr
+
+
+def test_processes_that_do_not_fit_both_say_so(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("items", "others"):
+        Path(f"{name}.txt").write_text(name)
+    Path("peer.txt").write_text("p" * 32)
+    declared = "--model item-bias --rating-range 1 5 --catalogue items.txt --epsilon 5 --delta 1e-6"
+    assert invoke("agree", "agreed.json", *declared.split()).exit_code == 0
+    given = ("first", "items.txt"), ("second", "others.txt")
+    running = [start(*each, stderr=subprocess.PIPE) for each in given]
+    try:
+        for each in running:
+            said = each.communicate(timeout=120)[1].decode()
+            assert each.returncode == 2 and "other names of devices" in " ".join(said.split())
+    finally:
+        for each in running:
+            each.kill()

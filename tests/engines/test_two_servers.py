@@ -361,6 +361,32 @@ def test_a_folder_goes_on_with_its_ledger_and_data_set_alone(few, tmp_path):
     start(Ledger(tmp_path / "moved" / "first.sqlite"))
 
 
+def test_servers_that_do_not_fit_are_both_told_before_a_device_is_charged(few, tmp_path):
+    """A training of theirs would never end; of the devices' names neither is told any."""
+    ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
+    world, own = World(BIASES, few, ledgers=ledgers), Ledger(tmp_path / "own.sqlite")
+    devices = dict.fromkeys(world.names[1:], "")
+    wrong = {
+        "the second one, too; check --peer": {"role": "second"},
+        "other names of devices; give the same list": {"devices": devices},
+        "another agreement; give the same file": {"agreement": replace(world.agreement, seed=5)},
+        "does not know this one's token; give the same": {"peer_token": "q" * 32},
+    }
+    for number, (words, changes) in enumerate(wrong.items()):
+        world.start(0, world.folder / f"{number}", **changes)
+        for line in world.lines:
+            with pytest.raises(InputError, match=words):
+                line.server.step()
+        with contextlib.suppress(HushrecError):  # which finds two servers of one role
+            assert world.answer(0, ledger=own) == "waiting"
+        assert not any(ledger.datasets() for ledger in (*ledgers, own))
+    heard = b"".join(raw for line in world.peers for _, raw in line.said).decode()
+    assert heard and not any(name in heard for name in world.names)
+    world.start(0)  # and with what fits the same second server goes on
+    world.settle()
+    assert world.answer(0, ledger=own) == "answered"
+
+
 def test_what_is_refused(few, tmp_path):
     """Each in one sentence, before anything is sent or charged."""
     world = World(hushrec.Popular(), few, ledgers=[Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)])

@@ -9,10 +9,23 @@ from hushrec.network.messages import Message, Words
 
 @dataclass(frozen=True)
 class Nonce(Message):
-    """A number that one server drew when its folder was made; the other one asks for it."""
+    """What the other server asks for when both first meet.
+
+    Attributes
+    ----------
+    agreement : str
+        Its fingerprint.
+    nonce : str
+        A number that was drawn when the server's folder was made.
+    role : str
+    devices : str
+        Digest of the devices' names, under the token of the two servers.
+    """
 
     agreement: str
     nonce: str
+    role: str
+    devices: str
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 It serves
 
-    GET  /nonce                               for the other server
+    GET  /nonce                               for the other server, and what must fit
     GET  /state                               where it is; for devices
     GET  /device/<device>                     whether this is the device's token; before it is charged
     GET  /total/<release>                     a released total
@@ -42,6 +42,8 @@ from hushrec.serving.billboard import Billboard
 
 #: Code with which the other server says that what is asked is not there yet.
 _NOT_YET = 404
+#: And that the token is not one it knows.
+_NOT_FOR_YOU = 403
 
 
 class Peer(Protocol):
@@ -171,7 +173,8 @@ class CollectingServer:
         """Reply to one request (see `hushrec.network.service`)."""
         match method, path:
             case "GET", ["nonce"]:
-                return Nonce(self.agreement.fingerprint, self._nonce)
+                self._check_peer(token)
+                return Nonce(self.agreement.fingerprint, self._nonce, self.settings.role, self._devices)
             case "GET", ["state"]:
                 return self._state()
             case "GET", ["device", device]:
@@ -221,7 +224,7 @@ class CollectingServer:
         known = self.settings.devices.get(device, "")
         if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), known):
             raise Refusal(
-                403,
+                _NOT_FOR_YOU,
                 f"The {self.settings.role} server has no device of this name with this token; check the name,"
                 " and that the first token is the first server's.",
             )
@@ -229,7 +232,7 @@ class CollectingServer:
 
     def _check_peer(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self.settings.peer_token.encode()):
-            raise Refusal(403, "This is for the other server alone.")
+            raise Refusal(_NOT_FOR_YOU, "This is for the other server alone.")
 
     def _kept(self, name: str) -> bytes:
         found = self._book.get(name)
@@ -257,9 +260,8 @@ class CollectingServer:
         """Agree on a session with the other server: neither can make it one that was before."""
         theirs = self._ask(Nonce, "nonce")
         if theirs is None:
-            return False
-        if theirs.agreement != self.agreement.fingerprint:
-            raise InputError("The other server trains under another agreement; nothing was released.")
+            raise InputError("At its address no other server collects; check --peer. Nothing was charged.")
+        self._check_fit(theirs)
         nonces = {self.settings.role: self._nonce}
         nonces.setdefault("first", theirs.nonce)
         nonces.setdefault("second", theirs.nonce)
@@ -269,6 +271,24 @@ class CollectingServer:
         self._book.put("session", session.encode())
         self._session = session
         return True
+
+    def _check_fit(self, theirs: Nonce) -> None:
+        """Refuse another server with which this training would never end; devices would be charged for it."""
+        wrong = ""
+        if theirs.agreement != self.agreement.fingerprint:
+            wrong = "The other server trains under another agreement; give the same file and version to both"
+        elif theirs.role == self.settings.role:
+            wrong = f"The other server is the {theirs.role} one, too; check --peer, and --role of both"
+        elif theirs.devices != self._devices:
+            wrong = "The other server has other names of devices; give the same list to both"
+        if wrong:
+            raise InputError(f"{wrong}. Nothing was charged.")
+
+    @property
+    def _devices(self) -> str:
+        """Digest of the devices' names."""
+        names = json.dumps(sorted(self.settings.devices)).encode()
+        return hmac.new(self.settings.peer_token.encode(), names, "sha256").hexdigest()
 
     def _look_ahead(self) -> bool:
         """Find what is to be released next."""
@@ -465,6 +485,10 @@ class CollectingServer:
         try:
             return self._peer.get(kind, *path, token=self.settings.peer_token)
         except Refusal as refused:
+            if refused.status == _NOT_FOR_YOU:
+                raise InputError(
+                    "The other server does not know this one's token; give the same --peer-token to both."
+                ) from None
             if refused.status != _NOT_YET:
                 raise
             return None
