@@ -15,8 +15,9 @@ from cyclopts.validators import Number
 from hushrec.checks import plural
 from hushrec.cli import show, show_model
 from hushrec.cli.agree import connected, is_loopback, read_agreement
+from hushrec.cli.donated import Published
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Account, Count, Days, File, Force, Json, Whole
+from hushrec.cli.options import Account, Count, Days, File, Force, Json, Seconds, Whole
 from hushrec.cli.train import save
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
@@ -45,8 +46,9 @@ def collect(
     folder: Annotated[str, Parameter(metavar="FOLDER")],
     out: File,
     deadline: Days = 1.0,
-    linger: Annotated[float, Parameter(validator=Number(gte=0))] = 60.0,
+    linger: Seconds = 60.0,
     account: Account = Account(),
+    published: Published = Published(),
     host: str = "127.0.0.1",
     port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765,
     certificate: File | None = None,
@@ -62,7 +64,7 @@ def collect(
 
     The other server belongs to somebody else: against both together nothing is promised. Killed, it goes on
     with the same command. The first start writes FOLDER/tokens.csv, a token for each device: give each device
-    its own. Ends when both servers have the model.
+    its own. Ends when both servers have the model; public ratings are weighed into this server's then.
 
       hushrec collect agreement.json --role first --devices names.txt --folder first --out model.hush \\
                       --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
@@ -109,19 +111,19 @@ def collect(
     from hushrec.network.service import Limits, Service
 
     agreed, names = read_agreement(agreement), _lines(devices, "device")
-    key = _lines(peer_token, "token")[0]
-    if len(key) < _SHORTEST_TOKEN:
-        raise InputError(f"{peer_token!r} must hold {_SHORTEST_TOKEN} characters or more.")
-    target = output_file(out, (agreement, devices, peer_token), force)
+    key, public = _peer_token(peer_token), published.read()
+    target = output_file(out, (agreement, devices, peer_token, *published.files()), force)
     other = connected(peer, plain_http, ca, 0.0)
-    if certificate is None and not (plain_http or is_loopback(host)):
-        raise InputError(
-            f"Without --certificate {host} would be told shares and tokens that everybody on the way reads;"
-            " pass one, or --plain-http where a proxy in front of this server serves HTTPS."
-        )
-    digests = _tokens(Path(folder), names)
+    _check_way(host, certificate, plain_http)
+    if public is not None:
+        public.check(agreed.estimator, agreed.nobody)
     settings = Settings(
-        role=role, devices=digests, peer_token=key, deadline=86_400 * deadline, dataset=account.dataset
+        role=role,
+        devices=_tokens(Path(folder), names),
+        peer_token=key,
+        deadline=86_400 * deadline,
+        dataset=account.dataset,
+        public=public,
     )
     with Book(folder).alone():
         server = CollectingServer(agreed, settings, folder, account.open(create=True), other)
@@ -135,6 +137,23 @@ def collect(
             save(board, target)
             time.sleep(linger)
     show_model.trained(board, target, "Trained", False, as_json)
+
+
+def _peer_token(path: str) -> str:
+    """The token that both servers share."""
+    token = _lines(path, "token")[0]
+    if len(token) < _SHORTEST_TOKEN:
+        raise InputError(f"{path!r} must hold {_SHORTEST_TOKEN} characters or more.")
+    return token
+
+
+def _check_way(host: str, certificate: str | None, plain_http: bool) -> None:
+    """Refuse to listen to other machines in the clear, unless somebody says that a proxy encrypts."""
+    if certificate is None and not (plain_http or is_loopback(host)):
+        raise InputError(
+            f"Without --certificate {host} would be told shares and tokens that everybody on the way reads;"
+            " pass one, or --plain-http where a proxy in front of this server serves HTTPS."
+        )
 
 
 def _trained(server: CollectingServer, other: Connection) -> Billboard:

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from hushrec.checks import plural
 from hushrec.cli import show
 from hushrec.cli.agree import connected, read_agreement
-from hushrec.cli.options import Account, File, Json
+from hushrec.cli.options import Account, File, Json, Seconds
 from hushrec.cli.tables import Reading
 from hushrec.data import Ratings
 from hushrec.errors import InputError
@@ -31,8 +31,8 @@ def contribute(
     reading: Reading = Reading(),
     account: Account = Account(),
     once: bool = False,
-    every: Annotated[float, Parameter(validator=Number(gt=0))] = 60.0,
-    patience: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0,
+    every: Annotated[float, Parameter(validator=Number(gt=0, lte=10_000_000))] = 60.0,
+    patience: Seconds = 30.0,
     ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
     plain_http: bool = False,
     as_json: Json = False,

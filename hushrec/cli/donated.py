@@ -16,46 +16,42 @@ from hushrec.public import PublicRatings
 _POPULATIONS = "same", "external"
 
 
-@Parameter(
-    name="*", group=Group("Ratings that their owners have published (docs/guides/public.md)", sort_key=4)
-)
+_GROUP = Group("Ratings that their owners have published (docs/guides/public.md)", sort_key=4)
+
+
+@Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
-class Donated:
-    """Ratings that are public, and whose they are.
+class Published:
+    """Files of ratings that are public, and whose they are.
 
     Parameters
     ----------
-    donors
-        Users of RATINGS who have consented to the publication of theirs: a text file, one id a line. They
-        have no privacy, and everybody else has what they had.
     public_ratings
         A file of public ratings: of the same population, as in --public-ratings sold-here.csv=same, or of
         another one, whose ids are compared with nobody's, as in --public-ratings films.csv=external. May be
         given several times.
     """
 
-    donors: File | None = None
     public_ratings: Annotated[list[str], Parameter(metavar="FILE=same|external", negative=())] | None = None
 
     def files(self) -> list[str]:
         """Every file that is named."""
-        named = [self._parts(each)[0] for each in self.public_ratings or ()]
-        return [*([] if self.donors is None else [self.donors]), *named]
+        return [self._parts(each)[0] for each in self.public_ratings or ()]
 
-    def read(self, private: str) -> PublicRatings | None:
+    def read(self, private: str | None = None) -> PublicRatings | None:
         """Return what is declared public beside these private ratings; None where nothing is."""
         if not self.files():
             return None
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
         for each in self.public_ratings or ():
             path, population = self._parts(each)
-            if _files(path) & _files(private):
+            if private is not None and _files(path) & _files(private):
                 raise InputError(
                     f"{path!r} is the private ratings, or a part of them: what is public cannot be protected,"
                     " so name the users who have published theirs with --donors."
                 )
             sources[population].append(path)
-        return PublicRatings(donors=self.donors or (), **sources)
+        return PublicRatings(donors=getattr(self, "donors", None) or (), **sources)
 
     @staticmethod
     def _parts(text: str) -> tuple[str, str]:
@@ -66,6 +62,25 @@ class Donated:
                 " same population, or FILE=external for ratings of another one."
             )
         return path, population
+
+
+@Parameter(name="*", group=_GROUP)
+@dataclass(frozen=True, kw_only=True)
+class Donated(Published):
+    """Ratings that are public, some among the private ones.
+
+    Parameters
+    ----------
+    donors
+        Users of RATINGS who have consented to the publication of theirs: a text file, one id a line. They
+        have no privacy, and everybody else has what they had.
+    """
+
+    donors: File | None = None
+
+    def files(self) -> list[str]:
+        """Every file that is named."""
+        return [*([] if self.donors is None else [self.donors]), *super().files()]
 
 
 def _files(path: str) -> set[tuple[int, int]]:

@@ -69,6 +69,7 @@ Whole = Annotated[int, Parameter(converter=whole)]
 Count = Annotated[int, Parameter(converter=whole, validator=Number(gte=1))]
 Epsilon = Annotated[float, Parameter(converter=_epsilon)]
 Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
+Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=10_000_000))]
 File = Annotated[str, Parameter(metavar="FILE")]
 
 _MODEL = (
@@ -280,9 +281,12 @@ def _days(kind: Any, tokens: Sequence[Token]) -> float:
     """A time in days, as 6d or 12h."""
     number, unit = tokens[0].value[:-1], tokens[0].value[-1:]
     try:
-        return float(number) / {"d": 1, "h": 24}[unit]
+        days = float(number) / {"d": 1, "h": 24}[unit]
     except (KeyError, ValueError):
-        raise ValueError("pass days or hours, for example 6d or 12h") from None
+        days = math.nan
+    if not math.isfinite(days):
+        raise ValueError("pass days or hours, for example 6d or 12h")
+    return days
 
 
 Days = Annotated[float, Parameter(converter=_days, metavar="DAYS")]

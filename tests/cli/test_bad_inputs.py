@@ -118,6 +118,12 @@ LINES = {
     f"agree a.json {B} {D} --model item-bias --relation replace": "relation 'add-remove'",
     f"collect shop.csv --role first --devices items.txt {SERVER}": "is no agreement",
     f"contribute shop.csv shop.csv --device a {DEVICE}": "is no agreement",
+    f"contribute shop.csv shop.csv --device a {DEVICE} --every inf": "--every",
+    f"contribute shop.csv shop.csv --device a {DEVICE} --every nan": "--every",
+    f"contribute shop.csv shop.csv --device a {DEVICE} --patience nan": "--patience",
+    f"collect shop.csv --role first --devices items.txt {SERVER} --deadline infd": "pass days or hours",
+    f"collect shop.csv --role first --devices items.txt {SERVER} --deadline nanh": "pass days or hours",
+    f"collect shop.csv --role first --devices items.txt {SERVER} --linger inf": "--linger",
     "papers serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
     **{
         f"{command} --ledger shop.csv": "is not a ledger; check the path."

@@ -20,11 +20,11 @@ PORTS = {"first": 18811, "second": 18812}
 URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
 
 
-def start(role, names="names.txt", stderr=subprocess.DEVNULL):
+def start(role, *more, names="names.txt", stderr=subprocess.DEVNULL):
     other = {"first": "second", "second": "first"}[role]
     words = f"collect agreed.json --role {role} --devices {names} --folder {role} --out {role}.hush --peer"
     words += f" {URLS[other]} --peer-token peer.txt --port {PORTS[role]} --ledger {role}.sqlite --linger 3"
-    return subprocess.Popen([sys.executable, "-m", "hushrec", *words.split()], stderr=stderr)
+    return subprocess.Popen([sys.executable, "-m", "hushrec", *words.split(), *more], stderr=stderr)
 
 
 def device(number, tokens, *more):
@@ -68,7 +68,9 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     assert agreed.exit_code == 0 and "against everybody else epsilon = 3.38" in " ".join(
         agreed.stdout.split()
     )
-    running = {role: start(role) for role in PORTS}
+    hushrec.realistic(5, 6, 20, seed=2).to_arrow().to_pandas().to_csv("published.csv", index=False)
+    public = "--public-ratings", "published.csv=same"
+    running = {role: start(role, *public) for role in PORTS}
     try:
         late = time.monotonic() + 120
         while not all(Path(role, "session").exists() for role in PORTS):
@@ -82,7 +84,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         said = [device(0, tokens)]
         running["first"].send_signal(signal.SIGKILL)
         running["first"].wait()
-        running["first"] = start("first")
+        running["first"] = start("first", *public)
         while any(each.poll() is None for each in running.values()) and time.monotonic() < late:
             said += [device(number, tokens, "--patience", "60") for number in range(3)]
             if json.loads(said[-1].stdout)["over"]:
@@ -95,6 +97,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     assert answered == 3 * 2  # each device in each of the two rounds once
     first, second = (hushrec.load(f"{role}.hush") for role in PORTS)
     assert first.to_bytes() == second.to_bytes() and first.privacy.private
+    assert first.judged[0]["donors"] == 5 and first.privacy.public_ratings
     for role in PORTS:  # each is in its server's ledger
         book = hushrec.Ledger(f"{role}.sqlite")
         facts = dossier.certify(f"{role}.hush", book, controller="ACME", attacks=False)
@@ -117,7 +120,7 @@ def test_processes_that_do_not_fit_both_say_so(tmp_path, monkeypatch):
     declared = "--model item-bias --rating-range 1 5 --catalogue items.txt --epsilon 5 --delta 1e-6"
     assert invoke("agree", "agreed.json", *declared.split()).exit_code == 0
     given = ("first", "items.txt"), ("second", "others.txt")
-    running = [start(*each, stderr=subprocess.PIPE) for each in given]
+    running = [start(role, names=names, stderr=subprocess.PIPE) for role, names in given]
     try:
         for each in running:
             said = each.communicate(timeout=120)[1].decode()

@@ -10,6 +10,7 @@ from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import stats
 
@@ -87,6 +88,32 @@ def test_the_model_is_the_local_gates_with_the_noise_of_both(name, ratings):
     oracle = hushrec.Billboard.of(estimator, ratings.domain, parts, model.privacy)
     assert oracle.to_bytes() == model.to_bytes()
     assert not model.privacy.private  # the noise was injected
+
+
+@pytest.mark.parametrize("name", ["lists", "both"])
+def test_public_ratings_are_weighed_in_as_beside_a_training_with_the_noise_of_both(name, tmp_path):
+    """The oracle is the ordinary training at the epsilon of both noises, given what was drawn."""
+    everybody = hushrec.realistic(90, 12, 700, seed=3)
+    ratings, published = (everybody.rows(range(*ends), keyed=True) for ends in ((0, 50), (50, 90)))
+    lists = hushrec.PrivateEigenRec(rank=2, iterations=1, n_users=50)
+    estimator = {"lists": lists, "both": hushrec.Both(ratings=ALS, lists=lists, like_from=4.0)}[name]
+    published.to_arrow().to_pandas().to_csv(tmp_path / "published.csv", index=False)
+    public = hushrec.PublicRatings(same=str(tmp_path / "published.csv"))
+    world = World(estimator, ratings, noises=(KeptNoise(1), KeptNoise(2)))
+    plain = world.train()
+    for place in (0, 1):
+        world.start(place, public=public)
+    model = world.train()
+    budget = Budget(epsilon_of(world.agreement.both.mu, 1e-6), 1e-6)
+    accountant = Accountant(budget, noise=SumOfBoth(world))
+    oracle = estimator.fit(ratings, accountant, seed=world.agreement.seed, public=public)
+    assert model.judged == oracle.judged and any(each["weight"] for each in model.judged)
+    history = published.rows([0], keyed=True)
+    one, other = (each.recommend_batch(history, n=5).to_pandas() for each in (model, oracle))
+    pd.testing.assert_frame_equal(one, other, rtol=1e-5)
+    assert model.privacy.public_ratings
+    assert model.privacy.releases == plain.privacy.releases
+    assert "Ratings of 40 users are public and have no privacy here" in " ".join(model.privacy.text().split())
 
 
 def test_the_statement_has_both_promises(ratings):

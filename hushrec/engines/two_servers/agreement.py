@@ -38,6 +38,8 @@ from hushrec.privacy.statement import library_version
 from hushrec.serving.billboard import Billboard
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
+from hushrec.training.run import Public
+from hushrec.types import Parts
 
 #: What the two laws of docs/proofs/two-servers.md differ by vanishes beside these.
 _LARGEST_EPSILON, _SMALLEST_DELTA = 100.0, 1e-100
@@ -143,6 +145,11 @@ class Agreement:
             f"against everybody else {public}, by the noise of both",
         )
 
+    @cached_property
+    def nobody(self) -> Ratings:
+        """The rows that a server has: none."""
+        return Ratings.from_any(([], [], []), self.domain)
+
     def check(self, ratings: Ratings) -> None:
         """Refuse rows that are not one user's of this domain; a device does so before it answers."""
         if identity_of(ratings.domain) != identity_of(self.domain):
@@ -157,7 +164,9 @@ class Agreement:
 
     # ------------------------------------------------------------------ what follows from the totals
 
-    def next(self, totals: Sequence[Words], secure: bool = True) -> Wanted | Billboard:
+    def next(
+        self, totals: Sequence[Words], secure: bool = True, public: Public | None = None
+    ) -> Wanted | Billboard:
         """Return what is to be released next, or the model, given the totals so far in the order of the plan.
 
         Parameters
@@ -165,12 +174,21 @@ class Agreement:
         totals : sequence of ndarray of uint64
         secure : bool
             False where noise was injected for a test: the statement then says NOT PRIVATE.
+        public : PublicRatings, optional
+            Weighed into the model.
         """
         replay = Replay(self._training, totals)
         parts = replay.run()
         if replay.wanted is not None:
             return replay.wanted
-        return Billboard.of(self.estimator, self.domain, parts, self._statement(secure))
+        privacy = self._statement(secure)
+        if public is None:
+            return Billboard.of(self.estimator, self.domain, parts, privacy)
+        released = replace(privacy, releases=self.both.releases)  # by whose noise public rows are weighed
+        board = Billboard.of(self.estimator, self.domain, parts, released)
+        board = public.beside(board, self.nobody, Parts.of(parts).state)
+        notes = *privacy.notes, *public.notes(self.nobody)
+        return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
         """The next round: every question from `first` on that no total to come can change.
@@ -223,8 +241,7 @@ class Agreement:
 
     def _statement(self, secure: bool) -> PrivacyStatement:
         """Return the statement of an accountant that released nothing, with what the servers released."""
-        nobody = Ratings.from_any(([], [], []), self.domain)
-        privacy = run.statement(self.estimator, nobody, Accountant(self.budget))
+        privacy = run.statement(self.estimator, self.nobody, Accountant(self.budget))
         injected = () if secure else ("the noise came from an injected source",)
         notes = (
             "against both servers together nothing is promised: one of them must keep to the protocol",

@@ -19,6 +19,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
+import math
 import secrets
 import threading
 import time
@@ -39,6 +40,7 @@ from hushrec.network.messages import Kind, Message, Refusal
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.billboard import Billboard
+from hushrec.training.run import Public
 
 #: Code with which the other server says that what is asked is not there yet.
 _NOT_YET = 404
@@ -68,6 +70,8 @@ class Settings:
         Seconds for which a round is open, or less where all devices have answered.
     dataset : str
         Name of the devices in the ledger.
+    public : PublicRatings, optional
+        Public ratings that are weighed into this server's model when the training has ended.
     """
 
     role: str
@@ -75,11 +79,12 @@ class Settings:
     peer_token: str
     deadline: float = 86_400.0
     dataset: str = "default"
+    public: Public | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
             raise InputError(f"role={self.role!r} is not one of {', '.join(ROLES)}.")
-        if not self.deadline >= 0:
+        if not 0 <= self.deadline < math.inf:
             raise InputError("deadline must be a number of seconds, at least 0.")
 
 
@@ -151,6 +156,8 @@ class CollectingServer:
         self.agreement, self.settings, self.billboard = agreement, settings, None
         self._book, self._ledger, self._peer = Book(folder), ledger, peer
         self._noise, self._secure = noise or SystemNoise(), noise is None
+        if settings.public is not None:
+            settings.public.check(agreement.estimator, agreement.nobody)
         self._lock = threading.RLock()
         self._nonce = self._own_nonce()
         self._session = (self._book.get("session") or b"").decode()
@@ -292,7 +299,7 @@ class CollectingServer:
 
     def _look_ahead(self) -> bool:
         """Find what is to be released next."""
-        found = self.agreement.next(self._totals, self._secure)
+        found = self.agreement.next(self._totals, self._secure, self.settings.public)
         with self._lock:
             if isinstance(found, Wanted):
                 self._wanted = found
