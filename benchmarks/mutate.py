@@ -342,7 +342,7 @@ def run_all(chosen: list[Mutant], tests: list[str], report: Path) -> Counter[str
     with Copy() as copy, report.open("a", encoding="utf-8") as file:
         for mutant in (each for each in chosen if each.where not in found):
             changed = {mutant.path: mutant.planted((copy.tree / mutant.path).read_bytes())}
-            for files in [tests] if tests else stages(mutant.path):
+            for files in filter(None, [tests] if tests else stages(mutant.path)):
                 _measure(copy, files, seconds)
                 came = copy.run(ordered(mutant.path, files, seconds), changed)
                 if came["status"] in ("killed", "timed out"):

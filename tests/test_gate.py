@@ -23,6 +23,7 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.gate import LabelledGate, LocalGate
+from tests.opening import opened
 
 BUDGET = Budget(5, 1e-6)
 
@@ -129,7 +130,7 @@ def test_what_is_released_together_keeps_unit_scales_and_steps() -> None:
     one = Bounded([1.0, 2.0], counted(1.0), scale=3.0, step=0.5, unit="rating")
     other = Bounded([4.0], signed(2.0), weight=[5.0], step=0.25, unit="rating")
     both = together([one, other])
-    assert both.unit == "rating" and both._take().tolist() == [1, 2, 4]
+    assert both.unit == "rating" and opened(both).tolist() == [1, 2, 4]
     assert np.asarray(both.entry_scale).tolist() == [3, 3, 5] and both.step.tolist() == [0.5, 0.5, 0.25]
     assert both.bound == Bound(math.hypot(3, 2), math.hypot(3, 4))
 

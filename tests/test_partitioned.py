@@ -18,6 +18,7 @@ from hushrec.training import partitioned, run
 from hushrec.training.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.training.users import Users
 from tests.algorithms.cases import CASES, Case
+from tests.opening import opened
 
 # ---------------------------------------------------------------------- from a store
 
@@ -157,7 +158,7 @@ def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch
 
     with threads.limit(4):
         found = answer_all(Popular().users, [counted(block) for block in store.blocks()], question)
-    assert found is not None and found[0].tobytes() == Popular().users(rows).item_weights()._take().tobytes()
+    assert found is not None and found[0].tobytes() == opened(Popular().users(rows).item_weights()).tobytes()
     assert max(most) == 1 if room == 1 else max(most) > 1
 
 
@@ -175,9 +176,13 @@ def test_a_part_is_told_what_concerns_it() -> None:
 
 def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
     """What is told again comes last, as in memory: a fit uses what was said before it."""
+
+    class Told(Users):
+        def first(self, number: int) -> None: ...
+        def second(self, number: int) -> None: ...
+
     rows, asked = ratings_of(hostile_users(np.random.default_rng(5), 9)), []
-    users = PartitionedUsers(Users, rows.domain, lambda question: asked.append(question) or [])
-    users._nobody.first = users._nobody.second = lambda number: None
+    users = PartitionedUsers(Told, rows.domain, lambda question: asked.append(question) or [])
     for name, number in (("first", 1), ("second", 2), ("first", 3)):
         getattr(users, name)(number)
     users.count()
@@ -197,8 +202,12 @@ def test_sums_are_added_to_numbers_of_their_own() -> None:
 @pytest.mark.parametrize("answer", [7.25, (np.ones(2),)])
 def test_what_cannot_be_added_is_refused(answer) -> None:
     """A number without a bound, alone or among others."""
-    users = PartitionedUsers(Users, ratings_of({}).domain, lambda question: [])
-    users._nobody.total = lambda: answer
+
+    class Answering(Users):
+        def total(self):
+            return answer
+
+    users = PartitionedUsers(Answering, ratings_of({}).domain, lambda question: [])
     with pytest.raises(HushrecError, match="cannot be added over partitions") as refused:
         users.total()
     assert "7.25" not in str(refused.value)

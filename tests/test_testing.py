@@ -26,6 +26,7 @@ from hushrec.testing import (
     ratings_of,
 )
 from hushrec.training.users import Users
+from tests.opening import opened
 
 BUDGET = Budget(3.0, 1e-5)
 
@@ -71,7 +72,7 @@ class Peeping(Popular):
 
     def train(self, users, gate, seed):
         arrays = super().train(users, gate, seed)
-        counts = np.bincount(users._ratings.matrix.indices, minlength=users.domain.n_items)
+        counts = opened(users.item_weights())
         return arrays | {"supported": (counts > 0).astype(np.uint8)}
 
 
@@ -102,7 +103,7 @@ class Unclipped(PrivateSLIM):
         class Long(UnitUsers):
             def gramian(self) -> Bounded:
                 bounded = super().gramian()
-                return Bounded(2 * bounded._values, positive(1.0), weight=bounded.weight, step=bounded.step)
+                return Bounded(2 * opened(bounded), positive(1.0), weight=bounded.weight, step=bounded.step)
 
         return Long(ratings)
 
@@ -116,7 +117,7 @@ def test_a_bound_that_is_not_the_planned_one_is_refused() -> None:
     class Wide(UnitUsers):
         def gramian(self) -> Bounded:
             bounded = super().gramian()
-            return Bounded(bounded._values, positive(4.0), weight=bounded.weight, step=bounded.step)
+            return Bounded(opened(bounded), positive(4.0), weight=bounded.weight, step=bounded.step)
 
     @dataclass(frozen=True, kw_only=True)
     class Wrong(PrivateSLIM):
@@ -134,7 +135,7 @@ def test_a_scale_that_is_not_the_planned_one_is_refused(scale: float, monkeypatc
 
     def scaled(self: Users) -> Bounded:
         bounded = weights(self)
-        return Bounded(bounded._values, bounded.bound, scale=scale, step=bounded.step)
+        return Bounded(opened(bounded), bounded.bound, scale=scale, step=bounded.step)
 
     monkeypatch.setattr(Users, "item_weights", scaled)
     with pytest.raises(InputError, match="bound times scale"):

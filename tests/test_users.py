@@ -25,6 +25,7 @@ from hushrec.training.users import (
     outer_product_sum,
     ridge_on_items,
 )
+from tests.opening import opened
 
 ROOT = Path(__file__).parents[1]
 ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
@@ -84,7 +85,7 @@ def near(expected, bound: float = 1.0):
 
 def on_its_grid(bounded: Bounded) -> bool:
     """All numbers are multiples of the declared step, and not of twice that."""
-    steps = bounded._take() / np.where(bounded.step > 0, bounded.step, 1.0)
+    steps = opened(bounded) / np.where(bounded.step > 0, bounded.step, 1.0)
     return bool((steps == np.rint(steps)).all() and (steps % 2).any())
 
 
@@ -122,12 +123,12 @@ def test_residuals_by_item(clip: float, weights: np.ndarray | None) -> None:
     users, items = fitted(0, weights)
     expected = sum(shortened(weighted(user, own(user, items)[1], weights), 1.3 * clip) for user in ROWS)
     biases = users.item_biases(items, clip, 1.3)
-    assert biases._take()[:, 0] == near(expected, clip)
+    assert opened(biases)[:, 0] == near(expected, clip)
     assert biases.sensitivity("add-remove") == near(clip) and biases.sensitivity("replace") == near(2 * clip)
     users, items = fitted(3, weights)
     expected = sum(shortened(weighted(user, own(user, items)[1], weights), 1.3 * clip) for user in ROWS)
     residuals = users.item_residuals(items, clip, 1.3)
-    assert residuals._take() == near(expected, clip) and residuals.sensitivity("replace") == near(2 * clip)
+    assert opened(residuals) == near(expected, clip) and residuals.sensitivity("replace") == near(2 * clip)
 
 
 @pytest.mark.parametrize("norm", [0.02, 0.3, 2.0, math.inf])
@@ -146,8 +147,8 @@ def test_residuals_times_factors(norm: float, clip: float) -> None:
         gram += shrink * np.outer(factors, factors)
         unsure += np.mean(0.4 / (0.4 + len(ROWS[user]) * typical))
     first, second = users.item_sums(items, SLOPES, norm, clip, spread, unit)
-    assert first._take() == near(sums, clip) and first.sensitivity("add-remove") == near(clip)
-    packed = second._take()
+    assert opened(first) == near(sums, clip) and first.sensitivity("add-remove") == near(clip)
+    packed = opened(second)
     assert packed[:-1] == pytest.approx(gram[np.tril_indices(3)], rel=1e-3, abs=2e-3 * min(norm, 2))
     assert packed[-1] == near(unsure)
     assert second.sensitivity("add-remove") == pytest.approx(math.sqrt(2) * norm**2)
@@ -165,7 +166,7 @@ def test_mean_squared_residuals(most: float, rank: int) -> None:
         left = max(len(hers) - used, len(hers) / 4, 1)
         expected += min((own(user, items)[1] ** 2).sum() / left, most)
     votes = users.residual_variance(items, SLOPES, most)
-    assert votes._take() == near([expected], most) and votes.sensitivity("replace") == pytest.approx(1.0)
+    assert opened(votes) == near([expected], most) and votes.sensitivity("replace") == pytest.approx(1.0)
 
 
 def test_a_fit_uses_up_three_quarters_of_her_ratings_at_most() -> None:
@@ -180,7 +181,7 @@ def test_a_fit_uses_up_three_quarters_of_her_ratings_at_most() -> None:
         left = max(len(hers) - used, len(hers) / 4, 1)
         bound |= left == len(hers) / 4 > 1
         expected += min((own(user, items)[1] ** 2).sum() / left, 100.0)
-    assert bound and users.residual_variance(items, SLOPES, 100.0)._take() == near([expected])
+    assert bound and opened(users.residual_variance(items, SLOPES, 100.0)) == near([expected])
 
 
 @pytest.mark.parametrize("clip", [0.02, 0.3, 3.0])
@@ -189,7 +190,7 @@ def test_outer_products_of_residuals(clip: float) -> None:
     rows = np.array([shortened(weighted(user, own(user, items)[1]), 1.7 * clip) for user in ROWS])
     packed = users.outer_products(items, clip, 1.7)
     expected = (rows.T @ rows)[np.tril_indices(ITEMS)]
-    assert packed._take() == pytest.approx(expected, rel=1e-3, abs=2e-3 * clip)
+    assert opened(packed) == pytest.approx(expected, rel=1e-3, abs=2e-3 * clip)
     assert packed.sensitivity("add-remove") == pytest.approx(clip**2)
     assert packed.weight.tolist() == [
         1.0 if a == b else math.sqrt(2) for a in range(ITEMS) for b in range(a + 1)
@@ -208,16 +209,16 @@ def test_deviations_and_weights_by_item(clip: float) -> None:
             deviations[item] += shrink * each * (rating - mean)
             weights[item] += shrink * each
     first, second = Users(rows()).item_deviations(clip)
-    assert first._take() == near(deviations, clip) and second._take() == near(weights)
+    assert opened(first) == near(deviations, clip) and opened(second) == near(weights)
     assert first.sensitivity("replace") == 2.0 and second.sensitivity("add-remove") == 1.0
 
 
 def test_numbers_of_users_and_their_means() -> None:
     users = Users(rows())
     means = [np.mean(list(hers.values())) for hers in ROWS.values()]
-    assert users.count()._take().tolist() == [len(ROWS)] and users.count().sensitivity("replace") == 1.0
-    assert users.mean_sum()._take() == near([sum(mean - 3 for mean in means)])
-    assert users.level()._take() == near([sum(mean - 3 for mean in means), len(ROWS)])
+    assert opened(users.count()).tolist() == [len(ROWS)] and users.count().sensitivity("replace") == 1.0
+    assert opened(users.mean_sum()) == near([sum(mean - 3 for mean in means)])
+    assert opened(users.level()) == near([sum(mean - 3 for mean in means), len(ROWS)])
     within = [
         min(np.var(list(hers.values()), ddof=1), 4.0) if len(hers) > 1 else 4 * USUAL_SPREAD
         for hers in ROWS.values()
@@ -226,11 +227,11 @@ def test_numbers_of_users_and_their_means() -> None:
         np.clip((mean - 3) ** 2 - part / len(hers), -2, 4)
         for mean, part, hers in zip(means, within, ROWS.values())
     ]
-    assert users.spreads()._take() == near([sum(within), sum(about)])
+    assert opened(users.spreads()) == near([sum(within), sum(about)])
     counts = np.zeros(ITEMS)
     for hers in ROWS.values():
         counts[list(hers)] += 1 / math.sqrt(len(hers))
-    assert users.item_weights()._take() == near(counts)
+    assert opened(users.item_weights()) == near(counts)
 
 
 @pytest.mark.parametrize(("level", "of"), [(1.5e4, "center"), (1e6, "center"), (1.5e4, "items")])
@@ -243,32 +244,22 @@ def test_levels_far_from_zero_are_fitted_in_float64(level: float, of: str) -> No
     moved[:, -1] += level - 1 if of == "items" else 0
     users.weigh(CENTER if of == "items" else level - 1 + CENTER, WEIGHTS)
     users.fit(moved, RIDGE)
-    near_zero, items = fitted()
-    assert users._fitted == pytest.approx(near_zero._fitted, abs=1e-4 if level < 1e6 else 1e-3)
-    for method in ("item_residuals", "outer_products"):
-        far = getattr(users, method)(moved, 0.4, 1.3)._take()
-        near = getattr(near_zero, method)(MODEL, 0.4, 1.3)._take()
-        assert far == pytest.approx(near, abs=1e-3)
+    rows_of_all = [weighted(user, own(user, MODEL)[1]) for user in ROWS]
+    expected = sum(shortened(row, 0.4 * 1.3) for row in rows_of_all)
+    assert opened(users.item_residuals(moved, 0.4, 1.3)) == pytest.approx(expected, abs=1e-6)
+    clipped = np.array([shortened(row, 0.4 * 1.3) for row in rows_of_all])
+    packed = (clipped.T @ clipped)[np.tril_indices(ITEMS)]
+    assert opened(users.outer_products(moved, 0.4, 1.3)) == pytest.approx(packed, abs=1e-3)
 
 
-def test_what_is_clipped_is_taken_in_float64() -> None:
-    """Fits may be in float32; norms, residuals and what is known of a user may not, whatever their number."""
+def test_norms_are_taken_in_float64() -> None:
+    """Fits may be in float32; what a clip goes by may not, whatever the number of users."""
     rows_of_all = np.random.default_rng(1).normal(size=(20_000, 3))
     found = norms(rows_of_all)
     assert found == pytest.approx(np.sqrt((rows_of_all**2).sum(axis=1)), rel=1e-14)
     assert norms(rows_of_all.astype(np.float32)).dtype == np.float64
     small = (0.001 * rows_of_all).astype(np.float32)
     assert norms(small) == pytest.approx(np.sqrt((small.astype(np.float64) ** 2).sum(axis=1)), rel=1e-14)
-    users, items = fitted()
-    cells = np.repeat(np.arange(len(ROWS)), np.diff(users._rows.matrix.indptr))
-    columns = users._rows.matrix.indices
-    scores = CENTER + items[columns, -1] + users._fitted[cells, -1]
-    scores += (users._fitted[cells, :-1] * items[columns, :-1]).sum(axis=1)
-    left = users._rows.matrix.data.astype(np.float64) - scores
-    assert users._residuals(items, cells) == pytest.approx(left, rel=1e-12, abs=1e-13)
-    typical = np.linalg.eigvalsh((items[:, :3].T * SLOPES / SLOPES.sum()) @ items[:, :3])
-    wanted = [np.mean(0.4 / (0.4 + len(hers) * typical)) for hers in ROWS.values()]
-    assert users._uncertainty(items, SLOPES, 0.4) == pytest.approx(wanted, rel=1e-13)
 
 
 def test_sums_of_outer_products_are_exact_and_of_all_users() -> None:
@@ -355,19 +346,9 @@ def test_who_has_no_rating_adds_to_no_sum() -> None:
                 users.outer_products(items, 0.3, 1.7),
             ]
     for without, with_them in zip(*alike, strict=True):
-        assert without._take().tobytes() == with_them._take().tobytes()
-    within = [FittedUsers(ratings).spreads()._take()[0] for ratings in (given, more)]
+        assert opened(without).tobytes() == opened(with_them).tobytes()
+    within = [opened(FittedUsers(ratings).spreads())[0] for ratings in (given, more)]
     assert within[0] == within[1]
-
-
-def test_the_squares_of_a_users_weights_add_up_to_one() -> None:
-    """To the margin that clips keep, in float64: what float32 rounds up would be more than a user's bound."""
-    users = FittedUsers(rows())
-    users.weigh(CENTER, WEIGHTS)
-    squares = [sum(WEIGHTS[j] ** 2 for j in hers) for hers in ROWS.values()]
-    assert users._user_weight == pytest.approx((1 - 2.0**-22) / np.sqrt(squares), rel=1e-14)
-    users.weigh(CENTER, None)
-    assert users._user_weight.tolist() == [1.0] * len(ROWS)
 
 
 def test_likes_are_ones_among_zeros_in_float64() -> None:
@@ -435,7 +416,7 @@ def test_bounds_of_levels_and_spreads_are_attained() -> None:
         (Users.spreads, both, high, "replace"),
     ):
         mine, theirs = ask(one), ask(other)
-        moved = np.linalg.norm((mine._take() - theirs._take()) * np.asarray(mine.entry_scale))
+        moved = np.linalg.norm((opened(mine) - opened(theirs)) * np.asarray(mine.entry_scale))
         assert moved == pytest.approx(mine.sensitivity(relation)) and moved <= mine.sensitivity(relation)
 
 
@@ -447,7 +428,7 @@ def test_outer_products_of_rows_are_integers_of_the_step_that_they_declare(bound
     found, step = outer_product_sum(sp.csr_array(rows), bound), steps_of(bound, 14)
     integers = np.trunc(rows / step).astype(np.int64)
     assert found.step == step**2
-    assert (found._take() / step**2 == (integers.T @ integers)[np.tril_indices(6)]).all()
+    assert (opened(found) / step**2 == (integers.T @ integers)[np.tril_indices(6)]).all()
     assert found.sensitivity("add-remove") == pytest.approx(bound**2)
     assert found.sensitivity("replace") == pytest.approx(math.sqrt(2) * bound**2)
     assert found.weight.tolist() == [1.0 if a == b else math.sqrt(2) for a in range(6) for b in range(a + 1)]

@@ -9,6 +9,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from tests.algorithms.completion import N_ITEMS, completed, recorded, rows_of, small
+from tests.opening import opened
 
 BETA_M, BETA_P, BETA, CLAMP = 0.7, 2.0, 0.4, 0.5
 
@@ -108,7 +109,7 @@ def test_item_sums_of_a_narrow_range_far_from_zero_are_those_of_float64() -> Non
     ratings = Ratings.from_any((*map(list, zip(*rows)),), domain)
     users = CleansedSVD(max_ratings_per_user=5).users(ratings)
     users.sample(0)
-    sums = users.item_means()._take()
+    sums = opened(users.item_means())
     each = 1 / math.sqrt(2)
     expected = [2.5 * each - 3.5, -1.5 * each + 0.5, each + 1, each + 1]
     assert sums == pytest.approx(expected, abs=1e-6)

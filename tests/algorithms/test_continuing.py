@@ -19,6 +19,7 @@ from hushrec.serving.extending import moved, rows_moved
 from hushrec.serving.modelfile import encode, read
 from hushrec.training.gate import LocalGate
 from tests.algorithms.cases import InformedALS, PairedEigenRec
+from tests.opening import opened
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.5)
@@ -67,7 +68,7 @@ def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
         class Exact(LocalGate):
             def release(self, label, bounded):
                 planned = self._as_planned(label, bounded)
-                raw[label] = np.asarray(bounded._take(), dtype=np.float64)
+                raw[label] = np.asarray(opened(bounded), dtype=np.float64)
                 found[label] = raw[label] * bounded.entry_scale / planned.sensitivity
                 return known.get(label, raw[label]).copy()
 

@@ -14,6 +14,7 @@ from hushrec.privacy import Accountant, Budget, positive
 from tests.algorithms.cases import PairedEigenRec
 from tests.algorithms.test_private_eigenrec import likes_of_groups
 from tests.algorithms.twins import full, run
+from tests.opening import opened
 
 
 def rows_apart(likes: np.ndarray, scale: np.ndarray, first: np.ndarray) -> np.ndarray:
@@ -45,9 +46,9 @@ def test_the_matrix_is_that_of_the_users_rows() -> None:
     bounded = users.item_matrix(learned, positive(1.0))
     rows = rows_apart(ratings.matrix.toarray() > 0, scale, first)
     expected = (rows.T @ rows)[np.ix_(learned, learned)]
-    found = unpacked(np.asarray(bounded._values))
+    found = unpacked(opened(bounded))
     np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
-    steps = np.asarray(bounded._values) / float(bounded.step)
+    steps = opened(bounded) / float(bounded.step)
     assert (steps == np.rint(steps)).all() and math.frexp(float(bounded.step))[0] == 0.5
 
 

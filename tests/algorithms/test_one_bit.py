@@ -19,6 +19,7 @@ from hushrec.papers.one_bit import (
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled
 from hushrec.privacy import Accountant, Budget, Laplace, RandomizedResponse
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
+from tests.opening import opened
 
 MECHANISMS = {
     "input": {},
@@ -252,15 +253,15 @@ def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
     """Score by score, against the derivatives of both links; in either direction."""
     fit, labels = estimator(name, clamp=0.6, bound=1.5), np.arange(20) % 2 == 0
     users, scores = fit.users(rated(labels)), np.linspace(-6, 6, 20)
-    liked, inside = users._labels > 0.5, np.minimum(np.maximum(scores, -1.5), 1.5)
+    liked, inside = labels, np.minimum(np.maximum(scores, -1.5), 1.5)
     if fit.link == "logistic":
         expected = expit(inside) - liked
     else:
         density = np.exp(-(inside**2) / 2) / math.sqrt(2 * math.pi)
         expected = np.where(liked, -density / ndtr(inside), density / ndtr(-inside))
     found = users.slopes(scores)
-    assert found._take() == pytest.approx(np.minimum(np.maximum(expected, -0.6), 0.6))
-    assert (np.abs(found._take()) == 0.6).any() and (np.abs(found._take()) < 0.6).any()
+    assert opened(found) == pytest.approx(np.minimum(np.maximum(expected, -0.6), 0.6))
+    assert (np.abs(opened(found)) == 0.6).any() and (np.abs(opened(found)) < 0.6).any()
     assert found.unit == "rating" and found.norm == ("l2" if name.endswith("gaussian") else "l1")
 
 
@@ -313,7 +314,7 @@ def test_entries_of_the_strongly_convex_optimum_take_all_their_steps():
         matrix *= 1 - 0.5 / 0.75
         matrix[places] -= slope / 0.75
     found = users.observed_entries()
-    assert found._take() == pytest.approx(matrix[places], abs=1e-9)
+    assert opened(found) == pytest.approx(matrix[places], abs=1e-9)
     assert found.sensitivity("replace") == pytest.approx(1 / 0.5 * (1 - (1 - 0.5 / 0.75) ** 7))
 
 

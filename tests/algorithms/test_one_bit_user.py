@@ -11,7 +11,9 @@ from hushrec.algorithms.one_bit_user import LabelUsers
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.privacy import Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training.users import Users
 from hushrec.types import Parts
+from tests.opening import opened
 
 
 def labelled(seed: int = 0, n_users: int = 9, n_items: int = 6) -> Ratings:
@@ -69,8 +71,11 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
     ratings = Ratings.from_any(([0, 0, 1], ["a", "b", "b"], [3.0, 2.0, 4.5]), Domain(["a", "b"], (1, 5)))
     model = UserLevelOneBit(threshold=3.0, rank=2, iterations=1, features=False)
     users = model.users(ratings)
-    assert users._ratings.matrix.toarray().tolist() == [[-1.0, -1.0], [0.0, 1.0]]
-    assert users._ratings.matrix.data.dtype == np.float32
+    labels = Ratings.from_any(([0, 0, 1], ["a", "b", "b"], [-1.0, -1.0, 1.0]), Domain(["a", "b"], (-1, 1)))
+    wanted = Users(labels)
+    for sums, told in zip(users.item_deviations(1.0), wanted.item_deviations(1.0)):
+        assert opened(sums).tolist() == opened(told).tolist()
+    assert opened(users.level()).tolist() == opened(wanted.level()).tolist()
     assert (users.domain.low, users.domain.high, users.domain.likes) == (-1.0, 1.0, False)
     budget = Budget(2.0, 1e-6)
     wide = PrivateALS.of(rank=2, iterations=1, features=False)

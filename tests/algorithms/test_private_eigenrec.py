@@ -13,6 +13,7 @@ from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.evaluation import evaluate
 from hushrec.privacy import Accountant, Budget, signed
 from tests.algorithms.twins import run, small
+from tests.opening import opened
 
 UNIT = Domain(range(25), rating_range=(0, 1))
 
@@ -203,11 +204,11 @@ def test_tiny_catalogues(n_items: int) -> None:
 
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
     """A contribution is bounded even where the square of every product is 0 in floating point."""
-    likes = small().matrix
-    factors = LikingUsers._factors(likes, np.full((12, 3), 1e-200))
-    np.testing.assert_allclose(np.linalg.norm(factors, axis=1), 1.0, rtol=1e-6)
-    assert (np.linalg.norm(factors, axis=1) <= 1).all()
-    assert not LikingUsers._factors(likes, np.zeros((12, 3))).any()
+    users, learned = LikingUsers(small()), np.ones(12, dtype=bool)
+    users.scale(np.ones(12), np.ones(12))
+    ordinary, tiny = (opened(users.item_sums(np.full((12, 3), size), learned)) for size in (1.0, 1e-200))
+    assert tiny == pytest.approx(ordinary, rel=1e-6) and np.abs(tiny).max() > 0
+    assert not opened(users.item_sums(np.zeros((12, 3)), learned)).any()
 
 
 @pytest.mark.parametrize(("weight", "lengths"), [(400.0, {0, 1, 2}), (1e4, {0, 1, 4})])
@@ -234,12 +235,12 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
         factors /= max(np.linalg.norm(factors), 1e-300)
         sums, matrix = users.item_sums(vectors, learned), users.item_matrix(learned, signed(1.0))
         wanted = np.outer(rest / max(length, 1 / 4), factors)[learned]
-        assert sums._take().reshape(wanted.shape) == pytest.approx(wanted, abs=1e-5)
-        assert np.linalg.norm(sums._take()) <= 1
+        assert opened(sums).reshape(wanted.shape) == pytest.approx(wanted, abs=1e-5)
+        assert np.linalg.norm(opened(sums)) <= 1
         full = (rest / max(length, 1 / 2))[learned]
         wanted = np.outer(full, full)[np.tril_indices(learned.sum())]
-        assert matrix._take() == pytest.approx(wanted, abs=0.025)
-        assert np.linalg.norm(matrix._take() * matrix.weight) <= 1
+        assert opened(matrix) == pytest.approx(wanted, abs=0.025)
+        assert np.linalg.norm(opened(matrix) * matrix.weight) <= 1
         longest.add(0 if not length else 4 if length < 1 / 4 else 2 if length < 1 / 2 else 1)
     assert longest == lengths
     assert sums.bound == signed(1.0) == matrix.bound and matrix.step == 2.0**-26
@@ -271,4 +272,4 @@ def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> No
         total += np.outer(own, own).astype(object)
     found = users.item_matrix(learned, signed(1.0))
     expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
-    assert (found._take() / step**2).astype(int).tolist() == expected.tolist()
+    assert (opened(found) / step**2).astype(int).tolist() == expected.tolist()

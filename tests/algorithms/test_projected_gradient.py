@@ -10,6 +10,7 @@ from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateProjectedGradient, ProjectedGradient, projected_gradient
 from hushrec.papers.frank_wolfe.projected_gradient import FullRows
 from tests.algorithms.completion import completed, exact, recorded, small
+from tests.opening import opened
 
 
 def targets(ratings) -> tuple[np.ndarray, np.ndarray]:
@@ -86,7 +87,7 @@ def test_sums_of_full_rows_are_on_the_grid_that_they_declare(clip: float) -> Non
     users = model.users(small())
     users.begin(model._level(users, None, 0), clip, 0.5, 0.0)
     found = users.gram()
-    steps = found._take() / float(found.step)
+    steps = opened(found) / float(found.step)
     assert (steps == np.rint(steps)).all() and (steps % 2).any()
     assert float(found.step) == 4.0 ** (math.floor(math.log2(clip)) + 1 - 14)
 

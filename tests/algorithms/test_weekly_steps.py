@@ -27,6 +27,7 @@ from hushrec.training.kalman import Tracked, drift, learned, no_evidence
 from hushrec.training.posterior import adaptive_weights, item_weights
 from hushrec.training.run import moved
 from tests.algorithms.cases import PairedEigenRec
+from tests.opening import opened
 
 ITEMS, RANK = 14, 2
 DATA = realistic(120, ITEMS, 1000, seed=4)
@@ -275,7 +276,7 @@ def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
 
     class Gate(Told):
         def release(self, label, bounded):
-            assert bounded.entry_scale is not None and len(bounded._take()) == sum(map(len, parts))
+            assert bounded.entry_scale is not None and len(opened(bounded)) == sum(map(len, parts))
             return np.concatenate(parts)
 
         def noise_sd(self, label):

@@ -107,7 +107,9 @@ def test_too_little_noise_is_caught(factor, record_property):
 
 def test_the_published_constant_is_caught(monkeypatch):
     """DPALS, Theorem 1, charges one of the two statistics: true mu is sqrt(2) times the claim."""
-    monkeypatch.setattr(DPALS, "statistics_bound", property(lambda self: counted(math.sqrt(self._cells))))
+    monkeypatch.setattr(
+        DPALS, "statistics_bound", property(lambda self: counted(math.sqrt(self.max_ratings_per_user)))
+    )
     once = replace(PUBLISHED, estimator=replace(PUBLISHED.estimator, iterations=1))
     result = audit(once, Budget(10.0, 1e-6), 20_000)
     assert result.pair_mu == pytest.approx(math.sqrt(2) * result.claimed_mu, rel=1e-3)
@@ -142,13 +144,17 @@ LAWS = {"gaussian": stats.norm, "laplace": stats.laplace}
 class Thirds(Users):
     """Users who add a third of their ratings, item by item, or a seventh of all of them."""
 
+    def __init__(self, ratings):
+        super().__init__(ratings)
+        self.rows = ratings
+
     def items(self, norm):
-        sums = np.asarray(self._ratings.matrix.astype(np.float64).sum(axis=0)).ravel() / 3
+        sums = np.asarray(self.rows.matrix.astype(np.float64).sum(axis=0)).ravel() / 3
         weight = 1.0 + np.arange(self.domain.n_items) % 2 if norm == "l2" else None
         return Bounded(sums, counted(1.0), norm=norm, weight=weight)
 
     def total(self):
-        return Bounded(np.full(2, float(self._ratings.matrix.data.sum()) / 7), counted(1.0))
+        return Bounded(np.full(2, float(self.rows.matrix.data.sum()) / 7), counted(1.0))
 
 
 class Sums(Popular):

@@ -10,6 +10,7 @@ from hushrec.cli import app as app_module
 from tests.command_line import invoke
 
 ROOT = Path(__file__).parents[2]
+new_application = app_module._application
 PAGES = [
     "README.md",
     "CHANGELOG.md",
@@ -31,7 +32,7 @@ def blocks(page):
 
 
 def commands(app=None, before=()):
-    for name, command in (app or app_module._application()).resolved_commands().items():
+    for name, command in (app or new_application()).resolved_commands().items():
         if not name.startswith("-"):
             yield [*before, name]
             yield from commands(command, [*before, name])
@@ -68,7 +69,7 @@ def test_help_of_every_command(command, monkeypatch):
 def assert_understood(line, monkeypatch):
     """The command is found, and everything on the line is one of its options; nothing is run."""
     words = shlex.split(line, comments=True)[1:]
-    app = app_module._application()
+    app = new_application()
     _, apps, rest = app.parse_commands(words)
     app_module.offer_fields(apps[-1], rest)
     command, bound, ignored = app.parse_args(words, exit_on_error=False, print_error=False)

@@ -126,8 +126,8 @@ class World:
     def pass_time(self):
         """Let every open round be past its deadline."""
         for line in self.lines:
-            if line.server._collecting is not None:
-                line.server._collecting.since = -1e12
+            if (collecting := line.server._collecting) is not None:
+                collecting.since = -1e12
 
 
 def _fast():

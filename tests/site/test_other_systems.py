@@ -94,17 +94,6 @@ def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
     assert ItemBias().fit(RATINGS, fresh).privacy.private
 
 
-def test_macos_is_asked_to_empty_the_disks_memory(tmp_path):
-    book = Ledger(tmp_path / "ledger.sqlite")
-    book.open_dataset("shop", BUDGET)
-    connection = book._connect()
-    try:
-        assert connection.execute("PRAGMA fullfsync").fetchone() == (1,)
-        assert connection.execute("PRAGMA synchronous").fetchone() == (2,)
-    finally:
-        connection.close()
-
-
 def test_a_disk_that_does_not_sync_takes_no_charge(tmp_path, monkeypatch):
     """What cannot be brought to the disk is not charged, and nothing is released."""
 
