@@ -141,6 +141,7 @@ def _execute(app: Sphinx, name: str, content: list[str]) -> None:
             from sphinx.util import logging
 
             logging.getLogger(__name__).warning("%s: %s", name, error, location=name)
+            app.env.note_reread()  # or the next build would take the page as it is
 
 
 def setup(app: Sphinx) -> dict[str, bool]:
