@@ -114,8 +114,7 @@ def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
         wanted = f"for the {role}s, which is looked for under names such as {few}"
     what = f"The table has no column {wanted}; the first line of a text file holds the columns' names"
     if role == "rating":
-        what += "; name another with columns rating=NAME, or let every row be a like"
-        return InputError(what, parameter="implicit", value=True)
+        what += "; where all rows are likes, say implicit=True (--implicit), or else name the column"
     return InputError(what, parameter="columns", value={role: "NAME"})
 
 

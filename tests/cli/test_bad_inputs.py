@@ -30,7 +30,7 @@ LINES = {
     f"train cut.parquet {B} {D} --out m.hush": "cut.parquet",
     f"train german.csv {B} {D} --out m.hush": "pass --columns user=NAME",
     f"train noheader.csv {B} {D} --out m.hush": "the first line of a text file holds the columns' names",
-    f"train likes.csv {B} {D} --out m.hush": "pass --implicit",
+    f"train likes.csv {B} {D} --out m.hush": "pass --columns rating=NAME",
     f"train nothing.csv {B} {D} --out m.hush": "The table is empty",
     f"train book.xlsx {B} {D} --out m.hush": "a spreadsheet by its name; save it as CSV",
     f"train rows.jsonl {B} {D} --out m.hush": "JSON by its name",

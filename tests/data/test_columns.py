@@ -35,7 +35,10 @@ def test_columns_are_found_by_name_or_as_asked_for(names, columns, implicit, fou
 
 
 FIRST_LINE = "; the first line of a text file holds the columns' names"
-OF_RATINGS = "; name another with columns rating=NAME, or let every row be a like; pass implicit=True."
+OF_RATINGS = (
+    "; where all rows are likes, say implicit=True (--implicit), or else name the column; pass"
+    " columns={'rating': 'NAME'}."
+)
 SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}."
 
 
@@ -48,7 +51,7 @@ SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rati
          "columns"),
         (["user", "item"], {"rating": True}, "The table has no column for the ratings, which is looked for"
          f" under names such as rating, score, value, stars, starrating, ratingvalue{FIRST_LINE}{OF_RATINGS}",
-         "implicit"),
+         "columns"),
         (["user", "item", "rating"], {"user": "x"}, f"The table has no column named 'x'{FIRST_LINE};"
          " pass columns={'user': 'NAME'}.", "columns"),
         (["user", "item", "rating"], {"time": True}, "The table has no column for the times, which is looked"
