@@ -233,6 +233,12 @@ def check_numbers(**rules: tuple[Any, type, str]) -> None:
             raise InputError(f"{name}={shown(value)} is out of range; pass {noun}{span}.", parameter=name)
 
 
+def check_count(name: str, value: Any) -> int:
+    """Return a positive integer, or refuse what is none."""
+    check_numbers(**{name: (value, int, "[1, inf)")})
+    return int(value)
+
+
 def check_choice(**rules: tuple[Any, tuple[Any, ...]]) -> None:
     """Refuse a word that is not among the choices."""
     for name, (value, choices) in rules.items():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,11 +14,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hushrec.checks import plural
+from hushrec.checks import check_count, number, plural, shown
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.features import read_item_features
-from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, is_number, lookup
-from hushrec.data.keys import check_count
+from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, lookup
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
@@ -292,17 +290,12 @@ def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
         raise InputError(f"The rating range is missing; {HOW_TO_DECLARE}; likes have none: likes=True.")
     try:
         low, high = rating_range
-        numbers = is_number(low) and is_number(high)
     except (TypeError, ValueError):
-        numbers = False
-    if not numbers:
         raise InputError(
-            f"rating_range must be two numbers (low, high), not {rating_range!r}.", parameter="rating_range"
-        )
-    try:
-        low, high = float(low), float(high)
-    except OverflowError:
-        low = high = math.inf
+            f"rating_range must be two numbers (low, high), not {shown(rating_range)}.",
+            parameter="rating_range",
+        ) from None
+    low, high = (number("rating_range", each, "pass two numbers (low, high)") for each in (low, high))
     if not (abs(low) <= _LARGEST_RATING and abs(high) <= _LARGEST_RATING):  # nor NaN
         raise InputError(
             f"rating_range must be two numbers between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"

@@ -7,10 +7,11 @@ import math
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import check_count, is_number
 from hushrec.data.building import build, slices
 from hushrec.data.domain import Domain
-from hushrec.data.ids import Encoded, is_number
-from hushrec.data.keys import check_count, check_seed
+from hushrec.data.ids import Encoded
+from hushrec.data.keys import check_seed
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
 
@@ -66,7 +67,7 @@ def realistic(
     for name, size in (("n_users", n_users), ("n_items", n_items), ("rank", rank)):
         check_count(name, size)
     for name, spread in (("bias_spread", bias_spread), ("taste_spread", taste_spread), ("noise", noise)):
-        if not (is_number(spread) and 0 <= spread < math.inf):
+        if not (is_number(spread) and spread >= 0):
             raise InputError(f"{name} must be a number >= 0, not {spread!r}.")
     features = _features(n_items, n_features, seed) if n_features else None
     if not (is_number(explained) and 0 <= explained <= 1):
@@ -152,7 +153,7 @@ def paired_likes(
     for name, share in (("paired", paired), ("together", together)):
         if not (is_number(share) and 0 <= share <= 1):
             raise InputError(f"{name} must be from 0 to 1, not {share!r}.")
-    if not (is_number(taste_spread) and 0 <= taste_spread < math.inf):
+    if not (is_number(taste_spread) and taste_spread >= 0):
         raise InputError(f"taste_spread must be a number >= 0, not {taste_spread!r}.")
     domain = Domain(names("i", n_items, 5), likes=True)
     most = min(n_items, domain.max_ratings_per_user)

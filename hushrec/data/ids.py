@@ -519,8 +519,3 @@ def join_ids(parts: Sequence[Encoded]) -> Encoded:
     else:
         joined = np.fromiter((given for value in values for given in given_ids(value)), object)
     return _merge_equal_texts(np.concatenate(codes), joined, texts)
-
-
-def is_number(value: Any) -> bool:
-    """True for a real number that is not a boolean."""
-    return isinstance(value, numbers.Real) and not isinstance(value, (bool, np.bool_))

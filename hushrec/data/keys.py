@@ -13,6 +13,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import is_number, shown
 from hushrec.errors import InputError
 
 _PERSON = b"hushrec.user.v1"  # BLAKE2b's personalisation: a hash of ids made elsewhere gives other keys
@@ -81,22 +82,11 @@ def mix(values: np.ndarray) -> np.ndarray:
     return values ^ (values >> np.uint64(31))
 
 
-def check_count(name: str, value: int) -> int:
-    """The value as a positive integer, or InputError."""
-    if not _is_integer(value) or value < 1:
-        raise InputError(f"{name} must be a positive integer, not {value!r}.", parameter=name)
-    return int(value)
-
-
 def check_seed(seed: int) -> int:
     """The seed as an integer from 0 to 2**64 - 1, or InputError."""
-    if not _is_integer(seed) or not 0 <= seed < 1 << 64:
-        raise InputError(f"seed must be an integer from 0 to 2**64 - 1, not {seed!r}.", parameter="seed")
+    if not is_number(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
+        raise InputError(f"seed={shown(seed)} is no integer from 0 to 2**64 - 1.", parameter="seed")
     return int(seed)
-
-
-def _is_integer(value: object) -> bool:
-    return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
 def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import check_count
 from hushrec.data import store_files
 from hushrec.data.building import Rows, build, check_implicit, latest
 from hushrec.data.columns import MARKS, SPLIT, Columns
@@ -32,7 +33,6 @@ from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
-from hushrec.data.keys import check_count
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from hushrec.data.keys import check_count, smallest_per_row, stream_base
+from hushrec.checks import check_count
+from hushrec.data.keys import smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
 from hushrec.errors import InputError
 

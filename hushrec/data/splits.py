@@ -12,9 +12,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from hushrec.checks import check_count, is_number
 from hushrec.data.columns import SPLIT
-from hushrec.data.ids import is_number
-from hushrec.data.keys import check_count, check_seed, part_of, parts_of_cells, smallest_per_row, stream_base
+from hushrec.data.keys import check_seed, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
 from hushrec.data.times import NO_TIME, parse_time
 from hushrec.errors import InputError

@@ -716,6 +716,11 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
         raise InputError(
             f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
         )
+    if hasattr(history, "columns"):
+        raise InputError(
+            "A table may hold several users' ratings: read it with Ratings.from_any(table, model.domain) for"
+            " recommend_batch, or pass one user's as a mapping from item to rating."
+        )
     pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
     if isinstance(pairs, Iterable):
         pairs = list(pairs)
@@ -838,10 +843,7 @@ def best_columns(
 
 
 def below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array) -> Array:
-    """Return the scores of chosen items, those that are not of ``first`` below all that are.
-
-    A user's other scores are all lowered by one number, so that the best of them comes to just below the
-    least of the first.
+    """Return the scores of chosen items, those that are not of ``first`` lowered to below all that are.
 
     Parameters
     ----------
@@ -855,10 +857,8 @@ def below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array)
     if not len(users):  # as in most short lists
         return scores
     every = every if len(users) == len(every) else every[users]
-    least = every.min(axis=1, where=first, initial=np.inf, keepdims=True)
-    most = every.max(axis=1, where=~first, initial=-np.inf, keepdims=True)
-    lowered = np.minimum(scores[users] - np.maximum(most - least, 0.0), np.nextafter(least, -np.inf))
-    scores[users] = np.where(other[users], lowered, scores[users])
+    low = np.take_along_axis(lowered(every, first), np.maximum(columns[users], 0), axis=1)
+    scores[users] = np.where(other[users], low, scores[users])
     return scores
 
 

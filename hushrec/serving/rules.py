@@ -6,7 +6,6 @@ cost no privacy (post-processing). A column that was counted from private rows, 
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -15,8 +14,8 @@ import numpy as np
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from hushrec.checks import is_number, shown
 from hushrec.data import Domain
-from hushrec.data.ids import is_number
 from hushrec.errors import InputError
 from hushrec.kernels import topk
 from hushrec.serving.attributes import Attributes
@@ -54,9 +53,9 @@ class Rules(NamedTuple):
         table = Attributes.read(attributes, domain)
         factors = np.ones(domain.n_items)
         for condition, factor in (boost or {}).items():
-            if not is_number(factor) or not 0 < factor < math.inf:
+            if not is_number(factor) or factor <= 0:
                 raise InputError(
-                    f"boost multiplies by a number above 0, not {factor!r}",
+                    f"boost multiplies by a number above 0, not {shown(factor)}",
                     parameter="boost",
                     value={"new": 1.1},
                 )
@@ -65,7 +64,7 @@ class Rules(NamedTuple):
         for name, most in (at_most or {}).items():
             if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
                 raise InputError(
-                    f"at_most gives a positive number of items, not {most!r}",
+                    f"at_most gives a positive number of items, not {shown(most)}",
                     parameter="at_most",
                     value={"brand": 2},
                 )
@@ -77,7 +76,7 @@ class Rules(NamedTuple):
 
 def boosted(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
     """Multiply how far each score is above the user's lowest: more than 1 lowers none, whatever its sign."""
-    least = scores.min(axis=1, keepdims=True, initial=math.inf)
+    least = scores.min(axis=1, keepdims=True, initial=np.inf)
     return least + factors * (scores - least)
 
 
