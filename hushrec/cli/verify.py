@@ -23,7 +23,7 @@ def verify(
 ) -> None:
     """Check DOSSIER (its .json) against MODEL: signature, digests, hash chain and arithmetic.
 
-    A line for each check. The exit code is 1 if one fails.
+    A line for each check. The exit code is 1 if one fails, 2 if DOSSIER is none.
 
       hushrec verify dossier.json model.hush --public-key officer.pub.pem
       hushrec verify dossier.json model.hush --ledger team.sqlite

@@ -22,12 +22,13 @@ from hushrec.dossier.certifying import (
     code,
     described,
     season_entry,
+    servers,
     worded,
 )
 from hushrec.dossier.form import parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Ledger, Release
+from hushrec.privacy import Ledger, Release, epsilon_of
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.schema import GENESIS
 from hushrec.serving.billboard import Billboard
@@ -83,6 +84,11 @@ def check(
     list of Check
         One that fails proves the dossier wrong; where the form fails, nothing else is looked at.
 
+    Raises
+    ------
+    InputError
+        The content is that of another file, or the model or the ledger cannot be read.
+
     Examples
     --------
     >>> book = hushrec.Ledger("ledger.sqlite")
@@ -96,6 +102,10 @@ def check(
     >>> [line.what for line in hushrec.dossier.check(content, "model.hush") if line.passed]
     ['form', 'signature', 'model', 'chain', 'arithmetic']
     """
+    if f'"format": "{FORMAT}"'.encode() not in content:
+        raise InputError(
+            "This is no dossier; pass the .json that hushrec certify wrote.", parameter="dossier"
+        )
     try:
         dossier = parsed(content)
         if (dossier["format"], dossier["version"]) != (FORMAT, VERSION):
@@ -103,7 +113,7 @@ def check(
         if set(dossier) != _PARTS:
             raise ValueError("it holds more or less than certify writes")
     except _WRONG as error:
-        return [Check("form", False, f"the file is no dossier, or was changed: {_said(error)}")]
+        return [Check("form", False, f"the dossier was changed: {_said(error)}")]
     octets = _content(model)
     checks: list[tuple[str, Callable[[], str]]] = [
         ("signature", lambda: _signature(dossier, public_key)),
@@ -165,8 +175,12 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
     charges = [row for row in book["charges"] if row[2] in book["runs"]]
     if not charges or charged_to(board.privacy, charges) != book["runs"]:
         raise _Wrong("the model's releases are not charged as it says")
-    if not _same(own(board.privacy), dossier["learned"][0]):
+    if not _same(mine := own(board.privacy), dossier["learned"][0]):
         raise _Wrong("what is learned from the model at most does not follow from its releases")
+    both = epsilon_of(mine["mu"] / math.sqrt(2), budget.delta - budget.failure)
+    said = re.search("against everybody else epsilon = (\\S+) ", " ".join(servers(named)))
+    if said and not math.isclose(float(said[1]), both, rel_tol=1e-5):
+        raise _Wrong("against everybody else it is not what the noise of both servers gives")
     return f"{named['name']}, SHA-256 {named['sha256']}; its releases are in the chain"
 
 

@@ -57,7 +57,7 @@ def _dataset(ledger: Ledger, name: str, delta: float) -> str:
     left = ledger.left(name)
     limit = summary.budget
     told = {
-        "Budget": "none, so nothing limits what is trained" if limit is None else str(limit),
+        "Budget": str(limit or ("none" if summary.closed else "none, so nothing limits what is trained")),
         "Charged": guarantee(summary.epsilon, summary.delta, *protects),
     }
     if summary.closed or left:
