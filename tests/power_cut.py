@@ -42,7 +42,7 @@ class Disk:
         monkeypatch.setattr(Path, "replace", named)
 
     def on_disk(self, path: Path) -> bool:
-        """Whether all that a file holds was synced."""
+        """Return whether all that a file holds was synced."""
         status = path.stat()
         return self._synced.get(status.st_ino) == status.st_size
 

@@ -95,7 +95,7 @@ def test_what_is_loaded_stays_as_it_was_when_the_file_is_written_into(tmp_path) 
 
 
 def test_a_mapped_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) -> None:
-    """Not of another version, which would send people to look for one."""
+    """Calling it one of another version would send people to look for that."""
     model = ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6)))
     content = bytearray(model.to_bytes())
     text = read(bytes(content)).arrays["catalogue/text"].tobytes()

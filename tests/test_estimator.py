@@ -100,7 +100,7 @@ def test_a_seed_is_an_integer_from_0_up(seed) -> None:
 
 
 def test_a_training_that_a_ledger_has_no_room_for_costs_nothing(tmp_path) -> None:
-    """Not even its first release, for which it has."""
+    """Nothing is charged, not even the first release, which would fit."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("d", Budget(0.9, 1e-6))
     for estimator in (ItemBias(), PrivateALS(rank=2, iterations=1)):
@@ -159,7 +159,7 @@ def test_each_release_gets_its_share_of_the_fraction() -> None:
 
 
 def test_what_is_not_clipped_is_planned_without_noise_alone() -> None:
-    """Its sensitivity is shown as 1, of a release that has no noise."""
+    """The plan shows sensitivity 1 for a release without noise."""
     unbounded = [Round("a", 1.0, Bound(math.inf, math.inf)), Round("b", 1.0, counted(3.0))]
     plan = plan_of(unbounded, Budget(math.inf, 1e-6), 1.0)
     assert [(each.sensitivity, each.noise_sd) for each in plan.releases] == [(1.0, 0.0), (3.0, 0.0)]
@@ -213,7 +213,7 @@ def test_what_studies_chose_is_behind_the_settings_and_beside_them_in_files_and_
 
 
 def test_nothing_is_shown_unless_that_was_asked_for(capfd) -> None:
-    """And then how many releases were made."""
+    """If it was, the number of releases made is shown."""
     first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
     first.continue_training(RATINGS, SeasonAccountant.following(first.privacy))
     assert capfd.readouterr() == ("", "")
@@ -282,6 +282,6 @@ def test_what_a_user_who_is_replaced_moves() -> None:
 
 
 def test_sums_are_said_to_be_exact_where_they_are() -> None:
-    """Of a private training of a model whose contributions are in fixed point."""
+    """They are in a private training of a model whose contributions are in fixed point."""
     assert fit().privacy.exact_arithmetic is True
     assert fit(accountant=Accountant(Budget(math.inf, 1e-6))).privacy.exact_arithmetic is False

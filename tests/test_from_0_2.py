@@ -64,7 +64,7 @@ def test_a_store_is_read_and_trained_on(written) -> None:
 
 
 def test_a_ledger_counts_what_it_counted(ledger) -> None:
-    """And goes on: one more epsilon fits the budget of 8 beside the season, a larger one does not."""
+    """One more epsilon fits the budget of 8 beside the season, a larger one does not."""
     for name, told in ANSWERS["ledger"].items():
         found = ledger.summary(name, 1e-6).to_dict()
         assert {word: found[word] for word in told} == told

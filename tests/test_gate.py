@@ -29,7 +29,7 @@ BUDGET = Budget(5, 1e-6)
 
 
 def gate_of(budget: Budget = BUDGET, **changes) -> tuple[LocalGate, Accountant]:
-    """Of one planned release: "sum", of sensitivity 2, of users."""
+    """Return a gate with one planned release: "sum", of sensitivity 2, of users."""
     settings = {"mechanism": budget.share(1.0), "sensitivity": 2.0, "unit": budget.unit} | changes
     release = Release("sum", relation=budget.relation, **settings)
     accountant = Accountant(budget, noise=SeededNoise(1))
@@ -106,7 +106,7 @@ def test_without_privacy_any_bound_will_do_but_not_another_unit() -> None:
 
 
 def test_a_node_sends_nothing_that_is_not_planned_or_not_exact() -> None:
-    """What leaves a node is integers in units of every entry's step, bounded as planned."""
+    """A node sends integers in units of every entry's step, bounded as planned."""
     sent: list[str] = []
     plan = Plan(BUDGET, [Release("sum", BUDGET.share(1.0), 2.0, "user", "add-remove")])
     gate = SecureGate(plan, 3, lambda index, label, integers, *_: sent.append(label) or integers)

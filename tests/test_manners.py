@@ -29,7 +29,7 @@ ALONE = dict(list(zip(RATINGS.domain.items, (5.0, 4.0, 1.0))))
 
 
 def answer(model: hushrec.Billboard) -> list:
-    """What a process of a pool is asked."""
+    """Recommend, as a process of a pool is asked to."""
     return model.recommend(ALONE, 5)
 
 

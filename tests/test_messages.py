@@ -41,7 +41,7 @@ def values(node: ast.expr) -> set[str]:
 
 
 def named(source: str) -> set[str]:
-    """What the messages of a file name."""
+    """Return the values that the messages of a source name."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Raise) and isinstance(node.exc, ast.Call):

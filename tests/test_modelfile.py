@@ -32,7 +32,7 @@ def model(**settings) -> Billboard:
 
 
 def one_sentence(error: Exception) -> bool:
-    """In one line, and nothing of what the file holds or of where it was in memory."""
+    """Tell whether a message is one short line that shows no object's address."""
     return "\n" not in str(error) and "<memory at" not in str(error) and len(str(error)) < 600
 
 
@@ -312,7 +312,7 @@ def test_ids_come_back_as_declared(tmp_path) -> None:
 
 
 def test_unknown_sections_are_ignored(tmp_path) -> None:
-    """What a later version adds does not keep this one from what it knows."""
+    """A file with sections of a later version is read for what this one knows."""
 
     def add(arrays: dict, stored: dict) -> None:
         stored["sections"]["dreams"] = {"of": "later"}

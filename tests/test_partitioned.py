@@ -84,7 +84,7 @@ def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> N
 
 
 def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) -> None:
-    """As `hushrec train` runs it: an engine that cannot be used, and a damaged store."""
+    """The engine cannot be used, or the store is damaged."""
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
     accountant = Accountant(Budget(5, 1e-6))
@@ -175,7 +175,7 @@ def test_a_part_is_told_what_concerns_it() -> None:
 
 
 def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
-    """What is told again comes last, as in memory: a fit uses what was said before it."""
+    """A thing told again comes last, as in memory: a fit uses what was said before it."""
 
     class Told(Users):
         def first(self, number: int) -> None: ...
@@ -251,7 +251,7 @@ def test_a_thread_has_the_settings_of_whoever_trains() -> None:
 def test_blocks_are_answered_together_where_items_are_many(
     count, an_item, in_all, shares, sizes, monkeypatch
 ) -> None:
-    """As many as have so many ratings an item, or in all; and each thread several times."""
+    """A group has so many ratings an item, or in all, and each thread answers several groups."""
     monkeypatch.setattr(partitioned, "_RATINGS_AN_ITEM", an_item)
     monkeypatch.setattr(partitioned, "_MOST_TOGETHER", in_all)
     monkeypatch.setattr(partitioned, "_SHARES", shares)
@@ -275,7 +275,7 @@ def test_blocks_are_answered_together_where_items_are_many(
 
 @pytest.mark.parametrize("model", [Popular(), DPALS()], ids=lambda model: model.name)
 def test_a_byte_that_changed_is_found_before_anything_is_asked(model, tmp_path, monkeypatch) -> None:
-    """Also where the file can still be read, and where a training holds the store whole."""
+    """The file can still be read, and some models hold the store whole."""
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     store = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
     path = store.partitions()[1].path

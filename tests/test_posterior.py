@@ -43,7 +43,7 @@ def test_weights_below_their_noise_are_taken_for_it() -> None:
 
 @pytest.mark.parametrize(("noise_sd", "n_items"), [(0.02, 3), (0.3, 1), (4.0, 6), (60.0, 2)])
 def test_likely_weights_are_those_of_a_slow_twin(noise_sd: float, n_items: int) -> None:
-    """Also where all are below nothing, and where there is one."""
+    """Weights may all be below zero, and there may be just one."""
     weights = RNG.lognormal(1.0, 1.5, n_items)
     for released in (weights + noise_sd * RNG.standard_normal(n_items), -weights):
         found, supported = posterior.item_weights(released, noise_sd)
@@ -67,7 +67,7 @@ def test_adaptive_weights_are_powers_of_what_is_beside_the_largest() -> None:
 
 
 def test_shrinkage_and_gains_are_those_of_conditioning() -> None:
-    """Of jointly normal numbers, by the inverse of their covariance; without noise and variance nothing."""
+    """Oracle: conditioning of jointly normal numbers by the inverse of their covariance."""
     for slope, variance, noise in RNG.uniform(0.1, 3, (5, 3)):
         covariance = np.array([[variance, slope * variance], [slope * variance, slope**2 * variance + noise]])
         gain = covariance[0, 1] / covariance[1, 1]
@@ -81,7 +81,7 @@ def test_shrinkage_and_gains_are_those_of_conditioning() -> None:
 
 
 def test_what_numbers_have_in_common_is_their_generalised_least_squares() -> None:
-    """With what is known of the coefficients beforehand as measurements of their own."""
+    """Prior knowledge of the coefficients counts as further measurements."""
     n_items, prior = 30, np.array([2.0, 0.5])
     slope, variance = RNG.uniform(0.2, 2, n_items), RNG.uniform(0, 1, n_items)
     noise, design = RNG.uniform(0.1, 2, n_items), RNG.normal(size=(n_items, 2))
@@ -116,7 +116,7 @@ def test_a_variance_with_hardly_any_noise_is_as_it_was_measured() -> None:
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 0.4, 5.0, 300.0])
 def test_a_likely_scale_is_its_posterior_mean(scale: float) -> None:
-    """Of a few numbers and of many; beyond the grid it is at its end."""
+    """A scale beyond the grid is taken to be at its end."""
     for count in (1, 60):
         variance, noise = RNG.uniform(0.5, 2, count), RNG.uniform(0.1, 0.5, count)
         released = np.sqrt(scale * variance + noise) * RNG.standard_normal(count)

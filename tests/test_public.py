@@ -124,7 +124,7 @@ def released(n_items: int, generator: np.random.Generator) -> tuple[dict, dict]:
 
 @pytest.mark.parametrize("spread", [0.1, 0.9])
 def test_a_merged_bias_is_what_both_let_expect(spread: float) -> None:
-    """On a grid of what a bias may be: both posteriors, less the wider prior, as plain densities."""
+    """Oracle: both posteriors, less the wider prior, as plain densities on a grid of biases."""
     generator, n_items = np.random.default_rng(4), 9
     arrays, state = released(n_items, generator)
     design = np.column_stack([np.ones(n_items), generator.standard_normal(n_items)])
@@ -228,7 +228,7 @@ def in_loops(same: Ratings, other: Ratings) -> tuple:
 
 
 def test_regressions_are_those_of_one_item_after_the_other() -> None:
-    """With more likes than items, and with fewer; everybody likes one more item."""
+    """Oracle: ridge regressions by lstsq, with one more item that everybody likes; few users and many."""
     for n_users in (4, 60):
         liked = np.random.default_rng(n_users).random((n_users, 12)) < 0.4
         rows = Ratings.from_any(sp.csr_array(liked.astype(float)), hushrec.Domain(range(12), likes=True))

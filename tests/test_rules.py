@@ -38,7 +38,7 @@ def matching(condition: str) -> set[str]:
 
 
 def test_conditions_are_true_of_what_sql_says(sql) -> None:
-    """Of every kind, and joined at random; what says nothing of an item is true of none."""
+    """Conditions of every kind, alone and joined at random; a missing value fulfils none."""
     plain = [condition for condition, refused in CONDITIONS.items() if refused is None]
     rng, joined = np.random.default_rng(0), []
     for _ in range(300):

@@ -186,7 +186,7 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
 
 @pytest.mark.parametrize("kind", ["dense", "learned"])
 def test_vectors_rank_as_lists_do(kind: str) -> None:
-    """Of one model, of one whose lists are another's, and where some items do not stand out of the noise."""
+    """A model, one whose lists are another's, and one where some items do not stand out of the noise."""
     some = np.array([1, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0], np.uint8)
     for lists in (served(kind, "likes"), with_arrays(served(kind, "likes"), supported=some)):
         for model in (lists, served(lists=lists)):
@@ -206,7 +206,7 @@ def with_arrays(model: Recommender, **arrays) -> Recommender:
 @pytest.mark.parametrize("kind", ["dense", "learned"])
 @pytest.mark.parametrize("block", [2 * N_ITEMS, 1 << 22])
 def test_predictions_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
-    """Of one user, of many, of cells and of a table's rows: strangers have the released values alone."""
+    """For one user, many, cells and a table's rows; strangers get the released values alone."""
     monkeypatch.setattr("hushrec.serving.lists._SCORES_PER_BLOCK", block)
     model, close = served(kind, scores), {"rtol": 1e-12}
 
@@ -298,7 +298,7 @@ def test_what_is_not_ratings_of_the_models_catalogue_is_refused() -> None:
 
 
 def cosines(factors: np.ndarray, column: int, known: int | None) -> dict[int, float]:
-    """By hand: each item has beside its known directions one of its own, of the usual length."""
+    """Compute cosines by hand; every item has a further direction of its own, of the usual length."""
     rows = [list(map(float, row[:known])) for row in factors]
     squares = [sum(value * value for value in row) for row in rows]
     present = [place for place, square in enumerate(squares) if square > 0]

@@ -199,7 +199,7 @@ def test_outer_products_of_residuals(clip: float) -> None:
 
 @pytest.mark.parametrize("clip", [0.03, 0.2, 30.0])
 def test_deviations_and_weights_by_item(clip: float) -> None:
-    """From a user's own mean, on a range of half width 2; one factor for both."""
+    """Deviations are from a user's own mean, on a range of half width 2; one factor shortens both."""
     deviations, weights = np.zeros(ITEMS), np.zeros(ITEMS)
     for hers in ROWS.values():
         mean, each = np.mean(list(hers.values())), 1 / math.sqrt(len(hers))
@@ -321,7 +321,7 @@ def test_ratings_less_their_users_means() -> None:
 
 
 def test_who_has_no_rating_adds_to_no_sum() -> None:
-    """What is left of a user after items that are not frequent, say, may be nothing."""
+    """Users whose ratings were all filtered away add nothing."""
     given = rows()
     cells = given.matrix.tocoo()
     more = Ratings.from_any(
@@ -361,7 +361,7 @@ def test_likes_are_ones_among_zeros_in_float64() -> None:
 
 
 def sweep_in_tables() -> list[float]:
-    """What the questions of a sweep hold at most, in tables of all users' factors in float32."""
+    """Return the most memory of each question of a sweep, in tables of all users' factors in float32."""
     n_users, rank, items = 100_000, 64, 20
     columns = np.arange(2 * n_users) % items
     source = np.repeat(np.arange(n_users), 2), columns, 1 + 4.0 * (np.arange(2 * n_users) % 3 > 0)
@@ -403,7 +403,7 @@ def test_a_sweep_holds_one_table_of_its_users() -> None:
 
 
 def test_bounds_of_levels_and_spreads_are_attained() -> None:
-    """By a user who comes, and by one who is replaced by another; in units of half the range."""
+    """By adding a user, and by replacing one; in units of half the range."""
     domain = Domain(["a", "b"], rating_range=(1, 5))
     both, high, low, none = (
         Users(Ratings.from_any((["u"] * len(ratings), list("ab")[: len(ratings)], ratings), domain))

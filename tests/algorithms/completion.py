@@ -44,7 +44,7 @@ def recorded(
 
 
 def rows_of(ratings: Ratings, center: str) -> Iterator[tuple[np.ndarray, np.ndarray, float]]:
-    """For every user: items, ratings less their level, level; a slow twin of the centring."""
+    """Yield every user's items, ratings less their level, and level: a slow twin of the centring."""
     matrix = ratings.matrix
     for user in range(ratings.n_users):
         own = slice(matrix.indptr[user], matrix.indptr[user + 1])

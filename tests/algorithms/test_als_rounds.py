@@ -18,7 +18,7 @@ RESIDUAL = 0.8
 
 
 def known_of(second, share, n_items=200):
-    """What is known where users' fits have these second moments."""
+    """Return what is known after a fit whose users have these second moments."""
     rank = len(second)
     gram = np.append(second[np.tril_indices(rank)], share)
     return KnownFactors(np.full((n_items, rank), 0.01), gram, np.full(len(gram), 1e-8))

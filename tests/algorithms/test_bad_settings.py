@@ -66,7 +66,7 @@ CLIPPED = {
 @pytest.mark.parametrize("bound", [1.79e308, 1e31, 1e-31])
 @pytest.mark.parametrize("estimator_class", CLIPPED)
 def test_a_clip_whose_square_overflows_is_not_taken_for_none(estimator_class, bound) -> None:
-    """It would pass for no clip, which has no noise scale: at epsilon 1, mu of a step was 80."""
+    """Taken for no clip, it had no noise scale: at epsilon 1, mu of a step was 80."""
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
     with pytest.raises(InputError, match=CLIPPED[estimator_class]):
         estimator_class.of(needed | {CLIPPED[estimator_class]: bound})
@@ -86,7 +86,7 @@ def test_the_widest_clips_and_ranges_have_finite_sensitivities(estimator_class, 
 
 @pytest.mark.parametrize("name", [name for name, cls in ESTIMATORS.items() if cls.units == ("user",)])
 def test_the_ends_of_a_range_can_be_planned(name: str) -> None:
-    """What a range allows is a plan with finite noise, or refused in a sentence."""
+    """A setting at an end of its range gives a plan with finite noise, or is refused in a sentence."""
     estimator_class = ESTIMATORS[name]
     needed = {field.name: 30.0 for field in fields(estimator_class) if field.default is MISSING}
     needed = {key: value for key, value in needed.items() if key not in ("ratings", "lists")}

@@ -32,7 +32,7 @@ def test_global_mean():
 
 @pytest.mark.parametrize("clip, prior_sd", [(0.45, 0.25), (0.2, 1.0), (9.0, 0.25)])
 def test_item_bias(clip, prior_sd):
-    """With a clip that all rows, some rows, or none are beyond: half the range is 2."""
+    """The clips are exceeded by all rows, some rows or none; half the range is 2."""
     model, noise, noise_sd = run(ItemBias(clip=clip, prior_sd=prior_sd), RATINGS)
     added = noise["item biases"]
     sums, weights = added[:12].copy(), added[12:24].copy()
@@ -81,7 +81,7 @@ def test_popular():
 
 @pytest.mark.parametrize("share", [None, 0.3])
 def test_the_number_of_users_that_is_planned_with(share):
-    """For a share of mu squared, 0.01 unless given, rounded, and at least 1 where noise makes it less."""
+    """It costs a share of mu squared, 0.01 unless given; it is rounded, and 1 where noise makes it less."""
     source = RecordingNoise(SeededNoise(3))
     accountant = Accountant(BUDGET, noise=source)
     found = release_user_count(RATINGS, accountant, *([share] if share else []))

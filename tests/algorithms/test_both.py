@@ -66,7 +66,7 @@ def test_the_file_holds_both(tmp_path) -> None:
 
 @pytest.mark.parametrize("threshold", [2.0, 3.5, 4.1])
 def test_likes_are_the_ratings_from_the_threshold_up(threshold: float) -> None:
-    """Also where float32 has no such number; and a user's are chosen from their own rows."""
+    """Float32 may have no such number; each user's rows decide, and nothing is picked by hand."""
     domain = Domain(DOMAIN.items, (1, 5))
     rows = [
         ("u", DOMAIN.items[0], threshold),
@@ -113,7 +113,7 @@ def test_item_weights_are_joined_by_their_precision() -> None:
 
 
 def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() -> None:
-    """By the model's item biases, on a scale of a quarter of the range; and so is their noise."""
+    """The chance follows from the released item biases, on a scale of a quarter of the range."""
     bias = np.linspace(-1, 1, 40)
     arrays = {"center": np.float64(3.2), "item_bias": bias}
 

@@ -102,7 +102,7 @@ def test_neighbours_are_interpolated_with_the_weights_of_the_covariance(rank: in
 
 
 def test_item_sums_of_a_narrow_range_far_from_zero_are_those_of_float64() -> None:
-    """Where float32 has no half the middle of the range is off by as much; oracle: exact fractions."""
+    """The middle of the range may have no float32. Oracle: exact fractions."""
     low = float(2**24)
     domain = Domain(["a", "b"], rating_range=(low, low + 7))
     rows = [("u", "a", low + 6), ("u", "b", low + 2), ("v", "b", low + 4), ("w", "a", low)]

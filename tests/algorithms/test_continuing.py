@@ -146,14 +146,14 @@ def held(board):
 
 
 def every_array_of(board):
-    """What is mapped is looked at when it is first used."""
+    """Read every array: a mapped one is checked when it is first used."""
     for part in held(board):
         for name in part:
             part[name]
 
 
 def with_user(rows, ratings):
-    """Those rows and one user more."""
+    """Return the rows with one user more."""
     names = list(rows.domain.items)
     hers = Ratings.from_any(
         (["zz"] * len(ratings), [names[j] for j in ratings], list(ratings.values())), rows.domain
@@ -293,7 +293,7 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
 @pytest.mark.true("A6")
 @pytest.mark.parametrize("model", [MODELS["private-eigenrec"], MODELS["both"]], ids=lambda model: model.name)
 def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
-    """It goes on with as many directions as a first training would have there, in a file that is read."""
+    """The week has as many directions as a first training would have there, and its file can be read."""
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(0)))
     for n_items in (1, 3, 4):
         domain = Domain(DATA.domain.items[:n_items], rating_range=(1, 5))

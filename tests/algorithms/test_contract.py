@@ -50,7 +50,7 @@ PLANNED = [
 
 @pytest.fixture(autouse=True)
 def silence(capfd):
-    """What is printed could tell of the rows."""
+    """Nothing may be printed: it could tell of the rows."""
     yield
     assert capfd.readouterr() == ("", "")
 
@@ -125,7 +125,7 @@ def test_what_a_server_forges_moves_no_release_further(case: Case) -> None:
 
 @pytest.mark.parametrize(("cls", "n_users"), PLANNED, ids=lambda each: getattr(each, "name", str(each)))
 def test_edges_of_planned_settings(cls: type[Estimator], n_users: int) -> None:
-    """With few users and with many, whose settings differ; on small catalogues and on large."""
+    """Settings differ between few users and many, and between small and large catalogues."""
     for edge in (EDGES[0], EDGES[3], Edge((-10, 10), 40, 5)):
         budget = Budget(3.0, 1e-5)
         check_edges(cls.planned(budget, edge.domain, n_users), budget, edges=[edge])
@@ -135,7 +135,7 @@ def test_edges_of_planned_settings(cls: type[Estimator], n_users: int) -> None:
     "case", [case for case in OF_USERS if case.estimator.goes_on], ids=lambda case: case.name
 )
 def test_weeks(case: Case) -> None:
-    """Of a season, in ranges too that float32 cannot hold."""
+    """The ranges include two that float32 cannot hold."""
     check_weeks(case.estimator, case.budget())
     for rating_range in ((0, 1e30), (16777216, 16777219)):
         check_weeks(case.estimator, case.budget(), domain=Edge(rating_range, 12, 0).domain, pairs=1)
@@ -184,7 +184,7 @@ def options(estimator: Estimator) -> dict[str, list[Any]]:
 
 
 def released(estimator: Estimator, budget: Budget) -> frozenset[tuple[str, str]] | None:
-    """What is released, whatever the number of rounds; None where this is refused."""
+    """Return labels without numbers and norms of the planned releases; None if the plan is refused."""
     try:
         plan = estimator.plan(budget, DOMAIN)
     except InputError:
@@ -217,6 +217,6 @@ def test_every_configuration_is_a_case(name: str, record_property) -> None:
 
 
 def test_budgets_of_all_kinds_are_cases() -> None:
-    """So little that noise hides everything, and the usual."""
+    """Some have so little epsilon that noise hides everything."""
     for unit, least in (("user", 0.05), ("rating", 2.0)):
         assert min(case.epsilon for case in CASES if case.unit == unit) <= least

@@ -60,7 +60,7 @@ def test_the_statistics_of_all_items_are_solved_in_any_blocks(monkeypatch: pytes
 
 @pytest.mark.parametrize("sampling", ["tail", "uniform", "weights"])
 def test_rows_that_are_chosen_hold_frequent_items_alone(sampling: str) -> None:
-    """At most k of a user's, but where cells are weighted; from the tail the k rarest ones."""
+    """A user keeps at most k ratings, the k rarest ones from the tail, or all where cells are weighted."""
     ratings, rng = realistic(80, 20, 700, seed=5), np.random.default_rng(3)
     frequent, weights = rng.random(20) < 0.6, rng.permutation(20) + 1.0
     users = DPALS.of(sampling=sampling, item_fraction=0.6, max_ratings_per_user=3).users(ratings)

@@ -28,7 +28,7 @@ def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch, record_prop
 @pytest.mark.parametrize("bound", [1e-300, 1e-9, 0.3, 0.5, 1.0, 1.5, 2.0, 4096.0, 1e12])
 @pytest.mark.parametrize("bits", [fixed_point.ENTRY_BITS, fixed_point.FACTOR_BITS])
 def test_a_full_sum_is_exact(bound: float, bits: int, record_property) -> None:
-    """In integers: as many users as are allowed, each at the bound, stay below 2^53 steps."""
+    """As many users as are allowed, each at the bound, stay below 2^53 steps."""
     step = fixed_point.spacing(bound, bits)
     mantissa, _ = np.frexp(step)
     assert mantissa == 0.5 and bound / step <= 2**bits < 4 * bound / step
@@ -60,7 +60,7 @@ def test_truncation_makes_nothing_longer() -> None:
 
 @pytest.mark.parametrize("bound", [1e-200, 0.3, 1.0, 1e12])
 def test_a_clip_leaves_room_for_rounding(bound: float) -> None:
-    """What it scales to is shorter than the bound by more than norms and weights are rounded."""
+    """A clipped row is shorter than the bound by more than norms and weights are rounded."""
     norms = bound * 10.0 ** np.random.default_rng(2).uniform(-3, 3, 1000)
     for norm, factor in zip(norms, users_module.clip_factor(norms, bound)):
         assert Fraction(factor) * Fraction(norm) <= Fraction(bound) * (1 - Fraction(1, 1 << 23))

@@ -117,7 +117,7 @@ def test_the_line_search_matches_a_dense_twin() -> None:
 
 
 def test_a_residual_can_come_near_2_l() -> None:
-    """So 4 L^2 cannot be lowered without a clip: two large steps along chosen vectors turn a row round."""
+    """Two large steps along chosen vectors turn a row round: without a clip 4 L^2 cannot be lowered."""
     angle = lambda degrees: np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), 0.0])  # noqa: E731
     row = sp.csr_array((angle(0), np.arange(3), np.array([0, 3])), shape=(1, 3))
     users = frank_wolfe.Iterates(row, 1.0)

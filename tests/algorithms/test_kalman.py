@@ -13,7 +13,7 @@ TRUTH = np.random.default_rng(5).normal(3.0, 1.0, 40)
 
 
 def weeks(drift_sd: float, noise: list[float]) -> list[np.ndarray]:
-    """What is released: a random walk of every entry, with noise."""
+    """Return the releases of a random walk of every entry, with noise."""
     rng = np.random.default_rng(6)
     path = TRUTH + np.cumsum(rng.normal(0, drift_sd, (len(noise), 40)), axis=0)
     return [each + rng.normal(0, sd, 40) for each, sd in zip(path, noise)]

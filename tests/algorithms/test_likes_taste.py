@@ -15,7 +15,7 @@ PROBES = RNG.normal(size=(3, ITEMS, RANK)) * np.array([1.0, 2.0, 0.5])[:, None, 
 
 
 def exact(probe: np.ndarray, noise_sd: float) -> Sums:
-    """What a round would release without noise: the matrix times its probe, over the mean length."""
+    """Return a round's release without noise: the matrix times its probe, over the mean length."""
     length = np.sqrt(np.trace(probe.T @ MATRIX @ probe) / N_USERS)
     return Sums(probe, MATRIX @ probe / length, noise_sd)
 

@@ -110,7 +110,7 @@ class Told:
 
 
 def test_what_solvers_make_of_what_is_released() -> None:
-    """By hand; an eigenvalue's noise is bounded with the probability asked for."""
+    """Computed by hand; an eigenvalue's noise is bounded with the probability asked for."""
     rng = np.random.default_rng(5)
     start, products = orthonormal(rng.normal(size=(7, 2))), rng.normal(size=(3, 7, 2))
     spread = 0.3 * (math.sqrt(2 * 2) + math.sqrt(2 * math.log(2 / 0.05)))
@@ -180,7 +180,7 @@ def test_a_sparse_matrix_whose_arrays_do_not_fit_is_refused() -> None:
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 @pytest.mark.parametrize("method", METHODS)
 def test_what_is_charged_is_the_clip_squared(method: str, relation: str) -> None:
-    """For a row that is replaced, by a root of 2 more where several vectors are multiplied at once."""
+    """Power iteration multiplies several vectors at once: a root of 2 more where a row is replaced."""
     accountant = Accountant(Budget(1.0, 1e-6, relation=relation))
     private_pca(np.ones((3, 5)), accountant, row_clip=1.5, **METHODS[method])
     more = math.sqrt(2) if (method, relation) == ("power", "replace") else 1.0
@@ -191,7 +191,7 @@ def test_what_is_charged_is_the_clip_squared(method: str, relation: str) -> None
 
 @pytest.mark.parametrize("method", METHODS)
 def test_components_that_a_ledger_has_no_room_for_cost_nothing(method: str, tmp_path) -> None:
-    """Not even their first products, for which it has."""
+    """Nothing is charged, not even the first products, which would fit."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("d", Budget(0.9, 1e-6))
     accountant = Accountant(Budget(1.0, 1e-6), ledger=ledger, dataset="d")

@@ -158,7 +158,7 @@ def test_allowed_flips_are_symmetric_ones_followed_by_more(flips):
 
 
 def test_objective_perturbation_minimises_the_likelihood_plus_the_noise_once():
-    """Where neither bound on the matrix nor rank binds, the optimum of l(x) + H x is known cell by cell."""
+    """If neither bound nor rank of the matrix binds, the optimum of l(x) + H x is known cell by cell."""
     labels = np.arange(20) % 3 == 0
     noise = RecordingNoise(SeededNoise(3))
     fit = OneBitCompletion.as_published(
@@ -304,7 +304,7 @@ def test_steps_along_noisy_gradients_are_within_their_bounds(link, longest):
 
 
 def test_entries_of_the_strongly_convex_optimum_take_all_their_steps():
-    """By hand, where neither the nuclear ball nor the bound is reached: each a step of 1 / (1/4 + 0.5)."""
+    """Computed by hand inside the nuclear ball and the bound: each step is 1 / (1/4 + 0.5)."""
     model = estimator("output", nuclear_norm=1e3, bound=50.0, output_steps=7)
     labels = np.random.default_rng(0).integers(0, 2, len(cells()))
     users = model.users(rated(labels))
@@ -334,7 +334,7 @@ PUBLISHED = {"entry_epsilon": 0.5, "n_users": 6, "acknowledge_cost": True, "boun
     ],
 )
 def test_what_a_mechanism_releases_and_what_for(name, changes, wanted):
-    """By hand, of a budget of epsilon 2; without privacy no noise is planned."""
+    """Computed by hand for a budget of epsilon 2; without privacy no noise is planned."""
     domain = rated([0] * 20).domain
     fit = estimator(name, **changes)
     plan = fit.plan(budget(2.0 if fit.mechanism != "output-published" else 15.0), domain)

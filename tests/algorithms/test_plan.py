@@ -250,7 +250,7 @@ def test_each_release_gets_its_part_and_has_the_sensitivity_of_its_clip(model, w
     ids=["als", "als, weights alone", "eigenrec", "eigenrec, weights alone"],
 )  # fmt: skip
 def test_each_release_of_a_week_gets_its_part(model, wanted) -> None:
-    """Of the part of mu squared that the week may spend."""
+    """The parts are of the mu squared that the week may spend."""
     budget = Budget(2.0, 1e-6)
     plan, whole = model.weekly_releases(budget, DOMAIN, 0.2), math.fsum(part for part, _ in wanted.values())
     assert [release.label for release in plan.releases] == list(wanted)

@@ -186,7 +186,7 @@ class Told:
 @pytest.mark.parametrize("features", [True, False])
 @pytest.mark.parametrize(("start_of", "norm"), [("random", 0.5), ("spectral", 0.5), ("random", None)])
 def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, norm) -> None:
-    """By Gaussian conditioning, item by item along a round's directions; a random start is a guess."""
+    """Oracle: Gaussian conditioning, item by item along a round's directions; a random start is a guess."""
     n, rank, rng = 9, 4 if features else 2, np.random.default_rng(6)
     model = PrivateALS.of(
         rank=rank, features=features, iterations=3, start=start_of, user_norm=norm, factor_clip=0.2,

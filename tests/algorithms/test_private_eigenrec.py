@@ -248,7 +248,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
 
 @pytest.mark.parametrize("weight", [400.0, 1e4])
 def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
-    """And what is summed of them is exact. Oracle: integers, user by user."""
+    """Their sums are exact. Oracle: integers, user by user."""
     rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
     known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
     scale, first, learned = known.scale, known.first, known.learned

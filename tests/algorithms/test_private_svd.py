@@ -79,7 +79,7 @@ def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> Non
 
 @pytest.mark.parametrize("scale", ["local", "paid", "ridge"])
 def test_who_has_no_rating_is_served_with_the_level(scale: str) -> None:
-    """And a rank beyond the catalogue is that of all items."""
+    """A rank beyond the catalogue counts as that of all items."""
     model = PrivateSVD(rank=N_ITEMS + 3, scale=scale).fit(small(), Accountant(Budget(5.0, 1e-6)))
     assert model.item_factors.shape == (N_ITEMS, N_ITEMS)
     with np.errstate(all="raise"):

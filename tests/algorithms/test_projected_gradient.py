@@ -94,7 +94,7 @@ def test_sums_of_full_rows_are_on_the_grid_that_they_declare(clip: float) -> Non
 
 @pytest.mark.parametrize("block", [1, 4, 5, 9, 11])
 def test_rows_are_stepped_in_blocks_of_at_least_one(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where one alone is longer than a block; together they are what all are at once."""
+    """A row may be longer than a block; the blocks together are what all rows at once are."""
     targets = sp.csr_array(np.random.default_rng(3).normal(size=(7, 5)))
     whole = np.concatenate([rows for _, rows in FullRows(targets, 1.0, 0.5, 0.0).stepped()])
     monkeypatch.setattr(projected_gradient, "_BLOCK", block)

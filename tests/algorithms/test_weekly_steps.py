@@ -234,7 +234,7 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
 
 
 def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
-    """What is released anew is added to what was: of the same items, in the same scales, clipped alike."""
+    """New releases are added to earlier ones: of the same items, in the same scales, clipped alike."""
     model = PairedEigenRec.of(rank=3, iterations=1, matrix_share=0.3, n_users=120)
     accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
     last = moved(model.fit(DATA, accountant), np.arange(ITEMS))

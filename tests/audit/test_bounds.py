@@ -48,7 +48,7 @@ def test_one_run_bound():
 
 
 def test_mu_bound_is_safe_and_close():
-    """On samples of N(0, 1) and N(mu, 1); the rates' upper ends are SciPy's. Killed: alpha not divided."""
+    """Samples are of N(0, 1) and N(mu, 1); the rates' upper ends are SciPy's. Killed: alpha not divided."""
     generator = np.random.default_rng(1)
     passed = 0
     for _ in range(400):

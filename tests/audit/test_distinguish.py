@@ -62,7 +62,7 @@ def audit(case: Case, budget: Budget, runs: int, noise=None):
 
 
 def note(result, record):
-    """What ``make trust`` prints: all figures of the pair on which the test saw most of the claim."""
+    """Record the figures of the pair on which the test saw most of the claim, for ``make trust``."""
     figures = result.lower_bound / result.claimed_mu, result.claimed_mu, result.pair_mu, result.lower_bound
     record("largest audit", " ".join(f"{figure:.4f}" for figure in figures))
     record("runs", len(result.with_user) + len(result.without_user))
@@ -237,7 +237,7 @@ def call(kind, value, amount, output=None):
 
 
 def test_distance_by_hand():
-    """Also of integers that float32 cannot hold."""
+    """The values include integers that float32 cannot hold."""
     near = 2**24
     gaussian = (call("gaussian", [near + 1, 3], 2.0), call("gaussian", [near, 9], 2.0))
     spread = call("gaussian", [1.0, 3.0], [1.0, 4.0]), call("gaussian", [3.0, -3.0], [1.0, 4.0])

@@ -50,7 +50,7 @@ class Fitted:
 
 
 def test_fit_scores_user_by_user():
-    """Also of a user with one rating, and of one with none."""
+    """The users include one with a single rating and one with none."""
     domain = Domain(("a", "b", "c"), rating_range=(1, 5))
     rows = [("u", "a", 1.0), ("u", "b", 5.0), ("u", "c", 2.0), ("v", "b", 4.0), ("w", "c", 3.0)]
     ratings = Ratings.from_any(tuple(list(column) for column in zip(*rows)), domain)

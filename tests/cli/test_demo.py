@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ending(printed):
-    """What is printed after the bar, where all that is public and the model's list must stand."""
+    """Return what is printed after the bar; statement, model and list must stand there in this order."""
     end = printed[printed.index("=" * 80) :]
     places = [end.index(words) for words in ("PRIVACY STATEMENT", "(the model)", "rank  item")]
     assert places == sorted(places)
@@ -23,7 +23,7 @@ def ending(printed):
 
 
 def test_a_file_of_ones_own_is_charged_for_one_model(files, tmp_path, monkeypatch, capsys):
-    """Its commands in this process: another takes two seconds to load each time."""
+    """Commands run in this process: another takes two seconds to load each time."""
     table = pq.read_table(files.ratings).rename_columns(["who", "what", "stars"])
     pq.write_table(table, tmp_path / "own.parquet")
 

@@ -112,7 +112,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
 
 @pytest.mark.true("D2")
 def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
-    """By the gap that was declared, or by the number of the week; --early overrides the first."""
+    """The declared gap or the number of the week prevents a second one; --early overrides the gap."""
     done("season", "open", *shop.budget, "--weeks", "9", "--gap", "6d", *shop.ledger)
     week = [*shop.budget, *shop.domain, *shop.ledger, "--season", "1", "--model", "item-bias"]
     done("train", "ratings.parquet", *week, "--out", "0.hush")
@@ -132,7 +132,7 @@ def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
 
 
 class Later(datetime):
-    """It is six days later."""
+    """A clock that is six days ahead."""
 
     @classmethod
     def now(cls, tz=None):
@@ -141,7 +141,7 @@ class Later(datetime):
 
 @pytest.mark.true("D1")
 def test_what_is_reserved_is_asked_for_and_shown(shop):
-    """With a budget a colleague's run is refused beside a season, without one it asks for --add-up."""
+    """Beside a season a run is refused if the data set has a budget, else it asks for --add-up."""
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--model", "item-bias", "--force"]
     train += ["--out", "x.hush", "--epsilon", "4", "--delta", "1e-6"]
     for name, budget in (("with", ["6"]), ("without", [])):

@@ -37,7 +37,7 @@ def test_what_cannot_be_made_is_refused():
 
 
 def test_a_lifelike_user_has_the_same_rows_among_more_and_a_taste():
-    """Their rows are those of their number; whose like-minded ones choose alike, beyond popularity."""
+    """A user's rows follow from their number; like-minded users choose alike, beyond popularity."""
     few, many = (lifelike("films", n_users=count, n_items=150, seed=1) for count in (40, 700))
     assert (few.matrix != many.matrix[:40]).nnz == 0 and many.matrix.has_canonical_format
     assert set(np.unique(many.matrix.data)) == {1, 2, 3, 4, 5}

@@ -26,7 +26,7 @@ from tests.data.pieces import in_pieces
 
 
 class Written:
-    """Of the caller's own."""
+    """An id of the caller's own class, written by `str`."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -107,7 +107,7 @@ CELLS: dict[str, list[Any]] = {
 
 
 def dictionary(cells: list[Any]) -> pa.ChunkedArray:
-    """In two chunks whose dictionaries repeat a value, hold a null and one that no row uses."""
+    """Return a column of two chunks whose dictionaries repeat a value, hold a null and an unused value."""
     values = [*dict.fromkeys(reversed([cell for cell in cells if cell is not None]))]
     unused = {int: 99, str: "unused", float: 99.5, bytes: b"unused"}
     values = [unused[type(values[0])], *values, *values[:1], None] if values else values

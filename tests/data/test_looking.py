@@ -146,7 +146,7 @@ def test_sources_that_are_no_one_file_of_text_count_rows(tmp_path: Path) -> None
 
 
 def test_the_latest_rating_counts_and_the_others_are_named() -> None:
-    """By times where there are any, whose order is not that of the rows; by rows without."""
+    """Times decide if there are any, and are not in the order of rows; else rows decide."""
     rows = (["a", "a", "b", "a", "b"], ["i0"] * 5, [1, 2, 3, 4, 5])
     for times, first in ((None, (1, 2, 3)), ([9, 7, 1, 8, 0], (2, 4, 5)), ([1, 1, 1, 0, 1], (1, 3, 4))):
         source = rows if times is None else (*rows, times)

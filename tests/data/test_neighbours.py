@@ -86,7 +86,7 @@ def test_hostile_users(position, record_property):
 
 @pytest.mark.parametrize("place", range(len(ITEMS) + len(RATINGS)))
 def test_hostile_items_and_ratings(place, record_property):
-    """And their own good ratings stay."""
+    """The same user's good ratings stay."""
     record_property("fixtures", 1)
     bad = ("mallory", *[*((cell, 9) for cell in ITEMS), *((4, cell) for cell in RATINGS)][place])
     ratings = build(interleaved(HONEST, [("mallory", 1, 2), bad, ("mallory", 2, 3)], place))

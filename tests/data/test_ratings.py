@@ -128,7 +128,7 @@ class TestRulesForBadRows:
         assert self.build(("u", 1, 2), ("u", 1, math.nan), ("u", 1, 9)) == {"u": {0: 2.0}}
 
     def test_bad_cells_drop_their_rows(self):
-        """Of a rating, an item and a user."""
+        """The bad cell is a rating, an item or a user."""
         for bad in (math.nan, math.inf, 0.99, 5.01, 1e308, None, "n/a", "", [], "0_4", 3j):
             assert self.build(("u", 1, 2), ("u", 2, bad), ("v", 1, bad)) == {"u": {0: 2.0}}
         for bad in ("A7", None, math.nan, "", 99, [], {}):
@@ -393,7 +393,7 @@ def test_likes_are_the_ratings_from_the_threshold_up():
 
 @pytest.mark.parametrize(("mark", "first"), [("hand_picked", True), ("by_position", False)])
 def test_a_mark_of_either_is_one_of_both_together(mark, first):
-    """So are the splits of both, once each, in their order."""
+    """Splits of both are joined too, once each, in their order."""
     domain = Domain(["x", "y"], (1, 5))
     plain = Ratings.from_any((["a", "b"], ["x", "y"], [4, 2]), domain)
     marked = dataclasses.replace(plain, **{mark: True}, splits=("split:ratings:1", "split:users:2"))

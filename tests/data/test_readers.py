@@ -324,7 +324,7 @@ def test_a_column_of_a_file_goes_before_its_folders_name(tmp_path):
 
 
 class Relation:
-    """What DuckDB's relations and other libraries' tables have: a stream of Arrow batches."""
+    """A stream of Arrow batches, as DuckDB's relations and other libraries' tables offer it."""
 
     def __init__(self, table: pa.Table) -> None:
         self.table = table

@@ -215,7 +215,7 @@ KINDS_OF_TIME += [pa.duration("us"), pa.time32("s"), pa.time64("ns"), pa.month_d
 
 @pytest.mark.parametrize("kind", KINDS_OF_TIME, ids=str)
 def test_columns_of_time_are_refused_by_their_type(kind):
-    """Not by a cell of theirs that Python cannot hold."""
+    """The type decides, before a cell that Python cannot hold is looked at."""
     largest = pa.py_buffer(b"\xff" * 7 + b"\x7f" + b"\x00" * 8 + b"\xff" * 7 + b"\x7f" + b"\x00" * 8)
     for length in (0, 1, 2):
         ids = pa.Array.from_buffers(kind, length, [None, largest])

@@ -60,7 +60,7 @@ class TestSplitRatings:
 class TestLeaveKOut:
     @pytest.mark.parametrize("k", [1, 3, None])
     def test_each_user(self, k):
-        """Also where somebody has just as many."""
+        """A user who has no more than k ratings keeps them."""
         ratings = some_ratings()
         k = k or int(np.diff(ratings.matrix.indptr).min())
         train, test = leave_k_out(ratings, k, seed=4)
@@ -130,7 +130,7 @@ class TestASplitOfAPart:
 
 
 def test_marks_of_several_files_are_those_of_all(tmp_path):
-    """Also in a store that is prepared of them."""
+    """The same holds in a store that is prepared from them."""
     plain = some_ratings()
     picked = plain.where(np.arange(plain.n_ratings) % 2 == 0)
     for number, part in enumerate((plain, picked)):

@@ -77,7 +77,7 @@ def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, rows) -> Non
 
 @pytest.mark.parametrize(("partitions", "options"), [(1, {}), (7, TIMED), (64, TIMED)])
 def test_a_parquet_file_in_pieces(tmp_path, monkeypatch, partitions, options) -> None:
-    """What is left is the manifest, the catalogue and the partitions: no row lies there twice."""
+    """Only the manifest, the catalogue and the partitions are left: no row lies there twice."""
     in_pieces(monkeypatch, batch=64)
     monkeypatch.setattr(store_files, "BLOCK_RATINGS", 16)
     pq.write_table(table(), tmp_path / "t.parquet")
@@ -358,7 +358,7 @@ def at_sync(monkeypatch, number: int, call) -> None:
 @pytest.mark.parametrize("number", [1, 3, 34])
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_nothing(tmp_path, monkeypatch, made, number, error) -> None:
-    """At the first partition, another, or the manifest."""
+    """It fails at the first partition, another, or the manifest."""
 
     def fail() -> None:
         raise error
@@ -396,7 +396,7 @@ KILLED = textwrap.dedent("""
 @pytest.mark.skipif(os.name != "posix", reason="signals")
 @pytest.mark.parametrize("where", ["fsync", "replace", "rmtree"])
 def test_a_killed_prepare_leaves_no_store_and_the_next_one_clears_up(tmp_path, where) -> None:
-    """Also one that was killed while it gave the folder its name, or removed the store of before."""
+    """It may be killed while it names the folder, or while it removes the earlier store."""
     if where == "rmtree":
         Store.prepare(table(9), tmp_path / "s", DOMAIN)
     pq.write_table(table(), tmp_path / "t.parquet")
@@ -494,7 +494,7 @@ def test_what_was_prepared_of_marked_ratings_has_their_marks(tmp_path) -> None:
 
 
 def test_some_users_are_looked_up_in_their_partitions(made) -> None:
-    """Of which the others may be damaged; in another process too."""
+    """Other partitions may be damaged; another process finds the same."""
     whole = Ratings.from_any(table(), DOMAIN)
     ids = [*whole.users[:5].tolist(), "nobody"]
     again = pickle.loads(pickle.dumps(made))

@@ -118,5 +118,5 @@ ONE_BIT: dict[str, list[Words]] = {
 
 
 def words(model: str, choice: dict[str, Any]) -> list[str]:
-    """Those of the chosen options that are words."""
+    """Return the words of the chosen options."""
     return [word.format(model) for value in choice.values() if isinstance(value, tuple) for word in value]

@@ -32,7 +32,7 @@ _EACH_ITS_OWN = {"time", "previous", "hash", "tables"}
 
 @dataclass(frozen=True)
 class Seen:
-    """What somebody beside the process sees of a run."""
+    """All that somebody beside the process sees of a run."""
 
     code: object
     stdout: str
@@ -42,7 +42,7 @@ class Seen:
     files: dict[str, object]
 
     def differences(self, other: Seen) -> list[str]:
-        """In words, what is not the same."""
+        """Return in words what is not the same."""
         found = []
         for field in fields(self):
             one, two = getattr(self, field.name), getattr(other, field.name)
@@ -102,7 +102,7 @@ class Tape:
 
 
 class Screen(io.StringIO):
-    """What is written to a stream, which may be a terminal."""
+    """A stream that may be a terminal."""
 
     def __init__(self, terminal: bool) -> None:
         super().__init__()

@@ -72,7 +72,7 @@ def trained(model: str, choice: dict, folder: Path, seed: int) -> Seen:
 
 
 def test_a_training_that_stops_at_nobody_stops_for_anybody(tmp_path):
-    """Whether it stops is told by the released number of users alone."""
+    """The released number of users alone decides whether it stops."""
     choice = {name: values[0] for name, values in FILES.items()}
     choice |= dict.fromkeys(OPTIONS["both"], ()) | {"epsilon": ("--epsilon", "1")}
     seen = trained("both", choice, tmp_path, 1)
@@ -305,7 +305,7 @@ HISTORIES = [(kind, change) for kind in ("csv", "parquet") for change in ("added
 @pytest.mark.parametrize("estimator", [PrivateALS(), Both()], ids=["private-als", "both"])
 @pytest.mark.parametrize("kind, change", HISTORIES)
 def test_recommend(kind, change, estimator, tmp_path):
-    """What a user is shown, and the file of their list, do not depend on the others' rows in the history."""
+    """A user's list, on the screen and in a file, does not depend on the others' rows in the history."""
 
     def world(asked, place: Path, number: int):
         dice = random.Random(change)
@@ -384,7 +384,7 @@ def without_her_list(seen: Seen) -> Seen:
 
 
 def test_plan(tmp_path):
-    """It has no ratings to read: they may lie beside it."""
+    """It reads no ratings, which may lie beside it."""
 
     def world(place: Path, number: int):
         files(place, number, SOME[0])
@@ -491,7 +491,7 @@ def test_a_real_process_at_length(case, tmp_path):
 
 
 def check_real_process(case: tuple[str, str, str], tmp_path: Path) -> None:
-    """What in-process runs cannot see: file descriptors, a real terminal, the exit of the interpreter."""
+    """Compare what in-process runs cannot show: file descriptors, a real terminal, the interpreter's exit."""
     screens = []
     for number in (0, 1):
         place = tmp_path / str(number)

@@ -31,7 +31,7 @@ PROMISE = ["--epsilon", "8", "--delta", "1e-6"]
 
 
 class _Noon(datetime):
-    """It is always noon, so that hashes in which the time is can be compared."""
+    """A clock at which it is always noon, so that hashes of times can be compared."""
 
     @classmethod
     def now(cls, tz: object = None) -> datetime:
@@ -39,7 +39,7 @@ class _Noon(datetime):
 
 
 def every_time_alike(act: Callable[[], object]) -> Callable[[], object]:
-    """What is random or of the time by design is the same: names of runs, time stamps."""
+    """Fix what is random or of the time by design: names of runs, time stamps."""
 
     def again() -> object:
         names = itertools.count(1)
@@ -173,7 +173,7 @@ def check_window(case: Case, folder: Path, more: list[str], store: bool) -> None
 
 
 def check_resume(case: Case, model: str, folder: Path, *, resumed: bool) -> None:
-    """What lies on the disk in between is a function of what was released, and so is what comes of it."""
+    """Compare what lies on the disk in between, and the model that comes of it."""
 
     def world(place: Path, number: int):
         declared = domain_words(place, case[0], False)

@@ -60,7 +60,7 @@ def _honest(user: str, dice: random.Random, likes: bool) -> list[Row]:
 
 
 def hers(rows: str, kind: str, dice: random.Random, likes: bool) -> list[Row]:
-    """What one user, mallory, may put into a file of some format."""
+    """Return what one user, mallory, may put into a file of some format."""
     if rows == "ordinary":
         return _honest("mallory", dice, likes)
     if rows == "everything":

@@ -15,12 +15,12 @@ WAYS = ("SIGKILL", "exit", "SIGSTOP")
 
 
 class Mortal(ItemBias):
-    """As its parent, but for workers."""
+    """Item bias whose workers may die."""
 
     name: ClassVar[str] = ItemBias.name
 
     def users(self, ratings: Ratings) -> Users:
-        """Of a worker, perhaps its last."""
+        """Die in the way that the folder asks for, if any, else return the users."""
         if (folder := os.environ.get(FOLDER)) and (name := os.environ.get(f"{FOLDER}_WORKER")):
             for way in sorted(Path(folder).iterdir()):
                 try:

@@ -45,7 +45,7 @@ def assert_equal(first, second):
 
 
 class Clock:
-    """What the server takes for time: it stands still unless every node was told twice to wait."""
+    """The server's time, which stands still unless every node was told twice to wait."""
 
     def __init__(self):
         self._now, self._jump, self._told, self._lock = time.monotonic(), 1.0, {}, threading.Lock()

@@ -83,7 +83,7 @@ def test_equals_the_central_run_bit_for_bit(estimator):
 @pytest.mark.parametrize("does", ["gone", "late"])
 @pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])
 def test_a_third_drops_out_at_any_step(kind, does):
-    """Who was late for one release gets its total and is in the next one again."""
+    """A node that was late for one release gets its total and is in the next one again."""
     agreement, away = agreed(), {"n1", "n4", "n7"} if does == "gone" else {"n3"}
     session = Session(agreement, PARTS, dict.fromkeys(away, (kind, "1", does)))
 
@@ -254,7 +254,7 @@ def test_a_step_is_for_those_who_took_part_in_the_one_before_when_that_is_over(m
 
 
 def test_the_circle_of_nodes_is_drawn_anew():
-    """Who can place a node beside colluding ones opens its sum: no seed, no order of enrolment decides."""
+    """Who could foresee it would place a node between colluding ones, which open its sum."""
     assert len({tuple(enrolled(agreed())[1][-1].names) for _ in range(5)}) == 5
 
 

@@ -287,7 +287,7 @@ def check_deaths(folder: Path, store, ways: tuple[str, ...], workers: int) -> No
 
 
 def hear_nothing(client, folder: Path, over: threading.Event) -> None:
-    """Who is stopped is an hour silent for the scheduler, and nobody waits for it."""
+    """Let the scheduler wait an hour for a stopped worker."""
     while not over.wait(0.1):
         stopped = {path.name.rpartition("-")[2] for path in folder.glob("taken-SIGSTOP*")}
         for each in list(client.cluster.scheduler.workers.values()) if stopped else ():

@@ -32,7 +32,7 @@ OWN = client.masks.public_part(bytes([99]) * 32)
 
 
 def told(agreement, lies):
-    """What comes of node n0 where a server tells it lies, by kind of answer; what it sent, and asked for."""
+    """Run a session whose server lies to node n0, by kind of answer; return it, n0's end and what n0 sent."""
 
     def lie(session, name, reply):
         make = lies.get(type(reply))

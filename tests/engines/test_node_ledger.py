@@ -89,7 +89,7 @@ def trained(ledgers, at=None, told=None, **options):
 
 
 def overspent(session, ledgers):
-    """What must not happen: contributions made twice, or uncharged, or too few opened at once."""
+    """Count what must not happen: contributions made twice, or uncharged, or too few opened at once."""
     masked = [key for key, message in session.sent if isinstance(message, Masked)]
     wrong = session.uncharged + len(masked) - len(set(masked))
     for name in NAMES:
@@ -154,7 +154,7 @@ def test_the_chance_of_failure_is_reserved_whatever_the_session_is_called(tmp_pa
 
 @pytest.mark.parametrize("kind", [Prepared, Masked, Unmasking])
 def test_a_node_that_is_started_anew_is_itself_again(tmp_path, kind):
-    """It makes no release again, comes back, and ends with the model. Killed: a name that is taken."""
+    """It makes no release again and ends with the model. Killed: a name that is taken."""
     ledgers = ledgers_at(tmp_path)
     session = trained(ledgers, {"n3": (kind, "1", "anew")})
     assert overspent(session, ledgers) == 0 and not session.at
@@ -192,7 +192,7 @@ def test_who_drops_out_gives_nothing_more_away(tmp_path, kind):
 
 
 def test_one_captured_share_too_few_opens_nothing(tmp_path):
-    """Of every node and release: what all its neighbours hold, as if they had told the server."""
+    """The threshold of a sender's shares opens its seed, whichever they are, and one fewer does not."""
     trial, threshold = trained(ledgers_at(tmp_path)), AGREED.graph.threshold
     masks, session, opened = client.masks, trial.called, 0
     seeds = {key: message.seed for key, message in trial.sent if isinstance(message, Unmasking)}

@@ -63,7 +63,7 @@ def test_another_attempt_has_its_price(relation: str, before: int, tmp_path) -> 
 
 
 def test_a_remedy_works_and_has_its_price() -> None:
-    """What is advised, in words and numbers, learns more when it is followed."""
+    """A model trained as the advice says, in its words and numbers, learns more."""
     ratings = lifelike("films", n_users=1200, n_items=200, seed=0)
     model, found = trained(ratings, 2.0, "private-eigenrec")
     assert 2.0 < found.epsilon <= 10 and found.times == pytest.approx(

@@ -66,7 +66,7 @@ def test_what_was_not_released_is_no_yardstick(name, released) -> None:
 
 @pytest.mark.true("C2")
 def test_popular_has_the_noise_of_its_plan(tmp_path) -> None:
-    """Whether the rows lie in memory or in a store; none where the plan has none."""
+    """The rows lie in memory or in a store; a model without privacy has no such yardstick."""
     model = trained("item-bias", epsilon=2.0)
     exact = np.asarray(
         Popular().fit(TRAIN, Accountant(Budget(math.inf, 1e-6), data_is_public=True)).item_bias

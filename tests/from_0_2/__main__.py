@@ -77,7 +77,7 @@ def trained(name: str, domain: Domain) -> Billboard:
 
 
 def answers(model: Billboard) -> dict[str, object]:
-    """What a model tells a user who is not among those it was trained on."""
+    """Return what a model tells a user who is not among those it was trained on."""
     items = model.domain.items
     history = {items[1]: 1.0, items[4]: 1.0} if model.domain.likes else {items[1]: 5.0, items[4]: 2.0}
     found: dict[str, object] = {"history": history}

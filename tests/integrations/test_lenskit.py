@@ -45,7 +45,7 @@ class TestOfLists(BasicComponentTests, ScorerTests):
     configs = [DECLARED]
 
     def test_lists_are_those_of_the_model(self, ml_ds, ml_ratings, tmp_path) -> None:
-        """In a batch too; every training is charged to the ledger."""
+        """A batch gives the model's lists; the training is charged to the ledger once."""
         path = tmp_path / "ledger.sqlite"
         scorer = HushrecScorer(**DECLARED, ledger=path, dataset="lists")
         pipe = topn_pipeline(scorer, n=5)

@@ -78,7 +78,7 @@ def test_normal_equations_and_their_solutions_equal_the_slow_ones(seed, rank, dt
 
 
 def test_rows_of_several_kinds_have_their_own_ridges():
-    """As if those of each kind were solved without the others, bit for bit."""
+    """Each kind is solved as if the others were not there, bit for bit."""
     matrix, factors, _ = problem(4, 19, np.float32, n_rows=101)
     random = np.random.default_rng(0)
     kinds, ridges = random.integers(0, 256, 101), random.uniform(0.1, 2.0, (256, 19))

@@ -67,7 +67,7 @@ def test_least_squares(rank, dtype):
 
 @pytest.mark.parametrize("rank", [1, 8, 21])
 def test_least_squares_in_fixed_point(rank):
-    """Of integers: a sum is exact whatever its order, and so is a clip before it."""
+    """On integers a sum is exact whatever its order, and so is a clip before it."""
     rng = np.random.default_rng(rank)
     matrix, factors = long_rows(rng), rng.normal(size=(COLUMNS, rank))
     offset, by_col, steps, clip = (

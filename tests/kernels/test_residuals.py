@@ -110,7 +110,7 @@ def test_sums_are_exact_in_any_order_and_on_any_threads(kinds, rank, optional, m
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_row_whose_norm_is_not_finite_counts_for_nothing(rank: int, wrong: float) -> None:
-    """With a bound and without one: what another row adds is what it adds alone."""
+    """With and without a bound, another row adds what it adds alone."""
     indptr, indices = np.array([0, 2, 4]), np.array([0, 1, 0, 1])
     values, rows = np.array([1.0, wrong, 2.0, 3.0]), np.ones((2, rank))
     for bound in (1.5, np.inf):

@@ -26,7 +26,7 @@ def test_outer_products_of_all_rows_are_added() -> None:
 
 @pytest.mark.parametrize(("bias", "unobserved"), [(None, 0.0), (2.5, 0.0), (None, 0.3)])
 def test_every_row_is_a_ridge_regression(bias, unobserved) -> None:
-    """Of its ratings less level and offsets, on factors and perhaps a constant; the unobserved count as 0."""
+    """Factors and perhaps a constant fit ratings less level and offsets; unobserved cells count as 0."""
     settings = SweepSettings(regularization=0.7, bias_regularization=bias, unobserved_weight=unobserved)
     found = half_sweep(MATRIX, 3.0, OTHER, settings)
     for row, ratings in zip(found, DENSE):

@@ -44,7 +44,7 @@ def blas_threads():
 
 @pytest.mark.parametrize("first_out", [0, 1])
 def test_one_blas_thread_until_the_last_is_out(first_out):
-    """Who leaves first must not give BLAS its threads back while another still computes."""
+    """The first to leave must not give BLAS its threads back while another still computes."""
     with threadpool_limits(limits=2, user_api="blas"):
         before, seen = blas_threads(), []
         both_in, one_out = threading.Barrier(2, timeout=10), threading.Event()

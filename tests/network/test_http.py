@@ -145,7 +145,7 @@ def test_nothing_is_logged(caplog, capfd):
 
 
 def test_a_service_ends_while_nodes_wait():
-    """What is asked of it is answered first, if that takes seconds; whoever waits longer is left."""
+    """A request that takes half a second is answered first; one that would take a minute is cut off."""
     release, answers = threading.Event(), []
 
     def answer(method, path, token, body):

@@ -62,7 +62,7 @@ def test_nuclear_norm_is_the_least(rank, fraction, seed):
 
 
 def test_the_fit_is_least_squares_in_each_factor():
-    """Where entries are not exactly of the rank, each factor solves lstsq for the other, row by row."""
+    """If entries are not exactly of the rank, each factor solves lstsq for the other, row by row."""
     _, observed = problem(30, 20, 3, 0.6, seed=4)
     observed.data += np.random.default_rng(0).normal(0, 0.1, observed.nnz)
     completed = alternating_minimization(observed, 2)

@@ -87,7 +87,7 @@ def submit_all(url, tmp_path, names, matrix, seen):
     [(2, 4), *(pytest.param(rounds, N_NODES, marks=pytest.mark.full) for rounds in (1, 2))],
 )
 def test_ten_nodes_a_crash_and_a_killed_server(tmp_path, rounds, alone):
-    """So many of the nodes are processes; the others share one, a thread each."""
+    """Some nodes are processes; the others share one, a thread each."""
     matrix, seen = matrix_and_cells()
     names = [f"n{row}" for row in range(N_NODES)]
     for row, name in enumerate(names):
@@ -327,7 +327,7 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
 
 
 def test_a_node_computes_with_no_key_or_column_that_does_not_fit(tmp_path):
-    """Of a server, and of its own file: one sentence, and nothing was sent."""
+    """The fault is the server's or in the node's own file: one sentence is said and nothing is sent."""
     told = {Task: Task("catalogue", (np.eye(3),), 50.0, 1, True), Column: Column(np.zeros(4))}
     asked = SimpleNamespace(get=lambda kind, *_, **__: told[kind], post=lambda *_, **__: pytest.fail("sent"))
     key = client.PrivateKey.create(tmp_path / "a.key", "a", "catalogue")

@@ -88,7 +88,7 @@ def test_epsilon_of_is_safe_and_close():
 
 
 def test_the_margins_are_those_that_are_declared():
-    """Of delta 1e-10, of mu 2e-12, which is twice the slack of the budget filter, of epsilon 1e-12."""
+    """Margins are 1e-10 of delta, 2e-12 of mu, twice the slack of the budget filter, and 1e-12 of epsilon."""
     mu = mu_of(1.0, 0.3)
     assert 1 - 1.2e-10 < exact_delta(mu, 1.0) / 0.3 < 1 - 0.9e-10
     # so far out, delta moves a thousand times as fast as mu: its own margin is nothing

@@ -163,7 +163,7 @@ def test_pure_releases_may_add_up_in_epsilon():
 
 
 def test_a_chance_of_failure_is_taken_off_delta_first():
-    """What is left of delta is for the others; where nothing is, only pure costs are told."""
+    """The rest of delta is for the others; if none is left, only pure costs are told."""
     chosen, noise = RepeatAndSelect(0.1, 1e-6, 2.0), Gaussian(5.0)
     assert composed_epsilon([chosen], 1e-6) == chosen.epsilon
     assert composed_epsilon([chosen], 0.99e-6) == math.inf == composed_epsilon([chosen, noise], 1e-6)

@@ -138,7 +138,7 @@ def test_processes_killed_at_random_steps(tmp_path, seeds, least):
 
 
 def begun_as(path, number: int) -> bool:
-    """Whether a training with this binding can be taken up."""
+    """Return whether a training with this binding can be taken up."""
     headers = [json.loads(each.read_text()) for each in files(path) if each.suffix in (".json", ".done")]
     return any(header["bindings"][0]["number"] == number for header in headers)
 
@@ -290,7 +290,7 @@ def begun(path, labels=("first", "second", "third"), size=3) -> None:
 
 
 def test_a_value_that_was_not_drawn_to_its_end_leaves_no_file(path, monkeypatch):
-    """Of a training that ends with an error, and not only of the one that takes it up."""
+    """It goes when the training ends with an error, as when another takes it up."""
     monkeypatch.setattr(Journal, "keep", lambda *_: (_ for _ in ()).throw(Killed))
     begun(path, labels=("first",))
     assert [each.suffix for each in files(path)] == [".json"] and charges(path).total() == 1
@@ -387,7 +387,7 @@ def test_without_noise_or_ledger_nothing_is_kept_or_resumed(path):
 
 
 def test_runs_of_a_selection_keep_nothing_and_leave_the_same_whatever_their_number(path, monkeypatch):
-    """Their values are secret, and so is how many there are: no file is there while they run, or after."""
+    """Their values and their number are secret: no file is there while they run, or after."""
     mechanism, left = RepeatAndSelect(1.0, 1e-7, 5.0), []
     for number in (1, 4):
         ledger, seen = Ledger(path.with_name(f"{number}.sqlite")), []
@@ -410,7 +410,7 @@ def test_runs_of_a_selection_keep_nothing_and_leave_the_same_whatever_their_numb
 
 
 def test_of_several_unfinished_trainings_the_last_goes_on(path):
-    """By the time at which they were begun, whatever their random names; values without a header go."""
+    """The time of their begin decides, not their random names; values without a header are removed."""
     for run in ("a" * 32, "f" * 32, "0" * 32, "8" * 32):
         accountant = Accountant(BUDGET, ledger=Ledger(path), dataset="other" if "a" in run else "default")
         accountant.run = run

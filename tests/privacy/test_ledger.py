@@ -61,7 +61,7 @@ def no_noise(monkeypatch):
 
 
 def rows_of(path, query):
-    """What is in the file, past the library."""
+    """Read a table of the file, past the library."""
     with sqlite3.connect(path) as connection:
         found = connection.execute(query).fetchall()
     connection.close()
@@ -290,7 +290,7 @@ TAMPERING = [
 
 @pytest.mark.parametrize("tampering", TAMPERING)
 def test_tampering_is_found(path, tmp_path, tampering, no_noise, record_property):
-    """In a new process and in one that has it open. Killed: no check of the head, of the data sets."""
+    """A new process finds it, and one that has the file open. Killed: no check of head, of data sets."""
     ledger = Ledger(path)
     ledger.open_dataset("default", BUDGET)
     ledger.open_dataset("without charges", BUDGET)
@@ -543,7 +543,7 @@ def test_a_ledger_of_schema_4_is_brought_up_to_date(path):
 
 
 def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
-    """Also by who has it open; on Windows nobody could restore an open file from a copy."""
+    """A process that has it open refuses it too; on Windows nobody could restore an open file from a copy."""
     ledger, caught = Ledger(path), []
     for version in (4, 1, 3, 99):
         change(path, f"PRAGMA user_version = {version}")
@@ -560,7 +560,7 @@ def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
 
 
 def test_a_history_adds_up_run_by_run(path):
-    """In the order of their first charges, whatever came between; oracle: squares, by hand."""
+    """Runs stand in the order of their first charges. Oracle: squares, by hand."""
     ledger, mu = Ledger(path), BUDGET.mu
     for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
         ledger.charge("d", run, share(part))

@@ -130,7 +130,7 @@ def test_numpy_seeds_do_not_reach_the_noise():
 
 
 def test_what_gets_no_noise_keeps_every_bit():
-    """In a new array; also what is no number, or so large that noise is below its last bit."""
+    """The result is a new array, also for NaN and for numbers so large that noise is below their last bit."""
     value = np.array([math.nan, math.inf, -math.inf, -0.0, 1 / 3, 1e300, -1e300])
     sd, source = np.array([1.0, 1.0, 1.0, 0.0, 0.0, 1.0, 1e-280]), SystemNoise()
     for noisy in (
@@ -182,7 +182,7 @@ def test_types_and_hostile_values(recwarn):
 
 
 def test_integers_of_a_large_sd():
-    """What a node adds to its integers: every last bit is noise, at any sd."""
+    """A node's integers get noise down to every last bit, at any sd."""
     source = SystemNoise()
     for sd in (40.0, 2.0**32 / 3):
         draws = source.rounded_gaussian(np.full(100_000, sd), "a")

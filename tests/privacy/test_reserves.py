@@ -85,7 +85,7 @@ class Books:
         return spent + square <= self.limit and failed + failure <= self.failure
 
     def step(self, kind, *words):
-        """Whether a step is to be done; it is, here."""
+        """Do a step if it is allowed; return whether it was."""
         allowed = getattr(self, f"may_{kind}")(*words)
         if allowed:
             getattr(self, kind)(*words)
@@ -259,7 +259,7 @@ def interleave(path, seed, steps=40):
 
 
 def check_file(path, books):
-    """What was charged is what the books say, and no more than is promised."""
+    """Check that the books hold every charge, and no more than is promised."""
     rows = rows_of(path)
     total = sum(Fraction(mu) ** 2 for _, _, mu, _ in rows) / Fraction(UNIT)
     spent = books.spent + sum(season.spent for season in books.seasons.values())

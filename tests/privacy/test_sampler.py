@@ -84,7 +84,7 @@ def words_for(law, k, place, coin, sign=0):
 @pytest.mark.parametrize("k", [0, 30, 180])
 @pytest.mark.parametrize("name", LAWS)
 def test_acceptance_is_at_exp_minus_t(name, k, slow_draws):
-    """From 2^-35 down to 2^-55 of the bound: within the margin by `draw_exactly`, beyond it without."""
+    """A coin 2^-55 of the bound away is decided by `draw_exactly`, one 2^-35 away without it."""
     law, rng = law_of(name), np.random.default_rng(k)
     for place, other in rng.integers(2**62, 2**64, (20, 2), dtype=np.uint64).tolist():
         with mpmath.workdps(60):
@@ -143,7 +143,7 @@ def test_the_tail_has_its_law(name):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_finer_thresholds(name, record_property):
-    """As the others; the error that the proof allows for is one."""
+    """Each is within one of mpmath's, the error that the proof allows for."""
     law = law_of(name)
     for bits in (128, 256, 512):
         thresholds = law.finer(bits)

@@ -199,7 +199,7 @@ def test_a_season_reserves_its_budget(path):
 
 @pytest.mark.true("D1")
 def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
-    """With what both cost, by hand; a run that had begun before the season was opened goes on."""
+    """It names the cost of both; a run that had begun before the season was opened goes on."""
     budget = Budget(1.0, 1e-6)
     both = epsilon_of(math.hypot(BUDGET.mu, budget.mu), 1e-6)
     asks = Accountant(budget, ledger=ledger)
@@ -401,7 +401,7 @@ def test_a_gap_is_counted_from_the_last_week_that_wrote_a_model(path):
 
 
 def test_a_plan_says_what_each_week_may_spend_and_what_that_is_alone():
-    """By the analytic Gaussian formula, at what a reserve leaves of delta."""
+    """Oracle: the analytic Gaussian formula, at the delta that a reserve leaves."""
     for failure in (0.0, 9e-7):
         season = Season(Budget(2.0, 1e-6, failure=failure), 4, 0.4)
         for row, weeks, part in zip(season.plan(), ("week 0", "weeks 1-3"), (0.4, 0.2)):
@@ -432,7 +432,7 @@ def test_a_season_is_renamed_to_the_first_number_that_is_free(ledger):
 
 
 def test_models_of_another_season_or_data_set_are_refused(path):
-    """And a season for which a data set's budget has no room, or whose name is taken."""
+    """A season is refused that a data set's budget has no room for, or whose name is taken."""
     ledger, second = Ledger(path), Season(BUDGET, 4, 0.4, "2")
     ledger.open_season("default", SEASON)
     first, replaced = week(ledger), replace(BUDGET, relation="replace")
@@ -453,7 +453,7 @@ def test_models_of_another_season_or_data_set_are_refused(path):
 
 @pytest.mark.parametrize("failure", [0.0, 9e-7])
 def test_what_a_ledger_says_of_a_season_is_what_was_charged(path, failure):
-    """As text and as JSON: mu of the charges, and epsilon by the analytic formula at the delta left."""
+    """Text and JSON hold mu of the charges, and epsilon by the analytic formula at the delta left."""
     ledger, season = Ledger(path), replace(SEASON, budget=replace(BUDGET, failure=failure))
     ledger.open_season("shop", season)
     first = SeasonAccountant(season, ledger=ledger, dataset="shop")

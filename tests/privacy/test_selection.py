@@ -111,7 +111,7 @@ def test_an_adaptive_choice_between_noise_and_a_selection_keeps_delta(epsilon, d
 
 
 def first_of(outcomes, monkeypatch):
-    """What a choice among runs with these outcomes returns: (result, score), or an exception to raise."""
+    """Return the choice among runs with these outcomes: (result, score), or an exception to raise."""
     monkeypatch.setattr(RepeatAndSelect, "draw_number_of_runs", lambda self: len(outcomes))
     made = iter(outcomes)
 
@@ -264,7 +264,7 @@ def test_a_selection_takes_its_failure_from_the_reserve():
 
 
 def test_select_charges_the_whole_once_and_before_the_first_run(tmp_path, monkeypatch):
-    """And returns the lowest score, and only that. Killed: the last run, the highest score."""
+    """It returns the lowest score, and only that. Killed: the last run, the highest score."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_dataset("default", BUDGET)
     accountant, mechanism = Accountant(BUDGET, ledger=ledger), RepeatAndSelect.within(BUDGET, 5.0)

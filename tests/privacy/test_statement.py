@@ -107,7 +107,7 @@ def test_every_figure_is_that_of_what_was_spent_and_not_of_the_promise():
 
 
 def test_every_figure_of_a_choice(monkeypatch):
-    """What a run is allowed, how many there are in the mean, and what the choice counts as beside others."""
+    """What a run is allowed, the mean number of runs, and what the choice counts as beside others."""
     budget = Budget(3.0, 1e-6, failure=4e-7)
     accountant, one = Accountant(budget), RepeatAndSelect.within(budget, 7.5)
     inside = []

@@ -89,7 +89,7 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
 
 
 def test_lists_keep_to_the_rules_of_a_request(files, tmp_path) -> None:
-    """By a table that is exchanged while the server runs; a damaged one is not, and the old one goes on."""
+    """The table is exchanged while the server runs; a damaged one is refused and the old one goes on."""
     table, model = tmp_path / "items.csv", hushrec.load(files["both"])
     rules = {"where": "in_stock", "at_most": {"brand": 2}, "boost": {"brand = 'b1'": 3}}
 
@@ -421,7 +421,7 @@ def test_nothing_of_a_request_is_kept(files, caplog, capfd, tmp_path, monkeypatc
 
 @pytest.mark.true("A5")
 def test_metrics_know_nobody(server) -> None:
-    """Of two histories of different sizes the metrics differ in times only."""
+    """The metrics of two histories of different sizes differ in times only."""
     server.post("/v1/recommend", ratings={ITEMS[4]: 2.0})
     before = server.client.get("/metrics").text
     server.post("/v1/recommend", ratings=dict.fromkeys(ITEMS, 3.0))

@@ -89,7 +89,7 @@ def forged(content: bytes, name: str, change=None) -> bytes:
 
 
 def test_a_model_without_privacy_is_told_of_when_it_takes_the_place_of_another(tmp_path, caplog) -> None:
-    """It was told at the start only: a file that is exchanged later is for everybody too."""
+    """Killed: a warning at the start only."""
     path = tmp_path / "m.hush"
     private = ESTIMATORS["item-bias"]().fit(RATINGS, Accountant(Budget(5, 1e-6)))
     path.write_bytes(private.to_bytes())
@@ -218,7 +218,7 @@ def test_workers_come_back_take_new_models_and_end_with_the_first(files, tmp_pat
     shutil.copy(files["als"], path)
 
     def answered(url: str, times: int, digest: str = "") -> None:
-        """So many replies in a row of the digest, each on a connection of its own, so of either worker."""
+        """Ask on new connections, which either worker takes, until the digest came so often in a row."""
         until, row = time.monotonic() + 60, 0
         while row < times:
             assert time.monotonic() < until

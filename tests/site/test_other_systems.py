@@ -23,7 +23,7 @@ HANDLES = Path("/proc/self/fd")
 
 
 def opened(path):
-    """Whether this process has a file open, or one in a folder."""
+    """Return whether this process has the file open, or one in the folder."""
     place = Path(path).absolute()
     for handle in HANDLES.iterdir():
         try:
@@ -95,7 +95,7 @@ def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
 
 
 def test_a_disk_that_does_not_sync_takes_no_charge(tmp_path, monkeypatch):
-    """What cannot be brought to the disk is not charged, and nothing is released."""
+    """A charge that cannot be brought to the disk is refused, and nothing is released."""
 
     accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite"), dataset="shop")
 

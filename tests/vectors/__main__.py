@@ -129,7 +129,7 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
 
 
 def histories(domain: Domain) -> dict[str, list[tuple[Any, Any]]]:
-    """What users bring along, by name: ordinary rows and hostile ones, as JSON can hold them."""
+    """Return by name what users bring along: ordinary rows and hostile ones, as JSON can hold them."""
     rng = np.random.default_rng(3)
     ids = [item if is_json(item) else str(item) for item in domain.items]
     ids = [item for item in ids if domain.index([item])[0] >= 0]  # not bytes that are no text
@@ -156,7 +156,7 @@ def histories(domain: Domain) -> dict[str, list[tuple[Any, Any]]]:
 
 
 def is_json(item: Any) -> bool:
-    """Whether an id is the same in JavaScript, whose integers end at 2^53."""
+    """Return whether an id is the same in JavaScript, whose integers end at 2^53."""
     return isinstance(item, str) or (isinstance(item, int | float) and abs(item) < 1 << 53)
 
 
