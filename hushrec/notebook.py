@@ -44,4 +44,4 @@ def bars(heading: str, head: Sequence[str], rows: Iterable[tuple[Sequence[str], 
 def _page(heading: str, lines: Iterable[str], notes: Iterable[str]) -> str:
     body = "".join(f"<tr>{line}</tr>" for line in lines)
     below = "".join(f"<p>{escape(note)}</p>" for note in notes)
-    return f"<p>{escape(heading)}</p><table>{body}</table>{below}"
+    return f"<p>{escape(heading)}</p><table cellpadding='4'>{body}</table>{below}"

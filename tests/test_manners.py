@@ -82,8 +82,10 @@ def test_notebooks_and_terminals_show_what_is_public_and_no_more(tmp_path) -> No
     ):
         seen = shown._repr_html_()
         assert words in seen and "<i>" not in seen and seen.count("<tr>") == seen.count("</tr>") > 0
-    for shown in (MODEL, MODEL.privacy, MODEL.estimator.plan(BUDGET, RATINGS.domain)):
+    assert str(found) == found.markdown() and str(tmp_path) not in book._repr_html_()
+    for shown in (MODEL, MODEL.privacy, MODEL.estimator.plan(BUDGET, RATINGS.domain), found):
         assert len(repr(shown)) < 300
+    for shown in (MODEL, MODEL.privacy, MODEL.estimator.plan(BUDGET, RATINGS.domain)):
         assert "unit: user, relation: add-remove" in repr(shown) + shown._repr_html_()
         assert "<script" not in shown._repr_html_()
     assert str(MODEL.privacy) == MODEL.privacy.text()

@@ -141,6 +141,16 @@ class Comparison:
             )
         return result
 
+    def __repr__(self) -> str:
+        cells = [
+            f"{each['model']} at {_number(each['epsilon'])}: {each['value']:.4f}"
+            for each in self.summary(self.main_metric)
+        ]
+        return f"Comparison({self.main_metric} of {', '.join(cells)}; {self.stamp})"
+
+    def __str__(self) -> str:
+        return self.markdown()
+
     def _repr_html_(self) -> str:
         """Return error or hits beside epsilon for a notebook, marked private."""
         parts = []

@@ -107,7 +107,7 @@ class Evaluation:
         """Return a table for a notebook, marked private."""
         percent = f"{100 * self.confidence:g}% interval"
         rows = [
-            (name, f"{metric.value:.4f}", f"{metric.low:.4f} to {metric.high:.4f}")
+            (name, shown(name, metric.value), f"{shown(name, metric.low)} to {shown(name, metric.high)}")
             for name, metric in self.metrics.items()
         ]
         return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")

@@ -417,7 +417,7 @@ class Ledger(SeasonBook):
         """Return a bar for each data set, for a notebook."""
         known = [self.summary(dataset, _SHOWN_DELTA) for dataset in self.datasets()]
         own = [each if each.budget is None else self.summary(each.dataset) for each in known]
-        return notebook.table(str(self.path), [()]) + "".join(each._repr_html_() for each in own)
+        return notebook.table(self.path.name, [()]) + "".join(each._repr_html_() for each in own)
 
     def datasets(self) -> list[str]:
         """Names of all data sets."""
