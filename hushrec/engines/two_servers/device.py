@@ -128,6 +128,8 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
             raise HushrecError(
                 "This is not the agreement that this device answered under; pass that one. Nothing was sent."
             )
+        if book.get("device") not in (None, device.name.encode()):
+            raise HushrecError("This folder is another device's; pass one of this device. Nothing was sent.")
         if all(state.over for state in states):
             return "over"
         state = states[0]
@@ -138,6 +140,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
                     server.get(Taken, "device", device.name, token=token)
             _charge(device, public.agreement, state.session)
             book.put("agreement", agreed)
+            book.put("device", device.name.encode())
             rest, seed = split(public.agreement.answer(opened, ratings.rated()))
             # kept before any of it leaves: sent again, it is the same
             book.put(_kept(state), b"".join([state.digest.encode(), seed, rest]))
