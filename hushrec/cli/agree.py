@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from hushrec.network.transport import Connection
 
 _FORMAT = "hushrec agreement of two servers"
+#: Bytes that a device is planned to send at most, and the fewest iterations of lists that are planned for it.
+_MOST_BYTES, _FEWEST = 10_000_000, 2
 
 
 def agree(
@@ -46,8 +48,9 @@ def agree(
     """Write the AGREEMENT that two servers and all devices train under: a file that people can read.
 
     Give the same file to both operators and to every device. The model is item-bias, popular, private-als,
-    private-eigenrec or both; few rounds suit devices that are rarely online. What is planned releases no
-    item x item matrix, which would be long to send; --tuning.start spectral asks for one.
+    private-eigenrec or both; few rounds suit devices that are rarely online. What is planned has as many
+    rounds as let a device send 10 MB at most, and releases no item x item matrix, which would be long to
+    send; --iterations and --tuning.start spectral ask for more.
 
       hushrec agree agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 --rank 8 \\
                     --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -78,19 +81,22 @@ def agree(
     target = output_file(agreement, (declared.catalogue,), force)
     write_atomically(target, [json.dumps(written, indent=1).encode()])
     sizes = [8 * opened.size for _, opened in found.rehearsed()]
+    grows = hasattr(found.estimator, "iterations") or hasattr(found.estimator, "lists")
+    most = at_most(found.estimator, domain.n_items)[1] if grows else sum(sizes)
     words = {
         "agreement": str(target),
         "fingerprint": found.fingerprint,
         "promises": list(found.promises),
         "least_rounds": len(sizes),
         "least_bytes_a_device": sum(sizes),
+        "most_bytes_a_device": most,
     }
     show.result(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
         f"At least {plural(len(sizes), 'round')} and {sum(sizes) / 1e6:.2g} MB from a device that answers"
-        " all; more where more is learned.",
+        f" all, and at most {most / 1e6:.2g} MB, where all is learned.",
         *found.promises,
         "Against both servers together nothing is promised.",
     )
@@ -144,18 +150,48 @@ def _made(written: dict[str, Any]) -> Agreement:
     run.check_run(name, budget, domain, n_users, settings)
     if n_users is None and run.needs_user_count(name):
         raise InputError(f"{name} is tuned to the number of users: declare it, for example --users 6000.")
-    estimator = small(run.choose(name, budget, domain, n_users=n_users, settings=settings), settings)
+    chosen = run.choose(name, budget, domain, n_users=n_users, settings=settings)
+    estimator = small(chosen, settings, domain.n_items)
     return Agreement(estimator=estimator, budget=budget, domain=domain, seed=written["seed"])
 
 
-def small(model: Any, given: Mapping[str, Any]) -> Any:
-    """A planned model without a release of an item x item matrix, unless its setting is given.
+def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
+    """A planned model for which devices send little: so many bytes at most, where that can be planned.
 
-    At 4,000 items every device would send 64 MB for it.
+    It has no release of an item x item matrix, for which every device would send 64 MB at 4,000 items, and of
+    lists fewer iterations. What is given stays as it is.
     """
     if hasattr(model, "lists"):
-        return replace(model, ratings=small(model.ratings, given), lists=small(model.lists, given))
+        ratings = small(model.ratings, _of("ratings", given), n_items)
+        room -= at_most(ratings, n_items)[1]
+        return replace(model, ratings=ratings, lists=small(model.lists, _of("lists", given), n_items, room))
     less = {"start": "random", "matrix_share": 0.0}
     tuning: Any = getattr(model, "tuning", None)
     changes = {each: less[each] for each in less if hasattr(tuning, each) and each not in given}
-    return replace(model, tuning=replace(tuning, **changes)) if changes else model
+    model = replace(model, tuning=replace(tuning, **changes)) if changes else model
+    if hasattr(tuning, "learned_items") and "iterations" not in given:
+        while model.iterations > _FEWEST and at_most(model, n_items)[1] > room:
+            model = replace(model, iterations=model.iterations - 1)
+    return model
+
+
+def _of(part: str, given: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of a part of a model."""
+    return {name.removeprefix(f"{part}."): value for name, value in given.items() if name.startswith(part)}
+
+
+def at_most(model: Any, n_items: int) -> tuple[int, int]:
+    """Rounds, and bytes that a device sends, of a model with iterations, where all is learned that may be."""
+    if hasattr(model, "lists"):
+        rounds, sent = zip(*(at_most(part, n_items) for part in (model.ratings, model.lists)), strict=True)
+        return sum(rounds), sum(sent)
+    tuning, rank = model.tuning, model.rank
+    steps = model.iterations if rank else 0
+    if hasattr(tuning, "learned_items"):
+        matrix, learned = tuning.matrix_share > 0, min(tuning.learned_items, n_items)
+        rounds, words = 1 + matrix + steps, n_items + steps * (n_items + learned * min(rank, n_items - 1))
+    else:
+        matrix, learned = model.iterations and tuning.start == "spectral", n_items
+        rounds = 1 + model.bias_rounds + 2 * steps + matrix
+        words = n_items * (1 + model.bias_rounds + steps * rank) + 3 + steps * (rank * (rank + 1) // 2 + 2)
+    return int(rounds), 8 * (words + matrix * learned * (learned + 1) // 2) + 32 * int(rounds)

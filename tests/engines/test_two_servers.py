@@ -1,6 +1,7 @@
 """Two servers: the local gate's model, what a server sees, kills, lies, and refusals."""
 
 import contextlib
+import itertools
 import math
 import os
 import shutil
@@ -15,7 +16,8 @@ import pytest
 from scipy import stats
 
 import hushrec
-from hushrec.engines.two_servers import book, device
+from hushrec.cli.agree import at_most, small
+from hushrec.engines.two_servers import book, device, replay
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
 from hushrec.errors import HushrecError, InputError
@@ -24,6 +26,7 @@ from hushrec.network.messages import Refusal
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.accounting import epsilon_of
 from hushrec.training.gate import LocalGate
+from hushrec.training.run import choose
 from tests.engines.servers import PEER, KeptNoise, World, server
 
 ALS = hushrec.PrivateALS(
@@ -414,6 +417,33 @@ def test_servers_that_do_not_fit_are_both_told_before_a_device_is_charged(few, t
     assert world.answer(0, ledger=own) == "answered"
 
 
+@pytest.mark.parametrize("name", ["private-als", "private-eigenrec", "both"])
+def test_a_device_sends_what_was_planned_at_most(name):
+    """Counted in the rounds of so many users that all is learned; at 4,000 items within 10 MB in any plan."""
+    ratings, budget, copies = hushrec.realistic(60, 12, 500, seed=0), Budget(5, 1e-6), 20_000
+    model = small(choose(name, budget, ratings.domain, n_users=60 * copies), {}, 12)
+    agreement, totals, sizes = Agreement(estimator=model, budget=budget, domain=ratings.domain), [], []
+    which = SimpleNamespace(stop=0)
+    while isinstance(wanted := agreement.next(totals), replay.Wanted):
+        if (first := int(wanted.question.min())) >= which.stop:
+            which = agreement.round_for(totals, first)
+            opened = agreement.opened(totals, which)
+            sums = agreement.answer(opened, ratings.rated()) * np.uint64(copies)
+            ends = np.array([0, *np.cumsum([len(each) for each in opened.steps])])
+            sizes.append(opened.size)
+        entries = ends[wanted.question - which.first] + wanted.place
+        totals.append(sums[entries] * wanted.grid.coarse.astype(np.uint64))
+    rounds, sent = at_most(model, 12)
+    saved = rounds - len(sizes)  # both models' first questions are one round
+    assert saved == (name == "both") and sent == sum(8 * size + 32 for size in sizes) + 32 * saved
+    domain = hushrec.Domain(range(4000), rating_range=(1, 5))
+    for epsilon, users in itertools.product((0.5, 5, 100), (1000, 10**5, 10**8)):
+        chosen = choose(name, Budget(epsilon, 1e-6), domain, n_users=users)
+        assert at_most(small(chosen, {}, 4000), 4000)[1] <= 1e7
+    few_devices = choose("private-eigenrec", budget, domain, n_users=6040)
+    assert small(few_devices, {}, 4000).iterations == few_devices.iterations == 8
+
+
 def test_what_is_refused(few, tmp_path):
     """Each in one sentence, before anything is sent or charged."""
     world = World(hushrec.Popular(), few, ledgers=[Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)])
@@ -437,6 +467,7 @@ def test_what_is_refused(few, tmp_path):
         "not the first and the second": lambda: world.answer(0, servers=world.lines[:1] * 2),
         "Another process": lambda: in_use(world, name),
         "answered under": lambda: world.answer(1, public=edited),
+        "another device's": lambda: world.answer(0, folder=world.folder / world.names[1]),
         "use its folder": lambda: world.answer(1, folder=world.folder / "lost"),
     }
     own = Ledger(tmp_path / "own.sqlite")
