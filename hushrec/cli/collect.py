@@ -135,8 +135,9 @@ def collect(
             show.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
             board = _trained(server, other)
             save(board, target)
+            show.note(f"Both have the model, here in {target}; devices are told so for {linger:g} s more.")
             time.sleep(linger)
-    show_model.trained(board, target, "Trained", False, as_json)
+    show_model.trained(board, target, "Trained", False, as_json, rows=False)
 
 
 def _peer_token(path: str) -> str:

@@ -61,10 +61,12 @@ def said_by_donors(judged: Mapping[str, Any]) -> str:
     return f"{start} Together {of[2]}, where the public one counts {judged['weight']:.0%}."
 
 
-def trained(billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool) -> None:
-    """Show what a training made, and where the rest of it is told."""
+def trained(
+    billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool, rows: bool = True
+) -> None:
+    """Show what a training made, of rows that are here or elsewhere, and where the rest of it is told."""
     more = [] if verbose else [f"Settings and each release: hushrec report {target}"]
-    if all(release.label != _COUNT for release in billboard.privacy.releases):
+    if rows and all(release.label != _COUNT for release in billboard.privacy.releases):
         more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
