@@ -73,9 +73,9 @@ def export(
         write_atomically(written[0], [buffer.getvalue()])
     else:
         show.warn_of_publishing(billboard, model)
+        attributes = titled.read(billboard.domain)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)
-        attributes = titled.read(billboard.domain)
         titles = None if attributes is None else attributes.titles_json(billboard.domain)
         names = [
             "model.hush",

@@ -10,6 +10,7 @@ from hushrec.cli import show
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, File, Force, Json
 from hushrec.dossier.ledger_page import overview as page
+from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
 
 
@@ -33,6 +34,8 @@ def overview(
         Where charges are recorded.
     """
     target = output_file(out, (ledger,), force)
+    if not out.lower().endswith((".html", ".htm")):
+        raise InputError(f"An overview is a page; give {out!r} a name that ends in .html.")
     book = Account(ledger=ledger).open()
     write_atomically(target, [page(book)])
     show.result(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")

@@ -117,6 +117,7 @@ LINES = {
     f"agree a.json {B} {D} --model private-als": "declare it, for example --users",
     f"agree a.json {B} {D} --model item-bias --relation replace": "relation 'add-remove'",
     f"collect shop.csv --role first --devices items.txt {SERVER}": "is no agreement",
+    "export MODEL --web site --titles drama.csv": "Titles need a column of texts named title or name",
     f"contribute shop.csv shop.csv --device a {DEVICE}": "is no agreement",
     f"contribute shop.csv shop.csv --device a {DEVICE} --every inf": "--every",
     f"contribute shop.csv shop.csv --device a {DEVICE} --every nan": "--every",

@@ -386,6 +386,7 @@ WRONG = {
     "overview --ledger twin.sqlite --out no/such/o.html": "in a folder that exists",
     "overview --ledger twin.sqlite --out twin.sqlite --force": "is one of the inputs",
     "overview --ledger nowhere.sqlite --out o.html": "There is no ledger at",
+    "overview --ledger twin.sqlite --out o.pdf": "give 'o.pdf' a name that ends in .html",
     "overview --ledger damaged.sqlite --out o.html": "hash chain",
 }
 
