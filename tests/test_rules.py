@@ -134,8 +134,12 @@ def test_rules_that_make_no_sense_are_refused() -> None:
         ({"attributes": table, "at_most": {"new": 0}}, "at_most gives a positive number of items, not 0"),
         ({"attributes": table, "at_most": {"old": 1}}, "no column 'old' in the attributes; there are: new"),
         ({"attributes": table, "at_most": 3}, "at_most and boost are dictionaries"),
-        ({"attributes": table, "boost": {"new": -1}}, "boost multiplies by a number above 0, not -1"),
-        ({"attributes": table, "boost": {"new": "2"}}, "boost multiplies by a number above 0, not '2'"),
+        (
+            {"attributes": table, "boost": {"new": -1}},
+            "boost multiplies by a number above 0, at most 1000000, not -1",
+        ),
+        ({"attributes": table, "boost": {"new": "2"}}, "at most 1000000, not '2'"),
+        ({"attributes": table, "boost": {"new": 1e7}}, "at most 1000000, not 10000000.0"),
     ):
         with pytest.raises(InputError, match=words.replace("(", "[(]")):
             model.recommend({}, **options)

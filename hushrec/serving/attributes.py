@@ -170,7 +170,7 @@ class _Condition:
             raise InputError(
                 f'A condition is a text of at most {_LONGEST} letters, such as "in_stock and price < 50".'
             )
-        self._text, self._attributes, self._depth, end = text, attributes, 0, 0
+        self._text, self._attributes, self._depth, self._began, end = text, attributes, 0, 0, 0
         self._tokens: list[tuple[str, str, int]] = []
         while text[end:].strip(" \t\r\n"):
             found = _TOKEN.match(text, end)
@@ -215,7 +215,7 @@ class _Condition:
         return found
 
     def _compared(self) -> Any:
-        began = self._tokens[0]
+        kind, _, self._began = self._tokens[0]
         left = self._operand()
         if self._take("is"):
             wanted = not self._take("not")
@@ -237,9 +237,9 @@ class _Condition:
         for sign, compare in _COMPARED.items():
             if self._take(sign):
                 return compare(*self._alike(left, self._operand()))
-        if began[0] not in ("name", "word") or not pa.types.is_float64(left.type):
+        if kind not in ("name", "word") or not pa.types.is_float64(left.type):
             self._refuse(
-                began[2], "has a text or a number alone, which should be compared, as in brand = 'x'"
+                self._began, "has a text or a number alone, which should be compared, as in brand = 'x'"
             )
         return pc.not_equal(left, 0.0)
 
@@ -261,7 +261,7 @@ class _Condition:
         empty = [side.null_count == len(side) for side in (left, right) if isinstance(side, pa.Array)]
         if any(empty):
             return left, pa.scalar(None, left.type)
-        self._refuse(self._tokens[0][2], "compares a number with a text before this")
+        self._refuse(self._began, "compares a number with a text")
 
     def _take(self, word: str) -> bool:
         kind, text, _ = self._tokens[0]

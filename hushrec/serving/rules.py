@@ -20,6 +20,9 @@ from hushrec.errors import InputError
 from hushrec.kernels import topk
 from hushrec.serving.attributes import Attributes
 
+#: A larger boost puts an item first as well, and several of them would be infinite.
+_MOST = 1_000_000
+
 
 class Rules(NamedTuple):
     """Rules as they bear on every item of a catalogue."""
@@ -53,9 +56,9 @@ class Rules(NamedTuple):
         table = Attributes.read(attributes, domain)
         factors = np.ones(domain.n_items)
         for condition, factor in (boost or {}).items():
-            if not is_number(factor) or factor <= 0:
+            if not is_number(factor) or not 0 < factor <= _MOST:
                 raise InputError(
-                    f"boost multiplies by a number above 0, not {shown(factor)}",
+                    f"boost multiplies by a number above 0, at most {_MOST}, not {shown(factor)}",
                     parameter="boost",
                     value={"new": 1.1},
                 )

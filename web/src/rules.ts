@@ -97,7 +97,7 @@ export class Applied {
     if (where !== undefined) this.allowed = attributes.matching(where);
     if (boosts.length) this.factors = new Float64Array(nItems).fill(1);
     for (const [condition, factor] of boosts) {
-      if (!(factor > 0 && factor < Infinity)) throw new InputError(`boost multiplies by a number above 0, not ${factor}.`);
+      if (!(factor > 0 && factor <= 1e6)) throw new InputError(`boost multiplies by a number above 0, at most 1000000, not ${factor}.`);
       attributes.matching(condition).forEach((match, item) => match && (this.factors![item]! *= factor));
     }
     for (const [name, most] of Object.entries(atMost)) {
@@ -160,6 +160,7 @@ function orderOf(one: number | string, other: number | string): number {
 class Condition {
   private readonly tokens: { kind: number; text: string; at: number }[] = [];
   private depth = 0;
+  private began = 0;
 
   constructor(
     private readonly text: string,
@@ -210,7 +211,7 @@ class Condition {
   }
 
   private compared(): Truths {
-    const began = this.tokens[0]!;
+    this.began = this.tokens[0]!.at;
     const left = this.operand();
     if (this.take("is")) {
       const wanted = !this.take("not");
@@ -228,7 +229,7 @@ class Condition {
     if (!within) this.refuse(this.tokens[0]!.at, "should go on with in");
     for (const [sign, holds] of Object.entries(COMPARED)) if (this.take(sign)) return this.holds(left, this.operand(), holds);
     if (left.kind === "text" || !(left.column || left.truth)) {
-      this.refuse(began.at, "has a text or a number alone, which should be compared, as in brand = 'x'");
+      this.refuse(this.began, "has a text or a number alone, which should be compared, as in brand = 'x'");
     }
     return this.each((item) => (left.at(item) === null ? 1 : 2 * Number(left.at(item) !== 0)));
   }
@@ -254,7 +255,7 @@ class Condition {
 
   private holds(left: Operand, right: Operand, compare: (order: number) => boolean): Truths {
     if (left.kind !== right.kind && left.kind !== "none" && right.kind !== "none") {
-      this.refuse(this.tokens[0]!.at, "compares a number with a text before this");
+      this.refuse(this.began, "compares a number with a text");
     }
     return this.each((item) => {
       const [one, other] = [left.at(item), right.at(item)];
