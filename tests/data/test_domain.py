@@ -63,6 +63,9 @@ def test_a_file_is_a_list_of_ids_or_refused(tmp_path):
     path = tmp_path / "items.txt"
     path.write_bytes(b"\xef\xbb\xbf10\r\n\r\n  20 \nfilm \xc3\xa9, 2\n\n")
     assert Domain.read_catalogue(path) == ["10", "20", "film é, 2"]
+    for lines in (["Matrix, The", "Heat, Part 2"], ["item, the first", "another"], ["title", "a;b"]):
+        path.write_text("\n".join(lines))
+        assert Domain.read_catalogue(path) == lines
     table = b"item,title\n1,a\n2,b\n", "a table of 2 columns, not a list"
     bad = [(b"\n \n", "no item id"), (b"\xff\xfea\x00", "not UTF-8"), (b"a\0\n", "no text"), table]
     for content, words in bad:
