@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
@@ -23,11 +24,17 @@ class Parts:
         What the next week of a season goes on from.
     lists : Parts or None
         Those of the model that recommends, where this one only predicts.
+    beside : mapping of str to ndarray
+        What another model of the same kind is served with, where there is one.
+    weight : float
+        What that one counts beside this, in [0, 1].
     """
 
     serve: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     lists: Parts | None = None
+    beside: Mapping[str, Any] = field(default_factory=dict)
+    weight: float = 0.0
 
     @classmethod
     def of(cls, found: Parts | Mapping[str, Any]) -> Parts:
@@ -37,3 +44,7 @@ class Parts:
     def __or__(self, served: Mapping[str, Any]) -> Parts:
         """Return the same parts with these arrays to serve with."""
         return replace(self, serve={**self.serve, **served})
+
+    def counting(self, weight: float) -> Parts:
+        """Return the parts with what the model beside counts; a week that goes on from them knows it, too."""
+        return replace(self, state={**self.state, "beside_weight": np.float64(weight)}, weight=weight)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.algorithms.ease import MOST_ITEMS
 from hushrec.algorithms.item_matrix import ItemMatrix
+from hushrec.algorithms.liked_features import VOTES, votes_share
 from hushrec.algorithms.likes_taste import (
     SMALLEST_WEIGHT,
     STANDS_OUT,
@@ -84,6 +85,9 @@ class PlannedEigenRec(Estimator[LikingUsers]):
             Part of the rounds' budget for a release of the item x item matrix before them, in [0, 0.99]. The
             rounds begin with its directions; where it has more of pairs of items than of directions, they
             release the matrix again, and items recommend items.
+        features_share : float
+            Part of the budget for the users' vote on what is made of item features, in [0, 0.99]; 0: lists go
+            by no features. Not beside a matrix_share.
         equalization : float
             Between rounds a direction is scaled by its singular value to minus this power, in [0, 1], so that
             the strong ones do not use up the users' norm.
@@ -95,11 +99,17 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         popularity_gain: Annotated[float, "[0.01, 100]"] = 0.7
         weights_share: Part = 0.12
         share_growth: Positive = 1.2
+        features_share: Annotated[float, "[0, 0.99]"] = 0.0
         matrix_share: Annotated[float, "[0, 0.99]"] = 0.0
         equalization: Share = 0.5
 
         def __post_init__(self) -> None:
             super().__post_init__()
+            if self.matrix_share and self.features_share:
+                raise InputError(
+                    "Where an item matrix is released there is no vote on item features; set matrix_share or"
+                    " features_share to 0."
+                )
             if self.matrix_share and self.learned_items > MOST_ITEMS:
                 raise InputError(
                     f"An item matrix of {self.learned_items:,} items takes more than 1 GiB; set learned_items"
@@ -141,14 +151,18 @@ class PlannedEigenRec(Estimator[LikingUsers]):
             "matrix_share": _matrix_share(signal) if changes.get("learned_items", 0) <= MOST_ITEMS else 0.0,
             "n_users": n_users,
         }
+        if not (chosen["matrix_share"] or changes.get("matrix_share")) and signal < _MATRIX_FROM:
+            chosen["features_share"] = votes_share(signal) if domain.item_features is not None else 0.0
         return cls.of(chosen, changes)
 
     # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        votes = self._votes(domain)
+        asked = [Round(VOTES, votes, signed(1.0))] if votes else []
         if not self._rank(domain):
-            return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
-        left = 1.0 if self.n_users is not None else 1 - _COUNT_SHARE
+            return plan_of([Round("item weights", 1.0 - votes, positive(1.0)), *asked], budget, fraction)
+        left = (1.0 if self.n_users is not None else 1 - _COUNT_SHARE) - votes
         rounds = [Round("item weights", left * self.tuning.weights_share, positive(1.0))]
         if self.n_users is None:
             rounds.insert(0, Round("number of users", _COUNT_SHARE, counted(1.0)))
@@ -159,7 +173,12 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         for step, part in enumerate(growth, 1):
             share = left * (1 - self.tuning.matrix_share) * part / math.fsum(growth)
             rounds.append(Round(self._label(step), share, signed(1.0)))
-        return plan_of(rounds, budget, fraction, whole=1.0)
+        return plan_of([*rounds, *asked], budget, fraction, whole=1.0)
+
+    def _votes(self, domain: Domain) -> float:
+        """Share of the users' vote on the item features; 0 where there are none."""
+        told = domain.item_features is not None and self.n_users is not None
+        return self.tuning.features_share if told else 0.0
 
     def _label(self, step: int) -> str:
         """Return the label of a round, which says so where the round may release one of two things."""

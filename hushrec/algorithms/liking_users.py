@@ -6,21 +6,24 @@ Sensitivities: docs/proofs/private-eigenrec.md.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.algorithms.liked_features import votes
 from hushrec.algorithms.likes_taste import grid
 from hushrec.data import Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import added_residuals
-from hushrec.kernels.sparse_rows import at_columns, weight_sums, with_values
+from hushrec.kernels.sparse_rows import CSR, at_columns, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, signed, together
+from hushrec.serving.lists import UserState
 from hushrec.training.users import Users, finite_or_zero, norms
 from hushrec.types import Array
 
@@ -110,6 +113,12 @@ class LikingUsers(Users):
             row -= (both[item] - first[item] * square) * first[: item + 1]
         return Bounded(sums, bound, weight=frobenius_scale(len(first)), step=step**2)
 
+    def votes(self, own: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
+        """Sum of the users' votes for another model than their own, or against it: 1 a user, shape (1,)."""
+        with np.errstate(all="ignore"):  # as where they are scaled
+            found = votes(_likes(self._ratings), own, other, folded)
+        return Bounded(np.array([float(found.sum())]), signed(1.0), step=1.0)
+
     def _room(self, rank: int, step: float, along_step: float) -> Array:
         """The norm that each user's contribution may have before truncation, which can lengthen it here."""
         counts = np.diff(self._ratings.matrix.indptr)
@@ -124,6 +133,23 @@ class LikingUsers(Users):
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
         products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
         return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]
+
+
+def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
+    """Local: the weighted sum of the factors of a user's items, over that of their popularity.
+
+    Where many directions are known it is divided by a power of the number of their likes, too. A user
+    without a learned item has no factors, and gets the popular items.
+    """
+    tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
+    (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
+    ones = np.ones(len(places), np.float32)
+    likes = sp.csr_array((ones, places, starts), shape=(len(starts) - 1, len(items)))
+    sums = likes @ (items.astype(np.float64) * weight[:, None])
+    popularity = weight_sums(starts, places, popularity * weight)
+    popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
+    factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
+    return UserState(np.zeros(len(factors)), factors)
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:

@@ -24,17 +24,18 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
-import scipy.sparse as sp
 
 from hushrec.algorithms.ease import at_ratings, own_likes, weights_for
 from hushrec.algorithms.eigenrec_plan import PlannedEigenRec
 from hushrec.algorithms.item_matrix import ItemMatrix
+from hushrec.algorithms.liked_features import VOTES, weight_of, with_features
 from hushrec.algorithms.likes_taste import NOTHING, Known, Sums, Taste, apart
-from hushrec.algorithms.liking_users import LikingUsers
+from hushrec.algorithms.liking_users import LikingUsers, folded
 from hushrec.algorithms.weekly_eigenrec import EXPECTED, Kept, week, week_of_pairs, weekly_rounds
+from hushrec.checks import plural
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import unpacked
-from hushrec.kernels.sparse_rows import entries, used_columns, weight_sums
+from hushrec.kernels.sparse_rows import entries
 from hushrec.kernels.sweeps import csr
 from hushrec.privacy import Budget, Plan, positive, signed
 from hushrec.training.estimator import UserState, plan_of
@@ -79,9 +80,9 @@ class PrivateEigenRec(PlannedEigenRec):
     every round the sum of the outer products of row, without popularity, and factors, each of norm 1
     (1 and 2). If planned, there is the item matrix before, the sum of that row times itself (1 and sqrt(2)).
     Where earlier releases show no taste, a round is for the item weights in part or whole, and where they
-    show pairs of items for the item matrix, at the same sensitivity and charge. No clip is chosen: nearly
-    every
-    user is at the bound. Proof: docs/proofs/private-eigenrec.md.
+    show pairs of items for the item matrix, at the same sensitivity and charge. Where there are item
+    features and few users, each votes on what is made of them, by 1, 0 or -1 (1 and 2). No clip is chosen:
+    nearly every user is at the bound. Proof: docs/proofs/private-eigenrec.md.
 
     Examples
     --------
@@ -124,7 +125,21 @@ class PrivateEigenRec(PlannedEigenRec):
             supported = supported | self._learned(noisy, noise_sd, rank)
         counted_sd = gate.noise_sd("number of users") if gate.planned("number of users") else 0.0
         kept = Kept.first(known, counted_sd, noisy, noise_sd, taste)
-        return Parts(self.served(known, noisy, noise_sd, taste, supported), kept.to_arrays())
+        found = Parts(self.served(known, noisy, noise_sd, taste, supported), kept.to_arrays())
+        if not gate.planned(VOTES):
+            return found
+        found = with_features(found, users.domain)
+        votes = float(gate.release(VOTES, users.votes(dict(found.serve), dict(found.beside)))[0])
+        return found.counting(weight_of(votes, gate.noise_sd(VOTES), n_users))
+
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        if not self._votes(domain):
+            return ()
+        return (
+            f"Assumed public too: {plural(domain.item_features.shape[1], 'item feature')}. What lists make of"
+            " them follows from released values; whether they count is told by the released sum of the users'"
+            " votes.",
+        )
 
     # the later weeks of a season: weekly_eigenrec.py
 
@@ -134,7 +149,10 @@ class PrivateEigenRec(PlannedEigenRec):
     def week(self, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
         if "learned_items" in last.serve:
             return week_of_pairs(self, users, gate, last)
-        return week(self, users, gate, last)
+        parts, weight = week(self, users, gate, last), last.state.get("beside_weight")
+        if weight is None:
+            return parts
+        return with_features(parts, users.domain, last.state["item_components"]).counting(float(weight))
 
     def _power_iteration(
         self, users: LikingUsers, known: Known, start: Array, gate: Gate
@@ -197,26 +215,13 @@ class PrivateEigenRec(PlannedEigenRec):
         return self.served_pairs(known, total / precision, precision if gate.private else 0.0, rank)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: weighted sum of their items' factors, over that of their popularity.
-
-        Where many directions are known it is divided by a power of the number of their likes, too. A user
-        without a learned item has no factors, and gets the popular items.
-        """
         if "learned_items" in arrays:  # items recommend items
             likes = own_likes(history.liked(self.like_from), arrays["learned_items"])
             return UserState(np.zeros(history.n_users), likes)
         rows = csr(history.matrix)
         if self.like_from is not None:
             rows = entries(rows, rows[2] >= np.float32(self.like_from))
-        tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
-        (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
-        ones = np.ones(len(places), np.float32)
-        likes = sp.csr_array((ones, places, starts), shape=(history.n_users, len(items)))
-        sums = likes @ (items.astype(np.float64) * weight[:, None])
-        popularity = weight_sums(starts, places, popularity * weight)
-        popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
-        factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
-        return UserState(np.zeros(history.n_users), factors)
+        return folded(arrays, rows)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         """Local: each liked item's part of the weighted sum."""

@@ -44,6 +44,8 @@ EXPECTED = Parts(
         "item_sums": Expected("f", ("items", "rank")),
         "item_sums_variance": _BY_ITEM,
         "sums_drifts": Expected("f", (len(DRIFTS),)),
+        "beside_weight": Expected("f", (), 0.0, 1.0),
+        "item_components": Expected("f", ("items", "components")),
         "pairs": Expected("f", ("pairs",)),
         "pairs_precision": Expected("f", (), 0.0),
         "item_scale": _BY_ITEM,

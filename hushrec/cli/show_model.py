@@ -9,6 +9,7 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
+from hushrec.algorithms.liked_features import VOTES
 from hushrec.checks import plural, settings_of
 from hushrec.cli import show
 from hushrec.data import Domain
@@ -37,12 +38,27 @@ def about(billboard: Billboard, brief: bool = False) -> str:
         [
             f"Domain:     {rows}",
             *show.paragraph(taste_of(billboard).text()),
+            *show.paragraph(said_by_votes(billboard)),
             *(line for each in billboard.judged for line in show.paragraph(said_by_donors(each))),
             "",
             billboard.privacy.text(brief),
             *([] if brief else ["", settings_line(billboard.estimator)]),
         ]
     )
+
+
+def said_by_votes(billboard: Billboard) -> str:
+    """Say what became of the item features in lists, where users voted on them: a released value."""
+    if not any(each.label.endswith(VOTES) for each in billboard.privacy.releases):
+        return ""
+    if billboard.judged:
+        return "Item features (lists): users voted on them; donors judge after that."
+    beside = (billboard.lists or billboard).public
+    if beside is None:
+        return (
+            "Item features (lists): most users' lists gain nothing by them, by their vote; they are left out."
+        )
+    return f"Item features (lists): by the users' vote they count {beside.weight:.0%}."
 
 
 def said_by_donors(judged: Mapping[str, Any]) -> str:

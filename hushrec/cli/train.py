@@ -141,7 +141,10 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
     """Refuse item features for a model that would not look at them: one that does says so in its notes."""
     if algorithm.notes(budget, domain) == algorithm.notes(budget, replace(domain, item_features=None)):
-        raise InputError(f"{algorithm.name} makes no use of item features; leave --item-features out.")
+        raise InputError(
+            f"{algorithm.name} makes no use of item features here, for so many users or at all; leave"
+            " --item-features out."
+        )
 
 
 def save(billboard: Billboard, target: Path) -> None:

@@ -40,6 +40,8 @@ class Taste:
     epsilon, times : float or None
         One more direction would stand out at that epsilon, or with so many times as many users; None where
         none shows, or not up to epsilon 10.
+    public : bool
+        Whether lists go by what is public, too: item features or donors.
     """
 
     directions: int | None
@@ -48,6 +50,7 @@ class Taste:
     unknown: bool = False
     epsilon: float | None = None
     times: float | None = None
+    public: bool = False
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
@@ -65,7 +68,8 @@ class Taste:
             ).rstrip()
         if self.directions is None:
             return ""
-        learned = "none was learned; everybody gets nearly the same list."
+        alone = "lists follow what is public." if self.public else "everybody gets nearly the same list."
+        learned = f"none was learned; {alone}"
         if self.directions:
             learned = f"the model learned {_ways(self.directions)}; a user's list follows their own ratings."
         return f"Personal taste: {learned} {self._more() if advice else ''}".rstrip()
@@ -96,6 +100,7 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
         return Taste(None)
     if "learned_items" in (model.lists or model).arrays:
         return Taste(model.directions, pairs=True)
+    public = (model.lists or model).public is not None
     times = float((model.lists or model).arrays.get("next_direction", 0.0))
     if times and not getattr(model, "state", None) and _adds_up(budget):  # a season's budget is not a week's
         enough = epsilon_of(times * budget.mu, budget.delta)
@@ -103,10 +108,11 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
             epsilon = max(enough, min(_LARGEST, epsilon_of(_WORTH_IT * budget.mu, budget.delta)))
             times = mu_of(epsilon, budget.delta) / budget.mu
             price = price_of_another(budget, ledger, times)
-            return Taste(model.directions, price, epsilon=epsilon, times=times)
+            return Taste(model.directions, price, epsilon=epsilon, times=times, public=public)
     if model.directions:
         return Taste(model.directions)
-    return Taste(model.directions, price_of_another(budget, ledger), unknown=model.directions is None)
+    price = price_of_another(budget, ledger)
+    return Taste(model.directions, price, unknown=model.directions is None, public=public)
 
 
 def _adds_up(budget: Budget) -> bool:

@@ -167,6 +167,8 @@ def judge(
             for other in others
             for features in told
         ]
+        if private.public is not None:  # that users voted for
+            ways.append(_Way(None, partial(released.voted, private.public.model, donors), released.without))
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([each.best for each in votes]))
     agreement = _agreement(private, donors, noise)

@@ -142,6 +142,8 @@ class PublicRatings:
     ) -> Billboard:
         """Put a public model beside each model of a billboard, where donors find it worth something.
 
+        It takes the place of one that users voted for.
+
         Parameters
         ----------
         board : Billboard
@@ -155,13 +157,13 @@ class PublicRatings:
         trained = same.rows(np.sort(_places(self._donor_ids, same)), keyed=True)
         part, judged = judge(board, same, external, _noise(board, board, ""), state, trained)
         if board.lists is None:
-            return replace(board, public=part, judged=(judged.to_dict(),))
+            return replace(board, public=part or board.public, judged=(judged.to_dict(),))
         noise = _noise(board, board.lists, "lists: ")
         lists, of_lists = judge(board.lists, same, external, noise, {}, trained)
         return replace(
             board,
             public=part,
-            lists=replace(board.lists, public=lists),
+            lists=replace(board.lists, public=lists or board.lists.public),
             judged=(judged.to_dict(), of_lists.to_dict()),
         )
 

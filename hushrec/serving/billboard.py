@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +34,8 @@ from hushrec.serving.modelfile import (
     write,
 )
 from hushrec.types import Parts
+
+Model = TypeVar("Model", bound=Recommender)
 
 #: What the arrays hold that every model may have; an estimator says the same of its own.
 _SERVED = {
@@ -102,8 +104,9 @@ class Billboard(Recommender):
         weekly = privacy.week is not None
         if parts.lists is not None:
             served, state = _read_only(parts.lists.serve), _read_only(parts.lists.state if weekly else {})
-            lists = Recommender(estimator.lists, domain, served, state=state)
-        return cls(estimator, domain, parts.serve, privacy, lists=lists, state=parts.state if weekly else {})
+            lists = _beside(Recommender(estimator.lists, domain, served, state=state), parts.lists)
+        state = parts.state if weekly else {}
+        return _beside(cls(estimator, domain, parts.serve, privacy, lists=lists, state=state), parts)
 
     def __repr__(self) -> str:
         return f"Billboard({self.estimator!r}, {self.domain!r}, {self.privacy!r})"
@@ -302,6 +305,14 @@ def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
     return MappingProxyType(found)
 
 
+def _beside(model: Model, parts: Parts) -> Model:
+    """The model, with the other one that a training returned where that counts."""
+    if not parts.weight:
+        return model
+    other = Recommender(model.estimator, model.domain, _read_only(parts.beside))
+    return replace(model, public=PublicPart(other, parts.weight))
+
+
 def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
     """The arrays of several sections as a file names them."""
     return {f"{section}/{name}": each for section, held in sections.items() for name, each in held.items()}
@@ -377,6 +388,8 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
         "gramian": own * (own + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
     }
+    if f"{state}/item_components" in stored.arrays:
+        sizes["components"] = (*stored.arrays.shape(f"{state}/item_components"), 0, 0)[1]
     needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
     expected = Parts.of(estimator.expected)
     for section, held in ((name, {**_SERVED, **expected.serve}), (state, expected.state)):

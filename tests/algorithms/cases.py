@@ -27,7 +27,8 @@ from hushrec.algorithms import (
 )
 from hushrec.algorithms.item_matrix import ItemMatrix
 from hushrec.algorithms.likes_taste import Taste
-from hushrec.data import Ratings
+from hushrec.algorithms.liking_users import LikingUsers
+from hushrec.data import Domain, Ratings
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
@@ -37,7 +38,7 @@ from hushrec.papers.frank_wolfe import (
 )
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.papers.one_bit import OneBitCompletion
-from hushrec.privacy import Budget
+from hushrec.privacy import Budget, Plan
 from hushrec.training.users import FittedUsers
 
 
@@ -57,19 +58,32 @@ class Case:
         return Budget(self.epsilon, self.delta, unit=self.unit, relation=relation)
 
 
+def _informed(domain: Domain) -> Domain:
+    return replace(domain, item_features=np.arange(2.0 * domain.n_items).reshape(-1, 2) ** 2)
+
+
 @dataclass(frozen=True, kw_only=True)
 class InformedALS(PrivateALS):
     """Private ALS with item features, which are used whatever they are worth."""
 
     def users(self, ratings: Ratings) -> FittedUsers:
-        features = np.arange(2.0 * ratings.n_items).reshape(-1, 2) ** 2
-        domain = replace(ratings.domain, item_features=features)
-        return super().users(replace(ratings, domain=domain))
+        return super().users(replace(ratings, domain=_informed(ratings.domain)))
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(item_features, "_EVIDENCE", -math.inf)
             return super().train(users, gate, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformedEigenRec(PrivateEigenRec):
+    """Private EigenRec with item features, on which users vote."""
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return super().releases(budget, _informed(domain), fraction)
+
+    def users(self, ratings: Ratings) -> LikingUsers:
+        return super().users(replace(ratings, domain=_informed(ratings.domain)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -197,6 +211,10 @@ CASES += [
     Case("private-eigenrec, no pairs", UnpairedEigenRec.of(rank=2, iterations=1, matrix_share=0.5),
          loose=ROOM),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
+    Case("private-eigenrec, item features", InformedEigenRec.of(rank=2, iterations=2, n_users=6,
+         features_share=0.1)),
+    Case("private-eigenrec, popularity and item features", InformedEigenRec.of(rank=0, n_users=6,
+         features_share=0.3)),
     Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_from=4.0)),
     Case("both", Both(ratings=PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5, n_users=6),
          lists=PrivateEigenRec(rank=2, iterations=2, n_users=6), like_from=3.0),

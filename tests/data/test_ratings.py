@@ -23,7 +23,6 @@ from hushrec.data import (
     strong_generalization,
 )
 from hushrec.errors import InputError
-from tests.data.pieces import in_pieces
 
 CATALOGUE = Domain([str(number) for number in range(1, 9)], rating_range=(1, 5))
 TRIPLES = (["u", "v", "u", "w"], [3, 1, 2, 8], [4.0, 5.0, 1.0, 2.5])
@@ -214,8 +213,7 @@ def test_many_rows_against_a_dictionary(order, block, monkeypatch):
 
 class TestSciPy:
     @pytest.mark.parametrize("form", ["csr", "csc", "coo", "dok"])
-    def test_any_format(self, form, monkeypatch):
-        in_pieces(monkeypatch, entries=1)
+    def test_any_format(self, form):
         kind = sp.csr_matrix if form == "csr" else sp.csr_array
         matrix = kind(np.array([[0, 3, 0], [0, 0, 0], [5, 0, 1.0]])).asformat(form)
         domain = Domain(["a", "b", "c"], rating_range=(1, 5))

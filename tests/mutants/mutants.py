@@ -420,6 +420,15 @@ PAPERS = [  # the algorithms of the papers and of lists
     bug("pairs of items found in the rows, not in what was released (EigenRec)",
         replayed("private-eigenrec, matrix first"), "algorithms/private_eigenrec",
         "if self._has_pairs(parts):", "if users.count()._values[0] % 2:"),
+    bug("a user votes once for each of their likes (EigenRec)",
+        sensitivity("private-eigenrec, item features"), "algorithms/liking_users",
+        "[float(found.sum())]", "[float((found * np.diff(self._ratings.matrix.indptr)).sum())]"),
+    bug("item features count by the exact sum of the votes (EigenRec)",
+        replayed("private-eigenrec, item features"), "algorithms/private_eigenrec",
+        "votes = float(gate.release(VOTES, users.votes(dict(found.serve), dict(found.beside)))[0])",
+        "asked = users.votes(dict(found.serve), dict(found.beside))\n"
+        "        gate.release(VOTES, asked)\n"
+        "        votes = 30 * float(asked._values[0])"),
 ]  # fmt: skip
 
 EDGES = [  # warnings; sizes that small tests never see, and numbers at the edges of float32

@@ -631,20 +631,6 @@ def test_an_older_ledger_that_was_changed_is_refused_and_left(path, tampering):
             Ledger(path)
 
 
-@pytest.mark.parametrize("wrong", ["", "two\nlines", "\x1b[2J", "x" * 201, 7, None])
-def test_a_data_set_has_a_printable_name_of_one_line(path, wrong):
-    """Whichever way it comes in: it is shown on screens and in statements."""
-    ledger = Ledger(path)
-    for call in (
-        lambda: ledger.open_dataset(wrong, BUDGET),
-        lambda: ledger.close_dataset(wrong),
-        lambda: Accountant(BUDGET, ledger=ledger, dataset=wrong),
-    ):
-        with pytest.raises(InputError, match="dataset must be a line of 1 to 200 printable characters"):
-            call()
-    assert not ledger.datasets()
-
-
 def test_files_that_are_no_ledger(path, tmp_path):
     with pytest.raises(LedgerError, match="no ledger"):
         Ledger(path, create=False)
