@@ -17,7 +17,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -30,7 +32,7 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines.two_servers.agreement import Agreement, Wanted
 from hushrec.engines.two_servers.book import Shares
 from hushrec.engines.two_servers.device import Device, Public, contribute
-from hushrec.engines.two_servers.messages import State
+from hushrec.engines.two_servers.messages import Held, State
 from hushrec.engines.two_servers.server import CollectingServer, Settings
 from hushrec.engines.two_servers.shares import ROLES, add_share, share_bytes, split
 from hushrec.errors import HushrecError
@@ -148,12 +150,13 @@ def against_central(job: str, ratings: Ratings) -> dict[str, Any]:
     return {"two servers": float(ours), "central": float(theirs)}
 
 
-def in_rounds(ratings: Ratings, copies: int, within: bool) -> dict[str, Any]:
-    """Mean Recall of four draws with copies of everybody, in all rounds or in those that are planned."""
+def in_rounds(ratings: Ratings, copies: int, which: str) -> dict[str, Any]:
+    """Mean Recall of four draws with copies of everybody: as ever, as planned, or with the least that is."""
     task = of_lists(ratings, False)
     domain, n_users = ratings.domain, copies * task.train.n_users
-    agreement = agreed("private-eigenrec", {"matrix_share": 0.0}, domain, n_users)
-    if within:  # so many rounds as keep to the most bytes at 4,000 items
+    settings = {"matrix_share": 0.0} | (LEAST if which == "least" else {})
+    agreement = agreed("private-eigenrec", settings, domain, n_users)
+    if which == "planned":  # so many rounds as keep to the most bytes at 4,000 items
         agreement = replace(agreement, estimator=small(agreement.estimator, {"matrix_share": 0.0}, 4000))
     made = [train(agreement, task.train, seed=draw, copies=copies) for draw in range(4)]
     figure = float(np.mean([task.figure(each.model) for each in made]))
@@ -195,6 +198,72 @@ def costs(n_devices: int) -> dict[str, float]:
     return found
 
 
+class Alone:
+    """A second server without a share, which says that it has those of all devices."""
+
+    def __init__(self, server: CollectingServer, devices: tuple[str, ...]) -> None:
+        self._server, self._devices = server, devices
+
+    def get(self, kind: Any, *path: str, token: str = "") -> Any:
+        return Held(self._devices) if kind is Held else self._server.answer("GET", list(path), token, b"")
+
+
+def peak() -> float:
+    """Peak MB of this process; what getrusage tells begins at its parent's."""
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def memory_of_server(role: str, n_devices: int) -> float:
+    """Peak MB of this process as a server that adds up shares of 500 items from all devices."""
+    ratings, names = realistic(1, 500, 50, seed=0), [f"device {number}" for number in range(n_devices)]
+    agreement = agreed("item-bias", {}, ratings.domain, n_devices)
+    opened = agreement.opened([], agreement.round_for([], 0))
+    share = split(agreement.answer(opened, ratings.rated()))[ROLES.index(role)]
+    digests = {each: hashlib.sha256(each.encode()).hexdigest() for each in names}
+    with tempfile.TemporaryDirectory() as home:
+        (other,) = {*ROLES} - {role}
+        settings = Settings(role=other, devices=digests, peer_token="p" * 32)
+        mute = Alone(None, ())  # type: ignore[arg-type]
+        second = CollectingServer(agreement, settings, f"{home}/other", None, mute)
+        server = CollectingServer(
+            agreement, replace(settings, role=role), f"{home}/own", None, Alone(second, tuple(names))
+        )
+        while server.step():
+            pass
+        state = server.answer("GET", ["state"], "", b"")
+        for each in names:
+            server.answer("POST", ["share", each, "0", state.digest], each, share)  # type: ignore[attr-defined]
+        while not Path(home, "own", "noisy-0").exists():
+            server.step()
+        server.answer("GET", ["held", "0"], "p" * 32, b"").to_json()
+    return peak()
+
+
+def memory_of_device(n_devices: int) -> float:
+    """Peak MB of this process as a device in the second round of lists of 4,000 items, as planned."""
+    ratings = realistic(1, 4000, 200, seed=0)
+    model = small(agreed("private-eigenrec", {}, ratings.domain, n_devices).estimator, {}, 4000)
+    agreement = Agreement(estimator=model, budget=BUDGET, domain=ratings.domain)
+    wanted: Any = agreement.next([])
+    weights = 1000 * wanted.grid.noise_sd * np.linspace(2, 1, 4000)  # such that all is learned
+    totals = [weights.astype(np.int64).view(np.uint64)]
+    wanted = agreement.next(totals)
+    opened = agreement.opened(totals, agreement.round_for(totals, int(wanted.question.min())))
+    split(agreement.answer(opened, ratings.rated()))
+    return peak()
+
+
+def memory(n_devices: int) -> dict[str, float]:
+    """Peak MB of either server and of a device, each in a process of its own."""
+    asked = {role: (memory_of_server, role, n_devices) for role in ROLES}
+    found = {}
+    for who, (make, *given) in {**asked, "device": (memory_of_device, n_devices)}.items():
+        with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
+            found[who] = alone.submit(make, *given).result()
+    return found
+
+
 class Kept:
     """A kept connection for many simulated devices: a state is asked for once a round."""
 
@@ -220,6 +289,7 @@ def loopback(n_devices: int, lost: float) -> dict[str, Any]:
     home = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
     ratings, generator = realistic(n_devices, 3706, 165 * n_devices, seed=0), np.random.default_rng(0)
     names = [f"device {number}" for number in range(n_devices)]
+    deadline = 20 + n_devices / 60 if lost else 86_400
     (home / "items.txt").write_text("\n".join(map(str, ratings.domain.items)))
     (home / "names.txt").write_text("\n".join(names))
     (home / "peer.txt").write_text("p" * 32)
@@ -234,7 +304,7 @@ def loopback(n_devices: int, lost: float) -> dict[str, Any]:
         words += (
             f" --peer http://127.0.0.1:{other} --peer-token peer.txt --port {port} --ledger {role}.sqlite"
         )
-        words += f" --requests-per-second 1e6 --linger 1 --deadline {20 / 86400 if lost else 1}d"
+        words += f" --requests-per-second 1e6 --linger 1 --deadline {deadline / 86_400}d"
         servers.append(subprocess.Popen([*command, *words.split()], cwd=home, stdout=subprocess.DEVNULL))
     while not all((home / role / "session").exists() for role in ROLES):
         time.sleep(0.1)
@@ -268,7 +338,7 @@ def loopback(n_devices: int, lost: float) -> dict[str, Any]:
     found = {"seconds": time.time() - begun, "devices cpu": time.process_time() - used, "answers": answered}
     assert [each.wait() for each in servers] == [0, 0]
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
-    found |= {"servers cpu": spent.ru_utime + spent.ru_stime, "server memory, MB": spent.ru_maxrss / 1024}
+    found["servers cpu"] = spent.ru_utime + spent.ru_stime
     found["same"] = (home / "first.hush").read_bytes() == (home / "second.hush").read_bytes()
     shutil.rmtree(home)
     return found
@@ -322,6 +392,8 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
     kind, *words = name.split("/")
     if kind == "costs":
         return costs(int(words[0]))
+    if kind == "memory":
+        return memory(int(words[0]))
     if kind == "fresh":
         return fresh(int(words[0]), words[1] == "https")
     if kind == "loopback":
@@ -338,7 +410,7 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
     if kind == "quality":
         return quality(words[0], ratings, int(words[1]), float(words[2]))
     if kind == "in rounds":
-        return in_rounds(ratings, int(words[0]), words[1] == "planned")
+        return in_rounds(ratings, int(words[0]), words[1])
     if kind == "central":
         return against_central(words[0], ratings)
     return spoiled(ratings, int(words[0]), float(words[1]))
@@ -349,6 +421,8 @@ USERS = 6040
 PLANS = ("private-eigenrec", "private-als", "both")
 #: Times that everybody is there, so that what is planned would send too much.
 COPIES = (18, 74)
+#: The fewest iterations and learned items that are planned for lists (`hushrec.cli.agree.small`).
+LEAST = {"iterations": 3, "learned_items": 3000}
 #: Rows that every check makes anew.
 SAMPLE = ("quality/RMSE/4/0.2", "quality/Recall@20/4/1.0")
 NAMES = [
@@ -357,12 +431,12 @@ NAMES = [
     *(f"spoiled/{liars}/{lie}" for liars in LIARS for lie in LIES),
     *(f"bytes/{job}/{rounds}" for job in MODELS for rounds in (1, 2, 4, 8)),
     *(f"bytes/{model}/{count}" for model in PLANS for count in (USERS, 100_000)),
-    *(f"in rounds/{copies}/{which}" for copies in COPIES for which in ("all", "planned")),
+    *(f"in rounds/{copies}/{which}" for copies in COPIES for which in ("all", "planned", "least")),
     "fresh/100/http",
     "fresh/100/https",
-    "loopback/600/0.1",
+    "loopback/6040/0.1",
     "loopback/6040/0.0",
-    *(f"costs/{count}" for count in (1000, 10_000, 100_000)),
+    *(f"{what}/{count}" for what in ("costs", "memory") for count in (1000, 10_000, 100_000)),
 ]
 
 
@@ -433,17 +507,19 @@ def held(rows: dict[str, Any]) -> bool:
         what = (
             f"{every['devices']:,} devices, {copies} of everybody: Recall@20 {planned['figure']:.4f} in the"
         )
-        what += f" {planned['rounds']} rounds that are planned, {every['figure']:.4f} in {every['rounds']}"
+        what += f" {planned['rounds']} rounds that are planned, {every['figure']:.4f} in {every['rounds']},"
+        least = rows[f"in rounds/{copies}/least"]["figure"]
+        what += f" {least:.4f} with the least that is planned beside a model of ratings"
         line(f"{what}: within {CLOSE}", every["figure"] - planned["figure"] <= CLOSE)
     row = rows["loopback/6040/0.0"]
     cpu = f"CPU: devices {row['devices cpu']:.0f} s, servers {row['servers cpu']:.0f} s"
     what = f"6,040 devices over loopback, {row['answers']:,} answers: {row['seconds']:.0f} s ({cpu})"
     line(f"{what}, at most {LOOPBACK:.0f}", row["seconds"] <= LOOPBACK and row["same"])
-    row = rows["loopback/600/0.1"]
-    line(
-        f"600 devices, 10% lost in every round: the same model at both servers, {row['answers']:,} answers",
-        row["same"],
+    row = rows["loopback/6040/0.1"]
+    what = (
+        f"6,040 devices, 10% lost in every round: the same model at both servers, {row['answers']:,} answers"
     )
+    line(f"{what}, {row['seconds']:.0f} s", row["same"] and row["seconds"] <= LOOPBACK)
     plain, secure = (rows[f"fresh/100/{scheme}"]["cpu"] for scheme in ("http", "https"))
     print(
         f"A fresh device with its ledger: {1e3 * plain:.1f} ms of CPU at both ends,"
@@ -453,6 +529,12 @@ def held(rows: dict[str, Any]) -> bool:
     for who in ROLES:
         what = f"the {who} server takes {1e6 * many[who]:.0f} us a device at 100,000"
         line(f"{what}, {1e6 * few[who]:.0f} at 1,000: linear", many[who] <= 1.5 * few[who])
+    few, many = rows["memory/1000"], rows["memory/100000"]
+    for who in ROLES:
+        what = f"the {who} server has {many[who]:.0f} MB at its peak at 100,000 devices of 500 items"
+        line(f"{what}, {few[who]:.0f} at 1,000", many[who] <= few[who] + 100)
+    print(f"A device has {many['device']:.0f} MB with 4,000 items, {few['device']:.0f} as planned for 1,000.")
+    many = rows["costs/100000"]
     print(f"A device of 500 items: {1e3 * many['device']:.2f} ms of CPU, {many['bytes'] / 1e3:.1f} KB.")
     ratings = read("ml-1m")
     for name in SAMPLE if ratings is not None else ():

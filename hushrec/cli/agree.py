@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
@@ -26,8 +27,8 @@ if TYPE_CHECKING:
     from hushrec.network.transport import Connection
 
 _FORMAT = "hushrec agreement of two servers"
-#: Bytes that a device is planned to send at most, and the fewest iterations of lists that are planned for it.
-_MOST_BYTES, _FEWEST = 10_000_000, 2
+#: Bytes that a device is planned to send at most; the fewest iterations and learned items planned for it.
+_MOST_BYTES, _FEWEST, _LEAST_LEARNED = 10_000_000, 3, 3000
 
 
 def agree(
@@ -159,7 +160,7 @@ def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_
     """A planned model for which devices send little: so many bytes at most, where that can be planned.
 
     It has no release of an item x item matrix, for which every device would send 64 MB at 4,000 items, and of
-    lists fewer iterations. What is given stays as it is.
+    lists fewer iterations, down to three, and then fewer learned items. What is given stays as it is.
     """
     if hasattr(model, "lists"):
         ratings = small(model.ratings, _of("ratings", given), n_items)
@@ -172,6 +173,11 @@ def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_
     if hasattr(tuning, "learned_items") and "iterations" not in given:
         while model.iterations > _FEWEST and at_most(model, n_items)[1] > room:
             model = replace(model, iterations=model.iterations - 1)
+        over = at_most(model, n_items)[1] - room
+        if over > 0 and "learned_items" not in given:
+            learned = min(model.tuning.learned_items, n_items)
+            kept = max(learned - math.ceil(over / (8 * model.iterations * model.rank)), _LEAST_LEARNED)
+            model = replace(model, tuning=replace(model.tuning, learned_items=min(kept, learned)))
     return model
 
 

@@ -126,7 +126,8 @@ def collect(
         public=public,
     )
     with Book(folder).alone():
-        server = CollectingServer(agreed, settings, folder, account.open(create=True), other)
+        ledger = account.open(create=not (Path(folder) / "session").exists())
+        server = CollectingServer(agreed, settings, folder, ledger, other)
         limits = Limits(body_bytes=1 << 27, requests_per_second=requests_per_second, connections=connections)
         service = Service(
             server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
@@ -143,8 +144,8 @@ def collect(
 def _peer_token(path: str) -> str:
     """The token that both servers share."""
     token = _lines(path, "token")[0]
-    if len(token) < _SHORTEST_TOKEN:
-        raise InputError(f"{path!r} must hold {_SHORTEST_TOKEN} characters or more.")
+    if len(token) < _SHORTEST_TOKEN or not token.isascii():
+        raise InputError(f"{path!r} must hold {_SHORTEST_TOKEN} characters or more, all of ASCII.")
     return token
 
 

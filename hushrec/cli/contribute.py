@@ -80,7 +80,7 @@ def contribute(
         keys = Path(tokens).read_text("utf-8").split()
     except (OSError, UnicodeDecodeError):
         keys = []
-    if len(keys) != 2:
+    if len(keys) != 2 or not "".join(keys).isascii():
         raise InputError(f"{tokens!r} must hold two tokens, the first server's and the second's, one a line.")
     rows = Ratings.read(ratings, agreed.domain, **reading.arguments())
     agreed.check(rows)
