@@ -98,7 +98,7 @@ class Answers:
         known = self._said.get(path) or self._static(path)
         if known is None:
             raise Refusal(404, "There is nothing at this address; /docs says what there is.")
-        return known(request) if request.method == "GET" else _other_method("GET")
+        return known(request) if request.method in ("GET", "HEAD") else _other_method("GET, HEAD")
 
     def _let_in(self, request: Request) -> None:
         """Refuse a request without a token where one is needed."""

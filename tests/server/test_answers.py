@@ -211,9 +211,14 @@ def test_requests_that_are_none(server) -> None:
     long = server.client.post("/v1/recommend", content=b"x" * (1 << 17))
     assert long.status_code == 413 and "65,536 bytes" in long.json()["error"]
     assert server.client.get("/v1/recommend").status_code == 405
-    assert server.client.post("/v1/models", content=b"").headers["allow"] == "GET"
+    assert server.client.post("/v1/models", content=b"").headers["allow"] == "GET, HEAD"
     other = server.client.delete("/v1/models")
-    assert other.status_code == 405 and other.headers["allow"] == "GET"
+    assert other.status_code == 405 and other.headers["allow"] == "GET, HEAD"
+    for path in ("/healthz", "/models/als.hush"):
+        told, asked = (getattr(server.client, verb)(path) for verb in ("get", "head"))
+        same = ("etag", "content-length", "content-type", "cache-control")
+        assert asked.status_code == 200 and asked.content == b"" and told.content
+        assert [asked.headers.get(name) for name in same] == [told.headers.get(name) for name in same]
     for raw, code in (
         (b"nonsense\r\n\r\n", b" 400 "),
         (b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\n\r\n", b" 411 "),
