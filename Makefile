@@ -84,6 +84,7 @@ bench-both: $(VENV)/.bench ## one model for both jobs against two
 
 bench-public: $(VENV)/.test ## public ratings of a few users beside a private model; HUSHREC_DATA names the folder of real ratings
 	$(BIN)/python -m benchmarks.bench_public
+	$(BIN)/python -m benchmarks.public_cells
 	$(BIN)/python -m benchmarks.lifelike
 	$(BIN)/python -m benchmarks.forecasts --part sample
 

@@ -13,7 +13,7 @@ from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Seas
 from hushrec.data import lifelike, paired_likes
 from hushrec.data.features import feature_scores
 from hushrec.privacy.testing import SeededNoise
-from hushrec.public import likes, models
+from hushrec.public import item_vectors, likes, models
 from hushrec.public.judging import GRID, bagged
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.lists import PublicPart
@@ -442,3 +442,27 @@ def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     assert "judged by 63 public users" in said and "declared: 64 donors, 1 of them without" in said
     shown = json.loads(invoke("report", "m.hush", "--json").stdout)
     assert [each["job"] for each in shown["public_ratings"]] == ["ratings", "lists"]
+
+
+def test_ratings_of_others_are_item_features() -> None:
+    """Items that they do not rate have none; directions of likes are those of a dense decomposition."""
+    part = FILMS.domain.items[:100]
+    rows = hushrec.data.lifelike("films", n_users=300, n_items=100, seed=8)
+    known = Ratings.from_any(
+        (rows.to_arrow()["user"], rows.to_arrow()["item"], rows.to_arrow()["rating"]), FILMS.domain
+    )
+    domain = replace(FILMS.domain, item_features=[np.eye(120)[:, :3], item_vectors(known)])
+    features = domain.item_features
+    assert set(part) >= {item for item, row in zip(domain.items, features) if not np.isnan(row).any()}
+    assert np.isnan(features[100:, 3:]).all() and not np.isnan(features[:, :3]).any()
+
+    likes = known.liked(FILMS.domain.like_from).rated().matrix.toarray() > 0
+    weight = (
+        1 / np.sqrt(np.maximum(likes.sum(axis=1), 1))[:, None] / np.sqrt(np.maximum(likes.sum(axis=0), 3))
+    )
+    values, axes = np.linalg.eigh((likes * weight).T @ (likes * weight))
+    seen = np.flatnonzero(known.matrix.sum(axis=0))
+    for place in (1, 2, 5):  # after popularity
+        expected = axes[:, -1 - place] * np.sqrt(values[-1 - place])
+        found = features[:, 3 + 8 + place - 1]
+        assert abs(found[seen] @ expected[seen]) == pytest.approx(values[-1 - place], rel=1e-6)

@@ -59,7 +59,7 @@ class Domain:
         kept. The default, 10,000, is above every user of MovieLens 100K to 20M.
     declared : bool
         False marks a domain read from data; private training refuses it.
-    item_features : array of shape (n_items, n_features), table or path, optional
+    item_features : array of shape (n_items, n_features), table or path, or list of these, optional
         What is publicly known of the items, as numbers: genres as 0 and 1, vectors of a text. See
         `hushrec.data.features.read_item_features`. Held as an array, NaN where a feature is missing. Used in
         training only: neither the model file nor the fingerprint holds them.

@@ -35,8 +35,9 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
 
     Parameters
     ----------
-    source : ndarray of shape (n_items, n_features), table or path
-        An array is aligned with the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or the
+    source : ndarray of shape (n_items, n_features), table or path, or list of these
+        Several stand beside each other. An array is aligned with the catalogue. A table (pandas, polars,
+        Arrow, a mapping of columns, or the
         path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like,
         and columns of numbers, truth values, vectors of one length, or categories: texts, or lists of them
         such as ``Comedy|Drama``. Rows of other items are left out.
@@ -54,7 +55,9 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
         The source is no such table, a column holds something else, an id occurs twice, a number is infinite,
         or no item of the catalogue has a feature.
     """
-    if isinstance(source, np.ndarray):
+    if isinstance(source, list | tuple) and source:
+        features = np.column_stack([read_item_features(each, texts) for each in source])
+    elif isinstance(source, np.ndarray):
         features = _from_array(source, len(texts))
     else:
         features = _from_table(len(texts), *read_item_table(source, texts, "item features"))

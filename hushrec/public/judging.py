@@ -46,6 +46,10 @@ _LISTED = 20
 _AT_ONCE = 1 << 22
 #: Orders of the items by chance that tell what agreement chance makes.
 _SHUFFLES = 100
+#: So many standard deviations of chance are in the donors' favour. Of ratings one cost RMSE .008 at epsilon
+#: .1 on the halves of MovieLens-1M, Jester and Yahoo! R3 that are not judged; two cost .001 where donors'
+#: items are other items.
+_FAVOUR = {"ratings": 2.0, "likes": 1.0}
 #: Agreement, in standard deviations of chance, that is enough where the noise is not known.
 _SURE = 3.0
 
@@ -334,13 +338,13 @@ def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float]
     """Return how far the donors' items are those of private users, in [0, 1]; 1 where noise hides it.
 
     What they have in common with the released values, in standard deviations of what any order of the items
-    has by chance, over what it would be were they alike. One deviation is in their favour.
+    has by chance, over what it would be were they alike.
     """
     if private.scores == "ratings":
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
         found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, noise)
-    return float(np.clip((found + 1.0) / max(alike, 1e-300), 0.0, 1.0))
+    return float(np.clip((found + _FAVOUR[private.scores]) / max(alike, 1e-300), 0.0, 1.0))
 
 
 def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | None) -> tuple[float, float]:

@@ -60,7 +60,10 @@ class PublicRatings:
 
     def __post_init__(self) -> None:
         if not (len(self._donor_ids) or self._sources(self.same)):
-            judged = "; ratings of another population are judged by them" * bool(self._sources(self.external))
+            judged = (
+                "; without them, ratings of another population can be item features"
+                " (hushrec.public.item_vectors)"
+            ) * bool(self._sources(self.external))
             raise InputError(
                 f"There is nobody to judge the public ratings: declare donors, or ratings of the same"
                 f" population{judged}."
