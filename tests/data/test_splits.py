@@ -1,3 +1,5 @@
+import math
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
@@ -100,6 +102,17 @@ class TestByTime:
         assert as_dictionary(before) == {"a": {0: 1.0}, "b": {0: 3.0}}
         assert as_dictionary(after) == {"a": {1: 2.0}, "b": {2: 4.0}}
         assert not before.hand_picked and not after.hand_picked
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, math.nan, math.inf, "0.5", None, True])
+def test_a_share_that_is_none_is_refused(share):
+    for call in (
+        lambda: split_ratings(some_ratings(), (share, 0.5), seed=1),
+        lambda: strong_generalization(some_ratings(), share, seed=1),
+        lambda: strong_generalization(some_ratings(), fold_in=share, seed=1),
+    ):
+        with pytest.raises(InputError, match="share strictly between|fractions must be positive"):
+            call()
 
 
 class TestASplitOfAPart:

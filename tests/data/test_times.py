@@ -55,6 +55,11 @@ COLUMNS = {
     "pandas nullable": pd.Series(MOMENTS, dtype="Int64"),
     "numpy": np.array([NOON, 0, -1, "NaT", 2**33], "M8[s]"),
     "polars moments": pl.from_epoch(pl.Series(MOMENTS), time_unit="s"),
+    "pandas category": pd.Series(MOMENTS, dtype="Int64").astype("category"),
+    "polars category": pl.Series(pa.array(MOMENTS).cast(pa.string())).cast(pl.Categorical),
+    "polars enum": pl.Series(pa.array(MOMENTS).cast(pa.string())).cast(
+        pl.Enum(["0", "-1", str(NOON), str(2**33)])
+    ),
 } | {unit: pa.array(MOMENTS, pa.timestamp("s")).cast(pa.timestamp(unit)) for unit in ("s", "ms", "us", "ns")}
 
 

@@ -329,6 +329,8 @@ def test_seasons_and_weeks_that_are_none():
     ):  # fmt: skip
         with pytest.raises(InputError, match="budget|weeks|first_share|name|gap"):
             replace(SEASON, **wrong)
+    numpys = Season(BUDGET, np.int64(4), np.float64(0.4), gap=np.float32(0.5))
+    assert {type(each) for each in (numpys.weeks, numpys.first_share, numpys.gap)} == {int, float}
     entry = Week(SEASON, 1, "shop", "run", "hash").to_dict()
     assert Week.from_dict(entry, BUDGET) == Week(SEASON, 1, "shop", "run", "hash")
     for wrong in ({"week": -1}, {"week": True}, {"dataset": "a\nb"}, {"run": 1}, {"charge": b""}):
