@@ -37,8 +37,8 @@ ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "bench-output" / "mutants.jsonl"
 #: Rooms below hushrec/ whose faults could cost privacy.
 ROOMS = ["privacy", "training", "engines", "data", "kernels", "algorithms"]
-#: Folders of tests that look at all rooms together.
-NETS = "algorithms", "endtoend", "evaluation"
+#: Tests that look at all rooms together.
+NETS = "algorithms/test_*.py", "endtoend/test_*.py", "evaluation/test_*.py", "test_*.py"
 _COPIED = ("hushrec", "tests", "benchmarks", "examples", "docs")
 _HEAVY = ["hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg"]
 
@@ -313,7 +313,7 @@ def stages(path: str) -> list[list[str]]:
     tests, room = ROOT / "tests", path.split("/")[1]
     same = sorted(tests.rglob(f"test_{Path(path).stem}.py"))
     own = sorted((tests / room).rglob("test_*.py")) or sorted(tests.glob("test_*.py"))
-    nets = [file for net in NETS for file in sorted((tests / net).rglob("test_*.py"))]
+    nets = [file for net in NETS for file in sorted(tests.glob(net))]
     first = list(dict.fromkeys(str(file.relative_to(ROOT)) for file in (*same, *own)))
     return [first, [str(file.relative_to(ROOT)) for file in nets if str(file.relative_to(ROOT)) not in first]]
 

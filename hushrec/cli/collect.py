@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
+#: Where a folder keeps that both servers have the model, and where this one's goes.
+_ENDED = "ended"
 #: Seconds between two looks at the other server.
 _PAUSE = 0.2
 #: Seconds for which a server that does not fit to this one can still ask.
@@ -112,7 +114,8 @@ def collect(
 
     agreed, names = read_agreement(agreement), _lines(devices, "device")
     key, public = _peer_token(peer_token), published.read()
-    target = output_file(out, (agreement, devices, peer_token, *published.files()), force)
+    ended = _ended(Path(folder), out)
+    target = output_file(out, (agreement, devices, peer_token, *published.files()), force or ended)
     other = connected(peer, plain_http, ca, 0.0)
     _check_way(host, certificate, plain_http)
     if public is not None:
@@ -125,7 +128,8 @@ def collect(
         dataset=account.dataset,
         public=public,
     )
-    with Book(folder).alone():
+    book = Book(folder)
+    with book.alone():
         ledger = account.open(create=not (Path(folder) / "session").exists())
         server = CollectingServer(agreed, settings, folder, ledger, other)
         limits = Limits(body_bytes=1 << 27, requests_per_second=requests_per_second, connections=connections)
@@ -134,7 +138,8 @@ def collect(
         )
         with service:
             show.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
-            board = _trained(server, other)
+            board = _trained(server, other, ended)
+            book.put(_ENDED, out.encode())
             save(board, target)
             show.note(f"Both have the model, here in {target}; devices are told so for {linger:g} s more.")
             time.sleep(linger)
@@ -158,7 +163,13 @@ def _check_way(host: str, certificate: str | None, plain_http: bool) -> None:
         )
 
 
-def _trained(server: CollectingServer, other: Connection) -> Billboard:
+def _ended(folder: Path, out: str) -> bool:
+    """Tell whether both servers had the model when this command was killed, so that OUT is its own."""
+    path = folder / _ENDED
+    return path.exists() and path.read_bytes() == out.encode()
+
+
+def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billboard:
     """Take one step after the other until both servers have the model."""
     from hushrec.engines.two_servers.messages import State
     from hushrec.network.transport import TransportError
@@ -167,7 +178,7 @@ def _trained(server: CollectingServer, other: Connection) -> Billboard:
     while True:
         try:
             busy = server.step()
-            if server.billboard is not None and other.get(State, "state").over:
+            if server.billboard is not None and (ended or other.get(State, "state").over):
                 return server.billboard
         except TransportError as error:
             busy = False

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec import __version__
-from hushrec.checks import name, settings_of, shown
+from hushrec.checks import check_kind, name, settings_of, shown
 from hushrec.dossier import attacks as attacking
 from hushrec.dossier.bounds import own, times, together
 from hushrec.dossier.form import filled, words
@@ -79,6 +79,7 @@ def certify(
     (5.0, 1)
     """
     name("controller", controller)
+    check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
     board, octets = Billboard.load(model), Path(model).read_bytes()
     statement = board.privacy
     called = _dataset(statement, dataset)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from hushrec.checks import check_kind
 from hushrec.dossier.bounds import own, together
 from hushrec.dossier.certifying import (
     COLUMNS,
@@ -102,6 +103,7 @@ def check(
     >>> [line.what for line in hushrec.dossier.check(content, "model.hush") if line.passed]
     ['form', 'signature', 'model', 'chain', 'arithmetic']
     """
+    check_kind(content, bytes, "content", "pass what Path(...).read_bytes() gives")
     if f'"format": "{FORMAT}"'.encode() not in content:
         raise InputError(
             "This is no dossier; pass the .json that hushrec certify wrote.", parameter="dossier"

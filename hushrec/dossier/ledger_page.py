@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from html import escape
 
+from hushrec.checks import check_kind
 from hushrec.dossier.page import document, facts, moment, table
 from hushrec.privacy import Ledger
 from hushrec.privacy.budget import guarantee
@@ -38,6 +39,7 @@ def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
     >>> b"free 100.0%" in hushrec.dossier.overview(book)
     True
     """
+    check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
     parts = [_dataset(ledger, each, delta) for each in ledger.datasets()]
     made = moment(datetime.now(UTC).isoformat(timespec="minutes"))
     head = [

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from hushrec.checks import check_kind
 from hushrec.dossier.form import canonical, parsed
 from hushrec.errors import InputError, MissingPackageError
 
@@ -42,6 +43,7 @@ def sign(dossier: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
     >>> dossier["signature"]["algorithm"]
     'Ed25519'
     """
+    check_kind(key, Ed25519PrivateKey, "key", "read one with private_key(path)")
     value = key.sign(_signed_part(dossier)).hex()
     public = key.public_key().public_bytes_raw().hex()
     entry = {"algorithm": "Ed25519", "public_key": public, "value": value}

@@ -75,7 +75,8 @@ class SeasonBook(LedgerFile):
                 raise BudgetError(
                     f'Data set "{dataset}" has had {plural(len(known), "season")}'
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
-                    f" would be promised {budget.spell(both)}; pass --add-up if that is understood."
+                    f" would be promised {budget.spell(both)}; pass --add-up (add_up=True) if that is"
+                    " understood."
                 )
             reserved = self._committed(connection, dataset)
             if limit is not None:
@@ -241,8 +242,8 @@ class SeasonBook(LedgerFile):
             raise BudgetError(
                 f'Data set "{dataset}" was promised more than its budget of {budget} by a version that'
                 f" reserved nothing: what was charged{beside(still)} come to {total}. Close a season that"
-                " nobody goes on with (hushrec season close), or pass --add-up: weeks then go on for as long"
-                " as the budget lasts. Nothing was charged."
+                " nobody goes on with (hushrec season close), or pass --add-up (add_up=True): weeks then go"
+                " on for as long as the budget lasts. Nothing was charged."
             )
         raise BudgetError(
             f'This would bring data set "{dataset}" to {total} over all its runs{beside(still)}, past its '
@@ -302,7 +303,8 @@ class SeasonBook(LedgerFile):
             raise BudgetError(
                 f"Week {week.number} of season {shown(week.season.name)} is too soon: the last one began at"
                 f" {began}, and the season was opened with a gap of {week.season.gap:g} days, so the next may"
-                f" begin at {first.isoformat()}. Nothing was charged; pass --early to train it now."
+                f" begin at {first.isoformat()}. Nothing was charged; pass --early (early=True) to train it"
+                " now."
             )
 
     def _check_week(

@@ -17,6 +17,7 @@ from hushrec import notebook
 from hushrec.checks import check_kind, plural, settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
+from hushrec.data.domain import check_domain
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
@@ -207,7 +208,7 @@ class Billboard(Recommender):
         -------
         Costs nothing: a function of released values and public features.
         """
-        check_larger(self.domain, domain)
+        check_larger(self.domain, check_domain(domain))
         found = grown(self, domain)
         beside: dict[str, Any] = {"lists": found.lists, "public": found.public}
         return Billboard(self.estimator, domain, found.arrays, self.privacy, judged=self.judged, **beside)

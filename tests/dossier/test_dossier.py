@@ -276,6 +276,18 @@ def test_no_model_promises_more_of_two_servers_than_their_noise_gives(world, tmp
         assert [what for what, passed, _ in found if not passed] == ["model"]
 
 
+def test_what_is_of_another_kind_is_refused_with_how_to_make_it(world):
+    dossier, path = made(world, "budget")
+    for call, says in (
+        (lambda: certify(path, str(path), controller="ACME"), r"pass hushrec.Ledger\(path\)"),
+        (lambda: overview(path), r"pass hushrec.Ledger\(path\)"),
+        (lambda: check(str(path), path), "read_bytes"),
+        (lambda: sign(dossier, "officer.pem"), r"private_key\(path\)"),
+    ):
+        with pytest.raises(InputError, match=says):
+            call()
+
+
 def test_the_ledger_tells_what_the_dossier_alone_cannot(world):
     """The head where charges of others come last; charges that came later; another ledger."""
     dossier, path = made(world, "season")

@@ -12,6 +12,7 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines.secure import agreement as agreements
 from hushrec.engines.secure.gate import SecureGate
 from hushrec.engines.secure.messages import Enrolment, Masked, Prepared, Unmasking
+from hushrec.engines.two_servers import agreement as two_servers
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Service
@@ -213,6 +214,13 @@ def test_doors_of_the_server():
         assert status_of(serving, "GET", ["total", "0", node], token) == 403
     for text in (str(len(agreement.plan.releases)), "-1", "", "x", "1.0", "1" * 9, "0" * 10, "9" * 5000):
         assert status_of(serving, "GET", ["total", text, "n0"], "n0" * 16) == 404
+    for method, path in (
+        ("GET", []),
+        ("GET", ["masked", "0"]),
+        ("PUT", ["total", "0", "n0"]),
+        ("POST", ["x", "0"]),
+    ):
+        assert status_of(serving, method, path, "n0" * 16) == 404
     assert status_of(serving, "GET", ["total", "0", "n0"], "n0" * 16) == 202
     few, _ = enrolled(agreement, NAMES[:2])
     keys = (client.masks.public_part(bytes([number]) * 32) for number in (7, 8))
@@ -356,9 +364,11 @@ def refused(agreement, ratings, words):
         agreement.train(ratings, lambda *_: pytest.fail("a sum left the node"))
 
 
-def test_nodes_refuse_what_a_central_run_refuses(monkeypatch):
+def test_nodes_and_servers_refuse_what_a_central_run_refuses(monkeypatch):
     observed = replace(RATINGS.domain, declared=False)
     refused(agreed(), replace(PARTS["n0"], domain=observed), "declare")
+    with pytest.raises(InputError, match="read from ratings, which leaks them"):
+        two_servers.Agreement(estimator=SHARED, budget=Budget(5.0, 1e-6), domain=observed)
     assert agreed(epsilon=math.inf, domain=observed).plan.releases
     refused(agreed(seed=-1), PARTS["n0"], "seed=-1")
     monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", 3)

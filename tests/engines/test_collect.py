@@ -2,6 +2,7 @@
 
 import json
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -16,7 +17,17 @@ from tests.command_line import invoke
 pytest.importorskip("hushrec.engines.two_servers.server", exc_type=ImportError)
 pytest.importorskip("hushrec.network.service", exc_type=ImportError)
 
-PORTS = {"first": 18811, "second": 18812}
+
+def free_ports(count):
+    """Ports that nobody listens on; tests of another checkout may run at the same time."""
+    held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in held]
+    for each in held:
+        each.close()
+    return ports
+
+
+PORTS = dict(zip(("first", "second"), free_ports(2), strict=True))
 URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
 
 
@@ -90,6 +101,8 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
             if json.loads(said[-1].stdout)["over"]:
                 break
         assert [each.wait(60) for each in running.values()] == [0, 0]
+        running["first"] = start("first", *public)  # as if it had been killed while it lingered
+        assert running["first"].wait(60) == 0
     finally:
         for each in running.values():
             each.kill()

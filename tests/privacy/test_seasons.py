@@ -444,6 +444,7 @@ def test_models_of_another_season_or_data_set_are_refused(path):
         (BudgetError, "This model is of season", lambda: SeasonAccountant(second, first)),
         (BudgetError, "This model is of season", lambda: SeasonAccountant(SEASON, first, dataset="other")),
         (InputError, "not trained in", lambda: SeasonAccountant.following(Accountant(BUDGET).statement())),
+        (InputError, "not trained in", lambda: SeasonAccountant(SEASON, Accountant(BUDGET).statement())),
         (InputError, "has no season", lambda: SeasonAccountant(second, ledger=ledger)),
         (InputError, "another name", lambda: ledger.open_season("default", SEASON, add_up=True)),
         (InputError, "counts unit", lambda: ledger.open_season("default", Season(replaced, 4, name="2"))),
