@@ -415,6 +415,9 @@ def test_servers_that_do_not_fit_are_both_told_before_a_device_is_charged(few, t
     world.start(0)  # and with what fits the same second server goes on
     world.settle()
     assert world.answer(0, ledger=own) == "answered"
+    world.start(0, world.folder / "lost")
+    with pytest.raises(InputError, match="begin anew, with new folders at both"):
+        world.lines[0].server.step()
 
 
 @pytest.mark.parametrize("name", ["private-als", "private-eigenrec", "both"])

@@ -20,12 +20,15 @@ class Nonce(Message):
     role : str
     devices : str
         Digest of the devices' names, under the token of the two servers.
+    session : str
+        The one that it is in already; empty where it has met nobody yet.
     """
 
     agreement: str
     nonce: str
     role: str
     devices: str
+    session: str
 
 
 @dataclass(frozen=True)

@@ -181,7 +181,8 @@ class CollectingServer:
         match method, path:
             case "GET", ["nonce"]:
                 self._check_peer(token)
-                return Nonce(self.agreement.fingerprint, self._nonce, self.settings.role, self._devices)
+                role, devices = self.settings.role, self._devices
+                return Nonce(self.agreement.fingerprint, self._nonce, role, devices, self._session)
             case "GET", ["state"]:
                 return self._state()
             case "GET", ["device", device]:
@@ -273,6 +274,11 @@ class CollectingServer:
         nonces.setdefault("first", theirs.nonce)
         nonces.setdefault("second", theirs.nonce)
         session = session_of(self.agreement, nonces["first"], nonces["second"])
+        if theirs.session not in ("", session):
+            raise InputError(
+                "The other server has begun this training with another folder than this one; begin anew, with"
+                " new folders at both. Nothing was charged."
+            )
         self._book.put("meeting", b"")  # after a kill here, what is charged is not to fit beside itself
         self._charge(session, 0)  # so that no other ledger can take this one's place afterwards
         self._book.put("session", session.encode())
