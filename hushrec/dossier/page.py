@@ -145,12 +145,12 @@ def _trained(dossier: dict[str, Any]) -> str:
             "On whose behalf": f"{dossier['controller']} (declared)",
             "Model": f"{model['name']}{week}, trained by hushrec {model['trained_by']}",
             "Made from": f"{rows}, {model['items']:,} items, at most {cap:,} ratings of a person",
-            "Settings": ", ".join(f"{key} = {each}" for key, each in settings.items()) or "none",
             "What is protected": words()["change"][f"{promise['unit']} {promise['relation']}"],
             "Budget of the data set": closed or budget or "none: further trainings add to the cost",
             "Taken to be public": ", ".join(model["public"]),
             "File": f"{model['bytes']:,} bytes, SHA-256 {model['sha256']}",
             **{f"Note {at}": note for at, note in enumerate(model["notes"], 1)},
+            "Settings": ", ".join(f"{key} = {each}" for key, each in settings.items()) or "none",
         }
     )
 
