@@ -393,7 +393,7 @@ def test_a_season_takes_donors_each_week(tmp_path) -> None:
     ("declared", "words"),
     [
         ({}, "nobody to judge"),
-        ({"external": FILMS}, "judged by them"),
+        ({"external": FILMS}, "can be item features"),
         ({"donors": 7}, "donors must be ids"),
         ({"donors": ["a", None]}, "has no id"),
         ({"donors": "nowhere.txt"}, "cannot be read"),

@@ -53,12 +53,9 @@ def said_by_votes(billboard: Billboard) -> str:
         return ""
     if billboard.judged:
         return "Item features (lists): users voted on them; donors judge after that."
-    beside = (billboard.lists or billboard).public
-    if beside is None:
-        return (
-            "Item features (lists): most users' lists gain nothing by them, by their vote; they are left out."
-        )
-    return f"Item features (lists): by the users' vote they count {beside.weight:.0%}."
+    if (billboard.lists or billboard).public is None:
+        return "Item features (lists): the users voted against them, or nearly evenly; lists go without."
+    return "Item features (lists): the users voted for them, and lists go by them, too."
 
 
 def said_by_donors(judged: Mapping[str, Any]) -> str:

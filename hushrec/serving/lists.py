@@ -586,16 +586,18 @@ class Recommender:
             In the order of the catalogue. Their inner products with :meth:`query` rank as lists do
             (docs/guides/vectors.md), but for scores that float32 cannot tell apart.
         """
-        self._check_vectors()
-        return item_vectors((self.lists or self).arrays)
+        return item_vectors(self._ranking.arrays)
 
-    def _check_vectors(self) -> None:
-        """Refuse lists that no inner products rank."""
-        if (self.lists or self).public is not None:
+    @property
+    def _ranking(self) -> Recommender:
+        """The one model that makes the lists; refused where two make them, which no inner product ranks."""
+        own = self.lists or self
+        if own.public is not None and own.public.weight < 1:
             raise InputError(
                 "Two models score the items of this one, a private and a public one, and no inner product"
                 " ranks as they do; train without public ratings for an index of vectors."
             )
+        return own if own.public is None else own.public.model
 
     def query(
         self, history: Ratings | Mapping[Any, float] | Iterable[tuple[Any, float]]
@@ -613,11 +615,10 @@ class Recommender:
             Items of the history are ranked too: ask the index for so many more and leave them out.
         """
         rows, single = self._rows(history)
-        self._check_vectors()
-        if self.lists is not None:
-            found = self.lists.query(rows)
-        else:
-            found = queries(self.arrays, self.fold_in(rows).factors, self._reach)
+        model = self._ranking
+        if model is not self:
+            return model.query(history)
+        found = queries(self.arrays, self.fold_in(rows).factors, self._reach)
         return found[0] if single else found
 
     @cached_property
