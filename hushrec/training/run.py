@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -48,6 +48,7 @@ _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out
 Algorithm = Any
 
 
+@runtime_checkable
 class Public(Protocol):
     """Public ratings beside the private ones: what :class:`hushrec.PublicRatings` does around a training."""
 
@@ -110,6 +111,7 @@ def fit(
     """
     plan = check(estimator, ratings, accountant, seed, share)
     if public is not None:
+        check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
         public.check(estimator, ratings)
     _check_season(estimator, accountant)
     journal = journaled(estimator, ratings.domain, accountant, plan, seed)
@@ -141,6 +143,7 @@ def next_week(
     _check_follows(board, accountant)
     check_rows(estimator, ratings, accountant)
     if public is not None:
+        check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
         public.check(estimator, ratings)
     last = _over(ratings.domain, board, retire)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks

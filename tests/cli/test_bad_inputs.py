@@ -218,6 +218,7 @@ CALLS = {
         lambda: Ratings.from_any(FRAME.rename(columns={"user": "wer"}), DOMAIN),
         "no column for the users",
     ),
+    "donors alone": (lambda: ItemBias().fit(RATINGS, Accountant(BUDGET), public=["u1"]), "PublicRatings"),
     "many users for one": (lambda: MODEL.recommend(RATINGS), "call recommend_batch"),
     "no items": (lambda: MODEL.recommend({"a": 5}, n=0), "n=0"),
     "a frame for one user": (lambda: MODEL.recommend(FRAME), "a mapping from item to rating"),
