@@ -1,4 +1,5 @@
 import math
+import sys
 
 import numpy as np
 import pytest
@@ -47,10 +48,12 @@ def test_what_cannot_be_made_is_refused():
             paired_likes(10, 10, 50, **{"seed": 0, **wrong})
 
 
-def test_a_lifelike_user_has_the_same_rows_among_more_and_a_taste():
+def test_a_lifelike_user_has_the_same_rows_among_more_and_a_taste(monkeypatch):
     """A user's rows follow from their number; like-minded users choose alike, beyond popularity."""
     few, many = (lifelike("films", n_users=count, n_items=150, seed=1) for count in (40, 700))
     assert (few.matrix != many.matrix[:40]).nnz == 0 and many.matrix.has_canonical_format
+    monkeypatch.setattr(sys.modules[lifelike.__module__], "_CELLS", 1000)  # some six users at a time
+    assert (lifelike("films", n_users=40, n_items=150, seed=1).matrix != few.matrix).nnz == 0
     assert set(np.unique(many.matrix.data)) == {1, 2, 3, 4, 5}
     assert (lifelike("films", n_users=40, n_items=150, seed=2).matrix != few.matrix).nnz
     strongest = []

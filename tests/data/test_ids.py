@@ -160,6 +160,21 @@ def test_a_column_is_its_cells_one_after_the_other(name: str, form: str, monkeyp
     assert encode_ids(found) is found
 
 
+@pytest.mark.parametrize(
+    "column",
+    [
+        pd.to_datetime(pd.Series([0, 1, None, 1]), unit="s", utc=True),
+        pd.Series(pd.PeriodIndex(["2020", "2021", None, "2021"], freq="Y")),
+        pd.Series(pd.interval_range(0, 4)),
+    ],
+    ids=lambda column: str(column.dtype),
+)
+def test_a_type_that_pandas_chose_is_read_as_its_objects(column) -> None:
+    """One cell more could make objects of it: what becomes of the others must not tell."""
+    found, wanted = encode_ids(column), encode_ids(column.astype(object))
+    assert found.codes.tolist() == wanted.codes.tolist() and found.texts.equals(wanted.texts)
+
+
 @pytest.mark.parametrize("form", [form for form in FORMS if form not in ("range", "objects")])
 def test_ratings_of_a_column_are_those_of_its_cells(form: str) -> None:
     """Each rounded from float64 to float32 once."""

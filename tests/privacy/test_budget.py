@@ -231,6 +231,9 @@ def test_a_part_has_that_part_of_mu_squared(fraction, failure):
     assert part.mu == pytest.approx(math.sqrt(fraction) * whole.mu, rel=1e-6)
     assert delta_of(part.mu, part.epsilon) == pytest.approx(1e-6 - failure, rel=1e-5)
     assert (part.delta, part.relation, part.failure) == (1e-6, "replace", failure)
+    spent = [Release("a", whole.share(part), 1.0, "user", "replace") for part in (0.09, 0.16)]
+    assert whole.part_left(spent) == pytest.approx(0.75) and whole.part_left([]) == 1.0
+    assert whole.part_left(5 * spent) == 0.0
     assert Budget(math.inf, 1e-6).part(fraction).epsilon == math.inf
     assert Budget(1e-6, 1e-6).part(fraction).epsilon == 1e-6, "what cannot be planned for is not asked for"
 
