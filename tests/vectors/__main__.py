@@ -34,7 +34,7 @@ from hushrec.data import realistic
 from hushrec.papers.dpals import DPALS
 from hushrec.public.models import likes_of, regressions
 from hushrec.public.ratings_model import ratings_model
-from hushrec.serving.lists import PublicPart
+from hushrec.serving.lists import PublicPart, Recommender
 from hushrec.serving.modelfile import read as decode
 from tests.algorithms.cases import PairedEigenRec
 from tests.vectors.answers import answers, rules_of, similar_to
@@ -110,6 +110,10 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
         trained(Both(ratings=ALS(rank=3), lists=EASE(), like_from=4.0), epsilon=math.inf),
         False,
     )
+    liked = trained(PrivateEigenRec.of(**LIKES, like_from=4.0, learned_items=12))
+    other = trained(PrivateEigenRec.of(**LIKES, like_from=4.0), seed=2)
+    part = PublicPart(Recommender(other.estimator, DOMAIN, other.arrays), 1.0)
+    yield "private-eigenrec by item features", replace(liked, public=part), False
     yield "both beside public ones", beside(trained(both)), False
     yield "both beside public ones of one byte", beside(trained(both)), True
     yield "one-bit-user", trained(UserLevelOneBit.of(**PRIVATE, threshold=3.0)), False
