@@ -12,6 +12,7 @@ from hushrec.data import (
     Store,
     k_folds,
     leave_k_out,
+    realistic,
     split_by_time,
     split_ratings,
     strong_generalization,
@@ -113,6 +114,19 @@ def test_a_share_that_is_none_is_refused(share):
     ):
         with pytest.raises(InputError, match="share strictly between|fractions must be positive"):
             call()
+
+
+@pytest.mark.parametrize("seed", [-1, 2**64, 1.5, True, None, "1"])
+def test_a_seed_that_is_none_is_refused(seed):
+    for call in (
+        lambda: split_ratings(some_ratings(), seed=seed),
+        lambda: list(k_folds(some_ratings(), 3, seed=seed)),
+        lambda: leave_k_out(some_ratings(), 1, seed=seed),
+        lambda: realistic(20, 10, 50, seed=seed),
+    ):
+        with pytest.raises(InputError, match="is no integer from 0 to") as caught:
+            call()
+        assert caught.value.parameter == "seed"
 
 
 class TestASplitOfAPart:
