@@ -196,8 +196,9 @@ class Both(Estimator[BothUsers]):
                 settings[job] = choose(model, part, domain, n_users=n_users, settings=own[job])
         if budget.private and "lists" not in changes and "weights_share" not in own["lists"]:
             lists = settings["lists"]
-            tuning = replace(lists.tuning, weights_share=_WEIGHTS_LEFT * lists.tuning.weights_share)
-            settings["lists"] = replace(lists, tuning=tuning)
+            if not lists.tuning.features_share:  # item features want the popularity of all items
+                tuning = replace(lists.tuning, weights_share=_WEIGHTS_LEFT * lists.tuning.weights_share)
+                settings["lists"] = replace(lists, tuning=tuning)
         return cls(**settings)
 
     def part(self, budget: Budget, job: str) -> Budget:
