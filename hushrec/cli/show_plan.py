@@ -66,7 +66,10 @@ def ranges(
             " narrows the range of the RMSE."
         )
     if n_users <= _FEW:
-        said += show.folded("Donors publish their ratings (docs/guides/public.md).")
+        said += show.folded(
+            "Donors publish their ratings (docs/guides/public.md). With so few users item features help as much"
+            " (--item-features at the training, docs/guides/item-features.md); these ranges are without."
+        )
     if not inside:
         said += show.folded("No table had such a signal; these are the ranges of the nearest.")
     return {**about, "spread": spread, "inside": inside, **found}, said
