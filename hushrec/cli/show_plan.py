@@ -67,8 +67,8 @@ def ranges(
         )
     if n_users <= _FEW:
         said += show.folded(
-            "Donors publish their ratings (docs/guides/public.md). With so few users item features help as much"
-            " (--item-features at the training, docs/guides/item-features.md); these ranges are without."
+            "Donors publish their ratings (docs/guides/public.md). With so few users item features help as"
+            " much (--item-features at the training, docs/guides/item-features.md); these ranges are without."
         )
     if not inside:
         said += show.folded("No table had such a signal; these are the ranges of the nearest.")
