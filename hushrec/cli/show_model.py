@@ -49,11 +49,14 @@ def about(billboard: Billboard, brief: bool = False) -> str:
 
 def said_by_votes(billboard: Billboard) -> str:
     """Say what became of the item features in lists, where users voted on them: a released value."""
-    if not any(each.label.endswith(VOTES) for each in billboard.privacy.releases):
-        return ""
-    if billboard.judged:
+    lister, domain, privacy = billboard.lists or billboard, billboard.domain, billboard.privacy
+    if not any(each.label.endswith(VOTES) for each in privacy.releases):
+        if domain.item_features is None or run.goes_by_features(lister.estimator, privacy.budget, domain):
+            return ""
+        return "Item features (lists): users vote on them in a first training of few only; lists go without."
+    if any(each["weight"] for each in billboard.judged if each["job"] == "lists"):
         return "Item features (lists): users voted on them; donors judge after that."
-    if (billboard.lists or billboard).public is None:
+    if lister.public is None:
         return "Item features (lists): the users voted against them, or nearly evenly; lists go without."
     return "Item features (lists): the users voted for them, and lists go by them, too."
 
@@ -70,7 +73,7 @@ def said_by_donors(judged: Mapping[str, Any]) -> str:
     if not judged["weight"]:
         alike = judged["agreement"] < _UNLIKE
         why = "they rate other items than the private users do" if alike else "it would not help them"
-        return f"{start} The public model is refused, since {why}: the private one serves alone."
+        return f"{start} The public model is refused, since {why}."
     return f"{start} Together {of[2]}, where the public one counts {judged['weight']:.0%}."
 
 

@@ -28,8 +28,9 @@ class Declared:
     max_ratings_per_user
         Cap, 10,000 unless declared; a user's further ratings are sampled away.
     item_features
-        Public facts of the items that private-als may learn from, at no privacy cost: a CSV or Parquet table
-        with a column of item ids and columns of numbers, vectors or categories (Comedy|Drama).
+        Public facts of the items, which help where users are few; for lists a small part of the budget goes
+        to the users' vote on them. A CSV or Parquet table with a column of item ids and columns of numbers,
+        vectors or categories (Comedy|Drama).
     """
 
     rating_range: Range | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -93,7 +92,7 @@ def train(
     run.check_run(model, budget, domain, n_users, settings)
     if declared.item_features is not None:
         check_features(
-            run.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), budget, domain
+            run.choose(model, budget, domain, n_users=n_users or 1, settings=settings), budget, domain
         )
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger, *donated.files())
     target = output_file(out, inputs, force)
@@ -139,8 +138,8 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
-    """Refuse item features for a model that would not look at them: one that does says so in its notes."""
-    if algorithm.notes(budget, domain) == algorithm.notes(budget, replace(domain, item_features=None)):
+    """Refuse item features for a model that would not look at them."""
+    if not run.goes_by_features(algorithm, budget, domain):
         raise InputError(
             f"{algorithm.name} makes no use of item features here, for so many users or at all; leave"
             " --item-features out."

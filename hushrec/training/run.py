@@ -44,6 +44,9 @@ _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-pa
 #: What it says besides where single ratings are protected, and where user ids are row numbers.
 _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
+#: And where a model looks at item features, and what it says if an earlier week did.
+_PUBLIC_FEATURES = "item features"
+_KEPT_FEATURES = "The item features are those of an earlier week; what was made of them is kept."
 #: An :class:`~hushrec.training.estimator.Estimator`, which is defined above this.
 Algorithm = Any
 
@@ -142,6 +145,9 @@ def next_week(
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(board, accountant)
     check_rows(estimator, ratings, accountant)
+    before = " ".join((*board.privacy.public, *board.privacy.notes))
+    if "item feature" in before and ratings.domain.item_features is None:
+        notes = (*notes, _KEPT_FEATURES)
     if public is not None:
         check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
         public.check(estimator, ratings)
@@ -204,9 +210,19 @@ def statement(
     if ratings.domain.likes:
         public.remove("rating range")
     public += [_PUBLIC_CELLS] * (budget.unit == "rating") + [_PUBLIC_ROWS] * ratings.by_position
+    told = _KEPT_FEATURES in notes or goes_by_features(estimator, budget, ratings.domain)
+    public += [_PUBLIC_FEATURES] * told
     exact = estimator.exact_arithmetic and budget.private
     notes = (*estimator.notes(budget, ratings.domain), *notes)
     return accountant.statement(public, notes, exact_arithmetic=exact)
+
+
+def goes_by_features(estimator: Algorithm, budget: Budget, domain: Domain) -> bool:
+    """Tell whether a model looks at the domain's item features: one that does says so in its notes."""
+    if domain.item_features is None:
+        return False
+    without = replace(domain, item_features=None)
+    return bool(estimator.notes(budget, domain) != estimator.notes(budget, without))
 
 
 # ---------------------------------------------------------------------- where the private side is

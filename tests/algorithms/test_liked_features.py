@@ -4,11 +4,13 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 import hushrec
 from hushrec import Accountant, Budget, Domain, PrivateEigenRec, Ratings, Season, SeasonAccountant
 from hushrec.algorithms.liked_features import VOTES, votes, weight_of
 from hushrec.algorithms.liking_users import folded
+from hushrec.cli.show_model import about
 from hushrec.data.keys import mix
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training import run
@@ -137,3 +139,19 @@ def test_it_is_kept_in_files_weeks_and_models_of_both_jobs() -> None:
         LIKES, SeasonAccountant.following(first.privacy, noise=SeededNoise(3))
     )
     assert third.public.model.item_factors.shape == second.public.model.item_factors.shape
+    said = [each.privacy for each in (first, second, third, trained(FEATURES, name="popular"))]
+    told = [("item features" in each.public, "those of an earlier week" in str(each.notes)) for each in said]
+    assert told == [(True, False), (True, False), (True, True), (False, False)]
+
+
+def test_what_is_printed_says_which_features_lists_go_by() -> None:
+    model, rows = trained(FEATURES), with_features(FEATURES)
+    order = np.random.default_rng(0).permutation(N_ITEMS)
+    some = LIKES.rows(slice(0, 40), keyed=True)
+    unlike = replace(some, matrix=sp.csr_array(some.matrix[:, order]))
+    refused = hushrec.PublicRatings(same=unlike).beside(model, rows)
+    many = run.train("private-eigenrec", rows, Accountant(Budget(2, 1e-6)), n_users=100_000)
+    assert refused.judged[0]["weight"] == 0 and refused.public is model.public
+    said = [" ".join(about(each, brief=True).split()) for each in (model, refused, many)]
+    assert ["lists go by them" in each for each in said] == [True, True, False]
+    assert "lists go without" in said[2] and said[2].count("features") == 1
