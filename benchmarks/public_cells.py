@@ -6,7 +6,7 @@
 A row is a job, a number of users, an epsilon and a draw of users and noise. 600 others are judged: Recall@20
 (hits over min(20, held-out likes)) on a fifth of their likes, or RMSE on a fifth of their ratings. *F*: 18
 genres and decades. *D5*: 5% of the users are donors. *100K*: MovieLens-100K's ratings of the films that have
-the same title and year; beside donors as ratings of another population, without them as item features. Delta
+the same title and year: ratings of another population, and for lists without donors item features. Delta
 is 1e-6; user-level, add-remove. The prototype's figures were measured once, on other draws.
 """
 
@@ -118,13 +118,15 @@ def measured(job: str, n_users: int, epsilon: float, draw: int) -> dict[str, flo
     found = {}
     for kind in KINDS:
         donated = "D5" in kind
-        rows = rows_with("F" in kind, "100K" in kind and not donated)
+        voted = job == "lists" and "100K" in kind and not donated
+        rows = rows_with("F" in kind, voted)
         order = sorted(range(rows.n_users), key=lambda row: _hash(f"judge/{rows.users[row]}"))
         judged, others = np.sort(order[:600]), order[600:]
         chosen = sorted(others, key=lambda row: _hash(f"draw{draw}/{rows.users[row]}"))[:n_users]
         donors = [rows.users[row] for row in chosen[: max(round(0.05 * n_users), 2)]]
-        external = replace(elsewhere(), domain=rows.domain) if "100K" in kind else ()
-        public = PublicRatings(donors=donors, external=external) if donated else None
+        external = replace(elsewhere(), domain=rows.domain) if "100K" in kind and not voted else ()
+        given = {"donors": donors if donated else (), "external": external}
+        public = PublicRatings(**given) if donated or external else None
         accountant = Accountant(
             Budget(epsilon, 1e-6), noise=SeededNoise(_hash(f"{job}{n_users}{epsilon}{draw}"))
         )

@@ -392,8 +392,8 @@ def test_a_season_takes_donors_each_week(tmp_path) -> None:
 @pytest.mark.parametrize(
     ("declared", "words"),
     [
-        ({}, "nobody to judge"),
-        ({"external": FILMS}, "can be item features"),
+        ({}, "Nothing is declared public"),
+        ({"external": FILMS}, "as private and as public"),
         ({"donors": 7}, "donors must be ids"),
         ({"donors": ["a", None]}, "has no id"),
         ({"donors": "nowhere.txt"}, "cannot be read"),
@@ -416,6 +416,35 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
         hushrec.algorithms.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
 
 
+def test_ratings_of_others_count_where_released_biases_bear_them_out() -> None:
+    """Alone they serve predictions; those of other items do not, and lists and releases stay as they are."""
+    parts = np.split(np.arange(500), (250, 400))
+    here, there, judged = (FILMS.rows(rows, keyed=True) for rows in parts)
+    table = there.to_arrow()
+    other = dict(zip(FILMS.domain.items, np.random.default_rng(1).permutation(FILMS.domain.items)))
+    renamed = {"user": table["user"], "item": [other[item] for item in table["item"].to_pylist()]}
+    models = [
+        trained("both", public, here, epsilon=5.0)
+        for public in (
+            None,
+            PublicRatings(external=there),
+            PublicRatings(external=renamed | {"rating": table["rating"]}),
+        )
+    ]
+    today, good, bad = models
+    assert good.judged[0]["weight"] >= 0.5 and good.judged[0]["donors"] == 0
+    assert bad.judged[0]["weight"] <= 0.2
+    assert alone(good).arrays["item_bias"].tobytes() == today.arrays["item_bias"].tobytes()
+    assert good.lists.public is None and good.privacy.releases == today.privacy.releases
+    history, held = next(iter(hushrec.data.k_folds(judged, 5, seed=0)))
+    errors = [
+        float(np.mean((model.predict_pairs(history.aligned_to(held), held) - held.matrix.data) ** 2))
+        for model in models
+    ]
+    assert errors[1] < errors[0] and errors[2] < errors[0] + 0.02
+    assert "another population: 1 source" in " ".join(good.privacy.notes)
+
+
 def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     FILMS.to_arrow().to_pandas().to_csv("r.csv", index=False)
@@ -428,7 +457,7 @@ def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     refused = {
         ("--public-ratings", "same.csv=same"): "is the private ratings",
         ("--public-ratings", "far.csv"): "does not say whose they are",
-        ("--public-ratings", "far.csv=external"): "nobody to judge",
+        ("--for", "lists", "--public-ratings", "far.csv=external"): "make item features of them",
     }
     for more, said in refused.items():
         result = invoke(*words, "--out", "m.hush", *more)

@@ -65,6 +65,12 @@ def said_by_donors(judged: Mapping[str, Any]) -> str:
     """Say what public ratings are worth beside a private model; all of it may be published."""
     name = "Recall@20" if judged["job"] == "lists" else "RMSE"
     figures = [judged[each] for each in ("private", "public", "together")]
+    if not judged["donors"]:
+        alike, weight = (f"{judged[each]:.0%}" for each in ("agreement", "weight"))
+        return (
+            f"Public ratings ({judged['job']}) of another population, which no donors judge: they agree with"
+            f" the released item biases by {alike}, and count {weight}."
+        )
     if any(each["value"] is None for each in figures):
         return f"Public ratings ({judged['job']}): nobody has enough of them to judge, so none count."
     of = [f"{each['value']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in figures]

@@ -50,6 +50,8 @@ _SHUFFLES = 100
 #: .1 on the halves of MovieLens-1M, Jester and Yahoo! R3 that are not judged; two cost .001 where donors'
 #: items are other items.
 _FAVOUR = {"ratings": 2.0, "likes": 1.0}
+#: Weight of ratings of another population that agree with the released biases, where no donors judge them.
+_UNJUDGED = 0.8
 #: Agreement, in standard deviations of chance, that is enough where the noise is not known.
 _SURE = 3.0
 
@@ -175,12 +177,44 @@ def judge(
             ways.append(_Way(None, partial(released.voted, private.public.model, donors), released.without))
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([each.best for each in votes]))
-    agreement = _agreement(private, donors, noise)
+    agreement = _agreement(private, donors, noise, _FAVOUR[private.scores])
     doubt = judges.n_users / (judges.n_users + _DOUBTERS[private.scores])
     weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
     part = PublicPart(ways[chosen].model(donors), weight) if weight else None
     foreign = ways[chosen].external is not None
     return part, _judged(private.scores, votes[chosen], weight, donors.n_users, foreign, agreement)
+
+
+def unjudged(
+    private: Recommender, external: Ratings, state: Mapping[str, Array]
+) -> tuple[PublicPart | None, Judged]:
+    """Return the public model of ratings of another population, where there are no donors to judge it.
+
+    It counts by how far it rates high what the released item biases have high, and nothing where that is
+    chance. Of what the private users' tastes are, biases tell nothing; so it never counts all.
+
+    Parameters
+    ----------
+    private, external, state
+        As of `judge`; a model of ratings.
+    """
+    external = replace(external.rated(), splits=())
+    agreement = _agreement(private, external, None, 1.0)
+    weight = round(10 * _UNJUDGED * agreement**2) / 10
+    model = ratings_model(external.rows([]), external, private, state)
+    nothing: dict[str, float | None] = {"value": None, "low": None, "high": None}
+    judged = Judged(
+        job="ratings",
+        donors=0,
+        external=True,
+        agreement=round(agreement, 3),
+        weight=weight,
+        metric="rmse",
+        private=nothing,
+        public=nothing,
+        together=nothing,
+    )
+    return PublicPart(model, weight) if weight else None, judged
 
 
 class _Way(NamedTuple):
@@ -334,7 +368,9 @@ def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
 # ---------------------------------------------------------------------- whether they are who they say
 
 
-def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float] | None) -> float:
+def _agreement(
+    private: Recommender, donors: Ratings, noise: tuple[float, float] | None, favour: float
+) -> float:
     """Return how far the donors' items are those of private users, in [0, 1]; 1 where noise hides it.
 
     What they have in common with the released values, in standard deviations of what any order of the items
@@ -344,7 +380,7 @@ def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float]
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
         found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, noise)
-    return float(np.clip((found + _FAVOUR[private.scores]) / max(alike, 1e-300), 0.0, 1.0))
+    return float(np.clip((found + favour) / max(alike, 1e-300), 0.0, 1.0))
 
 
 def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | None) -> tuple[float, float]:

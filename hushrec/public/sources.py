@@ -15,7 +15,7 @@ from hushrec.checks import plural
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.ids import encode_ids
 from hushrec.errors import InputError
-from hushrec.public.judging import judge, stacked
+from hushrec.public.judging import judge, stacked, unjudged
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
@@ -42,7 +42,8 @@ class PublicRatings:
         taken once, as a donor.
     external : source or list of sources
         Public ratings of another population, over any part of the catalogue. Their ids are compared with
-        nobody's; they judge nothing, so there must be donors or users of the same population as well.
+        nobody's, and they judge nothing: alone they serve predictions only, as far as the released item
+        biases bear them out.
 
     Examples
     --------
@@ -59,14 +60,9 @@ class PublicRatings:
     external: Any = ()
 
     def __post_init__(self) -> None:
-        if not (len(self._donor_ids) or self._sources(self.same)):
-            judged = (
-                "; without them, ratings of another population can be item features"
-                " (hushrec.public.item_vectors)"
-            ) * bool(self._sources(self.external))
+        if not (len(self._donor_ids) or self._sources(self.same) or self._sources(self.external)):
             raise InputError(
-                f"There is nobody to judge the public ratings: declare donors, or ratings of the same"
-                f" population{judged}."
+                "Nothing is declared public: name donors, ratings of the same population, or of another one."
             )
 
     @cached_property
@@ -84,6 +80,11 @@ class PublicRatings:
         if (encoded.codes < 0).any():
             raise InputError("One of the donors has no id; write one id for each.")
         return list(encoded.texts.to_pylist())
+
+    @property
+    def _unjudged(self) -> bool:
+        """Whether there are ratings of another population alone."""
+        return not (len(self._donor_ids) or self._sources(self.same))
 
     def _sources(self, given: Any) -> list[Any]:
         return list(given) if isinstance(given, list) or given == () else [given]
@@ -107,7 +108,13 @@ class PublicRatings:
                     " protected, so name the donors among them instead."
                 )
         donors, external = self.rows(ratings)
-        if not donors.n_users:
+        if self._unjudged and estimator.scores == "likes":
+            raise InputError(
+                "There is nobody to judge what ratings of another population do for lists: declare donors, or"
+                " ratings of the same population, or make item features of them"
+                " (hushrec.public.item_vectors)."
+            )
+        if not (donors.n_users or self._unjudged):
             raise InputError(
                 "None of the donors has a rating here, so there is nobody to judge; a file of donors holds"
                 " one id a line, as the ratings have it, and nothing else."
@@ -157,6 +164,9 @@ class PublicRatings:
         """
         same, external = self.rows(ratings)
         state = board.state if state is None else state
+        if external is not None and not same.n_users:
+            part, judged = unjudged(board, external, state)
+            return replace(board, public=part, judged=(judged.to_dict(),))
         trained = same.rows(np.sort(_places(self._donor_ids, same)), keyed=True)
         part, judged = judge(board, same, external, _noise(board, board, ""), state, trained)
         if board.lists is None:
@@ -173,6 +183,11 @@ class PublicRatings:
     def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
         """Say in a privacy statement what is public, and what was assumed of it."""
         same, external = self.rows(ratings)
+        if not same.n_users:
+            sources = plural(len(self._sources(self.external)), "source")
+            return (
+                f"Public ratings of another population: {sources}. All releases are the same as without.",
+            )
         missing = len(self._donor_ids) - len(_places(self._donor_ids, same))
         text = f"Ratings of {plural(same.n_users, 'user')} are public and have no privacy here"
         if self._donor_ids:
