@@ -495,3 +495,15 @@ def test_ratings_of_others_are_item_features() -> None:
         expected = axes[:, -1 - place] * np.sqrt(values[-1 - place])
         found = features[:, 3 + 8 + place - 1]
         assert abs(found[seen] @ expected[seen]) == pytest.approx(values[-1 - place], rel=1e-6)
+
+
+def test_few_public_rows_make_vectors_or_one_sentence() -> None:
+    domain = hushrec.Domain(range(30), rating_range=(1, 5))
+    for users, stars in (("a", 5.0), ("ab", 1.0), ("a" * 9, 4.0)):
+        rows = Ratings.from_any((list(users), range(len(users)), [stars] * len(users)), domain)
+        for each in (rows, rows.liked(4.0)) if stars > 1 else (rows,):
+            found = np.array(item_vectors(each)["vector"].to_pylist())
+            assert len(found) == len(users) and np.isfinite(found).all()
+    for nothing in (Ratings.from_any(([], [], []), domain), "elsewhere.csv"):
+        with pytest.raises(InputError, match="no row|must be Ratings"):
+            item_vectors(nothing)

@@ -7,7 +7,9 @@ import pyarrow as pa
 import scipy.sparse as sp
 from scipy.sparse.linalg import svds
 
+from hushrec.checks import check_kind
 from hushrec.data import Ratings
+from hushrec.errors import InputError
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.public.ratings_model import public_items
@@ -30,7 +32,12 @@ def item_vectors(ratings: Ratings) -> pa.Table:
     pyarrow.Table
         A column ``item`` and a column ``vector`` for `Domain(item_features=...)`: logarithm of the number of
         ratings, how high the item is rated and its factors (of ratings), and its place in the directions of
-        what is liked together. Items without a rating are left out.
+        what is liked together, where two users or more like something. Items without a rating are left out.
+
+    Raises
+    ------
+    InputError
+        There is no rating.
 
     Examples
     --------
@@ -40,6 +47,12 @@ def item_vectors(ratings: Ratings) -> pa.Table:
     >>> domain.item_features.shape
     (50, 24)
     """
+    check_kind(ratings, Ratings, "ratings", "read them with Ratings.read(path, domain)")
+    if not ratings.n_ratings:
+        raise InputError(
+            "These public ratings have no row that can be used; check that their items are of the catalogue,"
+            " and the ratings numbers within the declared range."
+        )
     domain, counts = ratings.domain, np.bincount(ratings.matrix.indices, minlength=ratings.n_items)
     columns = [np.log1p(counts)[:, None]]
     if not domain.likes:
@@ -59,6 +72,8 @@ def _directions(likes: Ratings) -> Array:
     rows = sp.diags_array(each) @ with_values(likes.matrix, np.ones(likes.matrix.nnz))
     rows = rows @ sp.diags_array(1 / np.sqrt(np.maximum(counts, _FEWEST)))
     size = min(_DIRECTIONS + 1, min(rows.shape) - 1)
+    if size < 1:
+        return np.zeros((likes.n_items, 0))
     with one_blas_thread():
         _, values, right = svds(rows, size, random_state=0)
     order = np.argsort(-values)[1:]
