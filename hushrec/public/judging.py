@@ -137,7 +137,7 @@ def judge(
     Parameters
     ----------
     private : Recommender
-        As it was released.
+        As it was released; where users voted for a model of likes beside it, that one is judged.
     donors : Ratings
         All that is public of the same population.
     external : Ratings, optional
@@ -168,13 +168,13 @@ def judge(
     else:
         released = Released(private, donors, trained, noise)
         told = [False] if donors.domain.item_features is None else [False, True]
+        voted = None if private.public is None else private.public.model
+        without = released.without if voted is None else partial(released.voted, voted)
         ways = [
-            _Way(other, partial(released.model, external=other, features=features), released.without)
+            _Way(other, partial(released.model, external=other, features=features), without)
             for other in others
             for features in told
         ]
-        if private.public is not None:  # that users voted for
-            ways.append(_Way(None, partial(released.voted, private.public.model, donors), released.without))
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([each.best for each in votes]))
     agreement = _agreement(private, donors, noise, _FAVOUR[private.scores])

@@ -186,10 +186,11 @@ class Released:
             arrays["item_factors"] = moved
         return Recommender(self.private.estimator, self.private.domain, arrays)
 
-    def voted(self, model: Recommender, donors: Ratings, rows: Ratings) -> Recommender:
-        """Return the model that users voted for, as it would about be had donors beside these rows not been
-        trained on: it has the private model's directions of taste, and columns of item features."""
-        gone = donors.rows(rows.user_index(donors) < 0, keyed=True)
+    def voted(self, model: Recommender, gone: Ratings) -> Recommender:
+        """Return the model that users voted for as :meth:`without` does the private one.
+
+        It has the private model's directions of taste, and columns of item features.
+        """
         columns = self.without(gone).arrays["item_factors"], model.item_factors
         factors = np.column_stack([columns[0], columns[1][:, columns[0].shape[1] :]])
         return Recommender(model.estimator, model.domain, {**model.arrays, "item_factors": factors})

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -17,8 +17,10 @@ from hushrec.data.ids import encode_ids
 from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked, unjudged
 from hushrec.serving.billboard import Billboard
-from hushrec.serving.lists import Recommender
+from hushrec.serving.lists import PublicPart, Recommender
 from hushrec.types import Array
+
+Served = TypeVar("Served", bound=Recommender)
 
 #: What scores can be blended.
 _SCORES = "ratings", "likes"
@@ -152,7 +154,7 @@ class PublicRatings:
     ) -> Billboard:
         """Put a public model beside each model of a billboard, where donors find it worth something.
 
-        It takes the place of one that users voted for.
+        Where users voted for a model of item features, that is what it stands beside.
 
         Parameters
         ----------
@@ -170,13 +172,13 @@ class PublicRatings:
         trained = same.rows(np.sort(_places(self._donor_ids, same)), keyed=True)
         part, judged = judge(board, same, external, _noise(board, board, ""), state, trained)
         if board.lists is None:
-            return replace(board, public=part or board.public, judged=(judged.to_dict(),))
+            return replace(_beside(board, part), judged=(judged.to_dict(),))
         noise = _noise(board, board.lists, "lists: ")
         lists, of_lists = judge(board.lists, same, external, noise, {}, trained)
         return replace(
             board,
             public=part,
-            lists=replace(board.lists, public=lists or board.lists.public),
+            lists=_beside(board.lists, lists),
             judged=(judged.to_dict(), of_lists.to_dict()),
         )
 
@@ -199,6 +201,14 @@ class PublicRatings:
             f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
             " releases are the same as without them, and protect everybody else alike.",
         )
+
+
+def _beside(model: Served, part: PublicPart | None) -> Served:
+    """Put a public model beside a private one, or beside that which users voted for; none leaves it."""
+    if part is None:
+        return model
+    arrays = model.arrays if model.public is None else model.public.model.arrays
+    return replace(model, arrays=arrays, public=part)
 
 
 def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:

@@ -7,7 +7,16 @@ import pytest
 import scipy.sparse as sp
 
 import hushrec
-from hushrec import Accountant, Budget, Domain, PrivateEigenRec, Ratings, Season, SeasonAccountant
+from hushrec import (
+    Accountant,
+    Budget,
+    Domain,
+    PrivateEigenRec,
+    PublicRatings,
+    Ratings,
+    Season,
+    SeasonAccountant,
+)
 from hushrec.algorithms.liked_features import VOTES, votes, weight_of
 from hushrec.algorithms.liking_users import folded
 from hushrec.cli.show_model import about
@@ -155,3 +164,17 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
     said = [" ".join(about(each, brief=True).split()) for each in (model, refused, many)]
     assert ["lists go by them" in each for each in said] == [True, True, False]
     assert "lists go without" in said[2] and said[2].count("features") == 1
+
+
+def test_donors_stand_beside_what_users_voted_for() -> None:
+    """What users voted for is what donors judge against, and what their ratings stand beside."""
+    rows, budget = with_features(FEATURES), Budget(2.0, 1e-6)
+    voted = trained(FEATURES).public.model.arrays
+    for count in (3, 60):
+        accountant = Accountant(budget, noise=SeededNoise(1))
+        public = PublicRatings(donors=[f"u{number}" for number in range(count)])
+        model = run.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
+        served = model.public.model.arrays if model.judged[0]["weight"] == 0 else model.arrays
+        for name, array in voted.items():
+            assert np.array_equal(served[name], array), name
+    assert model.judged[0]["weight"] > 0
