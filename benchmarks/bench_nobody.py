@@ -40,6 +40,7 @@ from hushrec.network.service import Limits, Service, listen
 from hushrec.network.transport import Connection
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
+from hushrec.public import PublicRatings
 from hushrec.serving.billboard import Billboard
 from hushrec.training.gate import LocalGate
 from hushrec.training.run import choose
@@ -92,16 +93,17 @@ def train(
     liars: int = 0,
     lie: float = 0.0,
     copies: int = 1,
+    public: PublicRatings | None = None,
 ) -> Made:
     """The training of the protocol, where in each round a random part of the devices is online.
 
     ``liars`` of them send, in every entry, up to ``lie`` standard deviations of one server's noise. There are
-    ``copies`` of everybody.
+    ``copies`` of everybody. Ratings that are ``public`` are weighed into the model at the end.
     """
     generator, noise = np.random.default_rng(seed), SeededNoise(seed)
     totals: list[Any] = []
     rounds: list[Any] = []
-    while isinstance(wanted := agreement.next(totals), Wanted):
+    while isinstance(wanted := agreement.next(totals, public=public), Wanted):
         first = int(wanted.question.min())
         if not rounds or rounds[-1][0].stop <= first:
             which = agreement.round_for(totals, first)
@@ -138,6 +140,18 @@ def quality(job: str, ratings: Ratings, rounds: int, online: float) -> dict[str,
         agreed(model, settings, ratings.domain, int(online * task.train.n_users)), task.train, online
     )
     return {"figure": task.figure(made.model), "rounds": made.rounds, "bytes": made.bytes, "model": model}
+
+
+def with_public(job: str, ratings: Ratings, rounds: int, online: float) -> dict[str, Any]:
+    """The same with a model into which the ratings of 300 others are weighed, who have published them."""
+    task = {"RMSE": of_errors, "Recall@20": of_lists}[job](ratings, False)
+    order = np.random.default_rng(0).permutation(task.train.n_users)
+    known, others = (task.train.rows(np.sort(rows), keyed=True) for rows in (order[:PUBLIC], order[PUBLIC:]))
+    model, settings = MODELS[job][rounds]
+    agreement = agreed(model, settings, ratings.domain, int(online * others.n_users))
+    made = train(agreement, others, online, public=PublicRatings(same=known))
+    alone = replace(made.model, public=None)
+    return {"figure": task.figure(made.model), "without": task.figure(alone), "rounds": made.rounds}
 
 
 def against_central(job: str, ratings: Ratings) -> dict[str, Any]:
@@ -409,6 +423,8 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
     assert ratings is not None
     if kind == "quality":
         return quality(words[0], ratings, int(words[1]), float(words[2]))
+    if kind == "public":
+        return with_public(words[0], ratings, int(words[1]), float(words[2]))
     if kind == "in rounds":
         return in_rounds(ratings, int(words[0]), words[1])
     if kind == "central":
@@ -418,6 +434,8 @@ def made_anew(name: str, ratings: Ratings | None) -> Any:
 
 LIARS, LIES = (1, 10, 100), (1.0, 100.0, 1e9)
 USERS = 6040
+#: Users whose ratings are public, a twentieth.
+PUBLIC = 300
 PLANS = ("private-eigenrec", "private-als", "both")
 #: Times that everybody is there, so that what is planned would send too much.
 COPIES = (18, 74)
@@ -427,6 +445,7 @@ LEAST = {"iterations": 3, "learned_items": 3000}
 SAMPLE = ("quality/RMSE/4/0.2", "quality/Recall@20/4/1.0")
 NAMES = [
     *(f"quality/{job}/{rounds}/{online}" for job in MODELS for rounds in (1, 2, 4, 8) for online in ONLINE),
+    *(f"public/{job}/{rounds}/{online}" for job in MODELS for rounds in (1, 2, 4, 8) for online in ONLINE),
     *(f"central/{job}" for job in MODELS),
     *(f"spoiled/{liars}/{lie}" for liars in LIARS for lie in LIES),
     *(f"bytes/{job}/{rounds}" for job in MODELS for rounds in (1, 2, 4, 8)),
@@ -479,6 +498,12 @@ def held(rows: dict[str, Any]) -> bool:
             cells = [rows[f"quality/{job}/{rounds}/{online}"] for online in ONLINE]
             figures = " | ".join(f"{cell['figure']:.4f}" for cell in cells)
             print(f"| {job} | {rounds} | {figures} | {cells[0]['bytes'] / 1e3:,.0f} |")
+    print(f"| with {PUBLIC} others whose ratings are public | rounds |{' | ' * len(ONLINE)} |")
+    for job in MODELS:
+        for rounds in MODELS[job]:
+            cells = [rows[f"public/{job}/{rounds}/{online}"] for online in ONLINE]
+            figures = " | ".join(f"{cell['figure']:.4f}" for cell in cells)
+            print(f"| {job} | {rounds} | {figures} | |")
     print(
         "| devices that lie, of 6,040 | " + " | ".join(f"by {lie:g} sd of the noise" for lie in LIES) + " |"
     )
