@@ -30,6 +30,7 @@ from hushrec.algorithms import PrivateALS
 from hushrec.data import Domain, Ratings, k_folds, realistic, split_ratings
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
+from hushrec.serving.lists import Recommender
 from hushrec.training.run import train as run_by_name
 
 DELTA = 1e-6
@@ -81,7 +82,7 @@ def tables(draws: int, only: str | None) -> Iterator[tuple[str, int, list[Rating
 def lists(draws: int) -> None:
     """Print Recall@20 of lists without features, with them, and with each kind of misleading ones."""
     every = films()
-    order = sorted(range(every.n_users), key=lambda row: _hash(f"judge/{every.users[row]}"))
+    order = sorted(range(every.n_users), key=lambda row: hashed(f"judge/{every.users[row]}"))
     judged, others = np.sort(order[600:1200]), order[1200:]  # the first 600 chose constants
     rng, counts = np.random.default_rng(5), np.log1p(np.bincount(every.matrix.indices))
     features = every.domain.item_features
@@ -97,7 +98,7 @@ def lists(draws: int) -> None:
         for epsilon in (0.1, *EPSILONS):
             found = []
             for draw in range(draws):
-                chosen = sorted(others, key=lambda row, draw=draw: _hash(f"draw{draw}/{every.users[row]}"))[
+                chosen = sorted(others, key=lambda row, draw=draw: hashed(f"draw{draw}/{every.users[row]}"))[
                     :n_users
                 ]
                 rows = [every.rows(np.sort(which), keyed=True) for which in (chosen, judged)]
@@ -110,20 +111,24 @@ def lists(draws: int) -> None:
 def recall(rows: Ratings, others: Ratings, features: np.ndarray | None, epsilon: float, seed: int) -> float:
     """Capped Recall@20 on other users' held-out likes."""
     accountant = Accountant(
-        Budget(epsilon, DELTA), noise=SeededNoise(_hash(f"{rows.n_users} {epsilon} {seed}"))
+        Budget(epsilon, DELTA), noise=SeededNoise(hashed(f"{rows.n_users} {epsilon} {seed}"))
     )
     model = run_by_name(
         "private-eigenrec", with_features(rows, features), accountant, n_users=rows.n_users, seed=seed
     )
     history, held = next(iter(k_folds(with_features(others, features).liked(4.0).rated(), 5, seed=seed)))
-    history = history.aligned_to(held)
+    return capped_recall(model, history.aligned_to(held), held)
+
+
+def capped_recall(model: Recommender, history: Ratings, held: Ratings) -> float:
+    """Hits over min(20, held-out likes), the mean over users."""
     listed = np.concatenate([columns for columns, _ in model.top_columns(history, 20)])
     wanted = held.matrix.toarray() > 0
     hits = np.take_along_axis(wanted, np.maximum(listed, 0), 1) & (listed >= 0)
     return float((hits.sum(axis=1) / np.minimum(wanted.sum(axis=1), 20)).mean())
 
 
-def _hash(text: str) -> int:
+def hashed(text: str) -> int:
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")
 
 

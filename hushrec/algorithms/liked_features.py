@@ -10,20 +10,13 @@ models does the other half stand higher? The sum of the votes is released (docs/
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
-from numpy.typing import NDArray
 
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
-from hushrec.data.keys import mix
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.serving.blend import lowered
-from hushrec.serving.lists import UserState, own_scores
 from hushrec.types import Array, Parts
 
 #: Label of the release.
@@ -32,8 +25,8 @@ VOTES = "votes on the item features"
 #: features count, in deviations of chance and noise: where that hides much, bad ones do little harm.
 _NOISE, _MOST_SHARE, _SURE = 0.1, 0.05, 0.5
 
-# Chosen on 600 users of MovieLens-1M, with genres and decades: Recall@20 falls by .002 to .01 where one is
-# halved or doubled. Others are judged in docs/guides/item-features.md.
+# Chosen on 600 users of MovieLens-1M, with genres and decades; others are judged in
+# docs/guides/item-features.md.
 
 #: Factors of the features: their strength beside popularity, the power of an item's popularity that they are
 #: multiplied with, and the ridge, in parts of the strongest component's variance.
@@ -45,8 +38,6 @@ _POPULARITIES = np.exp(np.linspace(np.log(1e-3), np.log(300), 70))
 _STEPS = 30
 #: Likes a user are not taken for fewer.
 _FEWEST = 1.5
-#: Length of the lists that votes are about; users whose scores are held in memory at once, in scores.
-_LISTED, _AT_ONCE = 20, 1 << 22
 
 
 def votes_share(signal: float) -> float:
@@ -133,9 +124,6 @@ def _components(domain: Domain, popularity: Array) -> Array:
         return np.asarray(scores @ (axes * np.sqrt(_STRENGTH / (np.maximum(variance, 0.0) + least))))
 
 
-# ---------------------------------------------------------------------- the vote
-
-
 def weight_of(votes: float, noise_sd: float, n_users: float) -> float:
     """Return what the model with features counts: 1 where votes are for it beyond chance, else 0.
 
@@ -146,52 +134,3 @@ def weight_of(votes: float, noise_sd: float, n_users: float) -> float:
     n_users : float
     """
     return float(votes > _SURE * math.hypot(noise_sd, math.sqrt(n_users)))
-
-
-def votes(
-    likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Array], fold_in: Any
-) -> NDArray[np.int64]:
-    """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
-
-    Their likes are dealt into two halves by the items' numbers; what stands at rank r of a list made of one
-    half, and is in the other, counts 1 / (1 + (r / 20)^2).
-
-    Parameters
-    ----------
-    likes : csr_array of shape (n_users, n_items)
-        Ones.
-    own, other : mappings of str to ndarray
-        The arrays of both models.
-    fold_in : callable
-        What users have, given arrays and their rows as a CSR matrix has them: a `UserState`.
-    """
-    n_users, n_items = likes.shape
-    rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
-    order = np.lexsort((mix(columns.astype(np.uint64)), rows))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - likes.indptr[rows[order]]
-    known = place % 2 == 0
-    half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
-    found, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
-    states: list[UserState] = [
-        fold_in(arrays, (half.indptr, half.indices, half.data)) for arrays in (own, other)
-    ]
-    for start in range(0, n_users, step):
-        scores = [
-            lowered(own_scores(arrays, state.at(slice(start, start + step))), arrays.get("supported"))
-            for arrays, state in zip((own, other), states, strict=True)
-        ]
-        for row in range(start, min(start + step, n_users)):
-            liked = slice(likes.indptr[row], likes.indptr[row + 1])
-            seen, held = columns[liked][known[liked]], columns[liked][~known[liked]]
-            one, two = (_standing(each[row - start], seen, held) for each in scores)
-            found[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
-    return found
-
-
-def _standing(scores: Array, seen: Array, held: Array) -> float:
-    """Sum how high held-out likes stand in a list; of equal scores, in the middle."""
-    order = np.sort(np.delete(scores, seen))
-    below, up_to = (np.searchsorted(order, scores[held], side) for side in ("left", "right"))
-    rank = len(order) - (below + up_to + 1) / 2
-    return float((1 / (1 + (rank / _LISTED) ** 2)).sum())

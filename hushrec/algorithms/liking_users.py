@@ -12,9 +12,9 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.liked_features import votes
 from hushrec.algorithms.likes_taste import grid
 from hushrec.data import Ratings
+from hushrec.data.keys import mix
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
@@ -23,7 +23,8 @@ from hushrec.kernels.sparse_rows import CSR, at_columns, used_columns, weight_su
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, signed, together
-from hushrec.serving.lists import UserState
+from hushrec.serving.blend import lowered, ranks, worth
+from hushrec.serving.lists import UserState, own_scores
 from hushrec.training.users import Users, finite_or_zero, norms
 from hushrec.types import Array
 
@@ -32,6 +33,8 @@ _LONGEST = 4.0
 #: Users whose scales have a sum of squares below this, or above one over it, count for nothing: no training
 #: releases such scales.
 _SMALLEST_SQUARE = 1e-200
+#: Scores of users' lists that are held in memory at once.
+_AT_ONCE = 1 << 22
 #: For that matrix a user's row less its popularity is made longer by less than this factor.
 _LONGEST_IN_MATRIX = 2.0
 
@@ -116,7 +119,7 @@ class LikingUsers(Users):
     def votes(self, own: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
         """Sum of the users' votes for another model than their own, or against it: 1 a user, shape (1,)."""
         with np.errstate(all="ignore"):  # as where they are scaled
-            found = votes(_likes(self._ratings), own, other, folded)
+            found = _votes(_likes(self._ratings), own, other)
         return Bounded(np.array([float(found.sum())]), signed(1.0), step=1.0)
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
@@ -150,6 +153,41 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
     popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
     factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
     return UserState(np.zeros(len(factors)), factors)
+
+
+def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
+    """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
+
+    Their likes are dealt into two halves by the items' numbers; it counts how high the one half stands in a
+    list made of the other.
+
+    Parameters
+    ----------
+    likes : csr_array of shape (n_users, n_items)
+        Ones.
+    own, other : mappings of str to ndarray
+        The arrays of both models.
+    """
+    n_users, n_items = likes.shape
+    rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
+    order = np.lexsort((mix(columns.astype(np.uint64)), rows))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - likes.indptr[rows[order]]
+    known = place % 2 == 0
+    half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
+    found, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
+    states = [folded(arrays, csr(half)) for arrays in (own, other)]
+    for start in range(0, n_users, step):
+        scores = [
+            lowered(own_scores(arrays, state.at(slice(start, start + step))), arrays.get("supported"))
+            for arrays, state in zip((own, other), states, strict=True)
+        ]
+        for row in range(start, min(start + step, n_users)):
+            liked = slice(likes.indptr[row], likes.indptr[row + 1])
+            seen, held = columns[liked][known[liked]], columns[liked][~known[liked]]
+            one, two = (float(worth(ranks(each[row - start], seen, held)).sum()) for each in scores)
+            found[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
+    return found
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:

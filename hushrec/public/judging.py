@@ -28,7 +28,7 @@ from hushrec.data.splits import k_folds
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
-from hushrec.serving.blend import lowered, mixed, standard
+from hushrec.serving.blend import LISTED, lowered, mixed, ranks, standard, worth
 from hushrec.serving.lists import PublicPart, Recommender, UserState, own_scores, scores_at
 from hushrec.types import Array
 
@@ -40,15 +40,12 @@ _FOLDS, _MOST_JUDGES = 5, 300
 _DOUBTERS = {"ratings": 5, "likes": 2}
 #: Draws of donors for the weight, and for the intervals.
 _DRAWS, _RESAMPLES = 200, 1000
-#: Length of the lists.
-_LISTED = 20
 #: Scores that are held in memory at once.
 _AT_ONCE = 1 << 22
 #: Orders of the items by chance that tell what agreement chance makes.
 _SHUFFLES = 100
-#: So many standard deviations of chance are in the donors' favour. Of ratings one cost RMSE .008 at epsilon
-#: .1 on the halves of MovieLens-1M, Jester and Yahoo! R3 that are not judged; two cost .001 where donors'
-#: items are other items.
+#: So many standard deviations of chance are in the donors' favour: chosen on the halves of MovieLens-1M,
+#: Jester and Yahoo! R3 that are not judged, at epsilon .1 to 5, with donors of these and of other items.
 _FAVOUR = {"ratings": 2.0, "likes": 1.0}
 #: Weight of ratings of another population that agree with the released biases, where no donors judge them.
 _UNJUDGED = 0.8
@@ -269,7 +266,7 @@ def _judged(
         external=external,
         agreement=round(agreement, 3),
         weight=weight,
-        metric="rmse" if scores == "ratings" else f"recall@{_LISTED}",
+        metric="rmse" if scores == "ratings" else f"recall@{LISTED}",
         **{name: _plain(each) for name, each in found.items()},
     )
 
@@ -321,10 +318,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 
 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """Sum over each judge's likes how high held-out ones stand, and how many stand in the list.
-
-    A like at rank r counts 1 / (1 + (r / 20)^2): it rises where Recall does, and chance moves it less.
-    """
+    """Sum over each judge's likes how high held-out ones stand, and how many stand in the list."""
     shape = held.n_users, len(GRID)
     good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _AT_ONCE // held.n_items)
     states = private.fold_in(history), public.fold_in(history)
@@ -333,14 +327,10 @@ def _lists_votes(private: Recommender, public: Recommender, history: Ratings, he
         scores = _standard(private.arrays, states[0].at(users)), _standard(public.arrays, states[1].at(users))
         for row, (one, other) in enumerate(zip(*scores), start):
             liked = _row(held, row)
-            free = np.delete(np.arange(held.n_items), np.append(_row(history, row), liked))
             for at, weight in enumerate(GRID):
-                both = mixed(one, other, weight)
-                order = np.sort(np.append(both[free], both[liked]))
-                below, up_to = (np.searchsorted(order, both[liked], side) for side in ("left", "right"))
-                rank = len(order) - (below + up_to + 1) / 2  # of equal ones, the middle
-                good[row, at] = (1 / (1 + (rank / _LISTED) ** 2)).sum()
-                hits[row, at] = (rank < _LISTED).sum()
+                rank = ranks(mixed(one, other, weight), _row(history, row), liked)
+                good[row, at] = worth(rank).sum()
+                hits[row, at] = (rank < LISTED).sum()
     return _Votes(good, hits, np.diff(held.matrix.indptr).astype(np.float64))
 
 

@@ -6,6 +6,9 @@ import numpy as np
 
 from hushrec.types import Array
 
+#: Length of the lists that two models are compared by.
+LISTED = 20
+
 
 def lowered(scores: Array, supported: Array | None) -> Array:
     """Scores of which those of items that do not stand out of the noise are below all others.
@@ -41,3 +44,22 @@ def standard(scores: Array) -> tuple[Array, Array]:
 def mixed(private: Array, public: Array, weight: float) -> Array:
     """Return both scores, each counting its part."""
     return (1.0 - weight) * private + weight * public
+
+
+def ranks(scores: Array, seen: Array, held: Array) -> Array:
+    """Return where a user's held-out items stand in a list of what they have not seen; ties in the middle.
+
+    Parameters
+    ----------
+    scores : ndarray of shape (n_items,)
+    seen, held : ndarrays of int
+        Columns.
+    """
+    order = np.sort(np.delete(scores, seen))
+    below, up_to = (np.searchsorted(order, scores[held], side) for side in ("left", "right"))
+    return np.asarray(len(order) - (below + up_to + 1) / 2)
+
+
+def worth(rank: Array) -> Array:
+    """Return 1 / (1 + (r / 20)^2) of ranks: it rises where Recall@20 does, and chance moves it less."""
+    return np.asarray(1 / (1 + (rank / LISTED) ** 2))

@@ -616,9 +616,10 @@ class Recommender:
         """
         rows, single = self._rows(history)
         model = self._ranking
-        if model is not self:
-            return model.query(history)
-        found = queries(self.arrays, self.fold_in(rows).factors, self._reach)
+        if model is self:
+            found = queries(self.arrays, self.fold_in(rows).factors, self._reach)
+        else:
+            found = model.query(rows)
         return found[0] if single else found
 
     @cached_property

@@ -17,12 +17,13 @@ from hushrec import (
     Season,
     SeasonAccountant,
 )
-from hushrec.algorithms.liked_features import VOTES, votes, weight_of
-from hushrec.algorithms.liking_users import folded
+from hushrec.algorithms.liked_features import VOTES, weight_of
+from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.cli.show_model import about
 from hushrec.data.keys import mix
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training import run
+from tests.opening import opened
 
 N_USERS, N_ITEMS, KINDS = 300, 120, 6
 
@@ -77,11 +78,12 @@ def test_votes_are_those_of_a_slow_twin() -> None:
     model = trained(FEATURES)
     own, other = dict(model.arrays), dict(model.public.model.arrays)
     own["supported"] = (np.arange(N_ITEMS) % 5 > 0).astype(np.uint8)  # which stand below all others
-    matrix = LIKES.matrix
-    found = votes(matrix.astype(np.float32), own, other, folded)
-    expected = [slow_vote(row.indices.tolist(), own, other) for row in (matrix[[i]] for i in range(60))]
-    assert set(expected) == {-1, 0, 1} or len(set(expected)) == 2
-    assert found[:60].tolist() == expected
+    each = [LIKES.rows([row], keyed=True) for row in range(60)]
+    found = [opened(LikingUsers(rows).votes(own, other))[0] for rows in each]
+    expected = [slow_vote(rows.matrix.indices.tolist(), own, other) for rows in each]
+    assert found == expected and {-1, 1} <= set(expected)
+    together = LikingUsers(LIKES.rows(np.arange(60), keyed=True)).votes(own, other)
+    assert opened(together)[0] == sum(expected)
 
 
 def test_users_vote_for_features_that_mean_something_and_against_others() -> None:
@@ -102,7 +104,7 @@ def test_vectors_rank_as_lists_that_go_by_features_do() -> None:
     table, items = model.item_vectors(), model.domain.items
     for row in range(20):
         history = {items[column]: 1 for column in LIKES.matrix[[row]].indices}
-        scores = table @ model.query(history)
+        scores = table @ model.query((item, like) for item, like in history.items())  # which is read once
         ranked = [items[place] for place in np.argsort(-scores, kind="stable") if items[place] not in history]
         assert ranked[:10] == [item for item, *_ in model.recommend(history, 10)]
 
