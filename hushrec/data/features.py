@@ -37,10 +37,9 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
     ----------
     source : ndarray of shape (n_items, n_features), table or path, or list of these
         Several stand beside each other. An array is aligned with the catalogue. A table (pandas, polars,
-        Arrow, a mapping of columns, or the
-        path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like,
-        and columns of numbers, truth values, vectors of one length, or categories: texts, or lists of them
-        such as ``Comedy|Drama``. Rows of other items are left out.
+        Arrow, a mapping of columns, or the path of a CSV, TSV or Parquet file) has a column of item ids,
+        named item, itemid, movieid or the like, and columns of numbers, truth values, vectors of one length,
+        or categories: texts, or lists of them such as ``Comedy|Drama``. Rows of other items are left out.
     texts : Arrow array of str
         Canonical ids of the catalogue.
 
