@@ -14,7 +14,7 @@ from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-LONGEST_FILE, LONGEST_FUNCTION = 450, 60
+LONGEST_FILE, LONGEST_FUNCTION = 600, 60
 _NO_CODE = {
     tokenize.COMMENT,
     tokenize.NL,
