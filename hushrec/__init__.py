@@ -24,7 +24,7 @@ from typing import Any
 
 import lazy_loader
 
-__version__ = "0.3.0"
+__version__ = "0.4.0"
 
 #: Where names are that 0.2 had here; the old ones work until 0.4.
 _MOVED = {
