@@ -136,7 +136,7 @@ def measured(case: Case) -> dict[str, Any]:
     ((history, held),) = list(_halves(everybody.rows(np.sort(judged), keyed=True), case.job))
     rows, _ = public.rows(private)
     if case.job == "lists":
-        likes = rows.liked(model.estimator.like_from).rated()
+        likes = rows.liked(model.estimator.like_threshold).rated()
         alone = Released(model, likes, likes.rows([]), None).model(likes, None, False)
     else:
         alone = ratings_model(rows, None, None, {})

@@ -98,7 +98,7 @@ def planned_changing(budget: Budget, domain: Domain, n_users: int) -> Any:
 
 
 def planned_lists(budget: Budget, domain: Domain, n_users: int) -> Any:
-    return PrivateEigenRec.planned(budget, domain, n_users, like_from=4.0)
+    return PrivateEigenRec.planned(budget, domain, n_users, like_threshold=4.0)
 
 
 def static(report: Report, ratings: Ratings, draws: int, epsilons: Iterable[float], judged: set[int]) -> None:

@@ -22,7 +22,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 
 from hushrec.cli.options import pairs
-from hushrec.cli.show_model import said_by_donors
+from hushrec.cli.output_model import said_by_donors
 from hushrec.data import Domain, Ratings, lifelike, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, default_path
@@ -71,7 +71,7 @@ def demonstrate(options: argparse.Namespace) -> None:
         run("plan", *budget, *declared, "--users", SHAPE[0])
     run("train", train, *budget, *declared, *ledger, "--out", model, "--force", quiet=True)
     # that nothing was held out is the curator's to know: a dash in the table, no error
-    likes = ["--relevant-from", f"{ratings.domain.like_from:g}"]
+    likes = ["--relevant-from", f"{ratings.domain.like_threshold:g}"]
     measured = run("evaluate", model, train, test, *likes, "--json", quiet=True, fails=True)
     compared = compare(options, [*likes, *delta, *declared]) if public else None
     ten = run("recommend", model, newcomer, "--user", "user", "-n", "10", quiet=True)

@@ -161,7 +161,9 @@ def run(parts: Parts, epsilon: float, seed: int) -> Row:
     def trained(model: Any, on: Ratings) -> Any:
         return model.fit(on, Accountant(budget, data_is_public=True), seed=seed)
 
-    lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_from=train.domain.like_from)
+    lists = PrivateEigenRec.planned(
+        budget, train.domain, train.n_users, like_threshold=train.domain.like_threshold
+    )
     stars = PrivateALS.planned(budget, train.domain, train.n_users)
     listed = trained(lists, train)
     return {
@@ -200,7 +202,9 @@ def with_donors(parts: Parts, epsilon: float, seed: int) -> Row | None:
         return None
     of_likes, budget = [liked(each) for each in parts], Budget(epsilon, DELTA)
     public = PublicRatings(donors=list(train.users[: max(1, round(train.n_users / 20))]))
-    lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_from=train.domain.like_from)
+    lists = PrivateEigenRec.planned(
+        budget, train.domain, train.n_users, like_threshold=train.domain.like_threshold
+    )
     stars = PrivateALS.planned(budget, train.domain, train.n_users)
     listed, rated = (
         model.fit(train, Accountant(budget, data_is_public=True), seed=seed, public=public)
@@ -220,7 +224,9 @@ def followed(parts: Parts, epsilon: float, seed: int) -> Row:
 
     def trained(epsilon: float) -> Any:
         budget = Budget(epsilon, DELTA)
-        lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_from=train.domain.like_from)
+        lists = PrivateEigenRec.planned(
+            budget, train.domain, train.n_users, like_threshold=train.domain.like_threshold
+        )
         model = lists.fit(train, Accountant(budget, data_is_public=True), seed=seed)
         return model, taste(model, budget)
 

@@ -32,4 +32,4 @@ def read(name: str) -> Ratings | None:
 
 def liked(ratings: Ratings) -> Ratings:
     """The ratings from three quarters of the range up, of users who have one."""
-    return ratings.liked(ratings.domain.like_from).rated()
+    return ratings.liked(ratings.domain.like_threshold).rated()

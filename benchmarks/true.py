@@ -32,7 +32,6 @@ SENTENCES = {
     "E2": "What Python returns is JSON as it is; lists are explained alike in Python, shell, server, browser",
     "E3": "Metrics bear their usual names where they have their usual definitions",
     "E4": "What split, demo, reprs and the server's page of its API say is so",
-    "0.2": "What 0.2.0 wrote works, or is refused in a sentence that says what to do",
 }
 
 

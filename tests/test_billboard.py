@@ -18,7 +18,7 @@ from hushrec.serving.modelfile import read
 RATINGS = realistic(200, 30, 3000, seed=0)
 ITEMS = RATINGS.domain.items
 BOTH = Both(
-    ratings=PrivateALS(rank=2, n_users=200), lists=PrivateEigenRec(rank=2, n_users=200), like_from=4.0
+    ratings=PrivateALS(rank=2, n_users=200), lists=PrivateEigenRec(rank=2, n_users=200), like_threshold=4.0
 )
 SEASON = Season(Budget(8.0, 1e-6), 3, 0.5)
 

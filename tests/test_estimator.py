@@ -67,7 +67,7 @@ REFUSED = {
     ),
     "a setting of one of both": (
         lambda: run.choose("both", BUDGET, RATINGS.domain, n_users=9, settings={"lists.like": 3.0}),
-        "matrix_share, equalization, like_from, n_users.",
+        "matrix_share, equalization, like_threshold, n_users.",
     ),
     "a setting of no part": (
         lambda: run.choose("popular", BUDGET, RATINGS.domain, settings={"lists.rank": 3}),

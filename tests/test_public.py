@@ -39,7 +39,7 @@ def both():
     known = {"supported": (np.arange(120) % 3 > 0).astype(np.uint8)}
     model = replace(model, lists=replace(model.lists, arrays={**model.lists.arrays, **known}))
     of_ratings = PublicPart(ratings_model(rows, None, None, {}), 0.3)
-    rows = rows.liked(model.lists.estimator.like_from).rated()
+    rows = rows.liked(model.lists.estimator.like_threshold).rated()
     of_lists = PublicPart(
         likes.Released(model.lists, rows, rows.rows([]), None).model(rows, None, False), 0.6
     )
@@ -485,7 +485,7 @@ def test_ratings_of_others_are_item_features() -> None:
     assert set(part) >= {item for item, row in zip(domain.items, features) if not np.isnan(row).any()}
     assert np.isnan(features[100:, 3:]).all() and not np.isnan(features[:, :3]).any()
 
-    likes = known.liked(FILMS.domain.like_from).rated().matrix.toarray() > 0
+    likes = known.liked(FILMS.domain.like_threshold).rated().matrix.toarray() > 0
     weight = (
         1 / np.sqrt(np.maximum(likes.sum(axis=1), 1))[:, None] / np.sqrt(np.maximum(likes.sum(axis=0), 3))
     )

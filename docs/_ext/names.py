@@ -90,7 +90,7 @@ GROUPS = {
             "evaluate",
             "evaluation.Evaluation",
             "evaluation.Estimate",
-            "evaluation.yardsticks",
+            "evaluation.baselines",
             "compare",
             "evaluation.Comparison",
             "tune",

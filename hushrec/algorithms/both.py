@@ -119,7 +119,7 @@ class Both(Estimator[BothUsers]):
 
     Parameters
     ----------
-    like_from : float or None
+    like_threshold : float or None
         Ratings from here up are likes; None: every rating is. Planned: three quarters up the rating range.
     lists_share : float
         Part of the budget (of mu squared) for the model that recommends, in (0, 1).
@@ -146,7 +146,7 @@ class Both(Estimator[BothUsers]):
     name: ClassVar[str] = "both"
     streams: ClassVar[bool] = True
 
-    like_from: float | None = None
+    like_threshold: float | None = None
     lists_share: Part = _LISTS_SHARE
     ratings: Estimator[Any] = field(default_factory=PrivateALS)
     lists: Estimator[Any] = field(default_factory=PrivateEigenRec)
@@ -155,15 +155,17 @@ class Both(Estimator[BothUsers]):
         for name, model in (("ratings", self.ratings), ("lists", self.lists)):
             if not isinstance(model, Estimator):
                 raise InputError(f"{name} must be an estimator, not {type(model).__name__}.")
-        if not hasattr(self.lists, "like_from"):
+        if not hasattr(self.lists, "like_threshold"):
             raise InputError(
                 f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
             )
         super().__post_init__()
         object.__setattr__(self, "goes_on", self.ratings.goes_on and self.lists.goes_on)
         lists = cast(Any, self.lists)
-        if lists.like_from != self.like_from:  # a clone keeps what it is given, as scikit-learn asks
-            object.__setattr__(self, "lists", replace(lists, like_from=self.like_from))
+        if (
+            lists.like_threshold != self.like_threshold
+        ):  # a clone keeps what it is given, as scikit-learn asks
+            object.__setattr__(self, "lists", replace(lists, like_threshold=self.like_threshold))
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -185,7 +187,10 @@ class Both(Estimator[BothUsers]):
         begin = low <= budget.mu * n_users / domain.n_items < high
         share = _LARGER_SHARE if begin else _LISTS_SHARE
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
-        settings: dict[str, Any] = {"like_from": domain.like_from, "lists_share": shares.lists_share}
+        settings: dict[str, Any] = {
+            "like_threshold": domain.like_threshold,
+            "lists_share": shares.lists_share,
+        }
         own: dict[str, dict[str, Any]] = {"ratings": {}, "lists": {}}
         for name, value in changes.items():
             job, dot, setting = name.partition(".")
@@ -246,8 +251,10 @@ class Both(Estimator[BothUsers]):
         if gate.weights is None:
             return None
         chance = np.ones(domain.n_items)
-        if self.like_from is not None:
-            above = (float(arrays["center"]) + arrays["item_bias"] - self.like_from) / (domain.half_width / 2)
+        if self.like_threshold is not None:
+            above = (float(arrays["center"]) + arrays["item_bias"] - self.like_threshold) / (
+                domain.half_width / 2
+            )
             chance = ndtr(above)
         return gate.weights * chance, gate.noise_sd(_WEIGHTS) * float(np.sqrt((chance**2).mean()))
 

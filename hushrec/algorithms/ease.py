@@ -43,7 +43,7 @@ class EASE(Estimator[Ratings]):
     regularization : float or None
         Ridge on the weights of an item, in likes, > 0. None is 5 times the mean number of likes that a
         learned item has, near the best on validation users of MovieLens-100K and -1M.
-    like_from : float or None
+    like_threshold : float or None
         Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
         the declared range, 4 on 1 to 5.
 
@@ -60,7 +60,7 @@ class EASE(Estimator[Ratings]):
     scores: ClassVar[str] = "likes"
 
     regularization: Positive | None = None
-    like_from: float | None = None
+    like_threshold: float | None = None
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """One entry that says what it is: the whole model, unprotected."""
@@ -68,7 +68,7 @@ class EASE(Estimator[Ratings]):
 
     def users(self, ratings: Ratings) -> Ratings:
         """There is no private side."""
-        return ratings.liked(self.like_from)
+        return ratings.liked(self.like_threshold)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Invert the matrix of how often two items are liked together."""
@@ -98,12 +98,14 @@ class EASE(Estimator[Ratings]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Their likes among the learned items are their factors; the regressions do the rest."""
         return UserState(
-            np.zeros(history.n_users), own_likes(history.liked(self.like_from), arrays["learned_items"])
+            np.zeros(history.n_users), own_likes(history.liked(self.like_threshold), arrays["learned_items"])
         )
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         """The item's own weight for each item that they like."""
-        return at_ratings(history, liked := history.liked(self.like_from), weights_for(arrays, liked, column))
+        return at_ratings(
+            history, liked := history.liked(self.like_threshold), weights_for(arrays, liked, column)
+        )
 
 
 def weights_for(arrays: Mapping[str, Array], liked: Ratings, column: int) -> Array:

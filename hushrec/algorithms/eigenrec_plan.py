@@ -119,7 +119,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
     rank: Annotated[int, "[0, 900]"] = 16
     iterations: Count = 8
     tuning: Tuning = Tuning()
-    like_from: float | None = None
+    like_threshold: float | None = None
     n_users: Count | None = None
 
     @classmethod

@@ -66,7 +66,7 @@ class PrivateEigenRec(PlannedEigenRec):
         Rounds of power iteration, >= 1.
     tuning : PrivateEigenRec.Tuning
         What studies chose.
-    like_from : float or None
+    like_threshold : float or None
         Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
         the declared range, 4 on 1 to 5.
     n_users : int or None
@@ -101,7 +101,7 @@ class PrivateEigenRec(PlannedEigenRec):
     scores: ClassVar[str] = "likes"
 
     def users(self, ratings: Ratings) -> LikingUsers:
-        return LikingUsers(ratings.liked(self.like_from).rated())
+        return LikingUsers(ratings.liked(self.like_threshold).rated())
 
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> Parts:
         """Weights, then rounds of power iteration, each ending in a release."""
@@ -216,16 +216,16 @@ class PrivateEigenRec(PlannedEigenRec):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         if "learned_items" in arrays:  # items recommend items
-            likes = own_likes(history.liked(self.like_from), arrays["learned_items"])
+            likes = own_likes(history.liked(self.like_threshold), arrays["learned_items"])
             return UserState(np.zeros(history.n_users), likes)
         rows = csr(history.matrix)
-        if self.like_from is not None:
-            rows = entries(rows, rows[2] >= np.float32(self.like_from))
+        if self.like_threshold is not None:
+            rows = entries(rows, rows[2] >= np.float32(self.like_threshold))
         return folded(arrays, rows)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         """Local: each liked item's part of the weighted sum."""
-        liked = history.liked(self.like_from)
+        liked = history.liked(self.like_threshold)
         if "learned_items" in arrays:
             return at_ratings(history, liked, weights_for(arrays, liked, column))
         own = liked.matrix.indices

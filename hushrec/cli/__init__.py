@@ -2,7 +2,7 @@
 
 One command is one file, whose function's signature and docstring are its options and its help. Options that
 several commands have are in ``options``, those of a model are its fields (``fields``), everything that is
-printed goes through ``show``.
+printed goes through ``output``.
 
 Exit codes: 0 done, 1 refused (budget, ledger) or failed, 2 bad input, 130 interrupted. Errors are one line on
 stderr. With ``--json`` stdout is one JSON object, infinity the string "inf", undefined values null.

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from hushrec.checks import plural
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Force, Job, Json, Model, Promise, Seed, Users, model_for
 from hushrec.cli.tables import Declared
@@ -92,7 +92,7 @@ def agree(
         "least_bytes_a_device": sum(sizes),
         "most_bytes_a_device": most,
     }
-    show.result(
+    output.result(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",

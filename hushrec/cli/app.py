@@ -11,7 +11,7 @@ from inspect import getdoc, signature
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
-from hushrec.cli.chosen import begin_compiling
+from hushrec.cli.argv_prescan import begin_compiling
 from hushrec.cli.help import Help, sentence
 from hushrec.errors import HushrecError, InputError
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, File, Force, Json
 from hushrec.errors import HushrecError, InputError
@@ -75,7 +75,7 @@ def certify(
     book = Account(ledger=ledger).open()
     quick = attacks == "quick"
     if quick:
-        show.note("Attacking the same configuration on generated data, for at most two minutes.")
+        output.note("Attacking the same configuration on generated data, for at most two minutes.")
     found = made.certify(model, book, controller=controller, dataset=dataset, attacks=quick)
     dossier = made.sign(found, signer)
     if wrong := [each for each in made.check(made.canonical(dossier), model, ledger=book) if not each.passed]:
@@ -87,12 +87,12 @@ def certify(
     for name, content in written.items():
         write_atomically(places[name], [content])
     last, signed_by = dossier["learned"][-1], dossier["signature"]["public_key"]
-    show.result(
+    output.result(
         as_json,
         {"files": list(targets), "public_key": signed_by, "learned": dossier["learned"]},
         f"Wrote {', '.join(targets)}",
         f"Signed with key {signed_by}",
-        *show.paragraph(
+        *output.paragraph(
             f"For {last['of']}: epsilon = {last['epsilon']:.6g} at delta = {last['delta']:g}"
             f" (unit: {dossier['promise']['unit']}, relation: {dossier['promise']['relation']}). Whoever gets"
             f" the JSON and the model checks both: hushrec verify {next(iter(targets))} {model}"

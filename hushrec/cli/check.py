@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Json, NoProgress, progress_shown
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Ratings
@@ -41,4 +41,4 @@ def check(
         advance(1, "the rows")
         found = Ratings.check(ratings, domain, **reading.arguments())
         advance(1)
-    show.result(as_json, found.to_dict(), found.text())
+    output.result(as_json, found.to_dict(), found.text())

@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
@@ -37,7 +37,7 @@ def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
     if not scheduler.startswith("tls://") and urlsplit(f"//{scheduler.partition('//')[2]}").hostname not in (
         _THIS_MACHINE
     ):
-        show.note(
+        output.note(
             "Warning: what users contribute, which is private, travels to and from the workers unencrypted;"
             " tls:// and Dask's certificates keep it from others on the network."
         )

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.checks import plural
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.agree import connected, is_loopback, read_agreement
 from hushrec.cli.donated import Published
 from hushrec.cli.files import output_file
@@ -137,13 +137,13 @@ def collect(
             server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
         )
         with service:
-            show.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
+            output.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
             board = _trained(server, other, ended)
             book.put(_ENDED, out.encode())
             save(board, target)
-            show.note(f"Both have the model, here in {target}; devices are told so for {linger:g} s more.")
+            output.note(f"Both have the model, here in {target}; devices are told so for {linger:g} s more.")
             time.sleep(linger)
-    show_model.trained(board, target, "Trained", False, as_json, rows=False)
+    output_model.trained(board, target, "Trained", False, as_json, rows=False)
 
 
 def _peer_token(path: str) -> str:
@@ -183,7 +183,7 @@ def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billbo
         except TransportError as error:
             busy = False
             if said != str(error):
-                show.note(f"Waiting for the other server: {error}")
+                output.note(f"Waiting for the other server: {error}")
                 said = str(error)
         except InputError:  # the other server asks again and again, and is to be refused as well
             time.sleep(_TOLD)

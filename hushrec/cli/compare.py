@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hushrec import evaluation
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.files import output_folder
 from hushrec.cli.options import (
     Charging,
@@ -96,7 +96,7 @@ def compare(
     folder = output_folder(out_dir, force, FILES)
     needs_matplotlib()
     rows = reading.read(ratings, domain)
-    show_model.first_use()
+    output_model.first_use()
     options: dict[str, Any] = {
         "delta": budget.delta,
         "relation": budget.relation,
@@ -117,7 +117,7 @@ def compare(
         comparison = evaluation.compare(train_part, test_part, chosen, levels, **options, **charged)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
-    show.result(
+    output.result(
         as_json,
         {**comparison.to_dict(), "files": {kind: str(path) for kind, path in paths.items()}},
         comparison.markdown(),
@@ -142,7 +142,7 @@ def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None
 
     def ask(runs: int, epsilon: float) -> None:
         cost = guarantee(epsilon, budget.delta, budget.unit, budget.relation)
-        show.note(f"{runs} trainings will be charged to data set {dataset!r}; together they cost {cost}.")
+        output.note(f"{runs} trainings will be charged to data set {dataset!r}; together they cost {cost}.")
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
             print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):

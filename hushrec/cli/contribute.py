@@ -10,7 +10,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.checks import plural
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.agree import connected, read_agreement
 from hushrec.cli.options import Account, File, Json, Seconds
 from hushrec.cli.tables import Reading
@@ -96,4 +96,4 @@ def contribute(
         time.sleep(every)
     words = {"answered": answered, "over": said == "over", "promises": list(agreed.promises)}
     text = "The training is over." if said == "over" else "The training goes on."
-    show.result(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)
+    output.result(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)

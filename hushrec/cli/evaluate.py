@@ -7,14 +7,14 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.options import Json, Lists, NoProgress, Seed, Whole, listed, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
+from hushrec.evaluation.baselines import OF_LISTS, measured
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
-from hushrec.evaluation.yardsticks import OF_LISTS, measured
 from hushrec.progress import progress_bar
 from hushrec.serving.billboard import load
 
@@ -70,10 +70,10 @@ def evaluate(
         Bootstrap resamples behind the intervals.
     """
     billboard = load(model)
-    show_model.first_use()
+    output_model.first_use()
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
-        chosen["relevant_from"] = getattr(billboard.estimator, "like_from", None)
+        chosen["relevant_from"] = getattr(billboard.estimator, "like_threshold", None)
     bar = progress_bar(progress_shown(no_progress), 3, "evaluating", " steps")
     with cluster(scheduler, history, test) as engine, bar as advance:
         advance(0, "reading")
@@ -89,7 +89,7 @@ def evaluate(
             f"{test} holds no usable rating, so nothing can be measured; `hushrec check` shows what became of"
             " its rows."
         )
-    missing = show_model.popularity_of(billboard)
+    missing = output_model.popularity_of(billboard)
     columns = {
         "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
         "popular (2)": _cells(beside["popular"]),
@@ -101,11 +101,11 @@ def evaluate(
     columns["released (1)"].update(_cells(beside["user means"]) | _cells(beside["popularity"]))
     plain = {name: None if each is None else each.to_dict() for name, each in beside.items()}
     found = {"model": billboard.estimator.name, **result.to_dict(), "beside": plain}
-    show.result(as_json, found, result.text(columns), *map("\n".join, map(show.folded, notes)))
+    output.result(as_json, found, result.text(columns), *map("\n".join, map(output.folded, notes)))
 
 
 def _cells(found: Evaluation | None) -> dict[str, str]:
-    """The figures of a yardstick as text; none where there is no such yardstick."""
+    """The figures of a baseline as text; none where there is no such baseline."""
     metrics = {} if found is None else found.metrics
     return {
         name: "-" if math.isnan(each.value) else shown(name, each.value) for name, each in metrics.items()

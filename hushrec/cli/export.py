@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_file, output_folder, page_folder
 from hushrec.cli.items import Titled
 from hushrec.cli.options import File, Force, Json
@@ -72,7 +72,7 @@ def export(
         pq.write_table(pa.table({"item": billboard.domain.item_column, "vector": listed}), buffer)
         write_atomically(written[0], [buffer.getvalue()])
     else:
-        show.warn_of_publishing(billboard, model)
+        output.warn_of_publishing(billboard, model)
         attributes = titled.read(billboard.domain)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)
@@ -91,4 +91,4 @@ def export(
         written[0].chmod(0o644)
     sizes = {str(path): path.stat().st_size for path in written}
     lines = [f"{path}: {size:,} bytes" for path, size in sizes.items()]
-    show.result(as_json, {"files": sizes}, f"Wrote {web or out or vectors}", *lines)
+    output.result(as_json, {"files": sizes}, f"Wrote {web or out or vectors}", *lines)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from hushrec.checks import plural
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Catalogue, File, Force, Json
 from hushrec.cli.train import save
@@ -47,7 +47,7 @@ def extend(
     larger = board.with_items(domain)
     save(larger, target)
     count = len(larger.new_items)
-    show.result(
+    output.result(
         as_json,
         {"path": str(target), "new_items": list(larger.new_items)},
         f"Wrote {target}: {plural(domain.n_items, 'item')}, {count:,} of them new. Nothing was charged.",

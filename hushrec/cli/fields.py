@@ -14,7 +14,7 @@ from cyclopts import App, Group, Parameter
 from docstring_parser import DocstringParam, DocstringStyle, parse
 
 from hushrec.checks import Settings, parts_of, settings_of
-from hushrec.cli.chosen import best_of, value_of
+from hushrec.cli.argv_prescan import best_of, value_of
 from hushrec.cli.options import listed, whole, whole_or_none
 from hushrec.data import Domain
 from hushrec.evaluation.compare import REFERENCES, USUAL

@@ -15,7 +15,7 @@ from urllib.parse import quote
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.disk import private_file
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
@@ -116,7 +116,7 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
         )
     write_atomically(out, [buffer.getvalue()])
     if "private" not in out.name.lower():
-        show.note(f"Note: {out.name} is private; a name such as {out.stem}.private{out.suffix} says so.")
+        output.note(f"Note: {out.name} is private; a name such as {out.stem}.private{out.suffix} says so.")
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:

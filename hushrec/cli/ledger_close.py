@@ -1,6 +1,6 @@
 """``hushrec ledger close``."""
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Account, Json
 
 
@@ -13,4 +13,4 @@ def ledger_close(*, account: Account = Account(), as_json: Json = False) -> None
     book.close_dataset(dataset)
     found = {"ledger": str(book.path), "dataset": dataset, "closed": True}
     closed = f'Data set "{dataset}" is closed: nothing more can be charged to it.'
-    show.result(as_json, found, closed, f"Ledger: {book.path}")
+    output.result(as_json, found, closed, f"Ledger: {book.path}")

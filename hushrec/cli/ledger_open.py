@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Account, Failure, Json, Promise
 
 
@@ -23,4 +23,4 @@ def ledger_open(
     book, dataset = account.open(create=True), account.dataset
     book.open_dataset(dataset, budget)
     found = {"ledger": str(book.path), **book.summary(dataset).to_dict()}
-    show.result(as_json, found, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")
+    output.result(as_json, found, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")

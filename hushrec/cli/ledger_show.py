@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import SHOWN_DELTA, Account, File, Json
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger
@@ -42,14 +42,14 @@ def ledger_show(
         summaries = [summary_of(book, each, delta) for each in names]
         found: dict[str, Any] = {"datasets": [_described(each) for each in summaries]}
         lines = [_line(book, each) for each in summaries] or ["The ledger has no data set yet."]
-        show.result(as_json, {"ledger": str(book.path), **found}, *lines, f"Ledger: {book.path}")
+        output.result(as_json, {"ledger": str(book.path), **found}, *lines, f"Ledger: {book.path}")
         return
     summary = summary_of(book, dataset, delta)
     history = book.history(dataset, summary.delta)
     shared = shares(book, dataset)
     found = {"ledger": str(book.path), **_described(summary), **shared[0]}
     found["history"] = [asdict(run) for run in history]
-    show.result(as_json, found, _line(book, summary), *shared[1], f"\nLedger: {book.path}{growth(history)}")
+    output.result(as_json, found, _line(book, summary), *shared[1], f"\nLedger: {book.path}{growth(history)}")
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
@@ -89,16 +89,16 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     of = "what is spent and reserved" if summary.budget is None else "the budget"
     cells = [(each.what, f"{each.spent / whole:.2%}", f"{each.reserved / whole:.2%}") for each in rows]
     cells += [("all", f"{together['spent']:.2%}", f"{together['reserved']:.2%}")]
-    table = show.table([("", "spent", "reserved"), *cells], left={0})
+    table = output.table([("", "spent", "reserved"), *cells], left={0})
     free = together["free"]
     last = "no budget is set, so nothing says what is free" if free is None else f"free: {free:.2%}"
     last = "the data set is closed: nothing is free" if summary.closed else last
     lines = [f"\nParts of {of}, in mu squared (epsilons do not add up, mu squared does):", table, last]
     if summary.budget is not None and (summary.mu**2 + summary.reserved) / whole > 1 + 1e-9:
-        lines += show.paragraph(
+        lines += output.paragraph(
             "Spent and reserved are more than the budget: an older version reserved nothing. Close a season"
             " that nobody goes on with (hushrec season close), or go on for as long as the budget lasts with"
-            " hushrec retrain --add-up; other runs are refused."
+            " hushrec retrain --allow-composition; other runs are refused."
         )
     return found, lines
 
@@ -111,6 +111,6 @@ def growth(history: list[RunSummary]) -> str:
         (str(number), str(run.time), str(run.charges), f"{run.mu:.4g}", f"{run.epsilon:.6g}")
         for number, run in enumerate(history, 1)
     ]
-    return "\n\n" + show.table(
+    return "\n\n" + output.table(
         [(" run", "time (UTC)", "charges", "mu so far", "epsilon so far"), *rows], left={1}
     )

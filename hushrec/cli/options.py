@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy import Budget, Ledger, default_path
 from hushrec.registry import ESTIMATORS, best
@@ -127,7 +127,7 @@ class _Protected:
                 " for example --delta 1e-6."
             )
         if _WEAK < epsilon < math.inf:
-            show.note(
+            output.note(
                 f"Warning: epsilon = {epsilon:g} promises next to nothing: whoever suspects what a user rated"
                 " can be all but sure of it afterwards; 10 or less is usual."
             )
@@ -227,7 +227,7 @@ class Account:
     def open(self, create: bool = False) -> Ledger:
         """The ledger at the path, or the account's own; a file that is none is bad input."""
         if create and self.ledger is not None and not Path(self.ledger).exists():
-            show.note(f"A new ledger begins at {self.ledger}: what another one holds is not counted.")
+            output.note(f"A new ledger begins at {self.ledger}: what another one holds is not counted.")
         try:
             return Ledger(self.ledger or default_path(), create=create)
         except LedgerError as error:
@@ -243,12 +243,12 @@ class Charging(Account):
     ----------
     data_is_public
         Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.
-    add_up
+    allow_composition
         The data set has an open season, and what both cost together is understood.
     """
 
     data_is_public: bool = False
-    add_up: bool = False
+    allow_composition: bool = False
 
     def arguments(self, private: bool = True) -> dict[str, Any]:
         """Return an accountant's arguments, when all else is checked: this may create the ledger."""
@@ -259,7 +259,7 @@ class Charging(Account):
                 " no secret."
             )
         ledger = None if self.data_is_public else self.open(create=True)
-        words = {"data_is_public": self.data_is_public, "add_up": self.add_up}
+        words = {"data_is_public": self.data_is_public, "allow_composition": self.allow_composition}
         return {"ledger": ledger, "dataset": self.dataset, **words}
 
 

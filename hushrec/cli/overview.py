@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, File, Force, Json
 from hushrec.dossier.ledger_page import overview as page
@@ -38,4 +38,4 @@ def overview(
         raise InputError(f"An overview is a page; give {out!r} a name that ends in .html.")
     book = Account(ledger=ledger).open()
     write_atomically(target, [page(book)])
-    show.result(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")
+    output.result(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")

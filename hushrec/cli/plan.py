@@ -9,7 +9,7 @@ from cyclopts.validators import Number
 
 from hushrec.algorithms import Both
 from hushrec.checks import settings_of
-from hushrec.cli import show, show_model, show_plan
+from hushrec.cli import output, output_model, output_plan
 from hushrec.cli.options import Count, Job, Json, Model, Promise, Users, model_for
 from hushrec.cli.tables import Size
 from hushrec.data import Domain
@@ -59,7 +59,7 @@ def plan(
     budget = promise.budget()
     model = model_for(model, job, False, budget.private)
     domain, n_items = size.declared(likes=known(model).scores == "likes")
-    jobs = () if settings or budget.unit != "user" or not budget.private else show_plan.JOBS.get(model, ())
+    jobs = () if settings or budget.unit != "user" or not budget.private else output_plan.JOBS.get(model, ())
     if n_users is None and (needs_user_count(model) or domain is None):
         raise InputError(
             f"{model} is tuned to the number of users: say for how many, for example --users 6000."
@@ -71,29 +71,29 @@ def plan(
     if season is not None and "ratings" not in jobs:
         raise InputError("A season's errors are known for both and private-als with planned settings.")
     result: dict[str, Any] = {"model": model}
-    text = [f"Model:      {model}", f"Budget:     {budget}, mu = {show.short(budget.mu)}"]
+    text = [f"Model:      {model}", f"Budget:     {budget}, mu = {output.short(budget.mu)}"]
     if not budget.private:
         text[0] += "   NOT PRIVATE"
     placed = domain or Domain(tuple(range(n_items)), rating_range=(0, 1))
     estimator = choose(model, budget, placed, n_users=n_users, settings=settings)
     if domain is not None:
         planned = estimator.plan(budget, domain)
-        result |= {"hyper_parameters": settings_of(estimator), **show_plan.planned_dict(planned)}
-        text[1:1] = [show_model.settings_line(estimator)]
-        text += ["", show_plan.plan_table(planned)]
+        result |= {"hyper_parameters": settings_of(estimator), **output_plan.planned_dict(planned)}
+        text[1:1] = [output_model.settings_line(estimator)]
+        text += ["", output_plan.plan_table(planned)]
     if jobs and n_users is not None:
         sizes, shares = (n_users, n_items, ratings_per_user), dict.fromkeys(jobs, 1.0)
         if isinstance(estimator, Both):
             shares = {"lists": estimator.lists_share, "ratings": 1 - estimator.lists_share}
             text += ["", f"Ratings have {shares['ratings']:.0%} of the budget, lists the rest."]
         budgets = {job: budget.part(share) for job, share in shares.items()}
-        result["ranges"], lines = show_plan.ranges(budgets, sizes, domain, spread)
+        result["ranges"], lines = output_plan.ranges(budgets, sizes, domain, spread)
         text += lines
         if season is not None:
             weeks = Season(budget, season, first_share)
-            result["season"], lines = show_plan.season_ranges(weeks, shares["ratings"], sizes)
+            result["season"], lines = output_plan.season_ranges(weeks, shares["ratings"], sizes)
             text += lines
-    show.result(as_json, result, *text)
+    output.result(as_json, result, *text)
 
 
 def _check(declared: bool, known: bool, spread_alone: bool) -> None:

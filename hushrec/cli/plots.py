@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec.audit.plots import save_plot
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.errors import InputError
 from hushrec.evaluation.plots import needs_matplotlib
@@ -26,4 +26,4 @@ def audit(found: Any, plot: Path | None, as_json: bool) -> None:
     """Show what an audit found; draw its plot where one is asked for."""
     if plot is not None:
         save_plot(found, plot)
-    show.result(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))
+    output.result(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import private_table_file, write_private_table
 from hushrec.cli.options import File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
@@ -79,4 +79,4 @@ def predict(
     )
     write_private_table(table, target, PRIVATE_TABLE)
     told = {"path": str(target), "note": PRIVATE_TABLE}
-    show.result(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")
+    output.result(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")

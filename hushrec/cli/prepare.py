@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.checks import plural
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Count, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Store
@@ -71,4 +71,4 @@ def prepare(
     wrote = f"Wrote {store.path}: {plural(store.n_ratings, 'rating')} of {plural(store.n_users, 'user')}"
     if not store.n_ratings:
         wrote += " (no row can be used: hushrec check shows what became of them)"
-    show.result(as_json, found, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")
+    output.result(as_json, found, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
     output_folder,
@@ -96,7 +96,7 @@ def recommend(
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else private_table_file(out, inputs, force)
     found_rows = reading.open(history, billboard.domain)
-    show_model.first_use()
+    output_model.first_use()
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
@@ -114,7 +114,7 @@ def recommend(
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:
             _explain(billboard, rows, listed, options["attributes"])
-        show_model.recommendations(user, known, listed, billboard, as_json)
+        output_model.recommendations(user, known, listed, billboard, as_json)
         return
     if folder is not None:
         write_a_file_per_user(table, folder)
@@ -125,10 +125,10 @@ def recommend(
 
 
 def _said(billboard: Billboard, path: str, as_json: bool) -> None:
-    taste = show_model.taste_of(billboard)
+    taste = output_model.taste_of(billboard)
     found = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {path}"
-    show.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *show.paragraph(taste.text(advice=False)))
+    output.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
 
 
 def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
@@ -141,7 +141,7 @@ def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], 
         base = why.base
         if not math.isclose(why.score, row["score"]):  # lowered: it does not stand out of the noise
             base = row["score"] - sum(each.moved for each in why.because)
-        show_model.name(because, billboard.domain, titled)
+        output_model.name(because, billboard.domain, titled)
         row |= {"base": base, "because": because}
 
 

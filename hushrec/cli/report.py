@@ -1,6 +1,6 @@
 """``hushrec report``."""
 
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.items import Titled
 from hushrec.cli.options import Json
 from hushrec.serving.billboard import load
@@ -18,17 +18,17 @@ def report(model: str, /, *, titled: Titled = Titled(), as_json: Json = False) -
         A model file.
     """
     billboard = load(model)
-    first = f"Model:      {billboard.estimator.name}: {show_model.summary(billboard.estimator)}"
-    found, beside = show_model.held_against(billboard)
+    first = f"Model:      {billboard.estimator.name}: {output_model.summary(billboard.estimator)}"
+    found, beside = output_model.held_against(billboard)
     newcomer = [{"item": each.item} for each in billboard.recommend([], 5)]
-    show_model.name(newcomer, billboard.domain, titled.read(billboard.domain))
+    output_model.name(newcomer, billboard.domain, titled.read(billboard.domain))
     begins = ", ".join(str(each.get("title") or each["item"]) for each in newcomer)
-    plain = {**show_model.described(billboard), "held_against": found, "newcomers_list": newcomer}
-    show.result(
+    plain = {**output_model.described(billboard), "held_against": found, "newcomers_list": newcomer}
+    output.result(
         as_json,
         plain,
         first,
-        show_model.about(billboard),
-        *show.paragraph(beside),
-        *show.paragraph(f"A newcomer's list begins with {begins}."),
+        output_model.about(billboard),
+        *output.paragraph(beside),
+        *output.paragraph(f"A newcomer's list begins with {begins}."),
     )

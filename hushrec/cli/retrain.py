@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show_model
+from hushrec.cli import output_model
 from hushrec.cli.donated import Donated
 from hushrec.cli.files import check_room, output_file
 from hushrec.cli.options import (
@@ -46,7 +46,7 @@ def retrain(
     | None = None,
     skip_week: bool = False,
     early: bool = False,
-    add_up: bool = False,
+    allow_composition: bool = False,
     reading: Reading = Reading(),
     donated: Donated = Donated(),
     force: Force = False,
@@ -90,7 +90,7 @@ def retrain(
         its slice is spent by nobody, and the week after it is trained.
     early
         Train now, although the season's gap (hushrec season open --gap) is not over.
-    add_up
+    allow_composition
         The data set was promised more than its budget by a version that reserved nothing: go on for as long
         as it lasts.
     """
@@ -107,16 +107,21 @@ def retrain(
     inputs = (last, ratings, catalogue, item_features, ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
-    words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "add_up": add_up}
+    words: dict[str, Any] = {
+        "skip": skip_week,
+        "week": week,
+        "early": early,
+        "allow_composition": allow_composition,
+    }
     accountant = SeasonAccountant.following(board.privacy, ledger=Account(ledger=ledger).open(), **words)
     accountant.check_model(board)  # before anything is read with what it declares
     check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
-    show_model.first_use()
+    output_model.first_use()
     options: dict[str, Any] = {"since": since, "retire": retire, "public": public}
     following = board.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
     save(following, target)
-    show_model.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)
+    output_model.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)
 
 
 def _loaded(last: str) -> Billboard:
@@ -126,5 +131,6 @@ def _loaded(last: str) -> Billboard:
     except ModelFileError as error:
         raise ModelFileError(
             f"{error} Nothing was charged. A season goes on from a copy of its last week's model; where there"
-            " is none, hushrec season close ends it, and hushrec season open --add-up begins another."
+            " is none, close it with hushrec season close, and open another one with hushrec season open"
+            " --allow-composition."
         ) from None

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Account, Json
 from hushrec.errors import InputError
 
@@ -36,4 +36,4 @@ def season_close(
     book.close_season(dataset, name)
     found = {"ledger": str(book.path), **book.season(dataset, name).to_dict(), "freed": freed.reserved}
     said = f"It frees {part:.1%} of mu squared of its budget, which it did not spend."
-    show.result(as_json, found, f"{book.season(dataset, name)}.", said, f"Ledger: {book.path}")
+    output.result(as_json, found, f"{book.season(dataset, name)}.", said, f"Ledger: {book.path}")

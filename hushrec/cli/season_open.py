@@ -5,7 +5,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.ledger_show import shares, summary_of
 from hushrec.cli.options import Account, Count, Days, Json, Promise
 from hushrec.cli.season_show import planned, seasons_together
@@ -22,7 +22,7 @@ def season_open(
     first_share: float = 0.5,
     name: Annotated[str, Parameter(show_default="the next number")] | None = None,
     gap: Days = 0.0,
-    add_up: bool = False,
+    allow_composition: bool = False,
     as_json: Json = False,
 ) -> None:
     """Give a data set one budget for many trainings, the first by hushrec train, the others by retrain.
@@ -45,7 +45,7 @@ def season_open(
     gap
         Shortest time from one week's start to the next one's, in days or hours, as in --gap 6d for a weekly
         job: a sooner week is refused, unless hushrec retrain --early asks for it. By default none.
-    add_up
+    allow_composition
         The data set has had a season before, and what both cost together is understood.
     """
     season = Season(promise.budget(), weeks, first_share, name or "1", gap)
@@ -54,7 +54,7 @@ def season_open(
     book, dataset = account.open(create=True), account.dataset
     if name is None:
         season = renamed(season, book.seasons(dataset))
-    book.open_season(dataset, season, add_up=add_up)
+    book.open_season(dataset, season, allow_composition=allow_composition)
     others = book.seasons(dataset)
     found = {"ledger": str(book.path), **book.season(dataset, season.name).to_dict()}
     found |= {"plan": season.plan(), "promised_together": seasons_together(others)[0]}
@@ -63,6 +63,6 @@ def season_open(
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
     text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     shared = shares(book, dataset)
-    together = show.paragraph(f"{summary_of(book, dataset)}.")
+    together = output.paragraph(f"{summary_of(book, dataset)}.")
     text += [*seasons_together(others)[1], *together, *shared[1]]
-    show.result(as_json, found | shared[0], *text, f"\nLedger: {book.path}")
+    output.result(as_json, found | shared[0], *text, f"\nLedger: {book.path}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.ledger_show import shares, summary_of
 from hushrec.cli.options import Account, Json
 from hushrec.errors import InputError
@@ -29,8 +29,8 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
         lines += [f"{each}.", *planned(each.season), ""]
     shared = shares(book, dataset)
     found |= {"promised_together": both, **shared[0]}
-    together = show.paragraph(f"{summary_of(book, dataset)}.")
-    show.result(as_json, found, *lines, *text, *together, *shared[1], f"\nLedger: {book.path}")
+    together = output.paragraph(f"{summary_of(book, dataset)}.")
+    output.result(as_json, found, *lines, *text, *together, *shared[1], f"\nLedger: {book.path}")
 
 
 def planned(season: Season) -> list[str]:
@@ -43,11 +43,11 @@ def planned(season: Season) -> list[str]:
         "noise: standard deviation of a week's noise, were it one release of sensitivity 1. A week in which"
         " nothing is trained spends nothing, and the season lasts longer; a training that is cut short has"
         " used its week. Weeks cannot be added: when all are run the season is spent, and another one"
-        " (--add-up) adds to what this one costs."
+        " (--allow-composition) adds to what this one costs."
     )
     if season.gap:
         words += f" A week begins {season.gap:g} days after the last one began, or later (--early: sooner)."
-    return [*lines, *show.paragraph(words)]
+    return [*lines, *output.paragraph(words)]
 
 
 def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] | None, list[str]]:
@@ -57,4 +57,4 @@ def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] |
     budget = seasons[-1].season.budget
     epsilon = epsilon_together([each.season.budget for each in seasons], budget.delta)
     text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
-    return {"epsilon": epsilon, "delta": budget.delta}, show.paragraph(text)
+    return {"epsilon": epsilon, "delta": budget.delta}, output.paragraph(text)

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import page_folder
 from hushrec.cli.options import Count, File, Whole
 from hushrec.errors import InputError
@@ -103,10 +103,10 @@ def serve(
 
     def ready(url: str) -> None:
         for path in paths.values():
-            show.warn_of_publishing(load(path), str(path))
-        show.text(f"Serving {', '.join(paths)} on {url}")
+            output.warn_of_publishing(load(path), str(path))
+        output.text(f"Serving {', '.join(paths)} on {url}")
         if demo:
-            show.text(f"Open {url}/ in a browser: what is rated there stays there.")
+            output.text(f"Open {url}/ in a browser: what is rated there stays there.")
 
     process.serve(settings, host, port, workers, ready)
 

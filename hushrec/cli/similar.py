@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.items import Titled
 from hushrec.cli.options import Count, Json
 from hushrec.errors import InputError
@@ -45,16 +45,16 @@ def similar(
     entries: list[dict[str, Any]] = [
         {"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)
     ]
-    show_model.name(entries, billboard.domain, titled.read(billboard.domain))
+    output_model.name(entries, billboard.domain, titled.read(billboard.domain))
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
-    cells = [[show_model.cell(each[key]) for key in head] for each in entries]
-    taste = show_model.taste_of(billboard)
+    cells = [[output_model.cell(each[key]) for key in head] for each in entries]
+    taste = output_model.taste_of(billboard)
     pairs = "learned_items" in (billboard.lists or billboard).arrays
     what = "Goes together with" if pairs else "Liked by the same people as"
-    show.result(
+    output.result(
         as_json,
         {"item": items[0] if len(items) == 1 else items, "items": entries, "taste": taste.to_dict()},
         f"{what} {', '.join(items)}",
-        show.table([head, *cells], left=range(1, len(head) - 1)),
-        *show.paragraph(taste.text(advice=False)),
+        output.table([head, *cells], left=range(1, len(head) - 1)),
+        *output.paragraph(taste.text(advice=False)),
     )

@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 from pyarrow import parquet
 
 from hushrec.checks import plural
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.files import output_folder
 from hushrec.cli.options import Count, Force, Json, NoProgress, Seed, progress_shown
 from hushrec.cli.tables import Declared, Reading
@@ -107,4 +107,4 @@ def split(
             f" {plural(rows.n_ratings, 'rating')}.",
             f"{PRIVATE_LOOK}.",
         ]
-    show.result(as_json, found, *lines)
+    output.result(as_json, found, *lines)

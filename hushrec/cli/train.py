@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show_model
+from hushrec.cli import output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.donated import Donated
 from hushrec.cli.files import output_file
@@ -66,7 +66,7 @@ def train(
     Where the released number of users cannot be told from 0, 1% is spent and the run stops. What the run
     spends is charged in the ledger before it is released, and stays charged if the run fails; --resume
     goes on with a run that was killed, at no further cost. A model for both jobs recommends from the ratings
-    that are likes, those from --like-from up.
+    that are likes, those from --like-threshold up.
 
       hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
@@ -100,7 +100,7 @@ def train(
     rows = reading.open(ratings, domain)
     if public is not None:
         public.check(run.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), rows)
-    show_model.first_use()
+    output_model.first_use()
     with cluster(scheduler, ratings) as engine:
         billboard = run.train(
             model,
@@ -115,8 +115,8 @@ def train(
             stop_at_nobody=season is None,
             public=public,
         )
-    show_model.warn_of_the_number_of_users(billboard, n_users)
-    show_model.trained(billboard, target, "Trained", verbose, as_json)
+    output_model.warn_of_the_number_of_users(billboard, n_users)
+    output_model.trained(billboard, target, "Trained", verbose, as_json)
 
 
 def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) -> Accountant:
@@ -134,7 +134,9 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
             f'Season "{name}" was opened for {season.budget}, not {budget}; declare the same.',
             parameter="epsilon",
         )
-    return SeasonAccountant(season, ledger=book, dataset=charging.dataset, add_up=charging.add_up)
+    return SeasonAccountant(
+        season, ledger=book, dataset=charging.dataset, allow_composition=charging.allow_composition
+    )
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from hushrec.cli import show, show_model
+from hushrec.cli import output, output_model
 from hushrec.cli.files import output_file
 from hushrec.cli.options import (
     Charging,
@@ -100,18 +100,18 @@ def tune(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = None if out is None else output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
-    show_model.first_use()
+    output_model.first_use()
     if target is None:
         trials = tuning.try_all(rows, model, candidates, budget, seed=seed, progress=shown)
         _list(trials, model, budget, "public", as_json)
         return
     if shown:
-        show.note("Training several times; how many is told to nobody, so there is no bar.")
+        output.note("Training several times; how many is told to nobody, so there is no bar.")
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
     accountant = Accountant(reserved, **charging.arguments(budget.private))
     billboard = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
     save(billboard, target)
-    show_model.trained(billboard, target, "Chose", verbose, as_json)
+    output_model.trained(billboard, target, "Chose", verbose, as_json)
 
 
 def value_of(text: str) -> Any:
@@ -138,7 +138,7 @@ def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
 def _list(trials: list[Trial], model: str, budget: Budget, kind: str, as_json: bool) -> None:
     found = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
     words = [", ".join(f"{k}={v}" for k, v in trial.settings.items()) or "as planned" for trial in trials]
-    show.result(
+    output.result(
         as_json,
         {"model": model, "epsilon": budget.epsilon, "trials": found},
         f"{model} on {kind} ratings, no budget spent, budget of each run: {budget}",

@@ -7,7 +7,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Account, File, Json
 from hushrec.errors import HushrecError, InputError
 
@@ -49,6 +49,6 @@ def verify(
     book = None if ledger is None else Account(ledger=ledger).open()
     found = check(content, model, ledger=book, public_key=wanted)
     rows = [f"{'ok' if each.passed else 'FAILED':<8}{each.what + ':':<12}{each.words}" for each in found]
-    show.result(as_json, {"checks": [each._asdict() for each in found]}, *rows)
+    output.result(as_json, {"checks": [each._asdict() for each in found]}, *rows)
     if failed := [each.what for each in found if not each.passed]:
         raise HushrecError(f"The dossier is not to be relied on; what failed: {', '.join(failed)}.")

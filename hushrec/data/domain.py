@@ -76,7 +76,7 @@ class Domain:
     Examples
     --------
     >>> domain = hushrec.Domain(["matrix", "alien", "titanic"], rating_range=(1, 5))
-    >>> domain.n_items, domain.midpoint, domain.like_from
+    >>> domain.n_items, domain.midpoint, domain.like_threshold
     (3, 3.0, 4.0)
     >>> hushrec.Domain(["matrix", "alien"], likes=True).rating_range
     (0.0, 1.0)
@@ -131,7 +131,7 @@ class Domain:
         return (self.high - self.low) / 2
 
     @property
-    def like_from(self) -> float | None:
+    def like_threshold(self) -> float | None:
         """The rating that a like is planned from: three quarters up the range, 4 on 1 to 5; None of likes."""
         return None if self.likes else self.low + 0.75 * (self.high - self.low)
 

@@ -1,9 +1,9 @@
 """Quality of models: metrics with intervals, and many models beside each other."""
 
+from hushrec.evaluation.baselines import baselines
 from hushrec.evaluation.compare import Comparison, compare, cross_validate
 from hushrec.evaluation.intervals import Estimate
 from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
-from hushrec.evaluation.yardsticks import yardsticks
 
 __all__ = [
     "METRICS",
@@ -13,5 +13,5 @@ __all__ = [
     "compare",
     "cross_validate",
     "evaluate",
-    "yardsticks",
+    "baselines",
 ]

@@ -263,7 +263,7 @@ def compare(
     ledger: Ledger | None = None,
     dataset: str = "default",
     data_is_public: bool = False,
-    add_up: bool = False,
+    allow_composition: bool = False,
     seed: int = 0,
     on_price: Callable[[int, float], None] | None = None,
     progress: bool = False,
@@ -294,8 +294,8 @@ def compare(
         Runs of each cell, with fresh noise.
     k, relevant_from
         As in :func:`hushrec.evaluation.evaluate`; where some model is for lists, ratings from
-        ``domain.like_from`` up are relevant by default.
-    ledger, dataset, add_up
+        ``domain.like_threshold`` up are relevant by default.
+    ledger, dataset, allow_composition
         Where every run is charged.
     data_is_public : bool
         Charge nothing and stamp every result NOT PRIVATE.
@@ -326,17 +326,17 @@ def compare(
     grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
     likes = "ratings" not in jobs
     if relevant_from is None and "lists" in jobs:
-        relevant_from = train_ratings.domain.like_from
+        relevant_from = train_ratings.domain.like_threshold
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     ledger = None if data_is_public else ledger
     if ledger is not None:
-        ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], add_up=add_up)
+        ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], allow_composition=allow_composition)
         if on_price is not None:
             on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
     found: list[dict[str, Any]] = []
     charged: list[float] = []
     for name, budget, draw in _shown(runs, progress):
-        told: dict[str, Any] = {"data_is_public": data_is_public, "add_up": add_up}
+        told: dict[str, Any] = {"data_is_public": data_is_public, "allow_composition": allow_composition}
         accountant = Accountant(budget, ledger=ledger, dataset=dataset, **told)
         model = train(
             name, train_ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed

@@ -51,7 +51,7 @@ class Accountant(Single):
     resume : bool
         Go on with the last unfinished training on the data set: what was charged is neither drawn nor charged
         again. Needs the ledger.
-    add_up : bool
+    allow_composition : bool
         That this adds to what an open season of the data set costs its users is understood; asked for where
         the data set has no budget.
 
@@ -84,7 +84,7 @@ class Accountant(Single):
         noise: NoiseSource | None = None,
         data_is_public: bool = False,
         resume: bool = False,
-        add_up: bool = False,
+        allow_composition: bool = False,
     ) -> None:
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         check_kind(ledger, (Ledger, NoneType), "ledger", "pass Ledger(path)")
@@ -92,7 +92,7 @@ class Accountant(Single):
         self.ledger = ledger
         self.dataset = name("dataset", dataset)
         self.data_is_public = data_is_public
-        self.add_up = add_up
+        self.allow_composition = allow_composition
         self.run = os.urandom(16).hex()
         self._noise: NoiseSource = SystemNoise() if noise is None else noise
         self._secure = type(self._noise) is SystemNoise
@@ -175,7 +175,9 @@ class Accountant(Single):
                 return  # what a resumed training is yet to charge, its journal tells
             coming = plan.releases if self._journal is None else self._journal.uncharged(plan.releases)
             try:
-                self.ledger.check(self.dataset, coming, run=self.run, add_up=self.add_up)
+                self.ledger.check(
+                    self.dataset, coming, run=self.run, allow_composition=self.allow_composition
+                )
             except BudgetError as error:
                 if not self._lost:
                     raise
@@ -364,7 +366,7 @@ class Accountant(Single):
         return value, draft
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
-        ledger.charge(self.dataset, self.run, release, step=step, add_up=self.add_up)
+        ledger.charge(self.dataset, self.run, release, step=step, allow_composition=self.allow_composition)
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:

@@ -273,11 +273,13 @@ class Ledger(SeasonBook):
         *,
         failure: float = 0.0,
         run: str = "",
-        add_up: bool = False,
+        allow_composition: bool = False,
     ) -> None:
         """Raise what charging for these releases and a chance of failure would raise; write nothing."""
         with self._transaction("DEFERRED") as connection:
-            self._check(connection, dataset, tuple(releases), failure, run=run, add_up=add_up)
+            self._check(
+                connection, dataset, tuple(releases), failure, run=run, allow_composition=allow_composition
+            )
 
     def charge(
         self,
@@ -288,7 +290,7 @@ class Ledger(SeasonBook):
         step: int | None = None,
         failure: float = 0.0,
         week: Week | None = None,
-        add_up: bool = False,
+        allow_composition: bool = False,
         early: bool = False,
     ) -> str:
         """Record one release durably, or raise and record nothing.
@@ -309,7 +311,7 @@ class Ledger(SeasonBook):
             Chance with which all of the run may fail, charged with its first release only.
         week : Week, optional
             Of a season: the release counts in its budget too.
-        add_up : bool
+        allow_composition : bool
             That a run beside an open season of a data set without a budget adds to it is understood; and of
             a week, that an older version has promised more than the data set's budget.
         early : bool
@@ -323,7 +325,15 @@ class Ledger(SeasonBook):
             if self._charges(connection, f"{OF_RUN} LIMIT 1", (dataset, run)):
                 failure = 0.0
             of_week = week is not None
-            self._check(connection, dataset, (release,), failure, run=run, of_week=of_week, add_up=add_up)
+            self._check(
+                connection,
+                dataset,
+                (release,),
+                failure,
+                run=run,
+                of_week=of_week,
+                allow_composition=allow_composition,
+            )
             if week is not None:
                 coming = (release, Charge(0.0, 0.0, failure))
                 self._check_week(connection, week, coming, made=step, early=early)

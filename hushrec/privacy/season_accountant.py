@@ -45,11 +45,11 @@ class SeasonAccountant(Accountant):
         The week that is meant: refused where it is not the next one.
     early : bool
         The week may begin sooner than the season's gap allows.
-    ledger, dataset, noise, data_is_public, add_up
-        As of an :class:`Accountant`; `add_up` also where an older version has promised more than the data
-        set's budget, and weeks are to go on for as long as it lasts. Without a ledger the weeks are counted
-        by the models alone, a week that is run twice is found out by nobody, and neither is a model that was
-        edited.
+    ledger, dataset, noise, data_is_public, allow_composition
+        As of an :class:`Accountant`; `allow_composition` also where an older version has promised more than
+        the data set's budget, and weeks are to go on for as long as it lasts. Without a ledger the weeks are
+        counted by the models alone, a week that is run twice is found out by nobody, and neither is a model
+        that was edited.
 
     Privacy
     -------
@@ -85,7 +85,7 @@ class SeasonAccountant(Accountant):
         dataset: str = "default",
         noise: NoiseSource | None = None,
         data_is_public: bool = False,
-        add_up: bool = False,
+        allow_composition: bool = False,
     ) -> None:
         check_kind(season, Season, "season", "pass Season(budget, weeks)")
         super().__init__(
@@ -94,10 +94,10 @@ class SeasonAccountant(Accountant):
             dataset=dataset,
             noise=noise,
             data_is_public=data_is_public,
-            add_up=add_up,
+            allow_composition=allow_composition,
         )
         self.after, self._unbound = None, False
-        self._words = {"add_up": add_up, "early": early}
+        self._words = {"allow_composition": allow_composition, "early": early}
         number = 0
         if after is not None:
             self.after = last = _week_of(after, season, dataset)

@@ -41,20 +41,20 @@ class SeasonBook(LedgerFile):
     where all of an open season's budget is reserved.
     """
 
-    def open_season(self, dataset: str, season: Season, *, add_up: bool = False) -> None:
+    def open_season(self, dataset: str, season: Season, *, allow_composition: bool = False) -> None:
         """Give a data set a season.
 
         Parameters
         ----------
         dataset : str
         season : Season
-        add_up : bool
+        allow_composition : bool
             That the data set has or had another season, to whose cost this one's adds, is understood.
 
         Raises
         ------
         BudgetError
-            There is another season and `add_up` is not set, or the budget of the data set has no room.
+            There is another season and `allow_composition` is not set, or the budget has no room.
         InputError
             The name is taken, or unit or relation is not that of the earlier charges.
         """
@@ -70,13 +70,13 @@ class SeasonBook(LedgerFile):
                     f'Data set "{dataset}" has a season {shown(season.name)} already; give this one another'
                     " name."
                 )
-            if known and not add_up:
+            if known and not allow_composition:
                 both = epsilon_together([*(each.season.budget for each in known), budget], budget.delta)
                 raise BudgetError(
                     f'Data set "{dataset}" has had {plural(len(known), "season")}'
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
-                    f" would be promised {budget.spell(both)}; pass --add-up (add_up=True) if that is"
-                    " understood."
+                    f" would be promised {budget.spell(both)}; pass --allow-composition"
+                    " (allow_composition=True) if that is understood."
                 )
             reserved = self._committed(connection, dataset)
             if limit is not None:
@@ -140,7 +140,7 @@ class SeasonBook(LedgerFile):
         *,
         after: Week | None = None,
         made: int = 0,
-        add_up: bool = False,
+        allow_composition: bool = False,
         early: bool = False,
     ) -> None:
         """Raise what charging a week's releases would raise; write nothing.
@@ -153,12 +153,12 @@ class SeasonBook(LedgerFile):
             That of the model from which it goes on.
         made : int
             Releases of the week that whoever asks has made already: others must not have made any.
-        add_up, early : bool
+        allow_composition, early : bool
             As of :meth:`Ledger.charge`.
         """
         coming = tuple(releases)
         with self._transaction("DEFERRED", OF_A_WEEK) as connection:
-            self._check(connection, week.dataset, coming, of_week=True, add_up=add_up)
+            self._check(connection, week.dataset, coming, of_week=True, allow_composition=allow_composition)
             self._check_week(connection, week, coming, after, made, early)
 
     def wrote(self, week: Week, digest: str) -> None:
@@ -210,12 +210,12 @@ class SeasonBook(LedgerFile):
         *,
         run: str = "",
         of_week: bool = False,
-        add_up: bool = False,
+        allow_composition: bool = False,
     ) -> None:
         """Refuse what does not fit the data set's budget beside what its open seasons reserve.
 
         A week is in what its season reserves. Where a version that reserved nothing has promised more than
-        there is, weeks go on with `add_up` for as long as charges alone fit.
+        there is, weeks go on with `allow_composition` for as long as charges alone fit.
         """
         if not releases:
             return
@@ -228,22 +228,23 @@ class SeasonBook(LedgerFile):
             self._check_exact(connection, dataset, budget)
         if budget is None:
             begun = self._charges(connection, f"{OF_RUN} LIMIT 1", (dataset, run))
-            if still and not (of_week or add_up or begun):
+            if still and not (of_week or allow_composition or begun):
                 raise self._adds_up(dataset, still, [*committed, *coming])
             return
         costs = committed if of_week else [*committed, *coming]
-        if of_week and add_up:
+        if of_week and allow_composition:
             costs = [*self._charges(connection, "dataset = ?", (dataset,)), *coming]
         budget.check_reserve(costs)
         if budget.allows(costs):
             return
         total = budget.spell(composed_epsilon(costs, budget.delta))
-        if of_week and not add_up:
+        if of_week and not allow_composition:
             raise BudgetError(
                 f'Data set "{dataset}" was promised more than its budget of {budget} by a version that'
                 f" reserved nothing: what was charged{beside(still)} come to {total}. Close a season that"
-                " nobody goes on with (hushrec season close), or pass --add-up (add_up=True): weeks then go"
-                " on for as long as the budget lasts. Nothing was charged."
+                " nobody goes on with (hushrec season close), or pass --allow-composition"
+                " (allow_composition=True): weeks then go on for as long as the budget lasts. Nothing was"
+                " charged."
             )
         raise BudgetError(
             f'This would bring data set "{dataset}" to {total} over all its runs{beside(still)}, past its '
@@ -269,7 +270,7 @@ class SeasonBook(LedgerFile):
         return BudgetError(
             f'Data set "{dataset}" has no budget but an open season {_names(still)}, and this run adds to it:'
             f" whoever is in all that was charged{beside(still)} and in this would be promised {both}; pass"
-            " --add-up (add_up=True) if that is understood."
+            " --allow-composition (allow_composition=True) if that is understood."
         )
 
     def _committed(self, connection: sqlite3.Connection, dataset: str) -> list[Cost]:
@@ -324,8 +325,8 @@ class SeasonBook(LedgerFile):
             )
         if found.closed:
             raise BudgetError(
-                f"Season {called} was closed: nothing more is charged to it; hushrec season open --add-up"
-                " begins another."
+                f"Season {called} was closed: nothing more is charged to it; hushrec season open"
+                " --allow-composition begins another."
             )
         if after is not None and not self._wrote(connection, after):
             raise self._foreign(after)
@@ -337,7 +338,7 @@ class SeasonBook(LedgerFile):
                 " slice is spent by nobody."
                 if week.number
                 else " with hushrec retrain, or, if it was cut short, close the season and open another one"
-                " with hushrec season open --add-up."
+                " with hushrec season open --allow-composition."
             )
             raise BudgetError(
                 f"Week {week.number} of season {called} was run already; go on from the model that it"

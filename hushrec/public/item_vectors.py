@@ -59,7 +59,7 @@ def item_vectors(ratings: Ratings) -> pa.Table:
         with one_blas_thread():
             known = public_items(ratings, None)
         columns += [known.bias[:, None], known.factors]
-    columns.append(_directions(ratings.liked(domain.like_from).rated()))
+    columns.append(_directions(ratings.liked(domain.like_threshold).rated()))
     seen = np.flatnonzero(counts).tolist()
     vectors = np.column_stack(columns)[seen]
     return pa.table({"item": [domain.items[place] for place in seen], "vector": list(vectors)})

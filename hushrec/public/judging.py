@@ -146,11 +146,11 @@ def judge(
     trained : Ratings, optional
         Those of the public users who are among the private ones; nobody by default.
     """
-    like_from = getattr(private.estimator, "like_from", None) if private.scores == "likes" else None
-    donors = replace(donors.liked(like_from).rated(), splits=())  # their own parts are dealt here
-    trained = donors.rows([]) if trained is None else trained.liked(like_from).rated()
+    like_threshold = getattr(private.estimator, "like_threshold", None) if private.scores == "likes" else None
+    donors = replace(donors.liked(like_threshold).rated(), splits=())  # their own parts are dealt here
+    trained = donors.rows([]) if trained is None else trained.liked(like_threshold).rated()
     if external is not None:
-        external = external.liked(like_from).rated()
+        external = external.liked(like_threshold).rated()
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
     if private.scores == "ratings":

@@ -153,9 +153,9 @@ class Released:
             liking = np.sqrt(_FEATURES * rate.mean() * rate)[:, None] * scores
             tables.append(np.column_stack([liking.T, np.zeros(liking.shape[1])]))
         counts = _Sums.of(rows).likes
-        like_from = getattr(self.private.estimator, "like_from", None)
+        like_threshold = getattr(self.private.estimator, "like_threshold", None)
         return regressions(
-            sp.csr_array(sp.vstack(tables)), learned, counts, 1e-3 * rates, rows.domain, like_from
+            sp.csr_array(sp.vstack(tables)), learned, counts, 1e-3 * rates, rows.domain, like_threshold
         )
 
     def without(self, gone: Ratings) -> Recommender:

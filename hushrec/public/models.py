@@ -31,7 +31,7 @@ def regressions(
     counts: Array,
     otherwise: Array,
     domain: Domain,
-    like_from: float | None,
+    like_threshold: float | None,
 ) -> Recommender:
     """Return the model in which each item is regressed on all others and on 1.
 
@@ -45,7 +45,7 @@ def regressions(
         Likes of each, by which the ridge is.
     otherwise : ndarray of shape (n_items,)
         Scores of what was not learned, small ones.
-    domain, like_from
+    domain, like_threshold
         As of the private model.
     """
     size = len(learned)
@@ -61,7 +61,7 @@ def regressions(
         "learned_items": learned,
         "supported": np.isin(np.arange(len(counts)), learned).astype(np.uint8),
     }
-    return Recommender(EASE(like_from=like_from), domain, arrays)
+    return Recommender(EASE(like_threshold=like_threshold), domain, arrays)
 
 
 def _weights(rows: sp.csr_array, ridge: float) -> Array:

@@ -343,7 +343,7 @@ def _of_stored(stored: ModelFile) -> Billboard:
     if "lists" in sections:
         lists = _with_public(stored, "lists", "public/lists", "state/lists", domain)
         both: Any = {"ratings": estimator, "lists": lists.estimator}
-        both |= {"lists_share": sections["lists"]["share"], "like_from": both["lists"].like_from}
+        both |= {"lists_share": sections["lists"]["share"], "like_threshold": both["lists"].like_threshold}
         estimator = ESTIMATORS["both"](**both)
     privacy = PrivacyStatement.from_dict(header["privacy"])
     judged = tuple(header.get("judged", ()))

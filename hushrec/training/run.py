@@ -409,8 +409,8 @@ def choose(
             )
     if n_users is not None and "n_users" in names:
         given.setdefault("n_users", n_users)
-    if "like_from" in names:
-        given.setdefault("like_from", domain.like_from)
+    if "like_threshold" in names:
+        given.setdefault("like_threshold", domain.like_threshold)
     if not cls.uses_user_count:
         return cls.of(given)
     n_users = given.pop("n_users", n_users)

@@ -21,7 +21,7 @@ NOT_TRUTHS = ["yes", 1, 0.0, None, math.nan, [True]]
 
 
 def bad_values(field) -> list:
-    if field.name in ("threshold", "like_from"):  # any number will do
+    if field.name in ("threshold", "like_threshold"):  # any number will do
         return [value for value in NOT_NUMBERS if value is not NOT_NUMBERS[3]]
     if "bool" in field.type:
         return NOT_TRUTHS

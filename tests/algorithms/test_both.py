@@ -36,7 +36,7 @@ def test_without_privacy_it_is_the_two_models() -> None:
     assert [each[:2] for each in listed] == [each[:2] for each in lists.recommend(likes, 7, items=unseen)]
     assert [each.rating for each in listed] == alone.predict(hers, [each.item for each in listed])
     assert both.similar_items(DOMAIN.items[0]) == lists.similar_items(DOMAIN.items[0])
-    assert both.estimator.like_from == 4
+    assert both.estimator.like_threshold == 4
 
 
 def test_what_she_rated_low_is_not_recommended_either() -> None:
@@ -54,7 +54,7 @@ def test_the_number_of_users_is_released_once() -> None:
 
 
 def test_the_file_holds_both(tmp_path) -> None:
-    both = train("both", RATINGS, Accountant(BUDGET), n_users=300, settings={"like_from": 3.0})
+    both = train("both", RATINGS, Accountant(BUDGET), n_users=300, settings={"like_threshold": 3.0})
     both.save(tmp_path / "both.hush")
     hers = {DOMAIN.items[0]: 5.0, DOMAIN.items[1]: 1.0}
     for memory_map in (False, True):
@@ -79,7 +79,7 @@ def test_likes_are_the_ratings_from_the_threshold_up(threshold: float) -> None:
         [False] * 2,
     ]
     assert not ratings.liked(threshold).hand_picked
-    model = PrivateEigenRec(rank=2, iterations=1, like_from=threshold)
+    model = PrivateEigenRec(rank=2, iterations=1, like_threshold=threshold)
     users = model.users(ratings)
     assert users.domain is domain
     arrays = model.fit(ratings, Accountant(OPEN)).arrays
@@ -125,10 +125,10 @@ def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() 
             assert label == "item weights"
             return 2.0
 
-    for like_from in (4.0, None):
+    for like_threshold in (4.0, None):
         chance = np.ones(40)
-        if like_from is not None:
-            chance = np.array([NormalDist().cdf(3.2 + each - like_from) for each in bias])
-        found, noise_sd = Both(like_from=like_from)._expected_weights(Told, arrays, DOMAIN)
+        if like_threshold is not None:
+            chance = np.array([NormalDist().cdf(3.2 + each - like_threshold) for each in bias])
+        found, noise_sd = Both(like_threshold=like_threshold)._expected_weights(Told, arrays, DOMAIN)
         assert found == pytest.approx(Told.weights * chance)
         assert noise_sd == pytest.approx(2 * math.sqrt(sum(chance**2) / 40))

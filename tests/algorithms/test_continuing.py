@@ -36,7 +36,7 @@ MODELS = {
     "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
     "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
     "private-eigenrec, pairs": PairedEigenRec.of(rank=3, iterations=1, matrix_share=0.3, n_users=300),
-    "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_from=4.0),
+    "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_threshold=4.0),
 }
 everywhere = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
 

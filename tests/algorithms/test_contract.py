@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args, get_origin, get_type_hints
 import pytest
 
 from hushrec.algorithms import ESTIMATORS, Billboard, Estimator
-from hushrec.cli import show_model
+from hushrec.cli import output_model
 from hushrec.errors import InputError
 from hushrec.kernels import threads
 from hushrec.privacy import Budget
@@ -143,9 +143,9 @@ def test_weeks(case: Case) -> None:
 
 def say_all(model: Billboard, file: Path) -> None:
     """All that ``hushrec train`` prints of a model, and its JSON."""
-    show_model.warn_of_the_number_of_users(model, None)
+    output_model.warn_of_the_number_of_users(model, None)
     for as_json in (False, True):
-        show_model.trained(model, file, "Trained", verbose=True, as_json=as_json)
+        output_model.trained(model, file, "Trained", verbose=True, as_json=as_json)
 
 
 @pytest.fixture(scope="module")

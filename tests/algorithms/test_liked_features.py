@@ -19,7 +19,7 @@ from hushrec import (
 )
 from hushrec.algorithms.liked_features import VOTES, weight_of
 from hushrec.algorithms.liking_users import LikingUsers
-from hushrec.cli.show_model import about
+from hushrec.cli.output_model import about
 from hushrec.data.keys import mix
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training import run

@@ -97,7 +97,7 @@ def eigenrec(mu: float, n_users: int) -> dict[str, object]:
     return {
         "rank": rank, "learned_items": learned, "weights_share": min(0.5, 1.5 / (rank + 1)),
         "matrix_share": matrix, "n_users": n_users, "iterations": 8, "support": 0.5, "equalization": 0.5,
-        "weight_exponent": -0.3, "popularity_gain": 0.7, "share_growth": 1.2, "like_from": None,
+        "weight_exponent": -0.3, "popularity_gain": 0.7, "share_growth": 1.2, "like_threshold": None,
     }  # fmt: skip
 
 
@@ -120,9 +120,13 @@ def test_both_plans_either_model_for_its_share() -> None:
         for n_users in around([8, 80, 240, 2400, 8000], budget.mu):
             share = 0.6 if 1 <= budget.mu * n_users / 80 < 3 else 0.48
             found = Both.planned(budget, domain, n_users)
-            assert (found.lists_share, found.like_from, found.lists.like_from) == (share, 4.75, 4.75)
+            assert (found.lists_share, found.like_threshold, found.lists.like_threshold) == (
+                share,
+                4.75,
+                4.75,
+            )
             own = als(budget.mu * math.sqrt(1 - share), n_users, 80)
-            lists = eigenrec(budget.mu * math.sqrt(share), n_users) | {"like_from": 4.75}
+            lists = eigenrec(budget.mu * math.sqrt(share), n_users) | {"like_threshold": 4.75}
             lists["weights_share"] = 0.3 * lists["weights_share"]
             for model, rule in ((found.ratings, own), (found.lists, lists)):
                 for name, wanted in rule.items():

@@ -237,7 +237,7 @@ CALLS = {
     "users in words": (lambda: hushrec.PrivateALS.planned(BUDGET, DOMAIN, "many"), "n_users='many'"),
     "a setting as text": (lambda: hushrec.PrivateALS(rank="3"), "rank='3'"),
     "a path for a ledger": (lambda: Accountant(BUDGET, ledger="l.sqlite"), "pass Ledger(path)"),
-    "NaN for a threshold": (lambda: hushrec.PrivateEigenRec(like_from=math.nan), "like_from=nan"),
+    "NaN for a threshold": (lambda: hushrec.PrivateEigenRec(like_threshold=math.nan), "like_threshold=nan"),
 }
 
 

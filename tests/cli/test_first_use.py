@@ -22,7 +22,7 @@ def test_a_training_tells_its_promise_on_one_screen_and_the_rest_when_asked(run,
     assert len(short.splitlines()) <= 22 and "PRIVACY STATEMENT" in short and "Ledger:" in short
     assert "ratings: item biases" not in short and "hushrec report m.hush" in short
     told = run(*line, "--verbose").stdout
-    assert "Settings:   like_from=4" in told and "ratings: item biases" in told and "Version:" in told
+    assert "Settings:   like_threshold=4" in told and "ratings: item biases" in told and "Version:" in told
     report = run("report", "m.hush").stdout
     assert "ratings: item biases" in report and "Public:     item catalogue; rating range;" in report
 

@@ -82,8 +82,11 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
     done(*train[:-1], "0.hush", *shop.budget, "--season", "1")
     before = json.loads(done("ledger", "show", *shop.ledger, "--json"))["datasets"][0]["charges"]
     wrong = [
-        (["season", "open", *shop.budget, "--weeks", "4", *shop.ledger], "pass --add-up"),
-        (["season", "open", *shop.budget, "--weeks", "1", *shop.ledger, "--add-up"], "integer >= 2"),
+        (["season", "open", *shop.budget, "--weeks", "4", *shop.ledger], "pass --allow-composition"),
+        (
+            ["season", "open", *shop.budget, "--weeks", "1", *shop.ledger, "--allow-composition"],
+            "integer >= 2",
+        ),
         ([*train, "--epsilon", "4", "--delta", "1e-6", "--season", "1"], "was opened for"),
         ([*train, *shop.budget, "--season", "7"], "has no season '7'"),
         ([*train, *shop.budget, "--season", "1"], "was run already"),
@@ -141,7 +144,7 @@ class Later(datetime):
 
 @pytest.mark.true("D1")
 def test_what_is_reserved_is_asked_for_and_shown(shop):
-    """Beside a season a run is refused if the data set has a budget, else it asks for --add-up."""
+    """Beside a season a run is refused if the data set has a budget, else it asks for --allow-composition."""
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--model", "item-bias", "--force"]
     train += ["--out", "x.hush", "--epsilon", "4", "--delta", "1e-6"]
     for name, budget in (("with", ["6"]), ("without", [])):
@@ -151,8 +154,10 @@ def test_what_is_reserved_is_asked_for_and_shown(shop):
         done("season", "open", *shop.budget, "--weeks", "4", *place)
         refused = call(*train, "--dataset", name)
         assert refused.exit_code == 1 and "what season '1' reserves until closed" in refused.stderr
-        more = call(*train, "--dataset", name, "--add-up")
-        assert more.exit_code == bool(budget) and ("pass --add-up" in refused.stderr) != bool(budget)
+        more = call(*train, "--dataset", name, "--allow-composition")
+        assert more.exit_code == bool(budget) and ("pass --allow-composition" in refused.stderr) != bool(
+            budget
+        )
     mu = math.hypot(Budget(5, 1e-6).mu, Budget(4, 1e-6).mu)
     both = f"epsilon = {epsilon_of(mu, 1e-6):.6g} at delta = 1e-06"
     assert both in refused.stderr and both in " ".join(more.stdout.split())

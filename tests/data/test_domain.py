@@ -114,11 +114,11 @@ def test_what_is_observed_is_public_and_in_the_order_of_people(implicit) -> None
 
 def test_what_counts_as_a_like_and_what_a_domain_is_told_by() -> None:
     for low, high, wanted in [(1, 5, 4.0), (0, 10, 7.5), (-10, 10, 5.0)]:
-        assert Domain(["a"], (low, high)).like_from == wanted
+        assert Domain(["a"], (low, high)).like_threshold == wanted
     domains = [Domain(["a"], (0, 1)), Domain(["a"], likes=True), Domain(["b"], (0, 1)), Domain(["a"], (0, 2))]
     domains += [Domain(["a", "b"], (0, 1)), Domain(["b", "a"], (0, 1)), Domain(["ab"], (0, 1))]
     domains += [Domain(["a"], (-1, 1)), Domain(["a"], (0, 1), max_ratings_per_user=9)]
-    assert domains[1].like_from is None
+    assert domains[1].like_threshold is None
     assert len({domain.fingerprint for domain in domains}) == len(domains)
     features = Domain(("a",), [0.0, 1.0], item_features=np.ones((1, 3)))
     assert domains[0].fingerprint == features.fingerprint and domains[0] == features

@@ -86,7 +86,7 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
         "equalization": _of("tuning.equalization", "0"),
     },
     "both": {
-        "like from": _of("like-from", "2", "4.5"),
+        "like from": _of("like-threshold", "2", "4.5"),
         "share": _of("lists-share", "0.2"),
         "item features": [(), ("--item-features", "features.csv")],
     },

@@ -73,7 +73,9 @@ def trained(estimator, rows, client=None, **options) -> bytes:
     return estimator.fit(rows, Accountant(BUDGET, noise=SeededNoise(3)), seed=1, **options).to_bytes()
 
 
-@pytest.mark.parametrize("model", [MODEL, Both(ratings=MODEL, like_from=4.0)], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model", [MODEL, Both(ratings=MODEL, like_threshold=4.0)], ids=lambda model: model.name
+)
 def test_the_bytes_are_those_of_one_process(store, client, model):
     assert trained(model, store, client) == trained(model, store)
 

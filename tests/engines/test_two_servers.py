@@ -40,7 +40,7 @@ ESTIMATORS = {
         rank=2, iterations=2, n_users=12, tuning=hushrec.PrivateEigenRec.Tuning(matrix_share=0.1)
     ),
     "both": hushrec.Both(
-        ratings=ALS, lists=hushrec.PrivateEigenRec(rank=2, iterations=3, n_users=12), like_from=4.0
+        ratings=ALS, lists=hushrec.PrivateEigenRec(rank=2, iterations=3, n_users=12), like_threshold=4.0
     ),
 }
 
@@ -99,7 +99,7 @@ def test_public_ratings_are_weighed_in_as_beside_a_training_with_the_noise_of_bo
     everybody = hushrec.realistic(90, 12, 700, seed=3)
     ratings, published = (everybody.rows(range(*ends), keyed=True) for ends in ((0, 50), (50, 90)))
     lists = hushrec.PrivateEigenRec(rank=2, iterations=1, n_users=50)
-    estimator = {"lists": lists, "both": hushrec.Both(ratings=ALS, lists=lists, like_from=4.0)}[name]
+    estimator = {"lists": lists, "both": hushrec.Both(ratings=ALS, lists=lists, like_threshold=4.0)}[name]
     published.to_arrow().to_pandas().to_csv(tmp_path / "published.csv", index=False)
     public = hushrec.PublicRatings(same=str(tmp_path / "published.csv"))
     world = World(estimator, ratings, noises=(KeptNoise(1), KeptNoise(2)))

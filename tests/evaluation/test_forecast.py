@@ -20,7 +20,7 @@ def test_a_world_that_was_not_measured_lies_within(epsilon, setting, n_users) ->
     parts = strong_generalization(lifelike(setting, n_users=n_users, n_items=600, seed=3), 0.3, seed=0)
     budget, train = Budget(epsilon, 1e-6), parts.train
     of = forecast(budget, train.n_users, 600, train.n_ratings / train.n_users)
-    lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_from=4.0)
+    lists = PrivateEigenRec.planned(budget, train.domain, train.n_users, like_threshold=4.0)
     stars = PrivateALS.planned(budget, train.domain, train.n_users)
     for model, name, expected, unit in ((lists, "recall", of.recall, 1), (stars, "rmse", of.rmse, 4)):
         found = model.fit(train, Accountant(budget))

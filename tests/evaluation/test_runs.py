@@ -99,12 +99,12 @@ def test_an_accountant_that_is_used_up_says_so_before_anything_is_done(call, par
 def test_what_counts_as_a_like_is_declared_by_the_range(likes_from):
     """Three quarters up the range, where nothing else is said; never read from the ratings."""
     domain = Domain(range(20), (0, 10))
-    settings = {} if likes_from is None else {"like_from": likes_from}
+    settings = {} if likes_from is None else {"like_threshold": likes_from}
     for name in ("both", "private-eigenrec", "ease"):
         model = choose(name, Budget(5, 1e-6), domain, n_users=1000, settings=settings)
-        assert model.like_from == (likes_from or 7.5)
+        assert model.like_threshold == (likes_from or 7.5)
     likes = choose("private-eigenrec", Budget(5, 1e-6), Domain(range(20), likes=True), n_users=1000)
-    assert likes.like_from is None
+    assert likes.like_threshold is None
 
 
 @pytest.mark.parametrize("name", ["private-als", "private-projected-gradient"])

@@ -151,7 +151,7 @@ def release_of(square):
 
 def step_at(ledger, kind, *words):
     if kind == "open":
-        ledger.open_season("default", season_of(words[0], Weeks(*words[1:])), add_up=True)
+        ledger.open_season("default", season_of(words[0], Weeks(*words[1:])), allow_composition=True)
     elif kind == "charge":
         run, square, failure = words
         ledger.charge("default", run, release_of(square), failure=failure * 2.0**-24)
@@ -302,7 +302,7 @@ def live(folder, seed):
                     season = Season(
                         budget_of(dice.randint(2, 4)), dice.randint(3, 5), name=f"{seed}-{time.time_ns()}"
                     )
-                    ledger.open_season("default", season, add_up=True)
+                    ledger.open_season("default", season, allow_composition=True)
                 elif kind == "train":
                     MODEL.fit(RATINGS, Accountant(budget_of(dice.randint(1, 8) / 8), ledger=ledger))
                 elif kind == "close" and seasons:

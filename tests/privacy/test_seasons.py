@@ -136,7 +136,7 @@ def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, le
     changed = replace(first, week=replace(first.week, charge="0" * 64))  # the same run, another way
     with pytest.raises(InputError, match="is not in the ledger"):
         SeasonAccountant(SEASON, changed, ledger=ledger).check(plan_of(SEASON))
-    other.open_season("shop", Season(BUDGET, 5), add_up=False)
+    other.open_season("shop", Season(BUDGET, 5), allow_composition=False)
     with pytest.raises(InputError, match="another one in the ledger"):
         SeasonAccountant(Season(BUDGET, 6), ledger=other, dataset="shop").check(plan_of(SEASON))
 
@@ -168,7 +168,7 @@ def test_a_season_reserves_its_budget(path):
         lambda: ledger.charge("default", "more", large),
         lambda: ledger.check("default", [large]),
         lambda: Accountant(whole, ledger=ledger).check(Plan(whole, [large])),
-        lambda: ledger.open_season("default", Season(whole, 3, name="2"), add_up=True),
+        lambda: ledger.open_season("default", Season(whole, 3, name="2"), allow_composition=True),
     ]
     for door in doors:
         with pytest.raises(BudgetError) as caught:
@@ -203,11 +203,11 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     budget = Budget(1.0, 1e-6)
     both = epsilon_of(math.hypot(BUDGET.mu, budget.mu), 1e-6)
     asks = Accountant(budget, ledger=ledger)
-    with pytest.raises(BudgetError, match="pass --add-up") as caught:
+    with pytest.raises(BudgetError, match="pass --allow-composition") as caught:
         asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
     assert BUDGET.spell(both) in str(caught.value) and "season '1'" in str(caught.value)
     assert ledger.summary("default", 1e-6).charges == 0
-    fit = Accountant(budget, ledger=ledger, add_up=True)
+    fit = Accountant(budget, ledger=ledger, allow_composition=True)
     fit.release(Bounded(np.zeros(2), counted(1.0)), budget.share(0.5), "sums")
     ledger.charge("default", fit.run, Release("more", budget.share(0.5), 1.0, "user", "add-remove"))
     said = " ".join(week(ledger).text().split())
@@ -234,14 +234,14 @@ def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path)
                 Ledger(path)
     ledger = Ledger(path)
     assert ledger.season("default", "1").season == SEASON and charges(path) == before
-    with pytest.raises(BudgetError, match="promised more than its budget.*season close.*--add-up"):
+    with pytest.raises(BudgetError, match="promised more than its budget.*season close.*--allow-composition"):
         week(ledger)
     with pytest.raises(BudgetError, match="what season '1' reserves"):
         ledger.charge("default", "another", outside(1e-6))
     assert "what open seasons reserve is more than its budget has left" in str(ledger.summary("default"))
-    first = week(ledger, add_up=True)
+    first = week(ledger, allow_composition=True)
     with pytest.raises(BudgetError, match="past its budget"):
-        week(ledger, first, add_up=True)
+        week(ledger, first, allow_composition=True)
     assert ledger.summary("default").mu ** 2 == pytest.approx(0.9 * BUDGET.mu**2)
     ledger.close_season("default", "1")
     ledger.charge("default", "another", outside(0.09 * BUDGET.mu**2))
@@ -254,7 +254,7 @@ def test_seasons_add_up_in_words(ledger):
     """Oracle: the mu of both, by hand."""
     week(ledger)
     other = Season(Budget(1.0, 1e-6), 3, name="next")
-    ledger.open_season("default", other, add_up=True)
+    ledger.open_season("default", other, allow_composition=True)
     both = epsilon_of(math.hypot(BUDGET.mu, other.budget.mu), 1e-6)
     assert epsilon_together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
     # what is reserved for failures is taken off delta, and where nothing is left nothing is promised
@@ -428,7 +428,7 @@ def test_a_season_is_renamed_to_the_first_number_that_is_free(ledger):
     season = Season(BUDGET, 3, name="any")
     for name in ("3", "2"):
         assert renamed(season, ledger.seasons("default")).name == "2"
-        ledger.open_season("default", replace(season, name=name), add_up=True)
+        ledger.open_season("default", replace(season, name=name), allow_composition=True)
     assert renamed(season, ledger.seasons("default")).name == "4"
     assert [ledger.season("default", name).season.weeks for name in ("1", "2")] == [4, 3]
 
@@ -446,9 +446,13 @@ def test_models_of_another_season_or_data_set_are_refused(path):
         (InputError, "not trained in", lambda: SeasonAccountant.following(Accountant(BUDGET).statement())),
         (InputError, "not trained in", lambda: SeasonAccountant(SEASON, Accountant(BUDGET).statement())),
         (InputError, "has no season", lambda: SeasonAccountant(second, ledger=ledger)),
-        (InputError, "another name", lambda: ledger.open_season("default", SEASON, add_up=True)),
+        (InputError, "another name", lambda: ledger.open_season("default", SEASON, allow_composition=True)),
         (InputError, "counts unit", lambda: ledger.open_season("default", Season(replaced, 4, name="2"))),
-        (BudgetError, "no room", lambda: ledger.open_season("shop", Season(BUDGET, 4), add_up=True)),
+        (
+            BudgetError,
+            "no room",
+            lambda: ledger.open_season("shop", Season(BUDGET, 4), allow_composition=True),
+        ),
     ):
         with pytest.raises(error, match=words):
             call()

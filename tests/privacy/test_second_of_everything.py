@@ -53,10 +53,10 @@ class World:
         ItemBias().fit(self.store, self.halves, share=share, seed=len(self.halves.releases))
 
     def season(self, name: str) -> None:
-        self.ledger.open_season("weeks", replace(SEASON, name=name), add_up=name != "1")
+        self.ledger.open_season("weeks", replace(SEASON, name=name), allow_composition=name != "1")
 
     def week(self, name: str) -> None:
-        options = {"ledger": self.ledger, "dataset": "weeks", "add_up": True}
+        options = {"ledger": self.ledger, "dataset": "weeks", "allow_composition": True}
         if (last := self.models.get(name)) is None:
             model = ALS.fit(self.store, SeasonAccountant(replace(SEASON, name=name), **options))
         else:

@@ -86,7 +86,7 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     likes = Domain(DOMAIN.items, likes=True)
     awkward = Domain(DOMAIN.items, rating_range=(0.1, 4.1))
     private_als = trained(PrivateALS.of(**PRIVATE))
-    pairs = trained(PairedEigenRec.of(rank=2, iterations=2, matrix_share=0.2, like_from=4.0))
+    pairs = trained(PairedEigenRec.of(rank=2, iterations=2, matrix_share=0.2, like_threshold=4.0))
     yield "item-bias", trained(ItemBias()), False
     yield "popular", trained(Popular()), False
     yield "private-als", private_als, False
@@ -99,19 +99,23 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     )
     yield "private-als of an awkward range", trained(PrivateALS.of(**PRIVATE), awkward), False
     yield "private-als of hostile ids", trained(PrivateALS.of(**PRIVATE), Domain(HOSTILE_IDS, (1, 5))), False
-    yield "private-eigenrec", trained(PrivateEigenRec.of(**LIKES, like_from=4.0, learned_items=12)), False
+    yield (
+        "private-eigenrec",
+        trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0, learned_items=12)),
+        False,
+    )
     yield "private-eigenrec of likes", trained(PrivateEigenRec.of(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
-    both = Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_from=4.0)
+    both = Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_threshold=4.0)
     yield "both", trained(both), False
     yield (
         "both without privacy",
-        trained(Both(ratings=ALS(rank=3), lists=EASE(), like_from=4.0), epsilon=math.inf),
+        trained(Both(ratings=ALS(rank=3), lists=EASE(), like_threshold=4.0), epsilon=math.inf),
         False,
     )
-    liked = trained(PrivateEigenRec.of(**LIKES, like_from=4.0, learned_items=12))
-    other = trained(PrivateEigenRec.of(**LIKES, like_from=4.0), seed=2)
+    liked = trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0, learned_items=12))
+    other = trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0), seed=2)
     part = PublicPart(Recommender(other.estimator, DOMAIN, other.arrays), 1.0)
     yield "private-eigenrec by item features", replace(liked, public=part), False
     yield "both beside public ones", beside(trained(both)), False

@@ -130,7 +130,7 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
 
 /** Their likes: rows from the model's threshold up, or all. */
 function liked({ settings }: Section, row: Row): number[] {
-  const threshold = settings.like_from;
+  const threshold = settings.like_threshold;
   return row.items.filter((_, i) => threshold == null || row.values[i]! >= Math.fround(threshold));
 }
 

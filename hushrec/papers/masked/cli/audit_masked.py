@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Json, Range
 from hushrec.errors import InputError
 from hushrec.network.messages import from_json
@@ -38,7 +38,7 @@ def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_j
         "reason": found.reason,
     }
     why = f": {found.reason}." if found.reason else "."
-    show.result(
+    output.result(
         as_json,
         result,
         f"Recovered {found.recovered} of {found.n_ratings} ratings exactly{why}",

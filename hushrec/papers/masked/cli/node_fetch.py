@@ -4,7 +4,7 @@ import csv
 import io
 from pathlib import Path
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Catalogue, File, Json
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -44,4 +44,4 @@ def node_fetch(
     writer.writerows(zip(items, column.tolist(), strict=True))
     write_atomically(Path(out), [text.getvalue().encode()])
     wrote = f"Wrote the completed ratings of node {secret.node} to {out}, for its owner alone."
-    show.result(as_json, {"node": secret.node, "items": len(items), "file": out}, wrote)
+    output.result(as_json, {"node": secret.node, "items": len(items), "file": out}, wrote)

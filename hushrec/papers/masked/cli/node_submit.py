@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import numpy as np
 from cyclopts import Parameter
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Catalogue, File, Json, Range
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
@@ -67,7 +67,7 @@ def node_submit(
         write_atomically(Path(record), [Record(sent.values, rows).to_json()])
     statement = MaskingStatement(task.keys[0].shape[1], task.rounds)
     found = {"node": sent.node, "round": sent.round, "rounds": task.rounds, "ratings": len(items)}
-    show.result(
+    output.result(
         as_json,
         {**found, "privacy": statement.to_dict()},
         f"Uploaded {len(items)} masked ratings as node {sent.node}, round {sent.round} of {task.rounds}.",

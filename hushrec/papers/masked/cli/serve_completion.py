@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -97,6 +97,6 @@ def serve_completion(
         server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
     )
     with service:
-        show.text(MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
+        output.text(MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
         while True:
             time.sleep(3600)

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from hushrec.checks import plural
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.data import Domain
 from hushrec.evaluation.forecast import Forecast, Range, error_of_part, forecast
 from hushrec.privacy import Budget, Plan, Season
@@ -54,24 +54,24 @@ def ranges(
         "",
         *(f"{name:<58}{ends}" for name, ends in lines),
         "",
-        *show.folded(
+        *output.folded(
             "From weak to strong tastes: what seven public tables came to at such a signal, and half as much"
             " again as these differ. Of tables that were left out six in seven lay within, with donors five;"
             " yours may not (docs/understand/how-many-users.md)."
         ),
     ]
     if spread is None and "ratings" in budgets:
-        said += show.folded(
+        said += output.folded(
             "How widely people rate is not known here: --spread, the standard deviation of all ratings,"
             " narrows the range of the RMSE."
         )
     if n_users <= _FEW:
-        said += show.folded(
+        said += output.folded(
             "Donors publish their ratings (docs/guides/public.md). With so few users item features help as"
             " much (--item-features at the training, docs/guides/item-features.md); these ranges are without."
         )
     if not inside:
-        said += show.folded("No table had such a signal; these are the ranges of the nearest.")
+        said += output.folded("No table had such a signal; these are the ranges of the nearest.")
     return {**about, "spread": spread, "inside": inside, **found}, said
 
 
@@ -118,7 +118,7 @@ def plan_table(planned: Plan) -> str:
         (
             release.label,
             type(release.mechanism).__name__,
-            *map(show.short, (release.sensitivity, release.noise_sd, release.mu)),
+            *map(output.short, (release.sensitivity, release.noise_sd, release.mu)),
             "-" if math.isnan(share) else f"{share:.1%}",
         )
         for release, share in zip(planned.releases, _shares(planned))
@@ -126,8 +126,8 @@ def plan_table(planned: Plan) -> str:
     header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "share")
     budget = planned.budget
     return (
-        f"{show.table([header, *rows], left={0, 1})}\n\nTogether: epsilon ="
-        f" {show.short(planned.epsilon)} at delta = {budget.delta:g}"
+        f"{output.table([header, *rows], left={0, 1})}\n\nTogether: epsilon ="
+        f" {output.short(planned.epsilon)} at delta = {budget.delta:g}"
         f" (unit: {budget.unit}, relation: {budget.relation})"
     )
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from hushrec import Accountant, Budget, Popular, Store, realistic, split_ratings
-from hushrec.evaluation import evaluate, yardsticks
-from hushrec.evaluation.yardsticks import measured, popular_by_plan
+from hushrec.evaluation import baselines, evaluate
+from hushrec.evaluation.baselines import measured, popular_by_plan
 from hushrec.training.run import train
 
 ROWS = realistic(300, 40, 5000, seed=0)
@@ -23,7 +23,7 @@ def trained(name, epsilon=8.0, **settings):
 def test_user_means_and_popularity_from_their_definitions() -> None:
     """Three ratings at the released level draw a user's mean; items go by what the model released of them."""
     model = trained("both")
-    found = yardsticks(model)
+    found = baselines(model)
     history = {TRAIN.domain.items[0]: 5.0, TRAIN.domain.items[1]: 2.0}
     level = float(model.arrays["center"])
     wanted = np.clip((5 + 2 + 3 * level) / 5, 1, 5)
@@ -33,7 +33,7 @@ def test_user_means_and_popularity_from_their_definitions() -> None:
     listed = [item for item, *_ in found["popularity"].recommend({}, 10)]
     assert listed == [TRAIN.domain.items[place] for place in first]
     popular = trained("popular")
-    assert yardsticks(popular)["popularity"].recommend(history, 40) == popular.recommend(history, 40)
+    assert baselines(popular)["popularity"].recommend(history, 40) == popular.recommend(history, 40)
 
 
 @pytest.mark.true("C2")
@@ -50,12 +50,12 @@ def test_user_means_and_popularity_from_their_definitions() -> None:
 )
 def test_what_was_not_released_is_no_yardstick(name, released) -> None:
     model = trained(name)
-    assert list(yardsticks(model)) == released
+    assert list(baselines(model)) == released
     options = {"k": 5, "metrics": ["rmse", "recall", "commonest-first"], "seed": 3}
     found = measured(model, TRAIN, TEST, **options, relevant_from=4.0)
     assert [each for each, figures in found.items() if figures] == [*released, "popular"]
     for each in released:
-        wanted = evaluate(yardsticks(model)[each], TRAIN, TEST, k=5, relevant_from=4.0, resamples=0)
+        wanted = evaluate(baselines(model)[each], TRAIN, TEST, k=5, relevant_from=4.0, resamples=0)
         for metric, figure in found[each].metrics.items():
             assert figure.value == wanted[metric].value
         assert list(found[each].metrics) == (
@@ -66,7 +66,7 @@ def test_what_was_not_released_is_no_yardstick(name, released) -> None:
 
 @pytest.mark.true("C2")
 def test_popular_has_the_noise_of_its_plan(tmp_path) -> None:
-    """The rows lie in memory or in a store; a model without privacy has no such yardstick."""
+    """The rows lie in memory or in a store; a model without privacy has no such baseline."""
     model = trained("item-bias", epsilon=2.0)
     exact = np.asarray(
         Popular().fit(TRAIN, Accountant(Budget(math.inf, 1e-6), data_is_public=True)).item_bias

@@ -59,7 +59,7 @@ def width() -> int:
 
 def folded(words: str) -> list[str]:
     """Return the lines of a paragraph."""
-    return textwrap.wrap(words, width(), break_on_hyphens=False)  # --add-up is one word
+    return textwrap.wrap(words, width(), break_on_hyphens=False)  # --allow-composition is one word
 
 
 def paragraph(words: str) -> list[str]:

@@ -11,10 +11,10 @@ from typing import Any
 
 from hushrec.algorithms.liked_features import VOTES
 from hushrec.checks import plural, settings_of
-from hushrec.cli import show
+from hushrec.cli import output
 from hushrec.data import Domain
+from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.evaluation.yardsticks import planned_noise, released_noise, yardsticks
 from hushrec.kernels import first_use as compiling
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
@@ -37,9 +37,9 @@ def about(billboard: Billboard, brief: bool = False) -> str:
     return "\n".join(
         [
             f"Domain:     {rows}",
-            *show.paragraph(taste_of(billboard).text()),
-            *show.paragraph(said_by_votes(billboard)),
-            *(line for each in billboard.judged for line in show.paragraph(said_by_donors(each))),
+            *output.paragraph(taste_of(billboard).text()),
+            *output.paragraph(said_by_votes(billboard)),
+            *(line for each in billboard.judged for line in output.paragraph(said_by_donors(each))),
             "",
             billboard.privacy.text(brief),
             *([] if brief else ["", settings_line(billboard.estimator)]),
@@ -92,12 +92,12 @@ def trained(
         more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
-    show.result(as_json, found, first, about(billboard, brief=not verbose), *more)
+    output.result(as_json, found, first, about(billboard, brief=not verbose), *more)
 
 
 def popularity_of(billboard: Billboard) -> str:
     """Say whether item popularity follows from a model's released values."""
-    if "popularity" in yardsticks(billboard):
+    if "popularity" in baselines(billboard):
         return "released"
     released = any(each.label.endswith("item weights") for each in billboard.privacy.releases)
     return "not kept" if released else "not released"
@@ -105,7 +105,7 @@ def popularity_of(billboard: Billboard) -> str:
 
 def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
     """Tell what a model is compared with at no charge, for a program and for a reader."""
-    popularity, means = popularity_of(billboard), "user means" in yardsticks(billboard)
+    popularity, means = popularity_of(billboard), "user means" in baselines(billboard)
     own, alone = released_noise(billboard), planned_noise(billboard)
     found = {
         "user_means": "released" if means else "not released",
@@ -141,7 +141,7 @@ def settings_line(estimator: Algorithm) -> str:
     )
     indent = "Settings:   "
     return textwrap.fill(
-        settings or "none", show.width(), initial_indent=indent, subsequent_indent=" " * len(indent)
+        settings or "none", output.width(), initial_indent=indent, subsequent_indent=" " * len(indent)
     )
 
 
@@ -168,13 +168,13 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
     if number is None:
         return
     if released and declared is None and not run.told_from_nobody(number, released[0].noise_sd):
-        show.note(
+        output.note(
             f"Warning: the released number of users, {number:,}, cannot be told from 0:"
             " `hushrec check` shows what became of the rows.",
         )
     delta = billboard.privacy.budget.delta
     if billboard.privacy.private and delta * number >= 1:
-        show.note(
+        output.note(
             f"Warning: delta = {delta:g} is not below one over the number of users, so the promise allows"
             " somebody's rows to be told outright; 1e-6 or less is usual.",
         )
@@ -198,18 +198,18 @@ def recommendations(
     shown = [key for key in keys if key != "base"]
     cells = [[cell(each[key]) for key in shown] for each in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
-    listed = show.table([shown, *cells], left=left) if cells else "No item is left for this list."
+    listed = output.table([shown, *cells], left=left) if cells else "No item is left for this list."
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
     about += " The list is computed from this user's own ratings." if known else ""
-    show.result(
+    output.result(
         as_json,
         found,
         f"For user {user} alone{what}",
         listed,
         about,
-        *show.paragraph(taste.text(advice=False)),
+        *output.paragraph(taste.text(advice=False)),
     )
 
 
@@ -234,4 +234,4 @@ def name(entries: list[dict[str, Any]], domain: Domain, titled: Attributes | Non
 def first_use() -> None:
     """Say what takes seconds where no kernel was compiled before: rows decide nothing of it."""
     if compiling.cold():
-        show.note(compiling.SAID)
+        output.note(compiling.SAID)

@@ -26,7 +26,7 @@ OF_RATINGS, OF_LISTS = METRICS[:2], METRICS[2:]
 _WEIGHTS = "item weights"
 
 
-def yardsticks(model: Recommender) -> dict[str, Recommender]:
+def baselines(model: Recommender) -> dict[str, Recommender]:
     """Return the models that follow from a model's own released values.
 
     Parameters
@@ -48,7 +48,7 @@ def yardsticks(model: Recommender) -> dict[str, Recommender]:
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
     >>> model = hushrec.Popular().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
-    >>> list(hushrec.evaluation.yardsticks(model))
+    >>> list(hushrec.evaluation.baselines(model))
     ['popularity']
     """
     found: dict[str, Recommender] = {}
@@ -91,7 +91,7 @@ def measured(
     """
     models: dict[str, Recommender | None] = {
         **dict.fromkeys(("user means", "popularity")),
-        **yardsticks(model),
+        **baselines(model),
     }
     models["popular"] = popular_by_plan(model, history, seed) if engine is None else None
     found: dict[str, Evaluation | None] = {}
@@ -138,7 +138,7 @@ def released_noise(model: Billboard) -> float | None:
     """Return the noise's standard deviation in the first release that the model's popularity follows from."""
     labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
     found = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]
-    return float(found[0]) if found and "popularity" in yardsticks(model) else None
+    return float(found[0]) if found and "popularity" in baselines(model) else None
 
 
 def _simple(estimator: Any, model: Recommender, arrays: Mapping[str, Any]) -> Recommender:
