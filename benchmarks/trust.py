@@ -36,7 +36,6 @@ SUMS = "algorithms/test_exact_sums.py::"
 NOISE = "privacy/test_noise.py::"
 LEDGER = "privacy/test_ledger.py::"
 PARTS = "evaluation/test_parts.py::"
-AGGREGATION = "engines/test_aggregation.py::"
 DAMAGES = ("test_trunc", "test_tamp", "test_an_older", "test_a_ledger", "test_locked", "test_a_clock",
            "test_read", "test_full", "test_files")  # fmt: skip
 
@@ -273,10 +272,9 @@ ROWS = [
     Row("F7", "no cell in a message",
         ("data/test_rows_alone.py::test_no_cell",),
         "a cell of a file is in a message", "{cases} files"),
-    Row("F8", "users with several nodes; what delta pays for",
-        (f"{AGGREGATION}test_a_user_with", f"{AGGREGATION}test_the_neighbour",
-         "privacy/test_sampler.py::test_the_tail", "privacy/test_sampler.py::test_finer"),
-        "the total moves by more than declared, or a chance of failure is in no delta", "{cases} tests"),
+    Row("F8", "what delta pays for",
+        ("privacy/test_sampler.py::test_the_tail", "privacy/test_sampler.py::test_finer"),
+        "a chance of failure is in no delta", "{cases} tests"),
     Row("F9", "held-out users and matrices from outside",
         (f"{PARTS}test_held", f"{PARTS}test_an_item_stored", "data/test_ratings.py::test_a_malformed",
          "data/test_ratings.py::test_what_the_caller"),
@@ -289,9 +287,6 @@ ROWS = [
         "one is recommended before a supported item", "{cases} widths and shapes"),
     Row("F12", "an accountant that is used up says so", ("evaluation/test_runs.py::test_an_accountant",),
         "anything is computed with nothing left", "{cases} calls"),
-    Row("L6", "a ledger a node", ("engines/test_node_ledger.py::",),
-        "a server makes a node's users pay more than its budget, or opens a sum of too few nodes",
-        "{cases} tests, {tries:.0f} attacks; 0 overspends"),
     Row("L9", "two servers, one of which may lie", ("engines/test_two_servers.py::",),
         "a server is killed, replays or lies, and what leaves the other is not one charged and noisy sum",
         "{cases} tests"),
@@ -311,9 +306,6 @@ ROWS = [
         "a forged number moves a release past its bound; an edited model is gone on from", "{cases} tests"),
     Row("G2", "long texts of one user", ("data/test_long_texts.py::",),
         "they end everybody's reading, or ways of reading differ", "{cases} formats"),
-    Row("G3", "charges and noise at nodes",
-        ("engines/test_node_ledger.py::test_the_chance", "engines/test_node_ledger.py::test_a_ledger_takes"),
-        "a name that a server chose escapes a charge; injected noise is booked", "{cases} tests"),
     Row("G5", "the server's counts and its memory",
         ("server/test_answers.py::test_metrics", "server/test_answers.py::test_a_server_rem"),
         "a stranger learns of single requests, or a reply depends on an earlier one", "{cases} tests"),
@@ -321,9 +313,6 @@ ROWS = [
         "a week ends in an error after its charges", "{cases} models"),
     Row("G8", "modes of what is written", ("cli/test_file_modes.py::",),
         "another account can read what is private", "{cases} commands and calls"),
-    Row("G9", "keys, thresholds and late answers of secure aggregation",
-        ("engines/test_node_ledger.py::test_who_drops", "engines/test_node_ledger.py::test_one_captured"),
-        "a key or mask serves two releases, or one share too few opens a secret", "{cases} tests"),
     Row("G10", "the second of everything, long rows, and configurations in no list",
         ("privacy/test_second_of_everything.py::", "kernels/test_long_rows.py::",
          "algorithms/test_contract.py::test_every", "privacy/test_accountant.py::test_threads"),

@@ -5,7 +5,6 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.engines.secure.gate import SecureGate
 from hushrec.errors import InputError
 from hushrec.privacy import (
     Accountant,
@@ -105,27 +104,6 @@ def test_without_privacy_any_bound_will_do_but_not_another_unit() -> None:
         gate_of(Budget(math.inf, 1e-6))[0].release("sum", sum_of(unit="rating"))
 
 
-def test_a_node_sends_nothing_that_is_not_planned_or_not_exact() -> None:
-    """A node sends integers in units of every entry's step, bounded as planned."""
-    sent: list[str] = []
-    plan = Plan(BUDGET, [Release("sum", BUDGET.share(1.0), 2.0, "user", "add-remove")])
-    gate = SecureGate(plan, 3, lambda index, label, integers, *_: sent.append(label) or integers)
-
-    def value(**changes) -> Bounded:
-        return Bounded([1.0, 2.0], **{"bound": counted(2.0), "step": 0.5} | changes)
-
-    for wrong in (value(bound=counted(2.1)), value(scale=2.0), value(unit="rating"), value(norm="l1")):
-        with pytest.raises(InputError, match="was planned with sensitivity 2 "):
-            gate.release("sum", wrong)
-    with pytest.raises(InputError, match="'other' is not planned"):
-        gate.release("other", value())
-    for step in (0.0, [0.5, 0.0]):
-        with pytest.raises(InputError, match="no exact sum"):
-            gate.release("sum", value(step=step))
-    assert not sent
-    assert gate.release("sum", value()).tolist() == [1.0, 2.0] and sent == ["sum"]
-
-
 def test_what_is_released_together_keeps_unit_scales_and_steps() -> None:
     one = Bounded([1.0, 2.0], counted(1.0), scale=3.0, step=0.5, unit="rating")
     other = Bounded([4.0], signed(2.0), weight=[5.0], step=0.25, unit="rating")
@@ -149,34 +127,6 @@ def test_a_part_has_labels_of_its_own() -> None:
     part.release("sum", sum_of(bound=Bound(1.0, 3.0)))
     part.release("flips", Bounded(np.ones(2), counted(2.0), norm="labels"))
     assert [each.label for each in accountant.releases] == [each.label for each in releases]
-
-
-@pytest.mark.parametrize("epsilon", [5.0, math.inf])
-def test_what_a_node_sends_is_integers_and_its_share_of_the_noise(epsilon: float) -> None:
-    """Oracle: by hand, in units of each entry's weight; the noise of one node is 2^20 steps or more."""
-    budget, sent, honest = Budget(epsilon, 1e-6), [], 3
-    values = np.array([[3.0, 0.5], [-2.25, 0.125], [0.0, 7.0]])
-    weight, step = np.array([1.0, 1e-7]), np.array([0.25, 2.0**-40])
-    plan = Plan(budget, [Release(name, budget.share(0.5), 2.0, "user", "add-remove") for name in ("a", "b")])
-
-    def total(index, label, integers, noise_sd, steps):
-        sent.append((index, label, integers.view(np.int64).copy(), noise_sd, steps))
-        return (2 * integers.view(np.int64) + 1).view(np.uint64)
-
-    gate = SecureGate(plan, honest, total)
-    given = {"bound": counted(8.0), "scale": 0.25, "weight": weight, "step": step}
-    found = gate.release("b", Bounded(values, **given))
-    [(index, label, integers, noise_sd, steps)] = sent
-    assert (index, label) == (1, "b") and len(integers) == 6
-    assert (np.frexp(steps)[0] == 0.5).all() and (np.tile(step, 3) % steps == 0).all()
-    assert (integers * steps).reshape(3, 2).tolist() == values.tolist()
-    sd = plan.releases[1].noise_sd / math.sqrt(honest) / (0.25 * weight) if math.isfinite(epsilon) else 0.0
-    assert (noise_sd * steps).reshape(3, 2) == pytest.approx(np.broadcast_to(sd, (3, 2)), rel=1e-12)
-    if math.isfinite(epsilon):
-        assert (noise_sd >= 2**20).all() and (steps[::2] < 0.25).all() and (steps[1::2] == 2.0**-40).all()
-    else:
-        assert (steps == np.tile(step, 3)).all()
-    assert found.tolist() == ((2 * integers + 1) * steps).reshape(3, 2).tolist()
 
 
 def test_a_bar_shows_releases_and_nothing_else(monkeypatch) -> None:

@@ -132,13 +132,11 @@ GROUPS = {
     ),
     "engines": (
         "Where a training runs",
-        "Partitions of the users, a Dask cluster, and nodes under secure aggregation.",
+        "A Dask cluster, and two servers of which neither sees a rating.",
         [
             "engines.dask.Dask",
-            "engines.secure.agreement.Agreement",
-            "engines.secure.client.take_part",
-            "engines.secure.server.AggregationServer",
-            "engines.secure.identity.Identity",
+            "engines.two_servers.agreement.Agreement",
+            "engines.two_servers.server.CollectingServer",
             "network.service.Service",
             "network.transport.Connection",
         ],

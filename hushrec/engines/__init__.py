@@ -1,1 +1,1 @@
-"""Trainings in other places than one process: a Dask cluster, nodes under secure aggregation."""
+"""Trainings outside one process: a Dask cluster, or two servers."""

@@ -2,7 +2,7 @@
 
 Arrays travel as base64 of their bytes with type and shape, integers and text as they are. Whatever does not
 fit a message exactly is refused with one sentence before anything is done with it. What a field's type does
-not say, a size or a range, its annotation does: ``Annotated[bytes, secret]``.
+not say, a size or a range, its annotation does: ``Annotated[str, check_name]``.
 """
 
 from __future__ import annotations
@@ -62,11 +62,6 @@ def check_token(token: str) -> None:
         raise Refusal(401, f"A node needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
 
 
-def secret(value: bytes) -> None:
-    """Refuse a key, a seed or a share of one that is too short or too long."""
-    check(len(value) == 32, "A key, a seed, and a share of one, has 32 bytes.")
-
-
 def array_of(code: str, dimensions: int = 1) -> Callable[[Array], None]:
     """Refuse an array of another type or number of dimensions."""
 
@@ -78,7 +73,6 @@ def array_of(code: str, dimensions: int = 1) -> Callable[[Array], None]:
 
 
 Name = Annotated[str, check_name]
-Secret = Annotated[bytes, secret]
 Floats = Annotated[Array, array_of("<f8")]
 Words = Annotated[Array, array_of("<u8")]
 
@@ -161,8 +155,6 @@ def _value(entry: Any, wanted: Any) -> Any:
         return _value(entry, parts[0])
     if origin is tuple and isinstance(entry, list):
         return tuple(_value(each, parts[0]) for each in entry)
-    if origin is dict and isinstance(entry, dict):
-        return {key: _value(each, parts[1]) for key, each in entry.items()}
     if wanted == Array and isinstance(entry, dict) and entry.keys() == {"type", "shape", "bytes"}:
         return _array(*(entry[key] for key in ("type", "shape", "bytes")))
     if wanted is bytes and isinstance(entry, str):

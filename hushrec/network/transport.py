@@ -18,8 +18,6 @@ try:
 except ImportError:
     raise MissingPackageError("Talking to a server", "outsourcing") from None
 
-#: Code of an answer that waits for others: the request is made again at once, as often as the server says so.
-WAITING = 202
 #: Codes that mean "not now": the request is made again, within the patience.
 NOT_NOW = (425, 429, 500, 502, 503)
 
@@ -106,9 +104,6 @@ class Connection:
                         " signed it (ca)."
                     ) from None
                 trouble, status = f"{self.url} does not answer ({type(error).__name__}).", 0
-            if status == WAITING:
-                deadline, pause = math.inf, 0.05
-                continue
             if status and status not in NOT_NOW:
                 raise Refusal(status, trouble)
             deadline = min(deadline, time.monotonic() + self.patience)

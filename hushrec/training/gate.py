@@ -1,8 +1,7 @@
 """The gate: the only way from what users contribute to released values, each as its plan says.
 
-A training holds a gate and releases through it; where the contributions of all users are added up and where
-noise is drawn is the gate's business: in this process (:class:`LocalGate`), or over nodes that see sums only
-(:mod:`hushrec.engines.secure`).
+A training holds a gate and releases through it. The gate decides where contributions are added and where
+noise is drawn: in this process (:class:`LocalGate`), or at two servers (:mod:`hushrec.engines.two_servers`).
 """
 
 from __future__ import annotations

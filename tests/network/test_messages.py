@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hushrec.engines.secure.messages import Envelopes, Neighbours, Sum, Unmasking
+from hushrec.engines.two_servers.messages import Sum
 from hushrec.errors import InputError
 from hushrec.network.messages import Refusal, check_token, from_json
 from hushrec.papers.masked.messages import Accepted, Column, Record, Task, Upload
@@ -99,17 +99,13 @@ def test_whatever_arrives_is_read_or_refused(raw):
 
 
 def test_sizes_at_their_edges():
-    """Names of 1 to 200 characters, keys of 32 bytes, tokens of 32 characters or more."""
+    """Names of 1 to 200 characters, tokens of 32 characters or more."""
     items, values = UPLOAD.items, UPLOAD.values
     for name in ("x", "x" * 200):
         assert from_json(Upload, Upload(name, 1, items, values).to_json()).node == name
     for name in ("", "x" * 201, "a\tb"):
         with pytest.raises(InputError, match="1 to 200 printable characters"):
             Upload(name, 1, items, values)
-    for size in (31, 33):
-        for parts in ((bytes(size), {}, {}), (bytes(32), {"b": bytes(32)}, {"d": bytes(size)})):
-            with pytest.raises(InputError, match="has 32 bytes"):
-                Unmasking("a", *parts)
     check_token("t" * 32)
     with pytest.raises(Refusal, match="at least 32 characters"):
         check_token("t" * 31)
@@ -126,8 +122,6 @@ def test_sizes_at_their_edges():
         (lambda: Task("ab", (np.eye(3), np.zeros((3, 1))), 1.0, 2, True), "orthonormal"),
         (lambda: Record(np.ones(3), np.ones((2, 3))), "one row of the public key for each"),
         (lambda: Upload("a", 0, UPLOAD.items, UPLOAD.values), "round 1 or 2"),
-        (lambda: Neighbours("s", "f", ("a", "b"), {"a": bytes(32)}), "comes with its envelope key"),
-        (lambda: Envelopes({"a": bytes(32)}, {}), "comes with a share"),
     ],
 )
 def test_messages_that_make_no_sense_are_refused(make, words):

@@ -19,8 +19,7 @@ import numpy as np
 
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings
-from hushrec.engines.secure.agreement import identity_of
-from hushrec.engines.secure.gate import LARGEST_MULTIPLIER
+from hushrec.engines.two_servers.grid import LARGEST_MULTIPLIER
 from hushrec.engines.two_servers.replay import (
     Opened,
     Replay,
@@ -138,7 +137,7 @@ class Agreement:
     def promises(self) -> tuple[str, str]:
         """The promises against a server, and against everybody else, in words."""
         budget = self.budget
-        less = math.nextafter(budget.delta - budget.failure, 0.0)  # the rounding of two noises, section 3
+        less = math.nextafter(budget.delta - budget.failure, 0.0)  # the rounding of two noises, section 4
         public = guarantee(epsilon_of(self.both.mu, less), budget.delta, budget.unit, budget.relation)
         return (
             f"against either server, with any devices, {budget}, by the other server's noise alone",
@@ -265,6 +264,14 @@ def _twice(release: Release) -> Release:
     """A release with twice the variance of its noise."""
     one: Any = release.mechanism
     return replace(release, mechanism=Gaussian(math.sqrt(2) * one.noise_multiplier))
+
+
+def identity_of(domain: Domain) -> list[Any]:
+    """Return all that a training reads of a domain."""
+    features = domain.item_features
+    if features is None:
+        return [domain.fingerprint]
+    return [domain.fingerprint, *features.shape, hashlib.sha256(features.tobytes()).hexdigest()]
 
 
 def session_of(agreement: Agreement, first: str, second: str) -> str:

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
-from hushrec.engines.secure.gate import Grid
+from hushrec.engines.two_servers.grid import Grid
 from hushrec.errors import HushrecError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Bounded, Plan
@@ -155,7 +155,7 @@ class Replay(PlannedGate):
         """Return the released value from its total; where there is none yet, stop or return a stand-in."""
         self._as_planned(label, bounded)
         number, places = self._order[label], np.asarray(bounded._take(), np.int64)
-        grid = Grid.of(self._training.plan.releases[number], bounded, places.shape, 1)  # of one server
+        grid = Grid.of(self._training.plan.releases[number], bounded, places.shape)
         if number != self._made:
             raise HushrecError(f"Release {label!r} does not come in the order of the plan.")
         self._made += 1

@@ -161,8 +161,8 @@ class MaskingStatement:
             " rounds do not help: the server holds the first.",
             "The list of items a node has rated is sent in clear.",
             "Still of use: where the server is trusted not to look, or is entitled to the data and merely"
-            " should not store them as they are. For a promise against the server use secure aggregation"
-            " (docs/guides/secure-aggregation.md).",
+            " should not store them as they are. For a promise against the server use two servers"
+            " (docs/guides/two-servers.md).",
         )
         return "\n".join(line for part in paragraphs for line in textwrap.wrap(part, 80))
 

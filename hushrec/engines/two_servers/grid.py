@@ -1,0 +1,61 @@
+"""The integers in which contributions and noise are added up. Proof: docs/proofs/two-servers.md."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from hushrec.errors import HushrecError, InputError
+from hushrec.privacy import Bounded, Release
+from hushrec.privacy.release import SMALLEST_NOISE
+from hushrec.types import Array
+
+#: One server's noise is at least this many steps, as a power of two: sums of rounded noise are rounded sums.
+_LEAST_NOISE_BITS = 20
+#: Noise of more than this many sensitivities does not fit next to the sums in 64 bits.
+LARGEST_MULTIPLIER = 2.0**12
+#: Bounds on exact sums, in steps, and on the noise of all, in standard deviations of one server's.
+_LARGEST_SUM, _LARGEST_NOISE = 2.0**53, 2.0**20
+
+
+class Grid(NamedTuple):
+    """The integers that one release is added up in; an entry each.
+
+    Attributes
+    ----------
+    steps : ndarray
+        Value of one integer, a power of two.
+    noise_sd : ndarray
+        Standard deviation of one server's noise, in steps.
+    coarse : ndarray
+        The step of users' contributions, in steps.
+    """
+
+    steps: Array
+    noise_sd: Array
+    coarse: Array
+
+    @classmethod
+    def of(cls, planned: Release, bounded: Bounded, shape: tuple[int, ...]) -> Grid:
+        """Return the grid of a planned release."""
+        if not np.all(bounded.step > 0):
+            raise InputError(f"Release {planned.label!r} is no exact sum; two servers cannot add it up.")
+        sd = planned.noise_sd / np.asarray(bounded.entry_scale)
+        if not np.all((sd > SMALLEST_NOISE) & (sd < math.inf)):
+            raise InputError(f"scale makes the noise of release {planned.label!r} vanish; bring it near 1.")
+        # powers of two both: a multiple of the one is a multiple of the smaller
+        finer = np.exp2(np.floor(np.log2(sd)) - _LEAST_NOISE_BITS)
+        step = np.minimum(bounded.step, finer)
+        steps, sds, coarse = (np.broadcast_to(each, shape).ravel() for each in (step, sd, bounded.step))
+        return cls(steps, sds / steps, coarse / steps)
+
+    def value(self, label: str, total: NDArray[np.uint64]) -> Array:
+        """Return the value of a total; refuse one that no sum and noise can have made."""
+        signed = total.view(np.int64)
+        largest = _LARGEST_SUM * self.coarse + _LARGEST_NOISE * self.noise_sd
+        if signed.shape != self.steps.shape or np.any(np.abs(signed.astype(np.float64)) > largest):
+            raise HushrecError(f"No sum and noise can make this total of release {label!r}; refused.")
+        return np.asarray(signed * self.steps)
