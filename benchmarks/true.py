@@ -32,6 +32,7 @@ SENTENCES = {
     "E2": "What Python returns is JSON as it is; lists are explained alike in Python, shell, server, browser",
     "E3": "Metrics bear their usual names where they have their usual definitions",
     "E4": "What split, demo, reprs and the server's page of its API say is so",
+    "F1": "A job whose streams are closed or full ends in 0 where its work is done, and charges nothing else",
 }
 
 

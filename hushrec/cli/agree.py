@@ -92,7 +92,7 @@ def agree(
         "least_bytes_a_device": sum(sizes),
         "most_bytes_a_device": most,
     }
-    output.result(
+    output.done(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Sequence
@@ -11,6 +10,7 @@ from inspect import getdoc, signature
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
+from hushrec.cli import output
 from hushrec.cli.argv_prescan import begin_compiling
 from hushrec.cli.help import Help, sentence
 from hushrec.errors import HushrecError, InputError
@@ -128,10 +128,10 @@ def hushrec() -> None:
 
 def main() -> None:
     """Entry point of the ``hushrec`` command."""
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, io.TextIOWrapper):  # an id that the terminal cannot show is no error
-            stream.reconfigure(errors="backslashreplace")
-    sys.exit(run(sys.argv[1:]))
+    output.open_streams()
+    code = run(sys.argv[1:])
+    output.close_streams()
+    sys.exit(code)
 
 
 def run(words: Sequence[str]) -> int:
@@ -151,15 +151,14 @@ def run(words: Sequence[str]) -> int:
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return 0
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader has seen enough
         return 1
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("HUSHREC_DEBUG") and not isinstance(error, _EXPECTED):
             raise
         message, code = _said(error, command, model)
         message = " ".join(message.split())
-        print(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."), file=sys.stderr)
+        output.note(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."))
         return code
 
 

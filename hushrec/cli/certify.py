@@ -87,7 +87,7 @@ def certify(
     for name, content in written.items():
         write_atomically(places[name], [content])
     last, signed_by = dossier["learned"][-1], dossier["signature"]["public_key"]
-    output.result(
+    output.done(
         as_json,
         {"files": list(targets), "public_key": signed_by, "learned": dossier["learned"]},
         f"Wrote {', '.join(targets)}",

@@ -117,7 +117,7 @@ def compare(
         comparison = evaluation.compare(train_part, test_part, chosen, levels, **options, **charged)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
-    output.result(
+    output.done(
         as_json,
         {**comparison.to_dict(), "files": {kind: str(path) for kind, path in paths.items()}},
         comparison.markdown(),
@@ -144,7 +144,7 @@ def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None
         cost = guarantee(epsilon, budget.delta, budget.unit, budget.relation)
         output.note(f"{runs} trainings will be charged to data set {dataset!r}; together they cost {cost}.")
         if not yes and sys.stdin.isatty() and sys.stderr.isatty():
-            print("Go on? [y/N] ", end="", file=sys.stderr, flush=True)
+            output.note("Go on? [y/N] ", end="")
             if sys.stdin.readline().strip().lower() not in ("y", "yes"):
                 raise HushrecError("Not started; nothing was charged.")
 

@@ -96,4 +96,4 @@ def contribute(
         time.sleep(every)
     words = {"answered": answered, "over": said == "over", "promises": list(agreed.promises)}
     text = "The training is over." if said == "over" else "The training goes on."
-    output.result(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)
+    output.done(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)

@@ -91,4 +91,4 @@ def export(
         written[0].chmod(0o644)
     sizes = {str(path): path.stat().st_size for path in written}
     lines = [f"{path}: {size:,} bytes" for path, size in sizes.items()]
-    output.result(as_json, {"files": sizes}, f"Wrote {web or out or vectors}", *lines)
+    output.done(as_json, {"files": sizes}, f"Wrote {web or out or vectors}", *lines)

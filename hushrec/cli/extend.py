@@ -47,7 +47,7 @@ def extend(
     larger = board.with_items(domain)
     save(larger, target)
     count = len(larger.new_items)
-    output.result(
+    output.done(
         as_json,
         {"path": str(target), "new_items": list(larger.new_items)},
         f"Wrote {target}: {plural(domain.n_items, 'item')}, {count:,} of them new. Nothing was charged.",

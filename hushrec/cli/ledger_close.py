@@ -13,4 +13,4 @@ def ledger_close(*, account: Account = Account(), as_json: Json = False) -> None
     book.close_dataset(dataset)
     found = {"ledger": str(book.path), "dataset": dataset, "closed": True}
     closed = f'Data set "{dataset}" is closed: nothing more can be charged to it.'
-    output.result(as_json, found, closed, f"Ledger: {book.path}")
+    output.done(as_json, found, closed, f"Ledger: {book.path}")

@@ -23,4 +23,4 @@ def ledger_open(
     book, dataset = account.open(create=True), account.dataset
     book.open_dataset(dataset, budget)
     found = {"ledger": str(book.path), **book.summary(dataset).to_dict()}
-    output.result(as_json, found, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")
+    output.done(as_json, found, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")

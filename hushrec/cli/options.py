@@ -204,6 +204,7 @@ class Lists:
 
 
 _LEDGER = Group("Ledger", sort_key=5)
+_ANOTHER = " --ledger or HUSHREC_LEDGER names another file."
 #: The data set of whoever names none.
 _DEFAULT = "default"
 
@@ -231,7 +232,8 @@ class Account:
         try:
             return Ledger(self.ledger or default_path(), create=create)
         except LedgerError as error:
-            raise InputError(str(error)) from None
+            hint = "" if self.ledger or "--ledger" in str(error) else _ANOTHER
+            raise InputError(f"{error}{hint}") from None
 
 
 @Parameter(name="*", group=_LEDGER)

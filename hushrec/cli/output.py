@@ -1,14 +1,23 @@
-"""Output: everything that the commands print goes through here."""
+"""Output: everything that the commands print goes through here.
+
+A command whose work is to print fails where it cannot print. A command that has written a file or changed a
+ledger has done its work: a stream that cannot be written is a note on stderr (:func:`done`), since a job that
+tried again would be charged again. Notes never fail.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import io
 import json as _json
 import math
+import os
+import re
 import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any
 
 from hushrec.privacy.statement import warning_of_publishing
 
@@ -16,14 +25,48 @@ if TYPE_CHECKING:
     from hushrec.serving.billboard import Billboard
 
 
+#: Characters that move a terminal's cursor, change its colours or reorder a line; an id may hold any of them.
+_CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
+
+def open_streams() -> None:
+    """Open the standard streams that the caller closed, so that no other file takes their numbers."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):  # an id that the terminal cannot show is no error
+            stream.reconfigure(errors="backslashreplace")
+
+
+def close_streams() -> None:
+    """Flush what is left; Python's own flush at exit would turn a failure into exit code 120."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            _silence(stream)
+
+
+def _silence(stream: IO[str]) -> None:
+    """Send the rest of a stream that cannot be written to nowhere."""
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+
+
+def visible(words: str) -> str:
+    """Escape what would act on a terminal instead of being shown by it."""
+    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
+
+
 def text(*parts: str) -> None:
     """Print for a reader, who may wait at the other end of a pipe."""
-    print("\n".join(parts), flush=True)
+    print(visible("\n".join(parts)), flush=True)
 
 
 def json(payload: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line."""
-    print(_json.dumps(plain(payload), allow_nan=False, ensure_ascii=False))
+    """Print one JSON object on one line, in ASCII, which every encoding of a stream can carry."""
+    print(_json.dumps(plain(payload), allow_nan=False), flush=True)
 
 
 def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
@@ -34,9 +77,21 @@ def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
         text(*parts)
 
 
-def note(line: str) -> None:
-    """Tell beside the output."""
-    print(line, file=sys.stderr)
+def done(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
+    """Print what a command did; the work is done, so a stream that cannot be written is no failure."""
+    try:
+        result(as_json, payload, *parts)
+    except OSError as error:
+        _silence(sys.stdout)
+        note(f"Note: the work is done, but standard output cannot be written ({error.strerror}).")
+
+
+def note(line: str, end: str = "\n") -> None:
+    """Print next to the output, if there is anywhere to print."""
+    try:
+        print(visible(line), end=end, file=sys.stderr, flush=True)
+    except OSError:
+        _silence(sys.stderr)
 
 
 def plain(value: Any) -> Any:
@@ -75,6 +130,7 @@ def warn_of_publishing(billboard: Billboard, path: str) -> None:
 
 def table(rows: Sequence[Sequence[str]], left: Collection[int]) -> str:
     """Columns of their own widths, under the first row; those in ``left`` begin at the left."""
+    rows = [[" ".join(visible(cell).splitlines()) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows)]
     sides = ["<" if at in left else ">" for at in range(len(widths))]
     cells = [[f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)] for row in rows]

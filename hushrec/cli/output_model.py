@@ -92,7 +92,7 @@ def trained(
         more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
-    output.result(as_json, found, first, about(billboard, brief=not verbose), *more)
+    output.done(as_json, found, first, about(billboard, brief=not verbose), *more)
 
 
 def popularity_of(billboard: Billboard) -> str:

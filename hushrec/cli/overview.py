@@ -38,4 +38,4 @@ def overview(
         raise InputError(f"An overview is a page; give {out!r} a name that ends in .html.")
     book = Account(ledger=ledger).open()
     write_atomically(target, [page(book)])
-    output.result(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")
+    output.done(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")

@@ -26,4 +26,5 @@ def audit(found: Any, plot: Path | None, as_json: bool) -> None:
     """Show what an audit found; draw its plot where one is asked for."""
     if plot is not None:
         save_plot(found, plot)
-    output.result(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))
+    show = output.result if plot is None else output.done
+    show(as_json, found.to_dict(), found.text(), *([f"Plot: {plot}"] if plot else []))

@@ -79,4 +79,4 @@ def predict(
     )
     write_private_table(table, target, PRIVATE_TABLE)
     told = {"path": str(target), "note": PRIVATE_TABLE}
-    output.result(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")
+    output.done(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")

@@ -71,4 +71,4 @@ def prepare(
     wrote = f"Wrote {store.path}: {plural(store.n_ratings, 'rating')} of {plural(store.n_users, 'user')}"
     if not store.n_ratings:
         wrote += " (no row can be used: hushrec check shows what became of them)"
-    output.result(as_json, found, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")
+    output.done(as_json, found, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")

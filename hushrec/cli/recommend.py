@@ -128,7 +128,7 @@ def _said(billboard: Billboard, path: str, as_json: bool) -> None:
     taste = output_model.taste_of(billboard)
     found = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {path}"
-    output.result(as_json, found, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
+    output.done(as_json, found, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
 
 
 def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:

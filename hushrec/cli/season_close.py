@@ -36,4 +36,4 @@ def season_close(
     book.close_season(dataset, name)
     found = {"ledger": str(book.path), **book.season(dataset, name).to_dict(), "freed": freed.reserved}
     said = f"It frees {part:.1%} of mu squared of its budget, which it did not spend."
-    output.result(as_json, found, f"{book.season(dataset, name)}.", said, f"Ledger: {book.path}")
+    output.done(as_json, found, f"{book.season(dataset, name)}.", said, f"Ledger: {book.path}")

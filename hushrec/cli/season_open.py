@@ -65,4 +65,4 @@ def season_open(
     shared = shares(book, dataset)
     together = output.paragraph(f"{summary_of(book, dataset)}.")
     text += [*seasons_together(others)[1], *together, *shared[1]]
-    output.result(as_json, found | shared[0], *text, f"\nLedger: {book.path}")
+    output.done(as_json, found | shared[0], *text, f"\nLedger: {book.path}")

@@ -104,9 +104,8 @@ def serve(
     def ready(url: str) -> None:
         for path in paths.values():
             output.warn_of_publishing(load(path), str(path))
-        output.text(f"Serving {', '.join(paths)} on {url}")
-        if demo:
-            output.text(f"Open {url}/ in a browser: what is rated there stays there.")
+        more = [f"Open {url}/ in a browser: what is rated there stays there."] if demo else []
+        output.done(False, {}, f"Serving {', '.join(paths)} on {url}", *more)
 
     process.serve(settings, host, port, workers, ready)
 

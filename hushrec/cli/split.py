@@ -107,4 +107,4 @@ def split(
             f" {plural(rows.n_ratings, 'rating')}.",
             f"{PRIVATE_LOOK}.",
         ]
-    output.result(as_json, found, *lines)
+    output.done(as_json, found, *lines)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 
 from hushrec import notebook
 from hushrec.checks import check_kind, name, plural
-from hushrec.errors import BudgetError, HushrecError, InputError
+from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
@@ -165,11 +165,16 @@ def default_path() -> Path:
     'ledger.sqlite'
     """
     if chosen := os.environ.get("HUSHREC_LEDGER"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        state = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
-    else:
-        state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+        return Path(chosen)
+    try:
+        if sys.platform == "win32":
+            state = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        else:
+            state = Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state")
+    except RuntimeError:
+        raise LedgerError(
+            "There is no home folder for the ledger; name a file with --ledger or HUSHREC_LEDGER."
+        ) from None
     return state / "hushrec" / "ledger.sqlite"
 
 

@@ -54,7 +54,12 @@ class LedgerFile(Single):
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         check_kind(path, (str, os.PathLike), "path", "pass the path of a ledger")
-        self.path = Path(path).expanduser().absolute()
+        try:
+            self.path = Path(path).expanduser().absolute()
+        except RuntimeError:
+            raise LedgerError(
+                f"The ledger {str(path)!r} is in a home folder that does not exist; pass another path."
+            ) from None
         self._verified = (0, schema.GENESIS)
         with self._errors(""):
             if not self.path.exists():

@@ -44,4 +44,4 @@ def node_fetch(
     writer.writerows(zip(items, column.tolist(), strict=True))
     write_atomically(Path(out), [text.getvalue().encode()])
     wrote = f"Wrote the completed ratings of node {secret.node} to {out}, for its owner alone."
-    output.result(as_json, {"node": secret.node, "items": len(items), "file": out}, wrote)
+    output.done(as_json, {"node": secret.node, "items": len(items), "file": out}, wrote)

@@ -67,7 +67,7 @@ def node_submit(
         write_atomically(Path(record), [Record(sent.values, rows).to_json()])
     statement = MaskingStatement(task.keys[0].shape[1], task.rounds)
     found = {"node": sent.node, "round": sent.round, "rounds": task.rounds, "ratings": len(items)}
-    output.result(
+    output.done(
         as_json,
         {**found, "privacy": statement.to_dict()},
         f"Uploaded {len(items)} masked ratings as node {sent.node}, round {sent.round} of {task.rounds}.",

@@ -97,6 +97,6 @@ def serve_completion(
         server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
     )
     with service:
-        output.text(MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
+        output.done(False, {}, MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
         while True:
             time.sleep(3600)
