@@ -233,6 +233,21 @@ def check_numbers(**rules: tuple[Any, type, str]) -> None:
             raise InputError(f"{name}={shown(value)} is out of range; pass {noun}{span}.", parameter=name)
 
 
+def check_domain(estimator: Any, domain: Any) -> None:
+    """Refuse a domain that an estimator learns nothing from: likes for ratings, or a range without likes."""
+    threshold = getattr(estimator, "like_threshold", None)
+    if threshold is not None and not domain.low <= threshold <= domain.high:
+        how = f"pass a rating from {domain.low:g} to {domain.high:g}"
+        if domain.likes:
+            how = "leave it out, since every row is a like"
+        raise InputError(f"like_threshold={threshold:g} is out of range; {how}.", parameter="like_threshold")
+    if domain.likes and estimator.scores == "ratings":
+        raise InputError(
+            f"{estimator.name} predicts ratings, and all likes are equal; pass popular or private-eigenrec.",
+            parameter="model",
+        )
+
+
 def check_count(name: str, value: Any) -> int:
     """Return a positive integer, or refuse what is none."""
     check_numbers(**{name: (value, int, "[1, inf)")})

@@ -328,6 +328,7 @@ def check_edges(
         if square and edge.n_items > _LONGEST:
             continue
         domain, rng = edge.domain, np.random.default_rng([seed, number])
+        estimator = _with_likes(estimator, domain)
         family = [ratings_of(users, domain) for users in _edge_users(edge, rng, domain)]
         with warnings.catch_warnings(action="error"):
             planned = {one.relation: estimator.plan(one, domain).releases for one in _relations(budget)}
@@ -340,6 +341,7 @@ def check_weeks(
 ) -> None:
     """Two later weeks of a season, with other users and then another item: plan, sensitivities and replay."""
     rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
+    estimator = _with_likes(estimator, domain)
     first = ratings_of(hostile_users(rng, 8, domain), domain)
     board = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
     wider = replace(domain, items=(*domain.items, "new"))
@@ -421,6 +423,13 @@ def check_two_processes(
 
 
 # ---------------------------------------------------------------------- what they are made of
+
+
+def _with_likes(estimator: Estimator, domain: Domain) -> Estimator:
+    """Return the estimator with a threshold of likes that is within the domain's range."""
+    if getattr(estimator, "like_threshold", None) is None:
+        return estimator
+    return estimator.set_params(like_threshold=domain.like_threshold)
 
 
 def _relations(budget: Budget) -> list[Budget]:

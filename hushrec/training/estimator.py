@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import Settings, check_kind
+from hushrec.checks import Settings, check_domain, check_kind
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import (
@@ -204,6 +204,7 @@ class Estimator(Settings, Generic[PrivateSide]):
             ``accountant.releases == plan.releases``.
         """
         check_planned(budget, domain)
+        check_domain(self, domain)
         return self.releases(budget, domain, 1.0)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from hushrec.checks import check_kind, check_numbers, names_of, parts_of, settings_of
+from hushrec.checks import check_domain, check_kind, check_numbers, names_of, parts_of, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
@@ -270,6 +270,7 @@ def check(
 ) -> Plan:
     """Return the releases of a run, or refuse whatever can be refused before anything is spent."""
     check_rows(estimator, ratings, accountant)
+    check_domain(estimator, ratings.domain)
     check_numbers(seed=(seed, int, "[0, inf)"))
     plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(share))
     accountant.check(plan)
