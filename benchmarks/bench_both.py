@@ -18,9 +18,9 @@ import numpy as np
 
 from benchmarks.bench_quality import DELTA, rmse
 from benchmarks.frontier.data import LIKED, available, folder
-from hushrec.algorithms import Billboard
 from hushrec.data import Domain, Ratings, split_ratings, strong_generalization
 from hushrec.evaluation import evaluate
+from hushrec.models import Billboard
 from hushrec.privacy import Accountant, Budget
 from hushrec.registry import best
 from hushrec.training.run import train

@@ -32,11 +32,11 @@ from distributed import Client, LocalCluster
 from distributed.chaos import KillWorker
 
 from benchmarks.bench_scale import domain_of, generate
-from hushrec.algorithms import PrivateALS
 from hushrec.data import Store
 from hushrec.data.store import Partition
 from hushrec.engines.dask import Dask
 from hushrec.kernels import threads
+from hushrec.models import PrivateALS
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import SeededNoise
 
@@ -119,7 +119,7 @@ def cluster(n_workers: int, **settings: Any) -> Iterator[tuple[LocalCluster, Cli
             threads_per_worker=1,
             host="127.0.0.1",
             dashboard_address=None,
-            preload=["hushrec.engines.dask", "hushrec.algorithms.private_als"],
+            preload=["hushrec.engines.dask", "hushrec.models.private_als"],
             silence_logs=logging.CRITICAL,
         )
         with local, Client(local) as client:
@@ -224,7 +224,7 @@ class Crew:
             "--preload",
             "hushrec.engines.dask",
             "--preload",
-            "hushrec.algorithms.private_als",
+            "hushrec.models.private_als",
         ]
         self._command = [sys.executable, *words]
         self.alive: list[subprocess.Popen] = []

@@ -16,8 +16,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.algorithms import Estimator, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
+from hushrec.models import Estimator, PrivateALS
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 

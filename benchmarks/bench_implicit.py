@@ -25,9 +25,6 @@ from scipy import stats
 
 from benchmarks.frontier.data import DATASETS, LIKED, available, folder
 from benchmarks.never_loses import TABLES, there
-from hushrec.algorithms import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
-from hushrec.algorithms.likes_taste import NOTHING, Taste
-from hushrec.algorithms.liking_users import LikingUsers
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, paired_likes, strong_generalization
 from hushrec.data.splits import HeldOutUsers
@@ -37,6 +34,9 @@ from hushrec.evaluation.metrics import rank_scores
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import clipped_rows
+from hushrec.models import ALS, EASE, Estimator, Gate, Popular, PrivateEigenRec
+from hushrec.models.likes_taste import NOTHING, Taste
+from hushrec.models.liking_users import LikingUsers
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Bounded, Budget, Plan, positive
 from hushrec.training.estimator import Round, plan_of

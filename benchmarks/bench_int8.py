@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 
-from hushrec.algorithms import ESTIMATORS, Billboard
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation import evaluate
+from hushrec.models import ESTIMATORS, Billboard
 from hushrec.privacy import Accountant, Budget
 
 _USERS, _ITEMS, _RATINGS = 6000, 2000, 400_000

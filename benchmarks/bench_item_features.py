@@ -26,8 +26,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.frontier.data import available, folder
-from hushrec.algorithms import PrivateALS
 from hushrec.data import Domain, Ratings, k_folds, realistic, split_ratings
+from hushrec.models import PrivateALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving.lists import Recommender

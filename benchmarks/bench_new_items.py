@@ -21,8 +21,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from hushrec.algorithms import Billboard, PrivateALS, PrivateEigenRec
 from hushrec.data import Domain, Ratings
+from hushrec.models import Billboard, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.lists import all_scores
 

@@ -15,8 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.matrices import dpals_matrix
-from hushrec.algorithms import ALS, Estimator, GlobalMean, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, split_ratings
+from hushrec.models import ALS, Estimator, GlobalMean, ItemBias, PrivateALS
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Accountant, Budget
 

@@ -125,8 +125,8 @@ class Load:
 
 def model(n_items: int, path: Path, seed: int = 0) -> Path:
     """A model of random factors: what is measured does not depend on what was learned."""
-    from hushrec.algorithms import PrivateALS
     from hushrec.data import Domain, realistic
+    from hushrec.models import PrivateALS
     from hushrec.privacy import Accountant, Budget
     from hushrec.serving.billboard import Billboard
 

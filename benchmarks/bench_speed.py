@@ -92,8 +92,8 @@ class Clock:
 def run_ours(folder: Path, rank: int, kind: str, clock: Clock) -> None:
     """Sweeps of our estimators: the difference between fits of one and of three sweeps, noise included."""
     sys.modules["pandas"] = None  # type: ignore[assignment]
-    from hushrec.algorithms import ALS, Estimator, PrivateALS
     from hushrec.data import Domain, Ratings
+    from hushrec.models import ALS, Estimator, PrivateALS
     from hushrec.papers.dpals import DPALS
     from hushrec.privacy import Accountant, Budget
 

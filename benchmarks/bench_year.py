@@ -24,8 +24,8 @@ from benchmarks.bench_both import of_lists
 from benchmarks.bench_quality import DELTA, rmse
 from benchmarks.drifting import DriftingWorld
 from benchmarks.frontier.data import available, folder
-from hushrec.algorithms import PrivateALS, PrivateEigenRec
 from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.models import PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
 from hushrec.serving.billboard import Billboard
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import numpy as np
 
-from hushrec.algorithms import Estimator, GlobalMean
 from hushrec.audit.distinguish import distinguish
+from hushrec.models import Estimator, GlobalMean
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, epsilon_of, mu_of
 from hushrec.privacy.testing import SeededNoise

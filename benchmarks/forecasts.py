@@ -33,11 +33,11 @@ import numpy as np
 
 from benchmarks.frontier.tables import write_part
 from benchmarks.real import SETS, liked, read
-from hushrec.algorithms import Popular, PrivateALS, PrivateEigenRec
 from hushrec.data import Ratings, strong_generalization
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.forecast import TABLE, WIDER, Forecast, Run, forecast
 from hushrec.evaluation.taste import taste
+from hushrec.models import Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget, epsilon_of
 from hushrec.public import PublicRatings
 from hushrec.serving.lists import Recommender

@@ -19,10 +19,10 @@ import numpy as np
 
 from benchmarks.frontier.tables import keep, write_part
 from benchmarks.real import SETS, liked, read
-from hushrec.algorithms import ALS, EASE, ItemBias, Popular
 from hushrec.data import Ratings, lifelike, realistic, strong_generalization
 from hushrec.data.splits import HeldOutUsers
 from hushrec.evaluation import evaluate
+from hushrec.models import ALS, EASE, ItemBias, Popular
 from hushrec.privacy import Accountant, Budget
 
 #: What is measured: its heading, and its digits.

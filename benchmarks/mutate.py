@@ -36,9 +36,9 @@ from typing import Any, NamedTuple
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "bench-output" / "mutants.jsonl"
 #: Rooms below hushrec/ whose faults could cost privacy.
-ROOMS = ["privacy", "training", "engines", "data", "kernels", "algorithms"]
+ROOMS = ["privacy", "training", "engines", "data", "kernels", "models"]
 #: Tests that look at all rooms together.
-NETS = "algorithms/test_*.py", "endtoend/test_*.py", "evaluation/test_*.py", "test_*.py"
+NETS = "models/test_*.py", "endtoend/test_*.py", "evaluation/test_*.py", "test_*.py"
 _COPIED = ("hushrec", "tests", "benchmarks", "examples", "docs")
 _HEAVY = ["hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg"]
 

@@ -31,8 +31,8 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from benchmarks.frontier.data import folder, read
-from hushrec.algorithms import Estimator, ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.models import Estimator, ItemBias, PrivateALS
 from hushrec.privacy import Accountant, Budget
 
 DELTA = 1e-5

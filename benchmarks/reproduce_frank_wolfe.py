@@ -28,8 +28,8 @@ import pyarrow.parquet as pq
 import scipy.sparse
 
 from benchmarks.matrices import jtt18_matrix
-from hushrec.algorithms import Estimator, GlobalMean, ItemBias, Popular
 from hushrec.data import Domain, Ratings, split_ratings
+from hushrec.models import Estimator, GlobalMean, ItemBias, Popular
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
     FrankWolfe,

@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
-from hushrec.algorithms import UserLevelOneBit
 from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.evaluation.one_bit import (
     auc,
@@ -37,6 +36,7 @@ from hushrec.evaluation.one_bit import (
     log_loss,
     sign_accuracy,
 )
+from hushrec.models import UserLevelOneBit
 from hushrec.papers.one_bit import OneBitCompletion, completion_scores
 from hushrec.privacy import Accountant, Budget
 

@@ -29,10 +29,10 @@ RESULTS = ROOT / "docs" / "data" / "trust.json"
 REPORTS = ROOT / "bench-output" / "trust"
 LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "randomgen", "mpmath", "dp-accounting", "opendp")
 
-CONTRACT = "algorithms/test_contract.py::"
+CONTRACT = "models/test_contract.py::"
 SENSITIVITY = f"{CONTRACT}test_sensitivity"
-PLAN = "algorithms/test_plan.py::"
-SUMS = "algorithms/test_exact_sums.py::"
+PLAN = "models/test_plan.py::"
+SUMS = "models/test_exact_sums.py::"
 NOISE = "privacy/test_noise.py::"
 LEDGER = "privacy/test_ledger.py::"
 PARTS = "evaluation/test_parts.py::"
@@ -141,7 +141,7 @@ ROWS = [
     Row(
         "B3",
         "finite mechanisms, enumerated",
-        ("algorithms/test_enumeration.py::", "algorithms/test_one_bit.py::"),
+        ("models/test_enumeration.py::", "models/test_one_bit.py::"),
         "a log-ratio exceeds epsilon at all",
         "largest log-ratio is epsilon {largest excess:+.1e}; all inputs up to size 6",
     ),
@@ -201,7 +201,7 @@ ROWS = [
     Row(
         "D4",
         "bad parameters",
-        ("privacy/test_budget.py::", "algorithms/test_bad_settings.py::"),
+        ("privacy/test_budget.py::", "models/test_bad_settings.py::"),
         "one is accepted, or refused with another error",
         "{refused:,.0f} refused in one sentence",
     ),
@@ -264,7 +264,7 @@ ROWS = [
          f"{LEDGER}test_the_reserve"),
         "an adaptive history that a budget allows exceeds its delta", "{cases} adversaries and refusals"),
     Row("F5", "edges of the range",
-        ("algorithms/test_als.py::test_user_means",
+        ("models/test_als.py::test_user_means",
          "kernels/test_sparse_rows.py::test_rows_are", "data/test_domain.py::", f"{CONTRACT}test_edges"),
         "a release moves by more than declared, or holds no number", "{cases} ranges, sizes and estimators"),
     Row("F6", "ids and cells by themselves", ("data/test_rows_alone.py::",),
@@ -283,7 +283,7 @@ ROWS = [
         ("privacy/test_selection.py::test_the_number", "privacy/test_selection.py::test_runs_are"),
         "a draw is not that of exact arithmetic, or a run that fails tells of itself", "{cases} laws"),
     Row("F11", "items that are all noise come last",
-        ("algorithms/test_base.py::test_unsupported", "kernels/test_topk.py::"),
+        ("models/test_base.py::test_unsupported", "kernels/test_topk.py::"),
         "one is recommended before a supported item", "{cases} widths and shapes"),
     Row("F12", "an accountant that is used up says so", ("evaluation/test_runs.py::test_an_accountant",),
         "anything is computed with nothing left", "{cases} calls"),
@@ -297,25 +297,25 @@ ROWS = [
         "{cases} tests, {interleavings:,.0f} interleavings of {steps:,.0f} steps against books of their own,"
         " {seasons with trainings:,.0f} with trainings that race and crash"),
     Row("L8", "the model that a week goes on from",
-        ("algorithms/test_continuing.py::test_a_week_goes_on",
+        ("models/test_continuing.py::test_a_week_goes_on",
          "privacy/test_seasons.py::test_a_week_that_was"),
         "a week goes on from an edited file, or its statement lists less than was charged", "{cases} files"),
     Row("G1", "numbers from a file or a server",
-        ("algorithms/test_continuing.py::test_one_user_moves", "algorithms/test_continuing.py::test_a_file",
-         "algorithms/test_contract.py::test_what_a", "algorithms/test_continuing.py::test_a_week_goes"),
+        ("models/test_continuing.py::test_one_user_moves", "models/test_continuing.py::test_a_file",
+         "models/test_contract.py::test_what_a", "models/test_continuing.py::test_a_week_goes"),
         "a forged number moves a release past its bound; an edited model is gone on from", "{cases} tests"),
     Row("G2", "long texts of one user", ("data/test_long_texts.py::",),
         "they end everybody's reading, or ways of reading differ", "{cases} formats"),
     Row("G5", "the server's counts and its memory",
         ("server/test_answers.py::test_metrics", "server/test_answers.py::test_a_server_rem"),
         "a stranger learns of single requests, or a reply depends on an earlier one", "{cases} tests"),
-    Row("G6", "a catalogue that shrinks", ("algorithms/test_continuing.py::test_a_catalogue_as",),
+    Row("G6", "a catalogue that shrinks", ("models/test_continuing.py::test_a_catalogue_as",),
         "a week ends in an error after its charges", "{cases} models"),
     Row("G8", "modes of what is written", ("cli/test_file_modes.py::",),
         "another account can read what is private", "{cases} commands and calls"),
     Row("G10", "the second of everything, long rows, and configurations in no list",
         ("privacy/test_second_of_everything.py::", "kernels/test_long_rows.py::",
-         "algorithms/test_contract.py::test_every", "privacy/test_accountant.py::test_threads"),
+         "models/test_contract.py::test_every", "privacy/test_accountant.py::test_threads"),
         "week 2, season 2 or row 257 is treated otherwise, or a configuration has no case", "{cases} tests"),
 ]  # fmt: skip
 

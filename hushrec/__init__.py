@@ -28,7 +28,7 @@ __version__ = "0.4.0"
 
 #: Where names are that 0.2 had here; the old ones work until 0.4.
 _MOVED = {
-    "algorithms": "GlobalMean UserLevelOneBit",
+    "models": "GlobalMean UserLevelOneBit",
     "data": "k_folds paired_likes sample_per_user",
     "evaluation": "Comparison Estimate Evaluation",
     "papers": (

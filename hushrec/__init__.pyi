@@ -1,18 +1,9 @@
 from . import (
-    algorithms as algorithms,
     data as data,
     evaluation as evaluation,
+    models as models,
     papers as papers,
     privacy as privacy,
-)
-from .algorithms import (
-    ALS as ALS,
-    EASE as EASE,
-    Both as Both,
-    ItemBias as ItemBias,
-    Popular as Popular,
-    PrivateALS as PrivateALS,
-    PrivateEigenRec as PrivateEigenRec,
 )
 from .data import (
     Domain as Domain,
@@ -37,6 +28,15 @@ from .evaluation import (
     evaluate as evaluate,
 )
 from .evaluation.tuning import tune as tune
+from .models import (
+    ALS as ALS,
+    EASE as EASE,
+    Both as Both,
+    ItemBias as ItemBias,
+    Popular as Popular,
+    PrivateALS as PrivateALS,
+    PrivateEigenRec as PrivateEigenRec,
+)
 from .privacy import (
     Accountant as Accountant,
     Bound as Bound,

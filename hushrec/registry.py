@@ -9,8 +9,8 @@ from typing import Any
 from hushrec.errors import InputError
 
 _PLACES = {
-    "als": "hushrec.algorithms.als.ALS",
-    "private-als": "hushrec.algorithms.private_als.PrivateALS",
+    "als": "hushrec.models.als.ALS",
+    "private-als": "hushrec.models.private_als.PrivateALS",
     "dpals": "hushrec.papers.dpals.DPALS",
     "frank-wolfe": "hushrec.papers.frank_wolfe.FrankWolfe",
     "private-frank-wolfe": "hushrec.papers.frank_wolfe.PrivateFrankWolfe",
@@ -20,13 +20,13 @@ _PLACES = {
     "private-projected-gradient": "hushrec.papers.frank_wolfe.PrivateProjectedGradient",
     "cleansed-svd": "hushrec.papers.mcsherry_mironov.CleansedSVD",
     "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
-    "one-bit-user": "hushrec.algorithms.one_bit_user.UserLevelOneBit",
-    "both": "hushrec.algorithms.both.Both",
-    "private-eigenrec": "hushrec.algorithms.private_eigenrec.PrivateEigenRec",
-    "ease": "hushrec.algorithms.ease.EASE",
-    "item-bias": "hushrec.algorithms.baselines.ItemBias",
-    "global-mean": "hushrec.algorithms.baselines.GlobalMean",
-    "popular": "hushrec.algorithms.baselines.Popular",
+    "one-bit-user": "hushrec.models.one_bit_user.UserLevelOneBit",
+    "both": "hushrec.models.both.Both",
+    "private-eigenrec": "hushrec.models.private_eigenrec.PrivateEigenRec",
+    "ease": "hushrec.models.ease.EASE",
+    "item-bias": "hushrec.models.baselines.ItemBias",
+    "global-mean": "hushrec.models.baselines.GlobalMean",
+    "popular": "hushrec.models.baselines.Popular",
 }
 
 
@@ -89,7 +89,7 @@ ESTIMATORS: Mapping[str, type[Any]] = _Registry()
 Examples
 --------
 >>> hushrec.registry.ESTIMATORS["private-als"]
-<class 'hushrec.algorithms.private_als.PrivateALS'>
+<class 'hushrec.models.private_als.PrivateALS'>
 >>> "popular" in hushrec.registry.ESTIMATORS
 True
 """

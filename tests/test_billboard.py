@@ -11,7 +11,7 @@ import pytest
 
 import hushrec
 from hushrec import Accountant, Billboard, Budget, InputError, ItemBias, ModelFileError, realistic
-from hushrec.algorithms import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
+from hushrec.models import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Season, SeasonAccountant
 from hushrec.serving.modelfile import read
 

@@ -8,10 +8,10 @@ from inspect import signature
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, realistic
 from hushrec.errors import BudgetError, InputError
+from hushrec.models import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training import run

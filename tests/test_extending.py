@@ -6,9 +6,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Billboard
 from hushrec.data.features import feature_scores
 from hushrec.errors import InputError
+from hushrec.models import Billboard
 from tests.test_vectors import MODELS
 
 RIDGES = [*(2.0 ** np.arange(-16, 5)), 1e12]

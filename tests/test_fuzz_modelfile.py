@@ -15,8 +15,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Billboard
 from hushrec.errors import HushrecError, ModelFileError
+from hushrec.models import Billboard
 from tests.test_modelfile import MARK, model, signed, taken_apart
 
 TYPES = {"U8": "<u1", "I8": "<i1", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2"}

@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 import hushrec
-from hushrec.algorithms import ESTIMATORS, Billboard
+from hushrec.models import ESTIMATORS, Billboard
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.int8 import packed, unpacked
 from tests.test_modelfile import RATINGS

@@ -15,10 +15,10 @@ import pyarrow as pa
 import pytest
 
 import hushrec
-from hushrec.algorithms import ItemBias
 from hushrec.data import realistic
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
+from hushrec.models import ItemBias
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import SeededNoise
 

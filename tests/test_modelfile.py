@@ -17,9 +17,9 @@ import pytest
 import safetensors
 import safetensors.numpy
 
-from hushrec.algorithms import Billboard, PrivateALS
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
+from hushrec.models import Billboard, PrivateALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.modelfile import encode, read
 from tests.power_cut import Disk

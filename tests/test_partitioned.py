@@ -17,7 +17,7 @@ from hushrec.testing import hostile_users, ratings_of
 from hushrec.training import partitioned, run
 from hushrec.training.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.training.users import Users
-from tests.algorithms.cases import CASES, Case
+from tests.models.cases import CASES, Case
 from tests.opening import opened
 
 # ---------------------------------------------------------------------- from a store

@@ -8,7 +8,7 @@ import pytest
 
 from hushrec.data import Domain
 from hushrec.training import posterior
-from tests.algorithms.twins import likely, likely_factor, likely_weights
+from tests.models.twins import likely, likely_factor, likely_weights
 
 RNG = np.random.default_rng(11)
 

@@ -413,7 +413,7 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
         run.train("both", FILMS, accountant, public=PublicRatings(**declared))
     assert not accountant.releases
     with pytest.raises(InputError, match="goes with no public ratings"):
-        hushrec.algorithms.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
+        hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
 
 
 def test_ratings_of_others_count_where_released_biases_bear_them_out() -> None:

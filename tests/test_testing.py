@@ -10,8 +10,8 @@ import pytest
 
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry
-from hushrec.algorithms import Billboard, Popular
 from hushrec.errors import HushrecError, InputError, ModelFileError
+from hushrec.models import Billboard, Popular
 from hushrec.privacy import Accountant, Bounded, Budget, positive
 from hushrec.testing import (
     DOMAIN,

@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from hushrec.algorithms import Billboard
+from hushrec.models import Billboard
 from tests.vectors.__main__ import PATH, RULED
 from tests.vectors.answers import answers, rules_of, similar_to
 

@@ -7,7 +7,7 @@ from typing import Any
 from benchmarks.frontier.cells import DELTA, Cell
 from benchmarks.frontier.data import split
 from benchmarks.frontier.tables import curves
-from hushrec.algorithms import PrivateALS
+from hushrec.models import PrivateALS
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Budget
 

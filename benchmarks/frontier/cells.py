@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 from scipy.stats import t as student
 
 from benchmarks.frontier.data import Split, kind_of, split
-from hushrec.algorithms import Estimator
 from hushrec.checks import settings_of
 from hushrec.evaluation import evaluate
+from hushrec.models import Estimator
 from hushrec.privacy import Accountant, Budget
 
 DELTA = 1e-5

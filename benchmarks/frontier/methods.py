@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.frontier.data import DATASETS, Split, size
-from hushrec.algorithms import (
+from hushrec.data import Domain, Ratings
+from hushrec.evaluation.compare import LIKES_ALS
+from hushrec.models import (
     ALS,
     EASE,
     Both,
@@ -23,8 +25,6 @@ from hushrec.algorithms import (
     PrivateEigenRec,
     UserState,
 )
-from hushrec.data import Domain, Ratings
-from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,

@@ -11,10 +11,10 @@ from unittest import mock
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.algorithms import als_plan, als_rounds, private_als
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
+from hushrec.models import als_plan, als_rounds, private_als
 from hushrec.papers.dpals import dpals
 from hushrec.training.users import FittedUsers, norms
 

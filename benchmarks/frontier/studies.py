@@ -19,10 +19,10 @@ from benchmarks.frontier.cells import DELTA, Cell
 from benchmarks.frontier.data import split
 from benchmarks.frontier.methods import UserMean
 from benchmarks.frontier.tables import Curve, curves, draw, figure_of
-from hushrec.algorithms import ALS, Estimator, Gate, ItemBias, Popular, PrivateALS, UserState
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
+from hushrec.models import ALS, Estimator, Gate, ItemBias, Popular, PrivateALS, UserState
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
 from hushrec.privacy import Budget, Plan, positive

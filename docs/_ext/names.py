@@ -34,9 +34,9 @@ GROUPS = {
             "PrivateALS",
             "PrivateEigenRec",
             "ItemBias",
-            "algorithms.GlobalMean",
+            "models.GlobalMean",
             "Popular",
-            "algorithms.UserLevelOneBit",
+            "models.UserLevelOneBit",
         ],
     ),
     "references": (

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
 from hushrec.audit.distinguish import log_ratios
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.models import Estimator
 from hushrec.privacy import Budget, SystemNoise
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall

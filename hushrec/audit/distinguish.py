@@ -15,11 +15,11 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.algorithms import Estimator
 from hushrec.audit.bounds import mu_lower_bound
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.models import Estimator
 from hushrec.privacy import Budget, Plan, SystemNoise, mu_of_pure, total_mu
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, SeededNoise
@@ -139,7 +139,7 @@ def distinguish(
     Examples
     --------
     >>> from hushrec.audit.distinguish import distinguish
-    >>> found = distinguish(hushrec.algorithms.GlobalMean(), hushrec.Budget(1, 1e-5), runs=1000)
+    >>> found = distinguish(hushrec.models.GlobalMean(), hushrec.Budget(1, 1e-5), runs=1000)
     >>> found.violated
     False
     """

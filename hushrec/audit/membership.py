@@ -17,11 +17,11 @@ from typing import Any
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.algorithms import Billboard
 from hushrec.audit.bounds import area_under_curve
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE
+from hushrec.models import Billboard
 from hushrec.privacy import Accountant, Budget
 from hushrec.training.run import check_run, train
 from hushrec.types import Array
@@ -106,7 +106,7 @@ def membership(
     ratings : Ratings
         Among whom the users are planted; explicit ratings.
     model : str
-        A key of ``hushrec.algorithms.ESTIMATORS``.
+        A key of ``hushrec.models.ESTIMATORS``.
     epsilons : sequence of float
         Finite.
     delta, relation

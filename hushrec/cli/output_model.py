@@ -9,13 +9,13 @@ from inspect import getdoc
 from pathlib import Path
 from typing import Any
 
-from hushrec.algorithms.liked_features import VOTES
 from hushrec.checks import plural, settings_of
 from hushrec.cli import output
 from hushrec.data import Domain
 from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.kernels import first_use as compiling
+from hushrec.models.liked_features import VOTES
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.lists import Algorithm

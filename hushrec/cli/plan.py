@@ -7,13 +7,13 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from hushrec.algorithms import Both
 from hushrec.checks import settings_of
 from hushrec.cli import output, output_model, output_plan
 from hushrec.cli.options import Count, Job, Json, Model, Promise, Users, model_for
 from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
+from hushrec.models import Both
 from hushrec.privacy import Season
 from hushrec.training.run import choose, known, needs_user_count
 

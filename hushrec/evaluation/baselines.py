@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from hushrec.algorithms.baselines import ItemBias, Popular
 from hushrec.data import Ratings, Store
 from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
+from hushrec.models.baselines import ItemBias, Popular
 from hushrec.serving.lists import Recommender
 
 if TYPE_CHECKING:

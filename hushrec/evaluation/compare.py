@@ -279,7 +279,7 @@ def compare(
     train_ratings, test_ratings : Ratings
         Over one domain. Users are folded in from the training ratings.
     models : sequence of str
-        Names in ``hushrec.algorithms.ESTIMATORS``; of likes (``Domain(likes=True)``) those that rank.
+        Names in ``hushrec.models.ESTIMATORS``; of likes (``Domain(likes=True)``) those that rank.
     epsilons : sequence of float
         Privacy of each run, all at the same ``delta``, unit (user) and ``relation``.
     delta : float

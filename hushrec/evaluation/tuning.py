@@ -25,8 +25,8 @@ from hushrec.progress import progress_bar
 from hushrec.training.run import check_run, check_users, choose, train
 
 if TYPE_CHECKING:
-    from hushrec.algorithms import Billboard
     from hushrec.data import Ratings
+    from hushrec.models import Billboard
 
 #: Ratings of each user that are set aside for the score. No study chose it.
 _HELD_OUT = 3
@@ -67,7 +67,7 @@ def try_all(
     ratings : Ratings
         Nobody's secret: generated in the shape of the private ones, or published.
     model : str
-        A key of ``hushrec.algorithms.ESTIMATORS``.
+        A key of ``hushrec.models.ESTIMATORS``.
     candidates : sequence of mappings
         Settings by name.
     budget : Budget
@@ -111,7 +111,7 @@ def tune(
     ratings : Ratings
         The private rows; the last model is trained on all but three of each user's ratings.
     model : str
-        A key of ``hushrec.algorithms.ESTIMATORS`` that predicts ratings.
+        A key of ``hushrec.models.ESTIMATORS`` that predicts ratings.
     candidates : sequence of mappings
         Settings by name, public, from which each run draws one with equal chances.
     accountant : Accountant

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.algorithms.ease import own_likes
 from hushrec.data import Ratings
 from hushrec.data.features import feature_scores
+from hushrec.models.ease import own_likes
 from hushrec.public.models import MOST_ITEMS, likes_of, regressions
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.algorithms.ease import EASE, item_weights, own_likes
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.models.ease import EASE, item_weights, own_likes
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
 

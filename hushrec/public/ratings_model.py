@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.algorithms.als import ALS
 from hushrec.data import Domain, Ratings
 from hushrec.data.features import feature_scores
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.models.als import ALS
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
 

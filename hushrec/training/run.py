@@ -385,7 +385,7 @@ def choose(
     Parameters
     ----------
     name : str
-        A key of ``hushrec.algorithms.ESTIMATORS``.
+        A key of ``hushrec.models.ESTIMATORS``.
     budget : Budget
         The whole budget of the run.
     domain : Domain
@@ -475,16 +475,16 @@ def train(
         Its budget is spent.
     n_users : int, optional
         Declared number of users. Without it, a model that is tuned to the number of users first releases
-        that number, for the share of the budget that ``hushrec.algorithms.baselines`` documents.
+        that number, for the share of the budget that ``hushrec.models.baselines`` documents.
     seed, progress, share, engine
-        As in :meth:`hushrec.algorithms.Estimator.fit`.
+        As in :meth:`hushrec.models.Estimator.fit`.
     keep : callable
         Puts the model away. A training that is killed before that is done can be resumed.
     stop_at_nobody : bool
         Stop with a `HushrecError` where the number of users was released and cannot be told from 0: that is
         a function of the release, and no more is charged.
     public : PublicRatings, optional
-        As in :meth:`hushrec.algorithms.Estimator.fit`.
+        As in :meth:`hushrec.models.Estimator.fit`.
     """
     budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True
     check_run(name, budget, domain, n_users, settings)

@@ -5,10 +5,10 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ItemBias, Popular, PrivateALS
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
 from hushrec.audit.canaries import canaries
 from hushrec.data import Domain, Ratings
+from hushrec.models import ItemBias, Popular, PrivateALS
 from hushrec.privacy import (
     Budget,
     mu_of_pure,

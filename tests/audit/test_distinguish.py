@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import Popular
 from hushrec.audit.bounds import mu_lower_bound
 from hushrec.audit.distinguish import (
     Pair,
@@ -16,6 +15,7 @@ from hushrec.audit.distinguish import (
     worst_pair,
 )
 from hushrec.data import Domain, Ratings
+from hushrec.models import Popular
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import (
@@ -33,7 +33,7 @@ from hushrec.privacy import (
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, SeededNoise
 from hushrec.testing import DOMAIN, replay, transcript
 from hushrec.training.users import Users
-from tests.algorithms.cases import CASES, Case
+from tests.models.cases import CASES, Case
 
 SINGLE = {case.name: case for case in CASES if case.name in ("global-mean", "item-bias", "popular")}
 ADAPTIVE = [case for case in CASES if case.name not in SINGLE and case.unit == "user"]

@@ -18,10 +18,10 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hushrec.algorithms import Popular
 from hushrec.data import Domain, Ratings
 from hushrec.data.ids import canonical_text
 from hushrec.errors import InputError
+from hushrec.models import Popular
 from hushrec.privacy import Accountant, Budget
 from tests.data.hostile_cells import ITEMS, RATINGS, USERS
 

@@ -22,12 +22,12 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 
 import hushrec
 from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
-from hushrec.algorithms import ItemBias, Popular
 from hushrec.dossier import attacks, canonical, certify, check, model_card, render, sign
 from hushrec.dossier.bounds import learned
 from hushrec.dossier.certifying import worded
 from hushrec.dossier.ledger_page import overview
 from hushrec.errors import InputError
+from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import RepeatAndSelect
 from tests.command_line import invoke

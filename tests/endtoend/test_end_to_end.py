@@ -30,9 +30,9 @@ import pyarrow.parquet as pq
 import pytest
 
 import benchmarks.demo
-from hushrec.algorithms import ESTIMATORS, Both, Estimator, PrivateALS
 from hushrec.cli import run
 from hushrec.data import Domain, Ratings
+from hushrec.models import ESTIMATORS, Both, Estimator, PrivateALS
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import NoiseCall, SeededNoise
 from hushrec.serving.batch import PRIVATE_TABLE

@@ -5,8 +5,8 @@ import signal
 from pathlib import Path
 from typing import ClassVar
 
-from hushrec.algorithms import ItemBias
 from hushrec.data import Ratings
+from hushrec.models import ItemBias
 from hushrec.training.users import Users
 
 #: Folder of the ways to die: each file is taken once, by whoever is asked next.

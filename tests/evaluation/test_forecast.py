@@ -5,10 +5,10 @@ import math
 
 import pytest
 
-from hushrec.algorithms import PrivateALS, PrivateEigenRec
 from hushrec.data import lifelike, strong_generalization
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.forecast import TABLE, Run, forecast
+from hushrec.models import PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
 
 DONORS = "donors_recall", "donors_rmse"

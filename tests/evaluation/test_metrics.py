@@ -8,11 +8,11 @@ import pytest
 import pytrec_eval
 from hypothesis import given, settings, strategies as st
 
-from hushrec.algorithms import ALS, Billboard, ItemBias
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.metrics import METRICS
+from hushrec.models import ALS, Billboard, ItemBias
 from hushrec.privacy import Accountant, Budget
 
 N_ITEMS = 12

@@ -12,12 +12,12 @@ import pytest
 import scipy.sparse as sp
 
 import benchmarks.demo
-from hushrec.algorithms import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.audit.distinguish import distance
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
 from hushrec.errors import InputError
 from hushrec.evaluation import compare
 from hushrec.evaluation.tuning import tune
+from hushrec.models import GlobalMean, ItemBias, Popular, PrivateALS
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import PrivateProjectedGradient, PrivateSVD
 from hushrec.papers.mcsherry_mironov import CleansedSVD

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ESTIMATORS, ItemBias
 from hushrec.data import Domain, Store, realistic
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation.tuning import tune
+from hushrec.models import ESTIMATORS, ItemBias
 from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
 from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted

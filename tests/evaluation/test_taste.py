@@ -7,10 +7,10 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain, Ratings, lifelike
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
+from hushrec.models import ItemBias, PrivateALS
 from hushrec.privacy import Accountant, Budget, Ledger, epsilon_of, mu_of
 from hushrec.training.run import train
 

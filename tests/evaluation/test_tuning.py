@@ -95,7 +95,7 @@ def neighbours(count, relation):
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_the_score_moves_by_its_sensitivity_at_most(relation):
     """A1 and A2. Killed: the clip of the error, one held-out rating a vote."""
-    from hushrec.algorithms import ItemBias
+    from hushrec.models import ItemBias
 
     model = ItemBias().fit(ratings_of({}), Accountant(Budget(0.1, 1e-6), noise=SeededNoise(1)))
     worst = 0.0
@@ -189,7 +189,7 @@ def test_each_run_draws_its_settings_from_the_system_with_equal_chances(monkeypa
 @pytest.mark.parametrize("rating_range", [(1, 5), (0, 10), (0, 1), (-1, 20)])
 def test_the_score_is_a_sum_over_users_with_held_out_ratings(rating_range):
     """A slow twin: of means of squares in units of half the range, at most 1, cut to steps of 2^-27."""
-    from hushrec.algorithms import GlobalMean
+    from hushrec.models import GlobalMean
 
     low, high = rating_range
     domain = Domain(range(6), rating_range)

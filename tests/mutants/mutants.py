@@ -31,7 +31,7 @@ def bug(name: str, killer: str, file: str, *texts: str) -> Bug:
     )
 
 
-CONTRACT = "algorithms/test_contract.py"
+CONTRACT = "models/test_contract.py"
 
 
 def sensitivity(case: str) -> str:
@@ -49,10 +49,10 @@ def edge(case: str) -> str:
     return f"{CONTRACT}::test_edges[{case}]"
 
 
-NOISE_LAW = "algorithms/test_plan.py::test_the_noise_that_is_added_is_the_noise_that_is_charged[item-bias]"
+NOISE_LAW = "models/test_plan.py::test_the_noise_that_is_added_is_the_noise_that_is_charged[item-bias]"
 PLAN = f"{CONTRACT}::test_ledger_equals_plan"
 ORDER = f"{CONTRACT}::test_sums_do_not_depend_on_order_parts_or_threads"
-SUMS = "algorithms/test_exact_sums.py"
+SUMS = "models/test_exact_sums.py"
 ACCOUNTANT = "privacy/test_accountant.py"
 ACCOUNTING = "privacy/test_accounting.py"
 LEDGER = "privacy/test_ledger.py"
@@ -64,7 +64,7 @@ SELECTION = "privacy/test_selection.py"
 PARTS = "evaluation/test_parts.py"
 ROWS = "data/test_rows_alone.py"
 PRINTED = "endtoend/test_end_to_end.py"
-WEEKS = "algorithms/test_continuing.py"
+WEEKS = "models/test_continuing.py"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
@@ -200,31 +200,31 @@ AROUND = [  # something goes around the noise
         """        if label.startswith("item biases"):
             return bounded._values.copy()
         noisy = self._accountant.release(bounded, planned.mechanism, label,"""),
-    bug("range (and noise scale) read from the ratings", replayed("item-bias"), "algorithms/baselines",
+    bug("range (and noise scale) read from the ratings", replayed("item-bias"), "models/baselines",
         "return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)",
         """from dataclasses import replace
         data = users._ratings.matrix.data
         ends = (float(data.min()), float(data.max()) + 1) if len(data) else (1.0, 2.0)
         users = Users(replace(users._ratings, domain=type(users.domain)(users.domain.items, ends)))
         return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)"""),
-    bug("exact number of users used", replayed("private-als"), "algorithms/private_als",
+    bug("exact number of users used", replayed("private-als"), "models/private_als",
         "return Level(center, n_users,", "return Level(center, float(max(users._ratings.n_users, 1)),"),
     bug("exact item weights used after noisy ones were released", replayed("private-als"),
-        "algorithms/private_als", "weights, supported = item_weights(noisy, weights_sd)",
+        "models/private_als", "weights, supported = item_weights(noisy, weights_sd)",
         "weights, supported = item_weights(np.maximum(users.item_weights()._values, 0.01), weights_sd)"),
-    bug("centred on the exact mean", replayed("private-als"), "algorithms/private_als",
+    bug("centred on the exact mean", replayed("private-als"), "models/private_als",
         *published("if len(data): arrays['center'] = np.float64(data.mean())")),
-    bug("factors of items that nobody rated set to zero", replayed("private-als"), "algorithms/private_als",
+    bug("factors of items that nobody rated set to zero", replayed("private-als"), "models/private_als",
         *published("""rated = np.bincount(users._ratings.matrix.indices, minlength=domain.n_items) > 0
         arrays["item_factors"] = arrays["item_factors"] * rated[:, None]""")),
-    bug("early stopping on the exact loss", replayed("private-als"), "algorithms/private_als",
+    bug("early stopping on the exact loss", replayed("private-als"), "models/private_als",
         *published("if len(data) and np.var(data) < 3: arrays['item_factors'] = arrays['item_factors'] / 2")),
-    bug("number of users kept in the model file", replayed("private-als"), "algorithms/private_als",
+    bug("number of users kept in the model file", replayed("private-als"), "models/private_als",
         *published("arrays['n_users'] = np.int64(n_users)")),
-    bug("error raised for few users", replayed("private-als"), "algorithms/private_als",
+    bug("error raised for few users", replayed("private-als"), "models/private_als",
         *published("if n_users < 3: raise ValueError('too few users')")),
     bug("catalogue and range read from the ratings allowed",
-        "algorithms/test_private_als.py::test_a_domain_read_from_the_ratings_is_refused_in_a_private_run",
+        "models/test_private_als.py::test_a_domain_read_from_the_ratings_is_refused_in_a_private_run",
         "training/run", "if budget.private and not (ratings.domain.declared or accountant.data_is_public):",
         "if False:"),
     bug("private sum shown by repr", "privacy/test_budget.py::test_a_bounded_value_shows_nothing",
@@ -363,11 +363,11 @@ PAPERS = [  # the algorithms of the papers and of lists
         "papers/frank_wolfe/frank_wolfe", "return Plan(budget, planned)",
         "return Plan(budget, planned[:-1])"),
     bug("noise of a covariance not symmetrised",
-        "algorithms/test_frank_wolfe.py::test_noise_of_a_matrix_is_symmetrised", "kernels/packed",
+        "models/test_frank_wolfe.py::test_noise_of_a_matrix_is_symmetrised", "kernels/packed",
         "scale = np.full(order * (order + 1) // 2, math.sqrt(2.0))",
         "scale = np.full(order * (order + 1) // 2, 1.0)"),
     bug("start vector not normalised (Oja, Algorithm 2 as printed)",
-        "algorithms/test_oja.py::test_no_product_of_one_row_exceeds_its_sensitivity",
+        "models/test_oja.py::test_no_product_of_one_row_exceeds_its_sensitivity",
         "papers/frank_wolfe/eigensolvers",
         "return orthonormal(np.random.default_rng(seed).standard_normal((n_items, block)))",
         "return np.random.default_rng(seed).standard_normal((n_items, block))"),
@@ -375,32 +375,32 @@ PAPERS = [  # the algorithms of the papers and of lists
         sensitivity("private-projected-gradient"), "papers/frank_wolfe/projected_gradient",
         "yield part, clipped_rows(ends, full.ravel(), self._bound).reshape(full.shape)", "yield part, full"),
     bug("factors of a contribution not at norm 1 (EigenRec)", sensitivity("private-eigenrec"),
-        "algorithms/liking_users",
+        "models/liking_users",
         "return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]",
         "return likes @ vectors"),
     bug("likes are the ratings above everybody's mean", sensitivity("both"), "data/ratings",
         "self.matrix.data >= np.float32(threshold)", "self.matrix.data >= self.matrix.data.mean()"),
     bug("popularity counted in the norm of a row, and left in the sum (EigenRec)",
-        sensitivity("private-eigenrec"), "algorithms/liking_users",
+        sensitivity("private-eigenrec"), "models/liking_users",
         "along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)",
         "along = np.zeros(users.shape[1])"),
     bug("item weights released beside a round's sums, both at full size (EigenRec)",
-        sensitivity("private-eigenrec, sums and weights"), "algorithms/liking_users",
+        sensitivity("private-eigenrec, sums and weights"), "models/liking_users",
         "[weights.times(math.sqrt(part))]", "[weights]", "[sums.times(math.sqrt(1 - part))]", "[sums]"),
     bug("items learned by their exact weights (EigenRec)", replayed("private-eigenrec"),
-        "algorithms/private_eigenrec", "known = self.known(n_users, noisy, noise_sd, rank)",
+        "models/private_eigenrec", "known = self.known(n_users, noisy, noise_sd, rank)",
         "known = self.known(n_users, users.item_weights()._values, noise_sd, rank)"),
     bug("popularity left in the item matrix, at norms for rows without it (EigenRec)",
-        sensitivity("private-eigenrec, matrix first"), "algorithms/liking_users",
+        sensitivity("private-eigenrec, matrix first"), "models/liking_users",
         "along = truncated(room * self._along + along_step / 2, along_step)", "along = np.zeros(len(room))"),
     bug("pairs of items found in the rows, not in what was released (EigenRec)",
-        replayed("private-eigenrec, matrix first"), "algorithms/private_eigenrec",
+        replayed("private-eigenrec, matrix first"), "models/private_eigenrec",
         "if self._has_pairs(parts):", "if users.count()._values[0] % 2:"),
     bug("a user votes once for each of their likes (EigenRec)",
-        sensitivity("private-eigenrec, item features"), "algorithms/liking_users",
+        sensitivity("private-eigenrec, item features"), "models/liking_users",
         "[float(found.sum())]", "[float((found * np.diff(self._ratings.matrix.indptr)).sum())]"),
     bug("item features count by the exact sum of the votes (EigenRec)",
-        replayed("private-eigenrec, item features"), "algorithms/private_eigenrec",
+        replayed("private-eigenrec, item features"), "models/private_eigenrec",
         "votes = float(gate.release(VOTES, users.votes(dict(found.serve), dict(found.beside)))[0])",
         "asked = users.votes(dict(found.serve), dict(found.beside))\n"
         "        gate.release(VOTES, asked)\n"
@@ -409,7 +409,7 @@ PAPERS = [  # the algorithms of the papers and of lists
 
 EDGES = [  # warnings; sizes that small tests never see, and numbers at the edges of float32
     bug("a clip whose square overflows is taken for none",
-        "algorithms/test_bad_settings.py::test_a_clip_whose_square_overflows_is_not_taken_for_none", "checks",
+        "models/test_bad_settings.py::test_a_clip_whose_square_overflows_is_not_taken_for_none", "checks",
         'CLIPS = "[1e-30, 1e30]"', 'CLIPS = "(0, 1.79e308]"'),
     bug("a warning where somebody's row is clipped to zero",
         edge("dpals, heuristics"), "training/users",
@@ -433,23 +433,23 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
     bug("a radius lost to rounding leaves no threshold",
         "kernels/test_one_bit.py::test_a_radius_lost_to_rounding_leaves_nothing", "kernels/one_bit",
         "return float(thresholds[above[-1] if len(above) else 0])", "return float(thresholds[above[-1]])"),
-    bug("users' means summed in float32", "algorithms/test_als.py::test_user_means_are_summed_in_float64",
+    bug("users' means summed in float32", "models/test_als.py::test_user_means_are_summed_in_float64",
         "kernels/sparse_rows", "return _of_rows(_value_sum_range, indptr, np.ascontiguousarray(values))",
         """ends = np.minimum(indptr[:-1], len(values) - 1)
     return np.where(np.diff(indptr) > 0, np.add.reduceat(values, ends), 0).astype(np.float64)"""),
     bug("middle of the range subtracted in float32",
-        "algorithms/test_contract.py::test_edges[cleansed-svd]",
+        "models/test_contract.py::test_edges[cleansed-svd]",
         "papers/mcsherry_mironov/cleansed_svd",
         "return np.clip(ratings.matrix.data.astype(np.float64) - ratings.domain.midpoint, -half, half)",
         "return ratings.matrix.data - np.float32(ratings.domain.midpoint)"),
     bug("items that are all noise put last by a constant off their scores",
-        "algorithms/test_base.py::test_unsupported_items_come_last_whatever_they_score", "kernels/topk",
+        "models/test_base.py::test_unsupported_items_come_last_whatever_they_score", "kernels/topk",
         "leading[:] = True if first is None else first", "leading[:] = True",
         "    scores = np.ascontiguousarray(scores)\n",
         """    later = 0.0 if first is None else np.where(first, 0.0, 1e6)
     scores = np.ascontiguousarray(scores - later)\n"""),
     bug("scores of a batch by BLAS, whose last bits tell how many users it has",
-        "algorithms/test_base.py::test_the_bits_of_a_list_tell_nothing_of_the_others", "kernels/topk",
+        "models/test_base.py::test_the_bits_of_a_list_tell_nothing_of_the_others", "kernels/topk",
         "found = np.empty((len(users), len(items)))",
         "return offset[:, None] + level + users @ np.asarray(items, np.float64).T"),
 ]  # fmt: skip
@@ -526,7 +526,7 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
     bug("settings planned for the exact number of users", f"{PRINTED}::test_training[private-als]",
         "training/run", *looked("n_users = n_users or max(1, ratings.n_users)")),
     bug("a threshold at the mean of the ratings, as published", f"{PRINTED}::test_training[one-bit-user]",
-        "algorithms/one_bit_user", "labels = likes(ratings, self.threshold)",
+        "models/one_bit_user", "labels = likes(ratings, self.threshold)",
         """data = ratings.matrix.data
         object.__setattr__(self, "threshold", float(data.mean()) if len(data) else 3.0)
         labels = likes(ratings, self.threshold)"""),
@@ -593,7 +593,7 @@ SEASONS = [
         "privacy/season_accountant", "step=step, week=self.week", "step=step"),
     bug("a weekly state with exact item weights",
         f"{CONTRACT}::test_weeks[private-als]",
-        "algorithms/weekly_als", "tracked.mean,\n        tracked.variance,",
+        "models/weekly_als", "tracked.mean,\n        tracked.variance,",
         "np.array(users.item_weights()._values),\n        tracked.variance,"),
     bug("the weekly filter is fed with sums without noise",
         f"{CONTRACT}::test_weeks[private-als]", "training/kalman",
@@ -611,7 +611,7 @@ SEASONS = [
 ]  # fmt: skip
 
 CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
-    bug("a start drawn with a seed that users shift", replayed("private-als"), "algorithms/private_als",
+    bug("a start drawn with a seed that users shift", replayed("private-als"), "models/private_als",
         "learned = BiasedFactors(initial_items(n_items, self._learned, seed, "
         "items.dtype)).factors",
         "learned = BiasedFactors(initial_items(n_items, self._learned, seed + "
@@ -619,11 +619,11 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
     bug("the label of week 1 for all weeks", f"{CONTRACT}::test_weeks[popular]", "training/run",
         'suffix = f", week {accountant.week.number}"', 'suffix = ", week 1"'),
     bug("parts of a round weighed by shares, not by their roots (EigenRec)",
-        sensitivity("private-eigenrec, sums and weights"), "algorithms/liking_users",
+        sensitivity("private-eigenrec, sums and weights"), "models/liking_users",
         "parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []",
         "parts += [sums.times(math.sqrt(1 - part / 2))] if part < 1 else []"),
     bug("no room for rounding in the item matrix (EigenRec)",
-        sensitivity("private-eigenrec, matrix first"), "algorithms/liking_users",
+        sensitivity("private-eigenrec, matrix first"), "models/liking_users",
         "room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / "
         "self._longer)",
         "room = np.minimum(1, _LONGEST_IN_MATRIX / self._longer)"),
@@ -674,7 +674,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         'values = self._labels > 0.5 if norm == "labels" else self._labels',
         'values = self._labels > 0.5 if norm == "labels" else self._labels * 2'),
     bug("a week's matrix of pairs at twice its size",
-        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "algorithms/liking_users",
+        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "models/liking_users",
         "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:",
         "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:\n"
         "        if bound.replace == 2 * bound.add_remove:\n"
@@ -696,7 +696,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n"),
     bug("exact item weights in a week of pairs",
-        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "algorithms/weekly_eigenrec",
+        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "models/weekly_eigenrec",
         '    noisy = last.state["item_weights"]\n'
         "    count",
         "    noisy = np.asarray(users.item_weights()._values)\n"

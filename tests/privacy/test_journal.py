@@ -18,9 +18,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec.algorithms import ItemBias, PrivateALS
 from hushrec.data import Domain
 from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec.models import ItemBias, PrivateALS
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import (
     Accountant,

@@ -16,9 +16,9 @@ from multiprocessing import get_context
 
 import pytest
 
-from hushrec.algorithms import ItemBias
 from hushrec.data import realistic
 from hushrec.errors import BudgetError, HushrecError, InputError
+from hushrec.models import ItemBias
 from hushrec.privacy import (
     Accountant,
     Budget,

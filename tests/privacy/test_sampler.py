@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.algorithms import ItemBias
 from hushrec.audit.bounds import mu_lower_bound
+from hushrec.models import ItemBias
 from hushrec.privacy import Accountant, Budget, SystemNoise, exact, sampler
 from hushrec.privacy.noise import stream_cipher
 from hushrec.privacy.sampler import draw_exactly

@@ -11,8 +11,8 @@ from typing import Any
 import httpx
 import pytest
 
-from hushrec.algorithms import ESTIMATORS, Billboard
 from hushrec.data import Ratings, realistic
+from hushrec.models import ESTIMATORS, Billboard
 from hushrec.network.service import Limits, listen
 from hushrec.privacy import Accountant, Budget
 from hushrec.server.metrics import SIZE, Metrics

@@ -22,7 +22,7 @@ import numpy as np
 import pytest
 
 import hushrec
-from hushrec.algorithms import ESTIMATORS
+from hushrec.models import ESTIMATORS
 from hushrec.network.service import Limits
 from hushrec.privacy import Accountant, Budget
 from hushrec.server import process

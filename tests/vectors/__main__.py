@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from hushrec import Accountant, Budget, Domain, Ratings
-from hushrec.algorithms import (
+from hushrec.data import realistic
+from hushrec.models import (
     ALS,
     EASE,
     Billboard,
@@ -30,13 +31,12 @@ from hushrec.algorithms import (
     PrivateEigenRec,
     UserLevelOneBit,
 )
-from hushrec.data import realistic
 from hushrec.papers.dpals import DPALS
 from hushrec.public.models import likes_of, regressions
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import PublicPart, Recommender
 from hushrec.serving.modelfile import read as decode
-from tests.algorithms.cases import PairedEigenRec
+from tests.models.cases import PairedEigenRec
 from tests.vectors.answers import answers, rules_of, similar_to
 
 PATH = Path(__file__).with_name("vectors.json")

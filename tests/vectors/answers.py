@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.algorithms import Billboard
 from hushrec.data import Ratings
 from hushrec.errors import InputError
+from hushrec.models import Billboard
 from hushrec.serving import Attributes
 
 _DIGITS = 10

@@ -1,7 +1,7 @@
 """DPALS: private alternating least squares as published, for whole users.
 
 Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/papers/errata.md), and the heuristics of
-its section 5 as options. For a model to use, take :class:`~hushrec.algorithms.PrivateALS`.
+its section 5 as options. For a model to use, take :class:`~hushrec.models.PrivateALS`.
 
 User side (local): a ridge regression of their own ratings on the released item factors, and their bounded
 contribution to every item's normal equations (:class:`SampledUsers`). Server side

@@ -15,11 +15,11 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.algorithms.private_als import PrivateALS
 from hushrec.checks import Clip, Count, Part
 from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.kernels.sparse_rows import row_sums, with_values
+from hushrec.models.private_als import PrivateALS
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
 from hushrec.privacy import Budget, Plan, Release
 from hushrec.training.estimator import Estimator, PrivateSide, exact_plan
@@ -43,7 +43,7 @@ class CentredEstimator(Estimator[PrivateSide]):
         Subtract the middle of the declared range and, beside it: a user's own mean; released item biases
         and their offset from them; the same with exact item averages, only without privacy; or nothing.
     bias_clip : float
-        Bound of the first bias round of :class:`~hushrec.algorithms.PrivateALS`, which makes the
+        Bound of the first bias round of :class:`~hushrec.models.PrivateALS`, which makes the
         released biases, in units of the released spread, > 0.
     bias_share : float
         Part of the budget (of mu squared) for them, in (0, 1).

@@ -1,0 +1,267 @@
+"""Private ALS before any data: its settings, how they are planned, and what a training with them releases.
+
+Rule and study: docs/guides/planning.md. Sensitivities: docs/proofs/private-als.md.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal, NamedTuple, Self
+
+from hushrec.checks import Clip, Count, Part, Positive, Settings, Share, check_numbers
+from hushrec.data import Domain
+from hushrec.errors import InputError
+from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
+from hushrec.training.estimator import Estimator, Round, check_planned, plan_of
+from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers
+
+#: Factor of the bias clip from one round to the next.
+_BIAS_CLIP_DECAY = 0.85
+#: A round's budget as a multiple of the one before.
+_BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
+#: Part of the budget for the residual variance of an iteration.
+_RESIDUAL_SHARE = 0.004
+#: Beyond this the number of users bounds what can be learned, not the noise.
+_LARGEST_MU = 8.0
+#: Below this number of users times mu, level and spreads get more than 1% of the budget.
+_FEW = 400.0
+#: Items up to which a planned model starts from a private item x item matrix.
+_LARGEST_SPECTRAL = 4000
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedALS(Estimator[FittedUsers]):
+    """The settings of :class:`~hushrec.models.PrivateALS`, and the plan that follows from them."""
+
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """Values that a study chose, some of which :meth:`PrivateALS.planned` changes.
+
+        The study is ``python -m benchmarks.never_loses`` unless another one is named
+        (docs/guides/planning.md: the rule, why, and how far to trust it). What the falling factor clip,
+        adaptive weights and the spectral start are worth is printed by
+        ``python -m benchmarks.frontier --part ablation`` (docs/understand/frontier.md).
+
+        Parameters
+        ----------
+        factor_prior : float
+            Spread of item factors that the server's updates assume, > 0.
+        user_variance : float
+            Prior variance of a user's factors, in units of the squared spread, > 0: their ridge is the
+            residual variance over it.
+        bias_clip : float or None
+            Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
+            rounds clip tighter. None, no clip, only without privacy.
+        factor_clip : float or None
+            The same for the first iteration, in units of the spread times the root of the residual variance:
+            it bounds residuals times factors.
+        factor_clip_decay : float
+            Factor of that bound from one iteration to the next, in (0, 1].
+        user_norm : float or None
+            Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
+        weight_exponent : float
+            Adaptive weights (Krichene et al. 2023) are the released item weight to this power, in [-1, 0].
+        start : {"random", "spectral"}
+            First learned factors: random, or the top eigenvectors of a private item x item matrix.
+        start_clip : float or None
+            Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only
+            without privacy.
+        level_share, weights_share, start_share, bias_share, factor_share : float
+            Parts of the budget (of mu squared) for the level and as much for the spreads, the item weights,
+            the spectral start, all bias rounds and all iterations, in [0, 1]; what is not released gets none,
+            and the rest is scaled to the whole.
+        gramian_share : float
+            Part of an iteration's budget for its Gramian, in (0, 1).
+        """
+
+        factor_prior: Positive = 0.6
+        user_variance: Positive = 0.02
+        bias_clip: Clip | None = 0.67
+        factor_clip: Clip | None = 0.28
+        factor_clip_decay: Annotated[float, "(0, 1]"] = 0.9
+        user_norm: Clip | None = 0.7
+        weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
+        start: Literal["random", "spectral"] = "random"
+        start_clip: Clip | None = 0.4
+        level_share: Share = 0.01
+        weights_share: Share = 0.26
+        start_share: Share = 0.1
+        bias_share: Share = 0.4
+        factor_share: Share = 0.35
+        gramian_share: Part = 0.01
+
+    rank: Annotated[int, "[0, 900]"] = 2
+    features: bool = True
+    iterations: Annotated[int, "[0, inf)"] = 0
+    bias_rounds: Annotated[int, "[0, inf)"] = 4
+    tuning: Tuning = Tuning()
+    n_users: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.features and (not self.bias_rounds or self.rank < 2):
+            raise InputError(
+                "features needs rank >= 2 and bias_rounds >= 1", parameter="features", value=False
+            )
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Hyper-parameters chosen from public quantities alone (docs/guides/planning.md).
+
+        Parameters
+        ----------
+        budget : Budget
+            The run's budget.
+        domain : Domain
+            The declared catalogue, rating range and cap per user.
+        n_users : int
+            Declared, or released by :func:`hushrec.training.release_user_count`.
+        **changes
+            Settings to choose otherwise, those of the tuning too.
+
+        Returns
+        -------
+        PrivateALS
+        """
+        check_planned(budget, domain)
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
+        signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
+        few = _FEW / (min(budget.mu, _LARGEST_MU) * n_users)
+        settings: dict[str, Any] = {
+            "n_users": n_users,
+            "bias_share": 0.73,
+            "level_share": 0.01 * min(max(1.0, few**2), 6.0),
+            # adaptive weights that noise hides are worse than none
+            "weight_exponent": -0.25 * signal / (signal + 0.1),
+        }
+        if signal < 0.1:  # weights that noise hides spoil every round after them
+            settings |= {"bias_rounds": 2, "weights_share": 0.4}
+        if signal >= 1 and domain.n_items >= 8:
+            large = signal >= 10
+            spectral = large and domain.n_items <= _LARGEST_SPECTRAL
+            paid = spectral or changes.get("start") == "spectral"
+            rank = min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
+            settings |= {
+                "rank": rank,
+                # a random start has further to go: ML-1M validation ratings, ML-100K, `realistic` data
+                "iterations": 4 if large else min(12, 4 * int(signal / 2.5) + 4),
+                "factor_clip_decay": 0.9 if large else 1.0,
+                "weights_share": 0.15,
+                "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
+                "start_share": (start_share := 0.1 if paid else 0.0),
+                "bias_share": 0.835 - factor_share - start_share,
+                "factor_clip": min(max(0.1, signal / 300), 0.15) * math.sqrt(rank),
+                "start": "spectral" if spectral else "random",
+            }
+        return cls.of(settings, changes)
+
+    @property
+    def _iterates(self) -> bool:
+        return self.rank > 0 and self.iterations > 0
+
+    @property
+    def _learned(self) -> int:
+        """Factors that do not start from released features."""
+        return self.rank - 2 * self.features
+
+    @property
+    def _starts_spectral(self) -> bool:
+        return self._iterates and self._learned > 0 and self.tuning.start == "spectral"
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        if math.isfinite(budget.epsilon):
+            self._check_clips()
+        rounds = self._first_rounds()
+        rounds += [Round(label, share, signed(clip)) for label, share, clip in self._bias_rounds()]
+        for each in self._factor_rounds():
+            rounds += each.releases
+        return plan_of(rounds, budget, fraction)
+
+    def _check_clips(self) -> None:
+        needed = {
+            "bias_clip": self.bias_rounds > 0,
+            "factor_clip": self._iterates,
+            "user_norm": self._iterates,
+            "start_clip": self._starts_spectral,
+        }
+        for name, wanted in needed.items():
+            if wanted and getattr(self.tuning, name) is None:
+                raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
+
+    def _first_rounds(self) -> list[Round]:
+        """Return the releases before any item is learned."""
+        rounds = [
+            Round("spreads", self.tuning.level_share, SPREADS_BOUND),
+            Round("item weights", self.tuning.weights_share, positive(1.0)),
+        ]
+        if self.n_users is None:
+            rounds.insert(0, Round("level", self.tuning.level_share, LEVEL_BOUND))
+        elif self.scores == "ratings":  # nobody is counted again
+            rounds.insert(0, Round("level", self.tuning.level_share, signed(1.0)))
+        return rounds
+
+    def _bias_rounds(self) -> list[_BiasRound]:
+        rounds = []
+        for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
+            clip = or_infinite(self.tuning.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
+            rounds.append(_BiasRound(f"item biases {step}", self.tuning.bias_share * part, clip))
+        return rounds
+
+    def _factor_rounds(self) -> list[_FactorRound]:
+        if not self._iterates:
+            return []
+        tuning = self.tuning
+        gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
+        rounds = []
+        for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
+            share = tuning.factor_share * part
+            start = None
+            if step == 1 and self._starts_spectral:
+                start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
+            clip = or_infinite(tuning.factor_clip) * tuning.factor_clip_decay ** (step - 1)
+            rounds.append(
+                _FactorRound(
+                    Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
+                    start,
+                    Round(f"gramian {step}", share * tuning.gramian_share, gramian),
+                    Round(f"item sums {step}", share * (1 - tuning.gramian_share), signed(clip)),
+                    clip,
+                )
+            )
+        return rounds
+
+
+class _BiasRound(NamedTuple):
+    """A planned release of the item biases, with its clip in units of the spread."""
+
+    label: str
+    share: float
+    clip: float
+
+
+class _FactorRound(NamedTuple):
+    """The planned releases of one iteration, with the clip of its item sums."""
+
+    residual_variance: Round
+    start: Round | None
+    gramian: Round
+    item_sums: Round
+    clip: float
+
+    @property
+    def releases(self) -> list[Round]:
+        """Return the rounds in their order."""
+        start = [self.start] if self.start else []
+        return [self.residual_variance, *start, self.gramian, self.item_sums]
+
+
+def or_infinite(clip: float | None) -> float:
+    """None is no clip."""
+    return math.inf if clip is None else clip
+
+
+def _geometric(count: int, growth: float) -> list[float]:
+    """Parts that grow by a factor and add up to 1."""
+    parts = [growth**step for step in range(count)]
+    return [part / sum(parts) for part in parts]

@@ -1,0 +1,266 @@
+"""The server's steps of private ALS: what released sums change in the items, at first and in later weeks."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from hushrec.kernels.packed import frobenius_scale, unpacked
+from hushrec.kernels.sweeps import SweepSettings
+from hushrec.models.item_features import expected_from_features
+from hushrec.training.posterior import shrinkage, wiener_gain
+from hushrec.types import Array
+
+# Chosen with the constants of private_als.py (docs/guides/planning.md).
+
+#: Sampling variance of a released sum of the biases per unit of weight and per unit of weight times a cell's
+#: usual weight. Chosen as the constants of private_als.py.
+_BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.2, 0.6
+#: Sampling variance of the released sums of the factors, per residual variance.
+FACTOR_SAMPLING = 0.3
+#: Part of a user's mean squared residual that is taken for noise: their factors will explain the rest.
+_RESIDUAL_SHRINKAGE = 0.8
+#: The residual variance falls from one release to the next by no more than this factor.
+_SMALLEST_RESIDUAL = 1e-3
+#: Squared change of a direction's length in a week: smallest and largest.
+_TURNED = 0.25, 4.0
+#: Items whose factors are updated at a time.
+_ITEMS_AT_A_TIME = 1 << 10
+#: Numbers of ratings that users may have in the mean.
+_COUNTS = np.geomspace(1e-3, 1e7, 400)
+#: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
+#: in the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
+BIAS_SLOPE = 0.45
+
+
+class Level(NamedTuple):
+    """Released: what is known of the ratings before any item is.
+
+    Attributes
+    ----------
+    center : float
+        Level that ratings are taken from.
+    n_users : float
+        Declared or released, >= 1.
+    spread : float
+        Standard deviation of a user's ratings about their own mean.
+    bias_regularization : float
+        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about
+        this one, what is not known of it included.
+    user_variance : float
+        Prior variance of a user's factors.
+    """
+
+    center: float
+    n_users: float
+    spread: float
+    bias_regularization: float
+    user_variance: float
+
+    def ridge(self, residual: float) -> SweepSettings:
+        """Users' ridge where the model leaves that residual variance."""
+        return SweepSettings(
+            regularization=_RESIDUAL_SHRINKAGE * residual / self.user_variance,
+            bias_regularization=self.bias_regularization,
+        )
+
+
+class Ground(NamedTuple):
+    """Released or public: what all rounds of a training compute with.
+
+    Attributes
+    ----------
+    level : Level
+    slopes : ndarray of shape (n_items,)
+        Of the released sums in the items, as of :func:`weighted_slopes`.
+    scores : ndarray of shape (n_items, n_components)
+        Of item features.
+    """
+
+    level: Level
+    slopes: Array
+    scores: Array
+
+
+class Biases(NamedTuple):
+    """The item biases as they are known after their rounds.
+
+    Attributes
+    ----------
+    items : ndarray of shape (n_items, 1)
+    variance, reliability : ndarrays of shape (n_items,)
+        What is left of the prior variance, and the part of it that is known.
+    informative : bool
+        Whether item features explain any of them.
+    """
+
+    items: Array
+    variance: Array
+    reliability: Array
+    informative: bool
+
+
+def weighted_slopes(weights: Array, relative: Array) -> Array:
+    """Item weights when cells weigh that much: an estimate, since the new sum would be a new release."""
+    return np.asarray(weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum()))
+
+
+def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
+    """Return the variance that the model leaves, one vote a user; near the last where noise hides it."""
+    gain = float(shrinkage(last, bound * noise_sd / n_users))
+    mean = float(released[0]) / n_users
+    return max(last + gain * (mean - last), _SMALLEST_RESIDUAL * last)
+
+
+class KnownFactors(NamedTuple):
+    """The factors as they are known when a training ends.
+
+    Attributes
+    ----------
+    variance : ndarray of shape (n_items, rank)
+    gramian : ndarray
+        Packed, and the users' uncertainty; a user.
+    gramian_variance : ndarray like it
+        Of its noise.
+    """
+
+    variance: Array
+    gramian: Array
+    gramian_variance: Array
+
+
+def packed_variance(noise_sd: float, rank: int, user_norm: float, spread: float) -> Array:
+    """Variance of the noise on a Gramian and on the users' uncertainty, which are released together."""
+    return np.append((noise_sd * spread**2 / frobenius_scale(rank)) ** 2, (noise_sd / user_norm**2) ** 2)
+
+
+def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
+    """Sampling variance of the released sums of the biases."""
+    cell = n_users / slopes.sum()  # a cell's usual weight
+    return np.asarray(
+        (_BIAS_SAMPLING * (BIAS_SLOPE * slopes) + _BIAS_SAMPLING_CELL * cell * slopes) * unit**2
+    )
+
+
+class FactorPrior(NamedTuple):
+    """The factors as they are known before a round.
+
+    Attributes
+    ----------
+    variance : ndarray of shape (n_items, rank)
+        Along the eigenvectors of the Gramian.
+    scores : ndarray of shape (n_items, n_components)
+        Of item features.
+    """
+
+    variance: Array
+    scores: Array
+
+
+class FactorSums(NamedTuple):
+    """The released sums of a round of factors.
+
+    Attributes
+    ----------
+    sums : ndarray of shape (n_items, rank)
+        Weighted residuals times users' factors, without what users shrink.
+    values, vectors : ndarrays
+        Of the Gramian, a user.
+    noise_sd : float
+        Of an entry of the sums.
+    residual : float
+        Residual variance.
+    """
+
+    sums: Array
+    values: Array
+    vectors: Array
+    noise_sd: float
+    residual: float
+
+    def variance(self, slope: Array) -> Array:
+        """Return the variance of the sums about slope times change: their noise and what sampling adds."""
+        return np.asarray(self.noise_sd**2 + FACTOR_SAMPLING * self.residual * slope)
+
+
+def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> tuple[Array, Array, float]:
+    """Eigenvalues and -vectors of users' second moments, a user, and the part that no user knows of theirs.
+
+    Parameters
+    ----------
+    released : ndarray
+        The packed Gramian and, last, the users' uncertainty.
+    noise_sd : float
+    n_users : float
+    level : Level
+    """
+    # a user counts with what is not known of their factors, or they would shrink from round to round
+    variance = level.user_variance * float(np.clip(released[-1] / n_users, 0.0, 1.0))
+    values, vectors = np.linalg.eigh(unpacked(released[:-1]))
+    values = np.maximum(values, level.spread**2 * noise_sd) / n_users + variance
+    return values, vectors, variance
+
+
+def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple[Array, Array]:
+    """Expected change of the factors, and their variance afterwards along the eigenvectors.
+
+    What is released is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
+    """
+    along, variance = found.sums @ found.vectors, prior.variance
+    usual = variance.mean(axis=1)
+    if prior.scores.any():
+        slope = slopes[:, None] * found.values
+        change, rest = expected_from_features(prior.scores, along, slope, usual, found.variance(slope))
+    else:
+        change, rest = np.zeros_like(along), usual
+    left = np.empty_like(along)
+    for start in range(0, len(along), _ITEMS_AT_A_TIME):
+        items = slice(start, start + _ITEMS_AT_A_TIME)
+        slope = slopes[items, None] * found.values  # of the sums in the factors, along the eigenvectors
+        each = variance[items] * (rest[items] / usual[items])[:, None]
+        gain = wiener_gain(slope, each, found.variance(slope))
+        change[items] += gain * (along[items] - slope * change[items])
+        left[items] = (1 - gain * slope) * each
+    return change @ found.vectors.T, left
+
+
+def users_uncertainty(factors: Array, weights: Array, share: float, level: Level, residual: float) -> Array:
+    """Users' mean posterior covariance, shape (rank, rank), of which the mean share of the prior is released.
+
+    That of users with one number of ratings, the one that fits the share, of items as they are rated by all.
+    """
+    values, vectors = np.linalg.eigh((factors * (weights / weights.sum())[:, None]).T @ factors)
+    relative = np.maximum(values, 0.0) / level.ridge(residual).regularization
+    shares = (1 / (1 + _COUNTS[:, None] * relative)).mean(axis=1)
+    count = np.interp(-share, -shares, _COUNTS)  # at the ends where it is beyond them
+    return np.asarray((vectors * (level.user_variance / (1 + count * relative))) @ vectors.T)
+
+
+def canonical(
+    factors: Array, known: KnownFactors, weights: Array, level: Level, residual: float
+) -> tuple[Array, KnownFactors]:
+    """The same model in directions of its own, in which users' tastes vary alike.
+
+    Directions in which users vary less than in others are shortened in the items, and with them what noise
+    put there: an M step of expectation maximisation with expanded parameters (Liu, Rubin and Wu 1998). The
+    items' total length stays.
+    """
+    unsure = users_uncertainty(factors, weights, known.gramian[-1], level, residual)
+    values, vectors = np.linalg.eigh(unpacked(known.gramian[:-1]) + unsure)
+    parts = weights / weights.sum()
+    energy = parts @ (factors @ vectors) ** 2
+    least = max(1e-100 * float(values[-1]), 1e-300)  # where there are no factors yet
+    usual = max(float(energy @ values) / max(float(energy.sum()), 1e-300), least)
+    root = np.sqrt(np.clip(values / usual, *_TURNED))
+    turned = factors @ (vectors * root)
+    _, turn = np.linalg.eigh((turned * parts[:, None]).T @ turned)
+    there = vectors * root @ turn
+    factors, second = factors @ there, (turn.T * (values / root**2)) @ turn
+    gram = second - users_uncertainty(factors, weights, known.gramian[-1], level, residual)
+    return factors, KnownFactors(
+        known.variance @ there**2,
+        np.append(gram[np.tril_indices(len(gram))], known.gramian[-1]),
+        np.append(known.gramian_variance[:-1] * (root**-2.0).mean() ** 2, known.gramian_variance[-1]),
+    )

@@ -1,0 +1,265 @@
+"""One model for ratings and for lists: two models, trained under one budget, in one billboard.
+
+What predicts ratings best recommends badly, and what recommends best predicts nothing. So there is one of
+each, over shares of the budget: mu squared adds up, whatever the two release. The model of likes is trained
+on the ratings from a declared threshold up, which every user picks out of their own rows.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, ClassVar, Self, cast
+
+import numpy as np
+from scipy.special import ndtr
+
+from hushrec.checks import Part, check_numbers
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.models.private_als import PrivateALS
+from hushrec.models.private_eigenrec import PrivateEigenRec
+from hushrec.privacy import Bounded, Budget, Plan, Release
+from hushrec.registry import best
+from hushrec.training.estimator import Estimator, UserState, check_planned
+from hushrec.training.gate import Gate, LabelledGate
+from hushrec.training.run import choose
+from hushrec.training.users import Users
+from hushrec.types import Array, Parts
+
+#: Chosen on validation users of MovieLens-1M (docs/guides/both.md).
+#: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
+#: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
+_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
+#: The release of both models that tells how much an item is rated, or liked.
+_WEIGHTS = "item weights"
+#: Part of its usual share that the likes' item weights need beside those of the ratings.
+_WEIGHTS_LEFT = 0.3
+#: Squared deviation from what is expected, in variances, from which on it is believed less.
+_USUAL_SURPRISE = 4.0
+
+
+class BothUsers(Users):
+    """The private sides of the two trainings, on the same users.
+
+    Parameters
+    ----------
+    rows : Ratings
+        Private.
+    ratings, lists : Estimator
+        The two models.
+    """
+
+    def __init__(self, rows: Ratings, ratings: Estimator[Any], lists: Estimator[Any]) -> None:
+        super().__init__(rows)
+        self._models = ratings, lists
+
+    @cached_property
+    def ratings(self) -> Any:
+        """The private side of the model that predicts."""
+        return self._models[0].users(self._ratings)
+
+    @cached_property
+    def lists(self) -> Any:
+        """The private side of the model that recommends; it is made when it is asked for."""
+        return self._models[1].users(self._ratings)
+
+
+class _Weights(LabelledGate):
+    """The gate of one model, which keeps the released item weights, or joins them with what is expected.
+
+    Parameters
+    ----------
+    gate, prefix
+        As of a LabelledGate.
+    expected : (ndarray, float), optional
+        Expected item weights up to a factor, and their noise. Released weights are then drawn to them, each
+        by its precision: what the expectation misses beside its noise, in proportion to a weight, shows in
+        the released weights themselves.
+    """
+
+    def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, float] | None = None) -> None:
+        super().__init__(gate, prefix)
+        self.weights: Array | None = None
+        self._expected, self._noise_sd = expected, 0.0
+
+    def release(self, label: str, bounded: Bounded) -> Array:
+        """Release as `Gate.release` does; keep the item weights."""
+        released = super().release(label, bounded)
+        if label != _WEIGHTS:
+            return released
+        self.weights, self._noise_sd = released, super().noise_sd(label)
+        if self._expected is not None and self.private:
+            self.weights, self._noise_sd = _joined(released, self._noise_sd, *self._expected)
+        return self.weights
+
+    def noise_sd(self, label: str) -> float:
+        """Return the noise of a release; of item weights that were joined, the noise that is left."""
+        return self._noise_sd if label == _WEIGHTS and self.weights is not None else super().noise_sd(label)
+
+
+def _joined(released: Array, noise_sd: float, expected: Array, expected_sd: float) -> tuple[Array, float]:
+    """Released numbers and what was expected up to a factor, each by its precision; and the noise left."""
+    factor = max(float(released @ expected), 0.0) / max(float(expected @ expected), 1e-300)
+    expected, own = factor * expected, (factor * expected_sd) ** 2
+    missed = max(float(((released - expected) ** 2).mean()) - noise_sd**2 - own, 0.0)
+    variance = own + missed * expected**2 / max(float((expected**2).mean()), 1e-300)
+    total = np.maximum(noise_sd**2 + variance, 1e-300)
+    surprise = (released - expected) ** 2 / total  # what is not to be expected is not drawn to it
+    gain = noise_sd**2 / total / np.maximum(surprise / _USUAL_SURPRISE, 1.0)
+    left = noise_sd * math.sqrt(own / max(noise_sd**2 + own, 1e-300))
+    return released + gain * (expected - released), left
+
+
+@dataclass(frozen=True, kw_only=True)
+class Both(Estimator[BothUsers]):
+    """A model that predicts ratings and another that recommends, under one budget.
+
+    Parameters
+    ----------
+    like_threshold : float or None
+        Ratings from here up are likes; None: every rating is. Planned: three quarters up the rating range.
+    lists_share : float
+        Part of the budget (of mu squared) for the model that recommends, in (0, 1).
+    ratings, lists : Estimator
+        The two models; planned: the best ones for the budget.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. The releases are those of the two models, each over its share of mu
+    squared, which adds up to the budget's; a user's likes are chosen from their own rows by a declared
+    threshold, so that the sensitivities are the models' own. Proof: docs/proofs/both.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> estimator = hushrec.Both.planned(budget, ratings.domain, n_users=2000)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> history = {ratings.domain.items[0]: 5, ratings.domain.items[1]: 1}
+    >>> len(model.recommend(history, n=3)), len(model.predict(history, ratings.domain.items[2:5]))
+    (3, 3)
+    """
+
+    name: ClassVar[str] = "both"
+    streams: ClassVar[bool] = True
+
+    like_threshold: float | None = None
+    lists_share: Part = _LISTS_SHARE
+    ratings: Estimator[Any] = field(default_factory=PrivateALS)
+    lists: Estimator[Any] = field(default_factory=PrivateEigenRec)
+
+    def __post_init__(self) -> None:
+        for name, model in (("ratings", self.ratings), ("lists", self.lists)):
+            if not isinstance(model, Estimator):
+                raise InputError(f"{name} must be an estimator, not {type(model).__name__}.")
+        if not hasattr(self.lists, "like_threshold"):
+            raise InputError(
+                f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
+            )
+        super().__post_init__()
+        object.__setattr__(self, "goes_on", self.ratings.goes_on and self.lists.goes_on)
+        lists = cast(Any, self.lists)
+        if (
+            lists.like_threshold != self.like_threshold
+        ):  # a clone keeps what it is given, as scikit-learn asks
+            object.__setattr__(self, "lists", replace(lists, like_threshold=self.like_threshold))
+
+    @classmethod
+    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """The best model for ratings and the best for lists, each planned for its share
+        (docs/guides/both.md).
+
+        Parameters
+        ----------
+        budget, domain, n_users
+            As of the models' own `planned`.
+        **changes
+            Settings to choose otherwise; of the two models', as ``**{"ratings.rank": 4}``.
+        """
+        check_planned(budget, domain)
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
+        if domain.likes:
+            raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
+        low, high = _FACTORS_BEGIN
+        begin = low <= budget.mu * n_users / domain.n_items < high
+        share = _LARGER_SHARE if begin else _LISTS_SHARE
+        shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
+        settings: dict[str, Any] = {
+            "like_threshold": domain.like_threshold,
+            "lists_share": shares.lists_share,
+        }
+        own: dict[str, dict[str, Any]] = {"ratings": {}, "lists": {}}
+        for name, value in changes.items():
+            job, dot, setting = name.partition(".")
+            (own[job] if dot else settings)[setting or name] = value
+        for job in own:
+            if job not in changes:
+                model, part = best(job, budget.private), shares.part(budget, job)
+                settings[job] = choose(model, part, domain, n_users=n_users, settings=own[job])
+        if budget.private and "lists" not in changes and "weights_share" not in own["lists"]:
+            lists = settings["lists"]
+            if not lists.tuning.features_share:  # item features want the popularity of all items
+                tuning = replace(lists.tuning, weights_share=_WEIGHTS_LEFT * lists.tuning.weights_share)
+                settings["lists"] = replace(lists, tuning=tuning)
+        return cls(**settings)
+
+    def part(self, budget: Budget, job: str) -> Budget:
+        """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""
+        return budget.part(self.lists_share if job == "lists" else 1 - self.lists_share)
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self._of_both("releases", budget, domain, fraction)
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return self._of_both("weekly_releases", budget, domain, fraction)
+
+    def _of_both(self, method: str, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """The releases of either model, each over its share."""
+        releases: list[Release] = []
+        for label, share in (("ratings", 1 - self.lists_share), ("lists", self.lists_share)):
+            plan = getattr(getattr(self, label), method)(budget, domain, fraction * share)
+            releases += plan.labelled(prefix=f"{label}: ").releases
+        return Plan(budget, releases)
+
+    def users(self, ratings: Ratings) -> BothUsers:
+        return BothUsers(ratings, self.ratings, self.lists)
+
+    def train(self, users: BothUsers, gate: Gate, seed: int) -> Parts:
+        """One model after the other; what the first says of the items' weights helps the second."""
+        ratings_gate = _Weights(gate, "ratings: ")
+        ratings = Parts.of(self.ratings.train(users.ratings, ratings_gate, seed))
+        expected = self._expected_weights(ratings_gate, ratings.serve, users.domain)
+        lists = self.lists.train(users.lists, _Weights(gate, "lists: ", expected), seed)
+        return replace(ratings, lists=Parts.of(lists))
+
+    def week(self, users: BothUsers, gate: Gate, last: Parts) -> Parts:
+        """The next week of one model after the other."""
+        ratings = self.ratings.week(users.ratings, LabelledGate(gate, "ratings: "), last)
+        lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(Parts, last.lists))
+        return replace(ratings, lists=lists)
+
+    def _expected_weights(
+        self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
+    ) -> tuple[Array, float] | None:
+        """Return the likes' item weights that the model of ratings suggests, up to a factor, and their noise.
+
+        An item's weight among all ratings, times the chance that a rating of it is a like.
+        """
+        if gate.weights is None:
+            return None
+        chance = np.ones(domain.n_items)
+        if self.like_threshold is not None:
+            above = (float(arrays["center"]) + arrays["item_bias"] - self.like_threshold) / (
+                domain.half_width / 2
+            )
+            chance = ndtr(above)
+        return gate.weights * chance, gate.noise_sd(_WEIGHTS) * float(np.sqrt((chance**2).mean()))
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        return self.ratings.fold_in(arrays, history)
+
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        return self.ratings.notes(budget, domain) + self.lists.notes(budget, domain)

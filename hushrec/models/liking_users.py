@@ -1,0 +1,196 @@
+"""The users' side of private EigenRec: rows at norm 1, with and without popularity, and what they add up to.
+
+Sensitivities: docs/proofs/private-eigenrec.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.data import Ratings
+from hushrec.data.keys import mix
+from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
+from hushrec.kernels.packed import frobenius_scale
+from hushrec.kernels.residuals import added_residuals
+from hushrec.kernels.sparse_rows import CSR, at_columns, used_columns, weight_sums, with_values
+from hushrec.kernels.sweeps import csr
+from hushrec.kernels.symmetric import outer_sums
+from hushrec.models.likes_taste import grid
+from hushrec.privacy import Bound, Bounded, signed, together
+from hushrec.serving.blend import lowered, ranks, worth
+from hushrec.serving.lists import UserState, own_scores
+from hushrec.training.users import Users, finite_or_zero, norms
+from hushrec.types import Array
+
+#: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
+_LONGEST = 4.0
+#: Users whose scales have a sum of squares below this, or above one over it, count for nothing: no training
+#: releases such scales.
+_SMALLEST_SQUARE = 1e-200
+#: Scores of users' lists that are held in memory at once.
+_AT_ONCE = 1 << 22
+#: For that matrix a user's row less its popularity is made longer by less than this factor.
+_LONGEST_IN_MATRIX = 2.0
+
+
+class LikingUsers(Users):
+    """Users whose rows, the scales of the items they like, have norm 1, and again without popularity."""
+
+    # of the last :meth:`scale`
+    _scale: Array
+    _first: Array
+    _user_weight: Array
+    _along: Array
+    _longer: Array
+
+    def scale(self, scale: Array, first: Array) -> None:
+        """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
+
+        The scale is 0 where an item does not count. Whose numbers are not finite counts for nothing.
+        """
+        if not (scale.min() >= 0 and scale.max() < math.inf and first.min() >= 0 and 0 < first.max() <= 1):
+            raise InputError(
+                "Item scales and popularity must be finite and not negative; train the model anew."
+            )
+        matrix, square = self._ratings.matrix, float((first**2).sum())
+        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
+            squares = weight_sums(matrix.indptr, matrix.indices, scale**2)
+            present = (squares > _SMALLEST_SQUARE) & (squares < 1 / _SMALLEST_SQUARE)
+            unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=present)
+            along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
+            apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
+            own = np.column_stack([1 / apart, unit / apart, along / (apart * square)])
+        self._scale, self._first = scale, first
+        longer, self._user_weight, self._along = finite_or_zero(own).T.copy()
+        self._longer = np.maximum(longer, 1.0)
+
+    def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
+        """Sum over users of (row less its popularity, at norm 1) x (factors, at norm 1): norm <= 1.
+
+        At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of their row
+        and of its part along popularity, and an integer combination of them.
+        """
+        step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
+        likes, along_step = at_columns(_likes(self._ratings), learned), step / grid(self._first)
+        users = self._factors(likes, vectors[learned] * scale[:, None])
+        room = self._room(users.shape[1], step, along_step)
+        nothing, weight = np.zeros((likes.shape[1], 0)), room * self._user_weight
+        sums, _ = added_residuals(*csr(likes), users, nothing, row_weight=weight, col_weight=scale, step=step)
+        along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
+        return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
+
+    def contributions(self, vectors: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
+        """A round's release: the sums of :meth:`item_sums` and, for ``part`` of it, the item weights before.
+
+        A vector; counting for the roots of (1 - part) and part, they have norm 1 a user together.
+        """
+        weights, sums = self.item_weights(), self.item_sums(vectors, learned)
+        parts = [weights.times(math.sqrt(part))] if part > 0 else []
+        parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []
+        return together(parts, signed(1.0))
+
+    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:
+        """Sum over users of (their row less its popularity, at norm 1) x the same: norm <= 1.
+
+        Between the learned items, a packed triangle. Rows are rounded to integers in units of a step, and all
+        that is computed from them is exact.
+        """
+        matrix, step = self._ratings.matrix, spacing(_LONGEST_IN_MATRIX * CLIP_MARGIN, FACTOR_BITS)
+        along_step = step / grid(self._first)
+        room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / self._longer)
+        cells = np.repeat(room * self._user_weight, np.diff(matrix.indptr)) * self._scale[matrix.indices]
+        rows = at_columns(with_values(matrix, truncated(cells + step / 2, step)), learned)
+        first = self._first[learned]
+        along = truncated(room * self._along + along_step / 2, along_step)
+        sums = outer_sums(rows.indptr, rows.indices, rows.data, len(first))
+        both, square = rows.T @ along, float(along @ along)
+        for item in range(len(first)):
+            row = sums[item * (item + 1) // 2 :][: item + 1]
+            row -= first[item] * both[: item + 1]
+            row -= (both[item] - first[item] * square) * first[: item + 1]
+        return Bounded(sums, bound, weight=frobenius_scale(len(first)), step=step**2)
+
+    def votes(self, own: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
+        """Sum of the users' votes for another model than their own, or against it: 1 a user, shape (1,)."""
+        with np.errstate(all="ignore"):  # as where they are scaled
+            found = _votes(_likes(self._ratings), own, other)
+        return Bounded(np.array([float(found.sum())]), signed(1.0), step=1.0)
+
+    def _room(self, rank: int, step: float, along_step: float) -> Array:
+        """The norm that each user's contribution may have before truncation, which can lengthen it here."""
+        counts = np.diff(self._ratings.matrix.indptr)
+        lost = step * np.sqrt(counts) + along_step * math.sqrt(float((self._first**2).sum()))
+        return CLIP_MARGIN * np.maximum(1 - math.sqrt(rank) * lost, 0.0)
+
+    @staticmethod
+    def _factors(likes: sp.csr_array, vectors: Array) -> Array:
+        """Every user's factors, at norm 1: their row's products with the vectors; shape (n_users, rank)."""
+        with np.errstate(all="ignore"):  # as where they are scaled
+            products = finite_or_zero(likes @ vectors)
+        largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
+        products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
+        return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]
+
+
+def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
+    """Local: the weighted sum of the factors of a user's items, over that of their popularity.
+
+    Where many directions are known it is divided by a power of the number of their likes, too. A user
+    without a learned item has no factors, and gets the popular items.
+    """
+    tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
+    (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
+    ones = np.ones(len(places), np.float32)
+    likes = sp.csr_array((ones, places, starts), shape=(len(starts) - 1, len(items)))
+    sums = likes @ (items.astype(np.float64) * weight[:, None])
+    popularity = weight_sums(starts, places, popularity * weight)
+    popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
+    factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
+    return UserState(np.zeros(len(factors)), factors)
+
+
+def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
+    """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
+
+    Their likes are dealt into two halves by the items' numbers; it counts how high the one half stands in a
+    list made of the other.
+
+    Parameters
+    ----------
+    likes : csr_array of shape (n_users, n_items)
+        Ones.
+    own, other : mappings of str to ndarray
+        The arrays of both models.
+    """
+    n_users, n_items = likes.shape
+    rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
+    order = np.lexsort((mix(columns.astype(np.uint64)), rows))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - likes.indptr[rows[order]]
+    known = place % 2 == 0
+    half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
+    found, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
+    states = [folded(arrays, csr(half)) for arrays in (own, other)]
+    for start in range(0, n_users, step):
+        scores = [
+            lowered(own_scores(arrays, state.at(slice(start, start + step))), arrays.get("supported"))
+            for arrays, state in zip((own, other), states, strict=True)
+        ]
+        for row in range(start, min(start + step, n_users)):
+            liked = slice(likes.indptr[row], likes.indptr[row + 1])
+            seen, held = columns[liked][known[liked]], columns[liked][~known[liked]]
+            one, two = (float(worth(ranks(each[row - start], seen, held)).sum()) for each in scores)
+            found[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
+    return found
+
+
+def _likes(ratings: Ratings) -> sp.csr_array:
+    """Ones where there is a rating."""
+    matrix = ratings.matrix
+    return sp.csr_array((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)

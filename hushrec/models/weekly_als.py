@@ -1,0 +1,372 @@
+"""Private ALS from week to week: one small round of residuals against the last released model.
+
+Users fit themselves to the last model once; what their residuals say of item biases and factors is released
+with the noise of a week's slice, and the server takes from it what its Kalman filters make of it
+(:mod:`hushrec.training.kalman`). Sensitivities are those of the first training: docs/proofs/private-als.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from hushrec.data.features import feature_scores
+from hushrec.kernels.arrays import BiasedFactors
+from hushrec.kernels.packed import unpacked
+from hushrec.models.als_plan import PlannedALS, or_infinite
+from hushrec.models.als_rounds import (
+    FACTOR_SAMPLING,
+    Biases,
+    KnownFactors,
+    Level,
+    bias_sampling,
+    canonical,
+    packed_variance,
+    residual_variance,
+    users_uncertainty,
+    weighted_slopes,
+)
+from hushrec.privacy import counted, jointly, positive, signed
+from hushrec.serving.modelfile import Expected
+from hushrec.training.estimator import Round
+from hushrec.training.gate import Gate
+from hushrec.training.kalman import (
+    DRIFTS,
+    SEEN,
+    Tracked,
+    counted_again,
+    drift,
+    first_count,
+    learned,
+    no_evidence,
+)
+from hushrec.training.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
+from hushrec.training.users import FittedUsers
+from hushrec.types import Array, Parts
+
+# Parts of the budget, clips and the slope of the biases were tried on the drifting worlds of bench_year at
+# seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what bounds them). No study chose
+# the rest.
+
+#: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
+_COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
+#: Bound of a user's weighted residuals for the biases, in units of the root of the residual variance.
+_BIAS_CLIP = 0.7
+#: Slope of the released biases, as a part of the released weight, where they are clipped so.
+_BIAS_SLOPE = 0.55
+#: Bound of the factors' sums, as a multiple of that of the last round of the first training.
+_FACTOR_CLIP = 0.85
+#: A user's squared residual counts for at most this many times the last released residual variance.
+_RESIDUAL_BOUND = 4.0
+#: Drift of the users' second moments from week to week, as a part of their mean.
+_GRAMIAN_DRIFT = 0.02
+#: Factors are not taken for known better than this, in units of their usual variance.
+_LEAST_KNOWN = 1e-9
+#: Users' tastes are not taken to vary less in a direction, in units of what they usually do.
+_LEAST_TASTE = 1e-2
+#: Items that what is expected of new ones counts like a prior for.
+_NEW_PRIOR = 10.0
+
+#: Names of what is known of the factors.
+_OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
+_BY_ITEM = Expected("f", ("items",), 0.0)
+#: What the arrays of a model hold.
+EXPECTED = Parts(
+    serve={"directions": Expected("iu", (), 0)},
+    state=SEEN
+    | {
+        "numbers": Expected("f", (6,), 0.0),
+        "item_weights": Expected("f", ("items",)),
+        "item_weights_variance": _BY_ITEM,
+        "item_bias_variance": _BY_ITEM,
+        "evidence": Expected("f", (3, len(DRIFTS))),
+        "item_factor_variance": Expected("f", ("items", "own rank"), 0.0),
+        "gramian": Expected("f", ("gramian",)),
+        "gramian_variance": Expected("f", ("gramian",), 0.0),
+    },
+)
+
+
+def rounds(model: PlannedALS) -> list[Round]:
+    """Return the releases of a week."""
+    found = [
+        Round("number of users", _COUNT, counted(1.0)),
+        Round("item weights", _WEIGHTS, positive(1.0)),
+        Round("residual variance", _RESIDUAL, counted(1.0)),
+    ]
+    if model.bias_rounds:
+        found.append(Round("item biases", _BIASES, signed(_BIAS_CLIP)))
+    if model.rank and model.iterations:
+        gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(model.tuning.user_norm) ** 2)
+        found += [
+            Round("gramian", _GRAMIAN, gramian),
+            Round("item sums", _FACTORS, signed(_clip(model))),
+        ]
+    return found
+
+
+class State(NamedTuple):
+    """The state that a week goes on from, beside the items: all of it released, or computed from that.
+
+    Attributes
+    ----------
+    numbers : ndarray of shape (6,)
+        Number of users and its variance, spread, users' variance, residual variance, biases' prior variance.
+    item_seen : ndarray of shape (n_items,)
+        0 for items that are new this week.
+    item_weights, item_weights_variance : ndarrays of shape (n_items,)
+        As they are released.
+    item_bias_variance : ndarray of shape (n_items,)
+    evidence : ndarray of shape (3, number of drifts)
+        Of the weights, the biases, the factors.
+    factors : KnownFactors or None
+    """
+
+    numbers: Array
+    item_seen: Array
+    item_weights: Array
+    item_weights_variance: Array
+    item_bias_variance: Array
+    evidence: Array
+    factors: KnownFactors | None
+
+    @classmethod
+    def first(
+        cls,
+        level: Level,
+        residual: float,
+        counted_sd: float,
+        weights: tuple[Array, float],
+        biases: Biases,
+        factors: KnownFactors | None,
+    ) -> State:
+        """Return the state after week 0."""
+        prior = float((biases.variance / np.maximum(1 - biases.reliability, 1e-12)).mean())
+        users = first_count(level.n_users, counted_sd)
+        return cls(
+            np.array([*users, level.spread, level.user_variance, residual, prior]),
+            np.ones(len(biases.variance)),
+            weights[0],
+            np.full(len(biases.variance), weights[1] ** 2),
+            biases.variance,
+            np.array([no_evidence()] * 3),
+            factors,
+        )
+
+    @property
+    def weights(self) -> Tracked:
+        """The released item weights."""
+        return Tracked(self.item_weights, self.item_weights_variance, self.evidence[0])
+
+    def to_arrays(self) -> dict[str, Array]:
+        """Return the arrays of a model file."""
+        own = {name: each for name, each in self._asdict().items() if name != "factors"}
+        return own | dict(zip(_OF_FACTORS, self.factors or ()))
+
+    @classmethod
+    def of(cls, state: Mapping[str, Array]) -> State:
+        """Inverse of `to_arrays`."""
+        factors = KnownFactors(*(state[name] for name in _OF_FACTORS)) if "gramian" in state else None
+        return cls(**{name: state[name] for name in cls._fields if name != "factors"}, factors=factors)
+
+
+class Last(NamedTuple):
+    """The last week's model as this week's users and releases meet it.
+
+    Attributes
+    ----------
+    items : ndarray of shape (n_items, rank + 1)
+        In directions of their own, biases last.
+    level : Level
+        With this week's number of users.
+    slopes : ndarray of shape (n_items,)
+        Of this week's sums in the items.
+    state : State
+    """
+
+    items: Array
+    level: Level
+    slopes: Array
+    state: State
+
+    @property
+    def residual(self) -> float:
+        """The residual variance."""
+        return float(self.state.numbers[4])
+
+
+def week(model: PlannedALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+    """The next week's model."""
+    domain = users.domain
+    scores = feature_scores(domain.item_features, domain.n_items)
+    own, columns = _divided(model, last, scores)
+    items, state = _with_new_items(model, Parts(own, last.state), scores)
+    spread, user_variance, residual, bias_prior = state.numbers[2:]
+    counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
+    level = Level(
+        float(last.serve["center"]),
+        max(float(counts[0]), 1.0),
+        spread,
+        float(last.serve["bias_regularization"]),
+        user_variance,
+    )
+    weights_sd = math.sqrt(float(tracked.variance.mean()))
+    weights, supported = item_weights(tracked.mean, weights_sd)
+    relative = adaptive_weights(weights, model.tuning.weight_exponent)
+    slopes = weighted_slopes(weights, relative)
+    if state.factors is not None:
+        tastes = BiasedFactors(items).factors
+        tastes[:], turned = canonical(tastes, state.factors, slopes, level, residual)
+        state = state._replace(factors=turned)
+    users.weigh(level.center, relative)
+    users.fit(items, level.ridge(residual))
+
+    most, before = _RESIDUAL_BOUND * residual, Last(items.copy(), level, slopes, state)
+    votes = gate.release("residual variance", users.residual_variance(before.items, slopes, most))
+    label = "residual variance"
+    now = residual_variance(votes, residual, most, level.n_users, gate.noise_sd(label))
+    bias_variance, evidence = state.item_bias_variance, [tracked.evidence, *state.evidence[1:]]
+    if model.bias_rounds:
+        change, bias_variance, evidence[1] = _bias_change(users, gate, before)
+        BiasedFactors(items).biases[:] += change
+    factors = state.factors
+    if factors is not None:
+        change, factors, evidence[2] = _factor_change(model, users, gate, before, factors)
+        BiasedFactors(items).factors[:] += change
+    elif model.features:
+        visible = visible_part(tracked.mean, weights_sd)
+        items[:, 0] = (1 - bias_variance / bias_prior) * standardised(BiasedFactors(items).biases, weights)
+        items[:, 1] = standardised(np.log(weights), weights) * visible
+    numbers = [level.n_users, float(counts[1]), spread, user_variance, now, bias_prior]
+    following = State(
+        np.array(numbers),
+        np.ones(len(items)),
+        tracked.mean,
+        tracked.variance,
+        bias_variance,
+        np.array(evidence),
+        factors,
+    )
+    found = served(level, now, items, supported, factors is not None)
+    return Parts(with_slopes(found, columns, private=gate.private), following.to_arrays())
+
+
+def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
+    """Return the arrays that users are served with."""
+    ridge, model = level.ridge(residual), BiasedFactors(items)
+    return {
+        "center": np.float64(level.center),
+        "item_bias": model.biases.astype(np.float64),
+        "item_factors": model.factors.astype(np.float32),
+        "supported": supported.astype(np.uint8),
+        "regularization": np.float64(ridge.regularization),
+        "bias_regularization": np.float64(level.bias_regularization),
+        **({} if iterates else {"directions": np.int64(0)}),  # features alone are no one's taste
+    }
+
+
+def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) -> dict[str, Any]:
+    """Return what is served with columns of public features, on which users fit slopes of their own."""
+    if not columns.size:
+        return dict(serve)
+    factors = serve["item_factors"]
+    found = {name: each for name, each in serve.items() if name != "directions"}
+    found["item_factors"] = np.column_stack([factors, columns.astype(np.float32)])
+    if not private:  # where items may be compared, it is by what was learned alone
+        found["directions"] = serve.get("directions", np.asarray(factors.shape[1]))
+    return found
+
+
+def _divided(model: PlannedALS, last: Parts, scores: Array) -> tuple[dict[str, Any], Array]:
+    """Return what the last week served without its columns of features, and these with rows of new items.
+
+    The components of a grown catalogue may be turned: how, is seen from the items that were there.
+    """
+    rank = last.state["item_factor_variance"].shape[1] if "gramian" in last.state else 2 * model.features
+    factors = last.serve["item_factors"]
+    columns = factors[:, rank:].astype(np.float64)
+    known = columns.any(axis=1)
+    if scores.size and known.any():
+        design, new = np.column_stack([np.ones(len(scores)), scores]), ~known & scores.any(axis=1)
+        columns[new] = design[new] @ np.linalg.lstsq(design[known], columns[known], rcond=1e-6)[0]
+    return {**last.serve, "item_factors": factors[:, :rank]}, columns
+
+
+def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
+    """Expected change of the biases, their variance, and the log likelihoods of their drift."""
+    items, level, slopes, state = last
+    residual, usual = last.residual, state.numbers[5]
+    variance, evidence = state.item_bias_variance, state.evidence[1]
+    unit, slope = math.sqrt(residual), _BIAS_SLOPE * slopes
+    noisy = gate.release("item biases", users.item_residuals(items, _BIAS_CLIP, unit))
+    drawn = np.full(len(items), (unit * gate.noise_sd("item biases")) ** 2)
+    # most rows are those of last week, so what sampling adds is no news and tells of no drift
+    evidence = learned(evidence, noisy, slope, variance, drawn, usual)
+    noise = drawn + bias_sampling(slopes, level.n_users, unit)
+    variance = np.minimum(variance + drift(evidence) * usual, usual)
+    gain = wiener_gain(slope, variance, noise)
+    return gain * noisy, (1 - gain * slope) * variance, evidence
+
+
+def _factor_change(
+    model: PlannedALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
+) -> tuple[Array, KnownFactors, Array]:
+    """Expected change of the factors, what is known of them, and the log likelihoods of their drift."""
+    items, level, slopes, state = last
+    residual, evidence = last.residual, state.evidence[2]
+    unit, norm = level.spread * math.sqrt(residual), or_infinite(model.tuning.user_norm)
+    n_users = level.n_users
+    sums, gramian = users.item_sums(items, slopes, norm, _clip(model), level.spread, unit)
+    gram = gate.release("gramian", gramian) / n_users
+    noisy = gate.release("item sums", sums)
+    noise = packed_variance(gate.noise_sd("gramian") / n_users, model.rank, norm, level.spread)
+    prior = known.gramian_variance + (_GRAMIAN_DRIFT * np.abs(known.gramian).mean()) ** 2
+    gain = prior / (prior + noise)
+    gram, gram_variance = known.gramian + gain * (gram - known.gramian), (1 - gain) * prior
+    factors = BiasedFactors(items).factors
+    unsure = users_uncertainty(factors, slopes, gram[-1], level, residual)
+    least = _LEAST_TASTE * level.user_variance
+    values = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), least)
+    noisy = noisy - slopes[:, None] * (factors @ unsure)
+    slope, drawn = slopes[:, None] * values, (unit * gate.noise_sd("item sums")) ** 2
+    usual = (factors**2 + known.variance).mean(axis=0) + _LEAST_KNOWN * model.tuning.factor_prior**2
+    evidence = learned(evidence, noisy, slope, known.variance, np.full_like(slope, drawn), usual)
+    variance = np.clip(known.variance + drift(evidence) * usual, _LEAST_KNOWN * usual, usual)
+    gain = wiener_gain(slope, variance, drawn + FACTOR_SAMPLING * residual * slope)
+    known = KnownFactors((1 - gain * slope) * variance, gram, gram_variance)
+    return gain * noisy, known, evidence
+
+
+def _with_new_items(model: PlannedALS, last: Parts, scores: Array) -> tuple[Array, State]:
+    """The last week's items and state, where new ones are what is usual, given their features."""
+    items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
+    state = State.of(last.state)
+    seen = state.item_seen > 0
+    if seen.all() or not seen.any():
+        return items, state
+    design = np.column_stack([np.ones(len(items)), scores])
+    ridge = _NEW_PRIOR * np.diag([0.0, *np.ones(scores.shape[1])])
+    known = design[seen]
+    usual = np.linalg.solve(known.T @ known + ridge, known.T @ items[seen])
+    items[~seen] = design[~seen] @ usual
+    weights = state.weights.with_new(seen)
+    bias_variance = np.where(seen, state.item_bias_variance, state.numbers[5])
+    factors = state.factors
+    if factors is not None:
+        spread = np.where(seen[:, None], factors.variance, model.tuning.factor_prior**2)
+        factors = factors._replace(variance=spread)
+    return items, state._replace(
+        item_weights=weights.mean,
+        item_weights_variance=weights.variance,
+        item_bias_variance=bias_variance,
+        factors=factors,
+    )
+
+
+def _clip(model: PlannedALS) -> float:
+    """Return the clip of the factors' sums: about that of the first training's last round."""
+    clip = or_infinite(model.tuning.factor_clip)
+    return _FACTOR_CLIP * clip * model.tuning.factor_clip_decay ** (model.iterations - 1)

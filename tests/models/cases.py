@@ -1,0 +1,245 @@
+"""Every estimator, in the configurations that the shared suite runs: one entry a release pattern.
+
+An entry's clips are small enough that the hostile users of :mod:`hushrec.testing` reach them, so that the
+contract can also demand that every declared sensitivity is attained.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+
+from hushrec.data import Domain, Ratings
+from hushrec.models import (
+    Both,
+    Estimator,
+    Gate,
+    GlobalMean,
+    ItemBias,
+    Popular,
+    PrivateALS,
+    PrivateEigenRec,
+    UserLevelOneBit,
+    item_features,
+)
+from hushrec.models.item_matrix import ItemMatrix
+from hushrec.models.likes_taste import Taste
+from hushrec.models.liking_users import LikingUsers
+from hushrec.papers.dpals import DPALS
+from hushrec.papers.frank_wolfe import (
+    CorrectiveFrankWolfe,
+    PrivateFrankWolfe,
+    PrivateProjectedGradient,
+    PrivateSVD,
+)
+from hushrec.papers.mcsherry_mironov import CleansedSVD
+from hushrec.papers.one_bit import OneBitCompletion
+from hushrec.privacy import Budget, Plan
+from hushrec.training.users import FittedUsers
+
+
+@dataclass(frozen=True)
+class Case:
+    """One configuration, and the releases whose sensitivity hostile users do not attain, with the reason."""
+
+    name: str
+    estimator: Estimator
+    epsilon: float = 3.0
+    delta: float = 1e-5
+    unit: str = "user"
+    loose: dict[str, str] = field(default_factory=dict)
+
+    def budget(self, relation: str = "add-remove") -> Budget:
+        relation = relation if self.unit == "user" else "replace"
+        return Budget(self.epsilon, self.delta, unit=self.unit, relation=relation)
+
+
+def _informed(domain: Domain) -> Domain:
+    return replace(domain, item_features=np.arange(2.0 * domain.n_items).reshape(-1, 2) ** 2)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformedALS(PrivateALS):
+    """Private ALS with item features, which are used whatever they are worth."""
+
+    def users(self, ratings: Ratings) -> FittedUsers:
+        return super().users(replace(ratings, domain=_informed(ratings.domain)))
+
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(item_features, "_EVIDENCE", -math.inf)
+            return super().train(users, gate, seed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class InformedEigenRec(PrivateEigenRec):
+    """Private EigenRec with item features, on which users vote."""
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return super().releases(budget, _informed(domain), fraction)
+
+    def users(self, ratings: Ratings) -> LikingUsers:
+        return super().users(replace(ratings, domain=_informed(ratings.domain)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DividedEigenRec(PrivateEigenRec):
+    """Private EigenRec whose rounds release item weights beside their sums, however well these are known."""
+
+    @staticmethod
+    def _part_of_weights(taste: Taste, noisy: np.ndarray, noise_sd: float) -> float:
+        return 0.4
+
+
+class PairedEigenRec(PrivateEigenRec):
+    """Private EigenRec that takes the item matrix to be of pairs, or not to be, whatever was released."""
+
+    paired: ClassVar[bool] = True
+
+    def _has_pairs(self, parts: ItemMatrix) -> bool:
+        super()._has_pairs(parts)
+        return self.paired
+
+
+class UnpairedEigenRec(PairedEigenRec):
+    paired = False
+
+
+SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_variance": 6.0}
+ITEMWISE = {"rank": 2, "iterations": 2, "max_ratings_per_user": 2, "regularization": 0.1}
+
+#: Of private ALS with a small joint clip.
+BINDS = {"gramian": "the joint clip binds", "residual": "no user is fitted that badly"}
+CASES = [
+    Case("global-mean", GlobalMean()),
+    Case("item-bias", ItemBias(clip=1.0),
+         loose={"item biases": "0.997: a user at the clip is not at the end of the range too"}),
+    Case("popular", Popular()),
+    Case("private-als", PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5),
+         loose=BINDS),
+    Case("private-als, wide joint clip", PrivateALS.of(**{**SHARED, "user_variance": 0.0001},
+         factor_clip=0.001, user_norm=1e-07, features=False, n_users=6),
+         loose={"item sums": "the joint clip never binds"}),
+    Case("private-als, spectral start", PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5,
+         start="spectral", start_clip=0.01, features=False), loose=BINDS),
+    Case("private-als, item features", InformedALS.of(**SHARED, factor_clip=0.001, user_norm=0.5),
+         loose=BINDS),
+    Case("dpals", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01)),
+    Case("dpals, heuristics", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, sampling="tail",
+         item_fraction=0.5, center="user", orthonormalize=True, weights_share=0.26),
+         loose={"item statistics": "a user's residuals from their own mean cannot all have one sign"}),
+    Case("dpals, joint clip", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.005, clipping="user",
+         sampling="weights", center="level", gramian_share=0.4),
+         loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"}),
+    Case("dpals, likes", DPALS.of(**ITEMWISE, user_norm=0.01, clip=0.1, unobserved_weight=0.1)),
+]  # fmt: skip
+
+CASES += [
+    Case("private-als, tiny epsilon", PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5), 0.02,
+         loose=BINDS),
+    Case("private-als, biases alone", PrivateALS.of(features=False, bias_rounds=1, bias_clip=0.1)),
+    Case("dpals, uniform sampling", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, item_fraction=0.5,
+         center="middle")),
+    Case("dpals, joint clip, long factors", DPALS.of(**ITEMWISE, user_norm=2.0, clip=0.02, clipping="user"),
+         loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"}),
+    Case("dpals, from the level", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, center="level")),
+]  # fmt: skip
+
+ALONG = "needs a residual row along the vector"
+CASES += [
+    Case("private-frank-wolfe, residual clip", PrivateFrankWolfe.of(nuclear_norm=30.0, iterations=3,
+         residual_clip=0.2, max_ratings_per_user=4)),
+    Case("private-frank-wolfe, Algorithm 1", PrivateFrankWolfe(nuclear_norm=1000.0, iterations=2,
+         row_clip=0.2, max_ratings_per_user=4, center="middle"),
+         loose={"step": "a residual of norm 2L needs an iterate that overshoots"}),
+    Case("private-frank-wolfe, oja", PrivateFrankWolfe.of(nuclear_norm=30.0, iterations=2, residual_clip=0.2,
+         residual_clip_decay=0.5, eigenvector="oja", inner_steps=2, schedule="polynomial",
+         schedule_power=-0.5), loose={"step": ALONG}),
+    Case("private-frank-wolfe, power, biases", PrivateFrankWolfe.of(nuclear_norm=30.0, iterations=2,
+         residual_clip=0.2, eigenvector="power", inner_steps=2, block=2, center="biases", bias_clip=0.1),
+         loose={"step": ALONG}),
+    Case("corrective-frank-wolfe", CorrectiveFrankWolfe.of(iterations=2, residual_clip=0.05, block=2,
+         bias_clip=0.1, regularization=0.1)),
+    Case("corrective-frank-wolfe, power", CorrectiveFrankWolfe.of(iterations=2, residual_clip=0.1,
+         eigenvector="power", block=3, center="user"), loose={"step": ALONG}),
+    Case("private-svd", PrivateSVD(rank=2, row_clip=0.2)),
+    Case("private-svd, paid scale", PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3)),
+    Case("private-projected-gradient", PrivateProjectedGradient(nuclear_norm=30.0, iterations=3,
+         row_clip=0.1, center="middle")),
+    Case("cleansed-svd", CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
+         loose={"item means": "needs ratings at one end of the range only"}),
+    Case("cleansed-svd, neighbours", CleansedSVD.of(rank=None, prediction="neighbours", residual_clamp=0.02,
+         user_shrinkage=1.0), loose={"item means": "needs ratings at one end of the range only"}),
+]  # fmt: skip
+
+FRANK_WOLFE = {"nuclear_norm": 30.0, "iterations": 2, "residual_clip": 0.2}
+CORRECTIVE = {"iterations": 2, "residual_clip": 0.05, "bias_clip": 0.1, "regularization": 0.1}
+CASES += [
+    Case("private-frank-wolfe, power, open-ended", PrivateFrankWolfe.of(**FRANK_WOLFE, eigenvector="power",
+         schedule="open-ended"), loose={"step": ALONG}),
+    Case("private-frank-wolfe, biases", PrivateFrankWolfe.of(**FRANK_WOLFE, center="biases", bias_clip=0.1)),
+    Case("corrective-frank-wolfe, oja", CorrectiveFrankWolfe.of(**CORRECTIVE, eigenvector="oja"),
+         loose={"step": ALONG}),
+    Case("corrective-frank-wolfe, user, open-ended", CorrectiveFrankWolfe.of(**CORRECTIVE, center="user",
+         schedule="open-ended")),
+    Case("corrective-frank-wolfe, power, biases", CorrectiveFrankWolfe.of(**CORRECTIVE, eigenvector="power",
+         block=2), loose={"step": ALONG}),
+    Case("corrective-frank-wolfe, middle, polynomial", CorrectiveFrankWolfe.of(**CORRECTIVE, center="middle",
+         schedule="polynomial")),
+    Case("private-svd, biases", PrivateSVD(rank=2, row_clip=0.2, center="biases", bias_clip=0.1)),
+    Case("private-svd, local scale", PrivateSVD(rank=2, row_clip=0.2, scale="local", center="middle")),
+    Case("private-projected-gradient, user", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,
+         row_clip=0.1, center="user")),
+    Case("private-projected-gradient, biases", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,
+         row_clip=0.1, center="biases", bias_clip=0.1)),
+]  # fmt: skip
+
+ROOM = {"item matrix": "0.99: what rounding may add has its room"}
+PAIRS = ROOM | {"item sums": ROOM["item matrix"]}
+CASES += [
+    Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
+    Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
+    Case("private-eigenrec, sums and weights", DividedEigenRec(rank=2, iterations=3)),
+    Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
+    Case("private-eigenrec, matrix first", PrivateEigenRec.of(rank=2, iterations=2, matrix_share=0.2),
+         loose=ROOM),
+    Case("private-eigenrec, pairs", PairedEigenRec.of(rank=2, iterations=2, matrix_share=0.2), loose=PAIRS),
+    Case("private-eigenrec, no pairs", UnpairedEigenRec.of(rank=2, iterations=1, matrix_share=0.5),
+         loose=ROOM),
+    Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
+    Case("private-eigenrec, item features", InformedEigenRec.of(rank=2, iterations=2, n_users=6,
+         features_share=0.1)),
+    Case("private-eigenrec, popularity and item features", InformedEigenRec.of(rank=0, n_users=6,
+         features_share=0.3)),
+    Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_threshold=4.0)),
+    Case("both", Both(ratings=PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5, n_users=6),
+         lists=PrivateEigenRec(rank=2, iterations=2, n_users=6), like_threshold=3.0),
+         loose={"ratings: gramian": "the joint clip binds",
+         "ratings: residual": "no user is fitted that badly"}),
+    Case("one-bit-user", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001, user_norm=0.5),
+         loose=BINDS),
+    Case("one-bit-user, spectral start", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001,
+         user_norm=0.5, start="spectral", start_clip=0.01), loose=BINDS),
+    Case("one-bit-user, users declared", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001,
+         user_norm=0.5, n_users=6), loose=BINDS),
+    Case("one-bit-user, biases alone", UserLevelOneBit.of(threshold=3.5, rank=0, features=False,
+         bias_clip=0.1)),
+]  # fmt: skip
+
+LABELS: dict[str, Any] = {"threshold": 3.5, "rank": 2, "iterations": 3}
+CASES += [
+    Case(f"one-bit, {name}", OneBitCompletion.of(**LABELS, **settings), 2.0, unit="rating", loose=loose)
+    for name, settings, loose in (
+        ("input", {}, {}),
+        ("input, flips", {"flips": (0.45, 0.3), "offsets": False, "solver": "dense"}, {}),
+        ("objective", {"mechanism": "objective"}, {}),
+        ("gradient", {"mechanism": "gradient", "gradient_steps": 2, "clamp": 0.1}, {}),
+        ("gradient, gaussian", {"mechanism": "gradient", "noise": "gaussian", "clamp": 0.1}, {}),
+        ("gradient, probit", {"mechanism": "gradient", "link": "probit", "clamp": 0.2}, {}),
+        ("output", {"mechanism": "output", "output_steps": 4}, {"observed": "one label moves others less"}),
+    )
+]

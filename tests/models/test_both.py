@@ -1,0 +1,134 @@
+"""One model for ratings and for lists: each job is done by the model that does it alone."""
+
+import math
+from statistics import NormalDist
+
+import numpy as np
+import pytest
+
+from hushrec.data import Domain, Ratings, realistic
+from hushrec.errors import InputError
+from hushrec.models import ALS, EASE, Both, PrivateEigenRec
+from hushrec.models.both import _joined
+from hushrec.privacy import Accountant, Budget
+from hushrec.serving.billboard import Billboard
+from hushrec.training.run import train
+
+RATINGS = realistic(300, 40, 6000, seed=0)
+DOMAIN = RATINGS.domain
+BUDGET = Budget(5.0, 1e-6)
+
+
+OPEN = Budget(math.inf, 1e-6)
+
+
+def test_without_privacy_it_is_the_two_models() -> None:
+    """Ratings as ALS predicts them; lists as EASE makes them from the ratings of 4 and more."""
+    both = train("both", RATINGS, Accountant(OPEN))
+    alone = ALS().fit(RATINGS, Accountant(OPEN))
+    liked = RATINGS.where(RATINGS.matrix.data >= 4, keyed=True)
+    lists = EASE().fit(liked, Accountant(OPEN))
+    hers = {item: 5.0 - number % 4 for number, item in enumerate(DOMAIN.items[:12])}
+    assert np.array_equal(both.predict(hers, DOMAIN.items), alone.predict(hers, DOMAIN.items))
+    likes = {item: rating for item, rating in hers.items() if rating >= 4}
+    unseen = [item for item in DOMAIN.items if item not in hers]
+    listed = both.recommend(hers, 7)
+    assert [each[:2] for each in listed] == [each[:2] for each in lists.recommend(likes, 7, items=unseen)]
+    assert [each.rating for each in listed] == alone.predict(hers, [each.item for each in listed])
+    assert both.similar_items(DOMAIN.items[0]) == lists.similar_items(DOMAIN.items[0])
+    assert both.estimator.like_threshold == 4
+
+
+def test_what_she_rated_low_is_not_recommended_either() -> None:
+    both = train("both", RATINGS, Accountant(BUDGET), n_users=300)
+    everything_but_one = dict.fromkeys(DOMAIN.items[1:], 1.0)
+    assert [item for item, *_ in both.recommend(everything_but_one, 5)] == [DOMAIN.items[0]]
+    assert len(both.recommend(everything_but_one, 5, exclude_seen=False)) == 5
+
+
+def test_the_number_of_users_is_released_once() -> None:
+    accountant = Accountant(BUDGET)
+    train("both", RATINGS, accountant)
+    assert [each.label for each in accountant.releases if "number" in each.label] == ["number of users"]
+    assert accountant.spent_mu == pytest.approx(BUDGET.mu, rel=1e-6)
+
+
+def test_the_file_holds_both(tmp_path) -> None:
+    both = train("both", RATINGS, Accountant(BUDGET), n_users=300, settings={"like_threshold": 3.0})
+    both.save(tmp_path / "both.hush")
+    hers = {DOMAIN.items[0]: 5.0, DOMAIN.items[1]: 1.0}
+    for memory_map in (False, True):
+        again = Billboard.load(tmp_path / "both.hush", memory_map=memory_map)
+        assert again.estimator == both.estimator and again.to_bytes() == both.to_bytes()
+        assert again.recommend(hers, 5) == both.recommend(hers, 5)
+        assert np.array_equal(again.predict(hers, DOMAIN.items), both.predict(hers, DOMAIN.items))
+
+
+@pytest.mark.parametrize("threshold", [2.0, 3.5, 4.1])
+def test_likes_are_the_ratings_from_the_threshold_up(threshold: float) -> None:
+    """Float32 may have no such number; each user's rows decide, and nothing is picked by hand."""
+    domain = Domain(DOMAIN.items, (1, 5))
+    rows = [
+        ("u", DOMAIN.items[0], threshold),
+        ("u", DOMAIN.items[1], threshold - 0.1),
+        ("v", DOMAIN.items[0], 1),
+    ]
+    ratings = Ratings.from_any(tuple(map(list, zip(*rows))), domain)
+    assert ratings.liked(threshold).matrix.toarray()[:, :2].astype(bool).tolist() == [
+        [True, False],
+        [False] * 2,
+    ]
+    assert not ratings.liked(threshold).hand_picked
+    model = PrivateEigenRec(rank=2, iterations=1, like_threshold=threshold)
+    users = model.users(ratings)
+    assert users.domain is domain
+    arrays = model.fit(ratings, Accountant(OPEN)).arrays
+    dislikes = model.fold_in(arrays, ratings.rows([1]))
+    assert not dislikes.factors.any()
+
+
+def test_what_makes_no_sense_is_refused() -> None:
+    with pytest.raises(InputError, match="lists_share=1.0 is out of range"):
+        Both(lists_share=1.0)
+    with pytest.raises(InputError, match="train for lists"):
+        Both.planned(BUDGET, Domain(DOMAIN.items, likes=True), 300)
+    with pytest.raises(InputError, match="must be an estimator"):
+        Both(lists="private-eigenrec")  # type: ignore[arg-type]
+
+
+def test_item_weights_are_joined_by_their_precision() -> None:
+    """Two measurements are better than either, and one that is wrong is not believed."""
+    rng = np.random.default_rng(0)
+    truth = 100 * rng.pareto(2.0, 2000)
+    released = truth + 30 * rng.standard_normal(2000)
+    measured = 3 * (truth + 20 * rng.standard_normal(2000))
+    joined, left = _joined(released, 30.0, measured, 60.0)
+    # the oracle: weights by inverse variances, and what these leave
+    best = (released / 30**2 + measured / 3 / 20**2) / (1 / 30**2 + 1 / 20**2)
+    error = np.sqrt(np.mean((joined - truth) ** 2))
+    assert error == pytest.approx(np.sqrt(np.mean((best - truth) ** 2)), rel=0.1)
+    assert left == pytest.approx((1 / 30**2 + 1 / 20**2) ** -0.5, rel=0.1)
+    misled, _ = _joined(released, 30.0, rng.permutation(measured), 60.0)
+    assert np.sqrt(np.mean((misled - truth) ** 2)) < 1.25 * 30
+
+
+def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() -> None:
+    """The chance follows from the released item biases, on a scale of a quarter of the range."""
+    bias = np.linspace(-1, 1, 40)
+    arrays = {"center": np.float64(3.2), "item_bias": bias}
+
+    class Told:
+        weights = np.linspace(10, 50, 40)
+
+        @staticmethod
+        def noise_sd(label):
+            assert label == "item weights"
+            return 2.0
+
+    for like_threshold in (4.0, None):
+        chance = np.ones(40)
+        if like_threshold is not None:
+            chance = np.array([NormalDist().cdf(3.2 + each - like_threshold) for each in bias])
+        found, noise_sd = Both(like_threshold=like_threshold)._expected_weights(Told, arrays, DOMAIN)
+        assert found == pytest.approx(Told.weights * chance)
+        assert noise_sd == pytest.approx(2 * math.sqrt(sum(chance**2) / 40))

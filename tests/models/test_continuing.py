@@ -1,0 +1,391 @@
+"""Trainings that go on from week to week, with users and items that come and go."""
+
+import contextlib
+import json
+import sqlite3
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from hushrec.data import Domain, Ratings, Store, realistic, split_by_time
+from hushrec.errors import BudgetError, InputError, ModelFileError
+from hushrec.models import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant, schema
+from hushrec.privacy.testing import SeededNoise
+from hushrec.serving import modelfile
+from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.extending import moved, rows_moved
+from hushrec.serving.modelfile import encode, read
+from hushrec.training.gate import LocalGate
+from tests.models.cases import InformedALS, PairedEigenRec
+from tests.opening import opened
+
+ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
+SEASON = Season(BUDGET, 4, 0.5)
+DATA = realistic(300, ITEMS, 6000, seed=3)
+ALS = PrivateALS(rank=3, iterations=2, n_users=300)
+MODELS = {
+    "private-als": ALS,
+    "private-als, biases alone": PrivateALS(n_users=300),
+    "private-als, item features": InformedALS(rank=3, iterations=2, n_users=300),
+    "private-als, features and biases": InformedALS(n_users=300),
+    "private-als, users counted": PrivateALS(rank=2, features=False, iterations=1, bias_rounds=0),
+    "item-bias": ItemBias(),
+    "popular": Popular(),
+    "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
+    "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
+    "private-eigenrec, pairs": PairedEigenRec.of(rank=3, iterations=1, matrix_share=0.3, n_users=300),
+    "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_threshold=4.0),
+}
+everywhere = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+
+
+def users(*parts):
+    """The rows of some users of DATA, each a range, in every week other ones."""
+    kept = np.zeros(DATA.n_users, dtype=bool)
+    for begin, end in parts:
+        kept[begin:end] = True
+    return DATA.rows(kept, keyed=True)
+
+
+#: Four weeks in which users come and go.
+WEEKS = [users((0, 150)), users((0, 200)), users((50, 300)), users((100, 300))]
+
+
+@pytest.mark.true("A1")
+@everywhere
+def test_one_user_moves_a_week_from_forged_numbers_by_no_more(model):
+    """Every array of a model file, edited: the server may give up, and then does so for any users."""
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    plan, last = model.weekly_releases(BUDGET, DATA.domain, 1 / 6), moved(first, np.arange(ITEMS))
+    hostile = with_user(WEEKS[1], {j: 5.0 if j % 2 else 1.0 for j in range(ITEMS)})
+
+    def week(rows, forged, released=None):
+        known = {} if released is None else released
+        raw, found = {}, {}
+
+        class Exact(LocalGate):
+            def release(self, label, bounded):
+                planned = self._as_planned(label, bounded)
+                raw[label] = np.asarray(opened(bounded), dtype=np.float64)
+                found[label] = raw[label] * bounded.entry_scale / planned.sensitivity
+                return known.get(label, raw[label]).copy()
+
+        gate, failed = Exact(Accountant(BUDGET, noise=SeededNoise(0)), plan), None
+        with np.errstate(all="ignore"):
+            try:
+                model.week(model.users(rows), gate, forged)
+            except (ArithmeticError, ValueError, np.linalg.LinAlgError) as error:
+                failed = str(error)
+        return raw, found, failed
+
+    for name, array, put in each_of(last):
+        for bad in (np.nan, -np.inf, 1e300) if np.asarray(array).dtype.kind == "f" else ():
+            forged = np.array(array)
+            with np.errstate(over="ignore"):
+                forged.reshape(-1)[:1] = bad
+            released, base, failed = week(WEEKS[1], put(forged))
+            _, found, again = week(hostile, put(forged), released)
+            assert again == failed and found.keys() == base.keys()
+            for label in base:
+                assert np.linalg.norm(found[label] - base[label]) <= 1 + 1e-9, (name, bad, label)
+
+
+def each_of(parts):
+    """Every array of a model with its name, and the model with another in its place."""
+    for part in ("serve", "state"):
+        for name, array in getattr(parts, part).items():
+
+            def put(new, part=part, name=name):
+                return replace(parts, **{part: getattr(parts, part) | {name: new}})
+
+            yield f"{part}/{name}", array, put
+    if parts.lists is not None:
+        for name, array, put in each_of(parts.lists):
+            yield f"lists/{name}", array, lambda new, put=put: replace(parts, lists=put(new))
+
+
+@pytest.mark.true("A1")
+@everywhere
+def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path):
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    stored, path = read(first.to_bytes()), tmp_path / "forged.hush"
+    arrays = {
+        name: stored.arrays[name] for name in stored.arrays if not name.startswith(("padding", "digest"))
+    }
+    at_least_0 = (
+        "variance",
+        "regularization",
+        "precision",
+        "history_weight",
+        "numbers",
+        "users",
+        "seen",
+        "first",
+    )
+    for name in [name for name, array in arrays.items() if array.dtype.kind == "f" and array.size]:
+        for bad in (np.nan, np.inf, *([-1.0] if name.endswith(at_least_0) else [])):
+            forged = np.array(arrays[name])
+            forged.reshape(-1)[-1] = bad
+            path.write_bytes(b"".join(encode(stored.header, arrays | {name: forged})))
+            for loaded in (
+                Billboard.load,
+                lambda path: every_array_of(Billboard.load(path, memory_map=True)),
+            ):
+                with pytest.raises(ModelFileError, match=f"holds what no training releases .array '{name}'"):
+                    loaded(path)
+        path.write_bytes(b"".join(encode(stored.header, arrays | {name: arrays[name][None]})))
+        with pytest.raises(ModelFileError, match="does not fit"):
+            Billboard.load(path)
+
+
+def held(board):
+    """Arrays and state of a model, and of the one that recommends in its place."""
+    return [each for model in (board, board.lists) if model for each in (model.arrays, model.state)]
+
+
+def every_array_of(board):
+    """Read every array: a mapped one is checked when it is first used."""
+    for part in held(board):
+        for name in part:
+            part[name]
+
+
+def with_user(rows, ratings):
+    """Return the rows with one user more."""
+    names = list(rows.domain.items)
+    hers = Ratings.from_any(
+        (["zz"] * len(ratings), [names[j] for j in ratings], list(ratings.values())), rows.domain
+    )
+    return rows.union(hers)
+
+
+# what a week makes of things
+
+
+@everywhere
+@pytest.mark.parametrize("rows", [WEEKS[1], users((0, 1)), users()], ids=["many", "one", "nobody"])
+def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
+    """Killed: what users were told of a week's items changes after they were told it; a partition of nobody,
+    whose sums are of another type, ends the week."""
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    store = Store.prepare(rows, tmp_path / "week-1.store", DATA.domain, partitions=3)
+    one, other = (
+        first.continue_training(each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
+        for each in (rows, store)
+    )
+    for found, expected in zip(held(one), held(other), strict=True):
+        assert all(np.array_equal(found[name], expected[name]) for name in expected)
+
+
+@pytest.mark.true("A1")
+@pytest.mark.parametrize("change", ["array", "state", "setting", "item", "range", "releases"])
+def test_a_week_goes_on_from_the_model_that_the_last_one_wrote(change, tmp_path):
+    """An edited file with right digests is refused before a charge; the file as it was written goes on.
+
+    A week of an older version, which kept no digest, goes on too, and its statement says so.
+    """
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_season("default", SEASON)
+    first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
+    file = tmp_path / "first.hush"
+    first.save(file)
+    stored = modelfile.read(file)
+    header = json.loads(json.dumps(stored.header))
+    arrays = {name: np.array(each) for name, each in stored.arrays.items() if "padding" not in name}
+    if change in ("array", "state"):
+        name = "serve/item_bias" if change == "array" else next(n for n in arrays if n.startswith("state/"))
+        arrays[name].flat[0] += 1e-3
+    elif change == "item":
+        arrays["catalogue/text"][-1] ^= 1
+    elif change == "setting":
+        header["sections"]["serve"]["settings"]["rank"] += 1
+    elif change == "range":
+        header["domain"]["rating_range"] = [1.0, 50.0]
+    else:
+        header["privacy"]["releases"].pop()
+    edited = tmp_path / "edited.hush"
+    modelfile.write(edited, header, arrays)
+    with contextlib.suppress(ModelFileError):  # some are refused as they are read
+        board = load(edited)
+        accountant = SeasonAccountant.following(board.privacy, ledger=ledger)
+        with pytest.raises(InputError, match="is not the one that week 0 of season '1' wrote"):
+            board.continue_training(WEEKS[1], accountant)
+    assert ledger.season("default", "1").begun == 1
+    with sqlite3.connect(ledger.path) as connection:  # as a migrated ledger has it
+        if change == "array":
+            connection.execute("UPDATE models SET digest = ''")
+            connection.execute("UPDATE head SET tables = ?", (schema.tables(connection),))
+    connection.close()
+    again = load(file)
+    second = again.continue_training(WEEKS[1], SeasonAccountant.following(again.privacy, ledger=ledger))
+    assert ("kept no digest" in " ".join(second.privacy.notes)) == (change == "array")
+    third = second.continue_training(WEEKS[2], SeasonAccountant.following(second.privacy, ledger=ledger))
+    assert "kept no digest" not in " ".join(third.privacy.notes) and third.privacy.week.number == 2
+
+
+def test_likes_are_no_ratings_from_0_to_1():
+    """Both have the range (0, 1)."""
+    over_range = Domain(DATA.domain.items, rating_range=(0, 1))
+    zeros = Ratings.from_any((["u"], [DATA.domain.items[0]], [1.0]), over_range)
+    likes = Ratings.from_any(DATA.to_arrow(), Domain(DATA.domain.items, likes=True), implicit=True)
+    first = ItemBias().fit(zeros, SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
+    with pytest.raises(InputError, match="keeps its range"):
+        first.continue_training(likes, accountant)
+    assert accountant.own == ()
+
+
+def test_what_a_new_item_begins_with():
+    """Rows of items over another catalogue: those of new items are zero, whatever the first item has."""
+    position = np.array([2, -1, 0])
+    arrays = {name: np.array([[5.0], [6.0], [7.0]]) for name in ("item_x", "supported")}
+    moved = rows_moved(arrays | {"center": np.ones(3), "history_weight": np.arange(1.0, 4)}, position)
+    for name in arrays:
+        assert moved[name].tolist() == [[7.0], [0.0], [5.0]]
+    assert moved["center"].tolist() == [1, 1, 1] and moved["history_weight"].tolist() == [3, 0, 1]
+
+
+# a changing catalogue
+
+
+def grown(domain, extra, dropped=0):
+    return Domain((*domain.items[dropped:], *(f"new{n}" for n in range(extra))), rating_range=(1, 5))
+
+
+def over(rows, domain):
+    """The same ratings over another catalogue."""
+    table = rows.to_arrow()
+    return Ratings.from_any(table, domain)
+
+
+@everywhere
+def test_the_catalogue_grows_and_shrinks_by_declaration(model):
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    wider = grown(DATA.domain, 3)
+    rows = over(WEEKS[1], wider)
+    second = first.continue_training(rows, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)))
+    assert second.domain.n_items == ITEMS + 3 and second.item_bias.shape == (ITEMS + 3,)
+    smaller = grown(DATA.domain, 3, dropped=5)
+    rows = over(WEEKS[2], smaller)
+    accountant = SeasonAccountant.following(second.privacy, noise=SeededNoise(3))
+    with pytest.raises(InputError, match="lacks 5 of the model's 43 items"):
+        second.continue_training(rows, accountant)
+    assert accountant.own == ()
+    if isinstance(model, PairedEigenRec):  # its item matrix is of the same items all season
+        with pytest.raises(InputError, match="cannot be retired within a season; keep it in the catalogue"):
+            second.continue_training(rows, accountant, retire=True)
+        assert accountant.own == ()
+        return
+    third = second.continue_training(rows, accountant, retire=True)
+    assert third.domain.items == smaller.items and np.isfinite(third.item_bias).all()
+    # what is known of an item goes with it: with hardly any budget nothing else changes
+    tiny = Season(BUDGET, 10_000, 0.999)
+    first = model.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
+    moved = first.continue_training(
+        over(WEEKS[0], smaller), SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), retire=True
+    )
+    if first.item_bias.any():
+        assert np.corrcoef(moved.item_bias[: ITEMS - 5], first.item_bias[5:])[0, 1] > 0.9
+
+
+@pytest.mark.true("A6")
+@pytest.mark.parametrize("model", [MODELS["private-eigenrec"], MODELS["both"]], ids=lambda model: model.name)
+def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
+    """The week has as many directions as a first training would have there, and its file can be read."""
+    first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(0)))
+    for n_items in (1, 3, 4):
+        domain = Domain(DATA.domain.items[:n_items], rating_range=(1, 5))
+        board, lister = first, model.lists if model.name == "both" else model
+        for week, rows in enumerate(WEEKS[1:3], 1):
+            rows = Ratings.from_any(rows.to_arrow(), domain)
+            accountant = SeasonAccountant.following(board.privacy, noise=SeededNoise(week))
+            board = board.continue_training(rows, accountant, retire=True)
+            board = Billboard.from_bytes(board.to_bytes())
+            assert (board.lists or board).item_factors.shape == (n_items, min(lister.rank, n_items - 1))
+    few = Ratings.from_any(WEEKS[0].to_arrow(), Domain(DATA.domain.items[:2], rating_range=(1, 5)))
+    week = model.fit(few, SeasonAccountant(SEASON, noise=SeededNoise(0)))
+    week = week.continue_training(few, SeasonAccountant.following(week.privacy, noise=SeededNoise(1)))
+    assert week.privacy.week.number == 1  # the rank of a first training follows from its catalogue
+
+
+def test_a_window_is_declared_and_needs_times():
+    """Oracle: the split by time. Killed: a window that ends with the data."""
+    first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    with pytest.raises(InputError, match="no times"):
+        first.continue_training(
+            WEEKS[1], SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), since="2024-01-01"
+        )
+    rng = np.random.default_rng(1)
+    table = WEEKS[1].to_arrow()
+    columns = [table.column(name).to_pylist() for name in table.column_names[:3]]
+    times = rng.integers(1_600_000_000, 1_700_000_000, len(columns[0])).tolist()
+    rows = Ratings.from_any((*columns, times), DATA.domain)
+    boards = [
+        first.continue_training(
+            each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), since=date
+        )
+        for each, date in ((rows, 1_650_000_000), (split_by_time(rows, 1_650_000_000)[1], None))
+    ]
+    assert np.array_equal(boards[0].item_bias, boards[1].item_bias)
+    assert any("since 1650000000" in note for note in boards[0].privacy.notes)
+    assert not any("since" in note for note in boards[1].privacy.notes)
+
+
+# files, and what is refused
+
+
+@everywhere
+def test_a_file_holds_all_that_a_week_goes_on_from(model, tmp_path):
+    board = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    board.save(tmp_path / "week-0.hush")
+    loaded = Billboard.load(tmp_path / "week-0.hush")
+    assert loaded.privacy.week == board.privacy.week
+    one, other = (
+        each.continue_training(WEEKS[1], SeasonAccountant.following(each.privacy, noise=SeededNoise(2)))
+        for each in (board, loaded)
+    )
+    for found, expected in zip(held(one), held(other), strict=True):
+        assert found.keys() == expected.keys()
+        assert all(np.array_equal(found[name], expected[name]) for name in found)
+
+
+def test_bad_input_spends_nothing(tmp_path):
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_season("default", SEASON)
+    first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
+    spent = ledger.summary("default", 1e-6).charges
+    accountant = SeasonAccountant.following(first.privacy, ledger=ledger)
+    likes = Ratings.from_any(DATA.to_arrow(), Domain(DATA.domain.items, likes=True), implicit=True)
+    wrong = [
+        (likes, accountant, "keeps its range"),
+        (WEEKS[1], Accountant(BUDGET), "must be SeasonAccountant"),
+        (WEEKS[1], SeasonAccountant(SEASON, ledger=ledger), "not of the week after"),
+        (WEEKS[1].where(np.ones(WEEKS[1].n_ratings, bool)), accountant, "keyed"),
+        ("ratings.csv", accountant, "must be Ratings"),
+    ]
+    for rows, given, words in wrong:
+        with pytest.raises(InputError, match=words):
+            first.continue_training(rows, given)
+    with pytest.raises(InputError, match="cannot go on"):
+        GlobalMean().fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
+    with pytest.raises(InputError, match="both cannot go on"):  # one of its parts cannot
+        Both(ratings=GlobalMean()).fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
+    with pytest.raises(InputError, match="global-mean cannot go on"):
+        GlobalMean().fit(WEEKS[0], Accountant(BUDGET)).continue_training(WEEKS[1], accountant)
+    without = Billboard(
+        estimator=first.estimator, domain=first.domain, arrays=dict(first.arrays), privacy=first.privacy
+    )
+    with pytest.raises(
+        InputError, match="holds no state to go on from; train the season's first model anew[.]$"
+    ):
+        without.continue_training(WEEKS[1], accountant)
+    assert ledger.summary("default", 1e-6).charges == spent
+    second = first.continue_training(WEEKS[1], accountant)
+    with pytest.raises(BudgetError, match="was run already"):
+        first.continue_training(WEEKS[1], SeasonAccountant.following(first.privacy, ledger=ledger))
+    ledger.close_season("default", "1")
+    with pytest.raises(BudgetError, match="was closed"):
+        second.continue_training(WEEKS[1], SeasonAccountant.following(second.privacy, ledger=ledger))
+    assert ledger.summary("default", 1e-6).charges == len(second.privacy.releases)

@@ -1,0 +1,172 @@
+"""Frank-Wolfe against dense twins of Algorithms 1 and 3, its calibration, and the user's replay."""
+
+import math
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hushrec.kernels.packed import unpacked
+from hushrec.models import Billboard
+from hushrec.papers.frank_wolfe import (
+    CorrectiveFrankWolfe,
+    FrankWolfe,
+    PrivateFrankWolfe,
+    PrivateSVD,
+    ProjectedGradient,
+    frank_wolfe,
+)
+from hushrec.papers.mcsherry_mironov import CleansedSVD
+from hushrec.privacy import Budget
+from tests.models.completion import N_ITEMS, completed, exact, recorded, rows_of, small
+
+
+def clip(row: np.ndarray, bound: float) -> np.ndarray:
+    norm = np.linalg.norm(row)
+    return row * min(1.0, bound / norm) if norm else row
+
+
+def slow_private_twin(ratings, center: str, matrices, noise_sd: float, k: float, bound: float) -> np.ndarray:
+    """Algorithm 1, dense, T releases for T updates: what every user holds after the last one."""
+    targets, seen, levels = [], [], []
+    for items, values, level in rows_of(ratings, center):
+        targets.append(np.zeros(N_ITEMS))
+        targets[-1][items] = clip(values, bound)
+        seen.append(np.isin(np.arange(N_ITEMS), items))
+        levels.append(level)
+    iterate = np.zeros((len(targets), N_ITEMS))
+    steps = len(matrices)
+    norm_of_noise = noise_sd * (math.sqrt(2 * N_ITEMS) + math.sqrt(2 * math.log(2 / 0.1)))
+    for matrix in matrices:
+        values, vectors = np.linalg.eigh(matrix)
+        vector, value = vectors[:, -1], math.sqrt(max(values[-1], 0) + norm_of_noise)
+        for i, (target, mine) in enumerate(zip(targets, seen)):
+            residual = np.where(mine, iterate[i] - target, 0)
+            moved = (1 - 1 / steps) * iterate[i] - k / steps * (residual @ vector) / value * vector
+            iterate[i] = moved * min(1.0, bound / max(np.linalg.norm(moved[mine]), 1e-300))
+    return iterate + np.array(levels)[:, None]
+
+
+@pytest.mark.usefixtures("plain_sums")
+@pytest.mark.parametrize("center", ["user", "middle"])
+def test_private_steps_match_a_dense_twin_of_algorithm_1(center: str) -> None:
+    ratings = small()
+    estimator = PrivateFrankWolfe(nuclear_norm=40.0, iterations=5, row_clip=1.5, center=center)
+    model, calls = recorded(estimator, ratings)
+    matrices = [unpacked(call.output) for call in calls]
+    sd = estimator.plan(Budget(50.0, 1e-6), ratings.domain).releases[0].noise_sd
+    np.testing.assert_allclose(
+        completed(model, ratings),
+        slow_private_twin(ratings, center, matrices, sd, 40.0, 1.5),
+        rtol=1e-5,
+        atol=1e-6,
+    )
+
+
+@pytest.mark.parametrize("eigenvector", ["covariance", "oja", "power"])
+@pytest.mark.parametrize("center", ["user", "biases", "middle"])
+def test_the_replay_of_every_training_user_is_what_training_computed(
+    eigenvector: str, center: str, monkeypatch: pytest.MonkeyPatch, tmp_path
+) -> None:
+    kept = []
+
+    class Kept(frank_wolfe.Iterates):
+        def __init__(self, *arguments) -> None:
+            super().__init__(*arguments)
+            kept.append(self)
+
+    monkeypatch.setattr(frank_wolfe, "Iterates", Kept)
+    ratings = small(4)
+    estimator = PrivateFrankWolfe.of(
+        nuclear_norm=40.0, iterations=4, eigenvector=eigenvector, center=center, max_ratings_per_user=5
+    )
+    model, _ = recorded(estimator, ratings)
+    model.save(tmp_path / "model")
+    replayed = Billboard.load(tmp_path / "model").fold_in(ratings)
+    assert replayed.factors.tobytes() == kept[0].coefficients.tobytes()
+    assert np.abs(replayed.factors).max() > 0.1
+    one = model.fold_in(ratings.rows([7])).factors[0]  # they alone, without anybody else's rows
+    assert one.tobytes() == kept[0].coefficients[7].tobytes()
+
+
+def test_plain_frank_wolfe_matches_a_dense_twin_of_algorithm_3() -> None:
+    ratings = small()
+    model = exact(FrankWolfe(nuclear_norm=25.0, iterations=6, center="middle"), ratings)
+    target, seen = ratings.matrix.toarray().astype(np.float64), ratings.matrix.toarray() != 0
+    iterate = np.zeros_like(target)
+    for _ in range(6):
+        left, _, right = np.linalg.svd(np.where(seen, iterate - target, 0))
+        iterate = (1 - 1 / 6) * iterate - 25.0 / 6 * np.outer(left[:, 0], right[0])
+    np.testing.assert_allclose(completed(model, ratings), iterate, rtol=1e-5, atol=1e-6)
+
+
+def test_the_line_search_matches_a_dense_twin() -> None:
+    """Steps that are best among all, towards a matrix of that nuclear norm in rating units."""
+    ratings = small()
+    estimator = FrankWolfe(nuclear_norm=12.0, iterations=5, line_search=True, center="middle")
+    target, seen = ratings.matrix.toarray().astype(np.float64), ratings.matrix.toarray() != 0
+    iterate, k = np.zeros_like(target), 12.0 * ratings.domain.half_width
+    for _ in range(5):
+        residuals = np.where(seen, iterate - target, 0)
+        left, _, right = np.linalg.svd(residuals)
+        toward = -k * np.outer(left[:, 0], right[0]) - iterate
+        step = -(residuals * toward).sum() / np.square(toward[seen]).sum()
+        assert 0 < step < 1
+        iterate += step * toward
+    np.testing.assert_allclose(completed(exact(estimator, ratings), ratings), iterate, rtol=1e-5, atol=1e-6)
+
+
+def test_a_residual_can_come_near_2_l() -> None:
+    """Two large steps along chosen vectors turn a row round: without a clip 4 L^2 cannot be lowered."""
+    angle = lambda degrees: np.array([math.cos(math.radians(degrees)), math.sin(math.radians(degrees)), 0.0])  # noqa: E731
+    row = sp.csr_array((angle(0), np.arange(3), np.array([0, 3])), shape=(1, 3))
+    users = frank_wolfe.Iterates(row, 1.0)
+    for vector in (angle(40), angle(25)):
+        users.advance(users.residuals(), vector, 0.5, 1e9)
+    norm = np.linalg.norm(users.residuals().toarray())
+    assert 1.9 < norm <= 2.0
+
+
+def test_noise_of_a_matrix_is_symmetrised() -> None:
+    """Half the variance off the diagonal, and a symmetric matrix to decompose (E2)."""
+    estimator = PrivateFrankWolfe(nuclear_norm=9.0, iterations=1)
+    _, (call,) = recorded(estimator, small(), 1.0)
+    sd = estimator.plan(Budget(1.0, 1e-6), small().domain).releases[0].noise_sd
+    amounts = unpacked(call.amount)
+    np.testing.assert_allclose(np.diag(amounts), sd)
+    np.testing.assert_allclose(amounts[~np.eye(N_ITEMS, dtype=bool)], sd / math.sqrt(2))
+
+
+@pytest.mark.parametrize("name", ["svd", "svd, ridge", "corrective", "projected", "cleansed"])
+def test_users_are_served_in_float64(name: str) -> None:
+    """To the last digits, by dense algebra: what is released is not rounded on its way to a user."""
+    rng, ratings = np.random.default_rng(9), small(2)
+    basis = np.linalg.qr(rng.normal(size=(N_ITEMS, 2)))[0]
+    arrays = {
+        "sampling_seed": np.int64(0), "center": np.float64(0.1), "item_bias": rng.normal(size=N_ITEMS) / 3,
+        "item_factors": basis, "directions": basis[None], "gains": np.array([[0.7, 0.3]]),
+    }  # fmt: skip
+    model = {
+        "svd": PrivateSVD(scale="local", center="middle", row_clip=100.0),
+        "svd, ridge": PrivateSVD.of(center="middle", regularization=0.6),
+        "corrective": CorrectiveFrankWolfe(center="middle", regularization=0.6),
+        "projected": ProjectedGradient.of(nuclear_norm=3.0, center="middle", step_size=0.5),
+        "cleansed": CleansedSVD.of(residual_clamp=0.3, user_shrinkage=2.0),
+    }[name]
+    found = model.fold_in(arrays, ratings)
+    for user, (items, values, _) in enumerate(rows_of(ratings, "middle")):
+        row = np.zeros(N_ITEMS)
+        row[items] = values - 0.1 - arrays["item_bias"][items]
+        own = basis[items]
+        if name == "svd":
+            expected = N_ITEMS / max(len(items), 1) * row @ basis
+        elif name == "projected":
+            expected = 0.5 * row @ (basis * [0.7, 0.3])
+        elif name == "cleansed":
+            offset = row.sum() / (len(items) + 2.0)
+            left = np.clip(row[items] - offset, -0.3, 0.3)
+            expected = left @ np.linalg.pinv(basis).T[items]
+            assert found.offset[user] == pytest.approx(offset, rel=1e-12, abs=1e-15)
+        else:
+            expected = np.linalg.solve(own.T @ own + 0.6 / N_ITEMS * np.eye(2), own.T @ row[items])
+        assert found.factors[user] == pytest.approx(expected, rel=1e-11, abs=1e-13)

@@ -1,0 +1,197 @@
+"""Item features as the mean of a prior, against dense Gaussian posteriors, and at work."""
+
+import dataclasses
+import math
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from hushrec.data import Ratings, realistic
+from hushrec.data.features import feature_scores
+from hushrec.models import Billboard, PrivateALS, item_features
+from hushrec.models.item_features import expected_from_features
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
+from tests.models.twins import level, likely_factor, likely_weights, run, small
+
+GRID = 2.0 ** np.arange(-6, 9)
+
+
+def dense_fit(scores, released, slope, variance, noise_variance, evidence):
+    """Best pair of variances by the density of the sums, and the posterior mean of ``v`` under it."""
+    known = np.flatnonzero(scores.any(axis=1))
+    common, unit = scores[known] @ scores[known].T, variance[known].mean()
+
+    def log_density(explained, rest):
+        total = 0.0
+        for y, a, n in zip(released[known].T, slope[known].T, noise_variance[known].T):
+            covariance = np.diag(a) @ (explained * common + rest * np.eye(len(known))) @ np.diag(a) + np.diag(
+                n
+            )
+            total += multivariate_normal(cov=covariance).logpdf(y)
+        return total
+
+    alone = max((log_density(0, t * unit), t) for t in GRID)
+    together = max((log_density(s * unit, t * unit), s, t) for s in GRID for t in GRID)
+    if together[0] < alone[0] + evidence:
+        return np.zeros_like(released), variance
+    _, s, t = together
+    mean = np.zeros_like(released)
+    for column, (y, a, n) in enumerate(zip(released[known].T, slope[known].T, noise_variance[known].T)):
+        shared = s * unit * common
+        covariance = np.diag(a) @ (shared + t * unit * np.eye(len(known))) @ np.diag(a) + np.diag(n)
+        mean[known, column] = shared @ (a * np.linalg.solve(covariance, y))
+    after = variance.copy()
+    after[known] *= min(1.0, t / alone[1])
+    return mean, after
+
+
+def problem(seed: int, strength: float):
+    rng = np.random.default_rng(seed)
+    n_items, width = 24, 2
+    features = rng.standard_normal((n_items, 3))
+    features[5] = np.nan
+    scores = feature_scores(np.where(rng.random(features.shape) < 0.1, np.nan, features), n_items)
+    truth = scores @ rng.standard_normal((scores.shape[1], width)) * strength
+    truth += rng.standard_normal((n_items, width)) * 0.3
+    slope = rng.uniform(0.2, 3, (n_items, width))
+    noise_variance = rng.uniform(0.05, 0.3, (n_items, width))
+    released = slope * truth + np.sqrt(noise_variance) * rng.standard_normal((n_items, width))
+    return scores, released, slope, rng.uniform(0.2, 0.6, n_items), noise_variance
+
+
+@pytest.mark.parametrize(("seed", "strength"), [(0, 1.0), (1, 1.0), (2, 0.5), (3, 0.0)])
+def test_it_is_the_posterior_of_a_dense_model(seed: int, strength: float) -> None:
+    given = problem(seed, strength)
+    mean, variance = expected_from_features(*given)
+    expected_mean, expected_variance = dense_fit(*given, evidence=6.0)
+    np.testing.assert_allclose(mean, expected_mean, rtol=1e-8, atol=1e-10)
+    np.testing.assert_allclose(variance, expected_variance, rtol=1e-12)
+    assert mean.any() == (strength > 0)
+    assert not mean[5].any()  # no features: the plain prior
+    assert variance[5] == given[3][5]
+
+
+def test_scores_are_principal_components_of_the_standardised_features() -> None:
+    rng = np.random.default_rng(0)
+    features = rng.standard_normal((100, 4)) @ rng.standard_normal((4, 6)) * [1, 1e150, 3, 1e-6, 5, 1]
+    features = np.column_stack([features, np.full(100, 7.0)])  # a constant says nothing
+    features[[3, 8]] = np.nan
+    kept = np.delete(features[:, :6], [3, 8], axis=0)
+    standard = (kept - kept.mean(axis=0)) / np.std(kept / np.abs(kept).max(0), axis=0) / np.abs(kept).max(0)
+    scores = feature_scores(features, 100)
+    assert scores.shape == (100, 4)  # the rank of what was given
+    assert not scores[[3, 8]].any()
+    gram = np.delete(scores, [3, 8], axis=0)
+    gram = gram @ gram.T
+    assert np.trace(gram) / 98 == pytest.approx(1)
+    np.testing.assert_allclose(gram, standard @ standard.T / 6, atol=1e-8)
+    assert feature_scores(rng.standard_normal((100, 50)), 100).shape == (100, 10)
+    assert feature_scores(np.ones((100, 2)), 100).shape == (100, 0)
+    assert feature_scores(None, 100).shape == (100, 0)
+
+
+def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_sums: None) -> None:
+    monkeypatch.setattr(item_features, "_EVIDENCE", -math.inf)
+    features = np.random.default_rng(1).standard_normal((12, 2))
+    ratings = with_features(small(), features)
+    estimator = PrivateALS.of(rank=0, features=False, bias_rounds=2, weight_exponent=0.0, bias_clip=0.3)
+    model, noise, noise_sd = run(estimator, ratings)
+    dense = ratings.matrix.toarray().astype(np.float64)
+    seen = [np.flatnonzero(row) for row in dense]
+    scores = feature_scores(features, 12)
+    center, n_users, unit, damping = level(dense, seen, noise, noise_sd)
+    weights = noise["item weights"].copy()
+    for s in seen:
+        weights[s] += 1 / math.sqrt(len(s))
+    visible = 1 - noise_sd["item weights"] ** 2 / np.var(weights)
+    weights = likely_weights(weights, noise_sd["item weights"])
+    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
+    popularity = np.clip(popularity / math.sqrt(np.average(popularity**2, weights=weights)), -4, 4)
+    design, bias = np.column_stack([np.ones(12), visible * popularity]), np.zeros(12)
+    variance, known = np.full(12, (0.65 * unit) ** 2), np.diag([1 / 0.5, 1 / 0.3]) ** 2 / unit**2
+    for step, clip in ((1, 0.3 * unit), (2, 0.3 * unit * 0.85)):
+        sums = noise[f"item biases {step}"][:, 0].copy()
+        for row, s in zip(dense, seen):
+            left = row[s] - center - bias[s]
+            contribution = (left - left.sum() / (len(s) + damping)) / math.sqrt(len(s))
+            sums[s] += contribution * min(1.0, clip / np.linalg.norm(contribution))
+        slope = 0.45 * weights
+        error = (unit * noise_sd[f"item biases {step}"]) ** 2
+        error = error + unit**2 * (0.2 * slope + 0.6 * n_users / weights.sum() * weights)
+        for again in (True, False):
+            weighted = (slope / (slope**2 * variance + error))[:, None] * design
+            total = known + weighted.T @ (slope[:, None] * design)
+            common = design @ np.linalg.inv(total) @ weighted.T @ sums
+            rest = sums - slope * common
+            if again and step == 1:
+                variance = variance * likely_factor(rest, slope**2 * variance, error)
+        known = total
+        sums = sums - slope * common
+        columns = [a[:, None] for a in (sums, 0.8 * weights)]
+        explained, variance = dense_fit(scores, *columns, variance, error[:, None], -math.inf)
+        gain = variance * slope / (slope**2 * variance + error)
+        bias = bias + common + explained[:, 0] + gain * (sums - 0.8 * weights * explained[:, 0])
+        variance = variance * (1 - gain * slope)
+    np.testing.assert_allclose(model.item_bias, bias, rtol=1e-4, atol=1e-5)
+
+
+def with_features(ratings: Ratings, features) -> Ratings:
+    domain = dataclasses.replace(ratings.domain, item_features=features)
+    return dataclasses.replace(ratings, domain=domain)
+
+
+def trained(ratings: Ratings, epsilon: float, seed: int) -> Billboard:
+    budget = Budget(epsilon, 1e-6)
+    estimator = PrivateALS.planned(budget, ratings.domain, ratings.n_users)
+    return estimator.fit(ratings, Accountant(budget, noise=SeededNoise(seed)), seed=seed)
+
+
+def rmse(model: Billboard, history: Ratings, test: Ratings) -> float:
+    return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
+
+
+@pytest.mark.parametrize("share, mixed", [(0.07, False), (0.015, True)], ids=["telling", "of other items"])
+@pytest.mark.parametrize("rank", [2, 6])
+def test_users_fit_slopes_of_their_own_as_a_dense_ridge_does(rank: int, share: float, mixed: bool) -> None:
+    """Slopes on scores of norm 1, which explain that share of what the model leaves."""
+    ratings = realistic(1500, 200, 60_000, n_features=8, seed=3)
+    features = ratings.domain.item_features
+    features = np.random.default_rng(0).permutation(features) if mixed else features
+    ratings = with_features(ratings, features)
+    estimator = PrivateALS(rank=rank, iterations=2 * (rank > 2))
+    model = estimator.fit(ratings, Accountant(Budget(5.0, 1e-6), noise=SeededNoise(1)), seed=1)
+    scores, learned = feature_scores(features, 200), model.arrays["item_factors"][:, :rank]
+    assert model.directions is None
+    seen = {ratings.domain.items[j]: 1.0 + j % 5 for j in range(0, 60, 3)}
+    own, others = np.arange(0, 60, 3), np.arange(60, 90)
+    bias = float(model.arrays["center"]) + model.arrays["item_bias"]
+    design = np.column_stack([learned, scores, np.ones(200)]).astype(np.float64)
+    ridge = [float(model.arrays["regularization"])] * rank + [0.8 / share] * scores.shape[1]
+    ridge = np.diag([*ridge, float(model.arrays["bias_regularization"])])
+    toward = design[own].T @ (np.array(list(seen.values())) - bias[own])
+    fitted = np.linalg.solve(design[own].T @ design[own] + ridge, toward)
+    expected = np.clip(bias[others] + design[others] @ fitted, 1, 5)
+    found = model.predict(seen, [ratings.domain.items[j] for j in others])
+    np.testing.assert_allclose(found, expected, atol=2e-5)
+
+
+def test_items_are_compared_by_what_was_learned_alone() -> None:
+    """Without privacy, where they may be compared at all: features are nobody's taste."""
+    ratings = realistic(300, 60, 9000, n_features=5, seed=0)
+    for rank in (2, 4):
+        accountant = Accountant(Budget(math.inf, 1e-6))
+        model = PrivateALS(rank=rank, iterations=rank - 2).fit(ratings, accountant)
+        assert model.directions == (4 if rank == 4 else 0) and model.arrays["item_factors"].shape[1] > rank
+
+
+def test_the_model_file_needs_no_features(tmp_path) -> None:
+    ratings = realistic(200, 60, 3000, n_features=5, seed=0)
+    model = trained(ratings, 5.0, 0)
+    model.save(tmp_path / "model.hush")
+    again = Billboard.load(tmp_path / "model.hush")
+    assert again.domain.item_features is None
+    assert again.predict({"i00001": 5.0}, ["i00002"]) == model.predict({"i00001": 5.0}, ["i00002"])
+    assert "5 item features" in model.privacy.text()
+    assert model.privacy.releases == trained(with_features(ratings, None), 5.0, 0).privacy.releases

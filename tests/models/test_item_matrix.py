@@ -1,0 +1,134 @@
+"""The item x item matrix of private EigenRec: what is released, what is found in it, and what it is for."""
+
+import math
+
+import numpy as np
+import pytest
+
+from hushrec.data import Ratings
+from hushrec.kernels.packed import unpacked
+from hushrec.models import PrivateEigenRec
+from hushrec.models.item_matrix import ItemMatrix
+from hushrec.models.liking_users import LikingUsers
+from hushrec.privacy import Accountant, Budget, positive
+from tests.models.cases import PairedEigenRec
+from tests.models.test_private_eigenrec import likes_of_groups
+from tests.models.twins import full, run
+from tests.opening import opened
+
+
+def rows_apart(likes: np.ndarray, scale: np.ndarray, first: np.ndarray) -> np.ndarray:
+    """Users' rows by the definition: at norm 1, less their part along popularity, and again at norm 1."""
+    found = []
+    for row in likes * scale:
+        unit = row / max(np.linalg.norm(row), 1e-300)
+        along = unit @ first / (first @ first)
+        apart = unit - along * first
+        found.append(apart / max(np.sqrt(1 - along**2 * (first @ first)), 0.5) if row.any() else 0 * row)
+    return np.array(found)
+
+
+def scaled(ratings: Ratings, seed: int = 0) -> tuple[LikingUsers, np.ndarray, np.ndarray, np.ndarray]:
+    """Users with scales and a popularity vector, two of the items not learned."""
+    rng = np.random.default_rng(seed)
+    learned = np.ones(ratings.n_items, dtype=bool)
+    learned[[2, 7]] = False
+    scale = np.where(learned, rng.uniform(0.5, 2.0, len(learned)), 0.0)
+    first = np.where(learned, np.rint(rng.uniform(1, 20, len(learned))) / 64, 0.0)
+    users = LikingUsers(ratings)
+    users.scale(scale, first)
+    return users, scale, first, learned
+
+
+def test_the_matrix_is_that_of_the_users_rows() -> None:
+    ratings = likes_of_groups(80, 16, 2, 3)
+    users, scale, first, learned = scaled(ratings)
+    bounded = users.item_matrix(learned, positive(1.0))
+    rows = rows_apart(ratings.matrix.toarray() > 0, scale, first)
+    expected = (rows.T @ rows)[np.ix_(learned, learned)]
+    found = unpacked(opened(bounded))
+    np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
+    steps = opened(bounded) / float(bounded.step)
+    assert (steps == np.rint(steps)).all() and math.frexp(float(bounded.step))[0] == 0.5
+
+
+def with_noise(signal: np.ndarray, noise_sd: float, seed: int) -> np.ndarray:
+    lower = np.tril(np.random.default_rng(seed).standard_normal(signal.shape)) * noise_sd
+    return signal + lower + np.tril(lower, -1).T
+
+
+def test_pairs_and_directions_are_told_apart() -> None:
+    rng = np.random.default_rng(0)
+    pairs, tastes = np.zeros((300, 300)), rng.standard_normal((300, 3))
+    for number in range(0, 120, 2):
+        pairs[number, number + 1] = pairs[number + 1, number] = rng.uniform(10, 20)
+    taste = tastes @ tastes.T
+    equal = np.sqrt(
+        (np.tril(pairs) ** 2).sum() / (taste**2).sum()
+    )  # squares of directions as large as of pairs
+    for signal, expected, certain in (
+        (pairs, True, 0),
+        (0.5 * taste, False, 3),
+        (pairs + equal / 0.015**0.5 * taste, False, 3),
+        (pairs + equal / 0.15**0.5 * taste, True, 3),
+    ):
+        parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
+        assert parts.has_pairs() == expected and parts.certain == certain
+        assert not certain or certain <= parts.standing <= certain + 1
+
+
+def test_it_matches_a_slow_twin() -> None:
+    """Both releases of the matrix, their mean, its parts, and the regressions of each item on the others."""
+    ratings = likes_of_groups(400, 16, 4, 3)
+    estimator = PairedEigenRec.of(rank=2, iterations=1, matrix_share=0.3, weights_share=0.3, support=41.5)
+    model, noise, noise_sd = run(estimator, ratings)
+    likes = (ratings.matrix.toarray() > 0).astype(np.float64)
+    weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
+    learned = np.flatnonzero(weights > 41.5 * noise_sd["item weights"])
+    assert 4 <= len(learned) < 16, "the test needs items of both kinds"
+    popularity = np.maximum(weights, noise_sd["item weights"])[learned] / weights.max()
+    scale = popularity**-0.3
+    first = popularity * scale / np.linalg.norm(popularity * scale)
+    grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)
+    first = np.floor(first / grid) * grid
+    rows = rows_apart(likes[:, learned], scale, first)
+    exact = rows.T @ rows
+    labels = "item matrix", "item sums 1, or the item matrix again"
+    precision = [noise_sd[label] ** -2 for label in labels]
+    noisy = [exact + full(noise[label], len(learned)) for label in labels]
+    matrix = sum(weight * each for weight, each in zip(precision, noisy)) / sum(precision)
+    sd = math.sqrt(0.5 / sum(precision))
+
+    hollow = matrix - np.diag(np.diag(matrix))
+    values, columns = np.linalg.eigh(hollow)
+    edge = 2 * sd * math.sqrt(len(learned))
+    low_rank = np.zeros_like(matrix)
+    for value, column in list(zip(values, columns.T))[-2:]:
+        if value > edge:
+            low_rank += math.sqrt(value**2 - edge**2) * np.outer(column, column)
+    rest = hollow - low_rank
+    rest = np.sign(rest) * np.maximum(np.abs(rest) - 2.5 * sd, 0)
+    along = first / np.linalg.norm(first)
+    strength = 0.1 * (ratings.n_users + noise["number of users"][0])
+    whole = rest + low_rank + strength * np.outer(along, along)
+    np.fill_diagonal(whole, np.maximum(np.diag(matrix), 0) + strength * along**2)
+    whole += np.eye(len(whole)) * (0.3 * np.trace(whole) / len(whole) - min(np.linalg.eigvalsh(whole)[0], 0))
+    regressions = np.zeros_like(whole)
+    for item in range(len(whole)):
+        others = np.delete(np.arange(len(whole)), item)
+        regressions[others, item] = np.linalg.solve(whole[np.ix_(others, others)], whole[others, item])
+    expected = likes[:, learned] * scale @ regressions / scale
+    scores = model.predict(ratings, ratings.domain.items)
+    np.testing.assert_allclose(scores[:, learned], expected, atol=0.03 * np.abs(expected).max())
+    assert np.abs(np.delete(scores, learned, axis=1)).max() <= 1e-6
+
+
+@pytest.mark.parametrize("estimator", [PrivateEigenRec, PairedEigenRec])
+def test_without_noise_it_works_too(estimator: type[PrivateEigenRec]) -> None:
+    ratings = likes_of_groups(200, 30, 3, 1)
+    for given in (ratings, ratings.rows(np.zeros(200, dtype=bool), keyed=True)):
+        model = estimator.of(rank=3, iterations=1, matrix_share=0.2, n_users=200).fit(
+            given, Accountant(Budget(math.inf, 1e-6))
+        )
+        assert all(np.isfinite(array).all() for array in model.arrays.values())
+        assert len(model.recommend({"i0": 1.0}, n=5)) == 5

@@ -1,0 +1,275 @@
+"""Private EigenRec against a slow dense twin that is given the noise of the run, and what it is for."""
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+from hushrec.data import Domain, Ratings, strong_generalization
+from hushrec.evaluation import evaluate
+from hushrec.models import Popular, PrivateEigenRec, private_eigenrec
+from hushrec.models.liking_users import LikingUsers
+from hushrec.privacy import Accountant, Budget, signed
+from tests.models.twins import run, small
+from tests.opening import opened
+
+UNIT = Domain(range(25), rating_range=(0, 1))
+
+
+@pytest.mark.parametrize(
+    ("support", "most", "some", "kind"),
+    [(13.6, 12, 0.1, (True, True)), (5.0, 9, 10.0, (True, True)), (5.0, 15, 0.1, (False, False))],
+)
+def test_it_matches_a_slow_twin(
+    support: float, most: int, some: float, kind: tuple[bool, bool], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three rounds, then the scores of everybody by the definition: project their row, undo the scales."""
+    monkeypatch.setattr(private_eigenrec, "_SOME", some)
+    ratings = likes_of_groups(90, 16, 2, 3)
+    settings = {"weight_exponent": -0.4, "support": support, "learned_items": most}
+    model, noise, noise_sd = run(PrivateEigenRec.of(rank=2, iterations=3, **settings), ratings)
+    likes = (ratings.matrix.toarray() > 0).astype(np.float64)
+
+    exact = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0)
+    weights, weights_sd = exact + noise["item weights"], noise_sd["item weights"]
+    known, ranked = weights, np.argsort(-weights)[:most]
+    learned = np.sort(ranked[weights[ranked] > support * weights_sd])
+    assert 4 <= len(learned) <= most < 16 and (len(learned) < most) == (support > 10)
+    popularity = np.maximum(weights, weights_sd)
+    popularity /= popularity.max()
+    scale = popularity[learned] ** -0.4
+    rows = likes[:, learned] * scale
+    rows = np.array([row / max(np.linalg.norm(row), 1e-300) for row in rows])
+    first = popularity[learned] * scale
+    first /= np.linalg.norm(first)
+    grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)  # so that the largest entry is 17 to 32 steps
+    rounded = np.floor(first / grid)
+    apart = np.eye(len(learned)) - np.outer(rounded, rounded) / (rounded @ rounded)
+    n_users = 90 + noise["number of users"][0]
+    own = n_users * popularity[learned] * scale**2 / (popularity[learned] * scale**2).sum()
+
+    told = round(np.clip(((known[learned].sum() / n_users) ** 2 - 2) / 4, 0, 1), 2)
+    vectors, parts = apart @ np.random.default_rng(4).standard_normal((len(learned), 2)), []
+    rounds = []
+    part = min(0.99, 1 - told)
+    for step in (1, 2, 3):
+        sums, drawn = np.zeros((len(learned), 2)), noise[f"item sums {step}"]
+        for row in rows:
+            factors = vectors.T @ row
+            if factors.any():
+                beside = apart @ row
+                beside /= max(np.linalg.norm(beside), 0.25)
+                sums += np.outer(beside, factors / np.linalg.norm(factors))
+        if part > 0:
+            variances = weights_sd**2, noise_sd[f"item sums {step}"] ** 2 / part
+            weights = np.average([weights, exact + drawn[:16]], axis=0, weights=1 / np.array(variances))
+            weights_sd = (1 / variances[0] + 1 / variances[1]) ** -0.5
+            drawn = drawn[16:]
+        sd = noise_sd[f"item sums {step}"] / math.sqrt(1 - part)
+        rounds.append((vectors, apart @ (sums + drawn.reshape(sums.shape)), sd))
+        probe, noisy, sd = as_one(rounds, n_users) if told == 1 else rounds[-1]
+        left, values, right = np.linalg.svd(noisy, full_matrices=False)
+        for k in range(2):
+            sign = np.sign(max(left[:, k], key=abs))
+            left[:, k], right[k] = sign * left[:, k], sign * right[k]
+        users_a_length = n_users / np.trace(probe.T @ noisy)
+        found = []
+        for k in range(2):
+            reach = probe @ right[k]
+            alone = (left[:, k] * own) @ reach * users_a_length
+            ratio = max(left[:, k] @ reach * users_a_length / alone, 0.1)
+            clear = max(0.0, 1 - (math.sqrt(len(learned)) + math.sqrt(2)) ** 2 * sd**2 / values[k] ** 2)
+            above = 1 - len(learned) * sd**2 / values[k] ** 2
+            found.append(
+                (beyond_chance(values[k] * clear / alone, ratio), clear, above, values[k] / alone, ratio)
+            )
+        certain = [clear * taste for taste, clear, *_ in found]
+        order = [1, 0] if certain[1] > certain[0] else [0, 1]
+        vectors = (left * (values / values[0]) ** -0.5)[:, order]
+        sure = sum(clear * taste**2 for taste, clear, *_ in found) ** 2
+        trust, rich = sure / (1 + sure), sure / (25 + sure)
+        gains = np.array(
+            [
+                trust * above * beyond_chance(size, (1 - rich) * ratio) + (1 - trust) * clear * taste**2
+                for taste, clear, above, size, ratio in found
+            ]
+        )
+        gains *= told
+        if step > 1:
+            doubt = 5 * weights_sd / np.sort(weights)[-30:].mean()
+            part = max(1 - told, round(min(1, doubt) / (1 + (sum(certain) / some) ** 2), 2))
+            parts.append(part)
+    assert 0 < gains.max() < 1, "the test needs a direction that counts"
+    assert (told < 1, 0 < parts[0] < 1) == kind, "the test needs rounds of all kinds"
+    assert model.arrays["directions"] == sum(sure > 0.5 for sure in certain)
+
+    final = np.maximum(weights, weights_sd) / weights.max()
+    supported = np.argsort(-weights)[:most]
+    supported = np.union1d(learned, supported[weights[supported] > support * weights_sd])
+    for user, row in enumerate(rows):
+        if not row.any():
+            continue
+        taste = left @ (gains * (left.T @ row)) / 0.7 / scale
+        expected = np.where(np.isin(np.arange(16), supported), final, weights / weights.max())
+        length = np.linalg.norm(popularity[learned] * scale)
+        directions = int(model.arrays["directions"])
+        taste *= (60 / likes[user].sum()) ** (0.3 * directions**2 / (directions**2 + 64))
+        own_scale = np.linalg.norm(likes[user, learned] * scale)
+        expected[learned] += (
+            taste * length**2 * own_scale / (likes[user, learned] * scale**2 @ final[learned])
+        )
+        history = ratings.rows(np.arange(ratings.n_users) == user)
+        np.testing.assert_allclose(model.predict(history, ratings.domain.items)[0], expected, atol=1e-4)
+
+
+def as_one(rounds: list[Any], n_users: float) -> Any:
+    """M Q from the normal equations of all rounds' sums, as a round would have released it."""
+    probe, noisy, sd = rounds[-1]
+    tells = [np.trace(p.T @ s) > 3 * deviation * np.sqrt((p**2).sum()) for p, s, deviation in rounds]
+    if not tells[-1]:
+        return rounds[-1]
+    axes = scipy.linalg.orth(probe)
+    normal, right = np.zeros((2, 2)), np.zeros_like(probe)
+    for (p, s, deviation), telling in zip(rounds, tells, strict=True):
+        if telling:
+            unit = p / (np.trace(p.T @ s) / n_users)
+            normal += axes.T @ unit @ unit.T @ axes / deviation**2
+            right += s @ unit.T @ axes / deviation**2
+    root = np.real(scipy.linalg.sqrtm(normal))
+    mean = right @ np.linalg.inv(normal)  # the noise of its rows has covariance inv(normal)
+    length = math.sqrt(np.sum(axes @ root * (mean @ root)) / n_users)
+    return axes @ root, mean @ root / length, 1 / length
+
+
+def beyond_chance(size: float, ratio: float) -> float:
+    """The spike whose sample eigenvalue is this, found by bisection; then its cosine and its share."""
+    low, high = 1 + math.sqrt(ratio), 1e6
+    if size <= low**2:
+        return 0.0
+    for _ in range(200):
+        spike = (low + high) / 2
+        low, high = (spike, high) if spike * (1 + ratio / (spike - 1)) < size else (low, spike)
+    cosine = (1 - ratio / (low - 1) ** 2) / (1 + ratio / (low - 1))
+    return cosine * (1 - 1 / low)
+
+
+def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:
+    """Users like items of their own group, and the popular ones of others."""
+    rng = np.random.default_rng(seed)
+    users, items = [], []
+    for user in range(n_users):
+        mine = np.arange(user % groups, n_items, groups)
+        own = rng.choice(mine, min(8, len(mine) - 2), replace=False)
+        liked = np.union1d(own, rng.choice(n_items // 4, 3, replace=False))
+        users += [f"u{user}"] * len(liked)
+        items += [f"i{item}" for item in liked]
+    domain = Domain(items=[f"i{item}" for item in range(n_items)], rating_range=(0, 1))
+    return Ratings.from_any((users, items, None), domain, implicit=True)
+
+
+def test_it_finds_tastes_where_popularity_does_not() -> None:
+    parts = strong_generalization(likes_of_groups(3000, 120, 4, 0), 0.1, seed=1)
+    budget = Budget(5.0, 1e-6)
+    figures = []
+    for estimator in (PrivateEigenRec.planned(budget, parts.train.domain, 2700), Popular()):
+        model = estimator.fit(parts.train, Accountant(budget), seed=0)
+        figures.append(
+            evaluate(model, parts.fold_in, parts.target, k=10, resamples=0)["capped-recall@10"].value
+        )
+    assert figures[0] > 1.5 * figures[1] > 0
+
+
+def test_who_likes_nothing_gets_the_popular_items_and_nobody_what_she_likes() -> None:
+    ratings = likes_of_groups(300, 40, 2, 0)
+    budget = Budget(20.0, 1e-6)
+    model = PrivateEigenRec(rank=2).fit(ratings, Accountant(budget))
+    popular = [ratings.domain.items[column] for column in np.argsort(-model.item_bias, kind="stable")]
+    supported = [item for item in popular if model.arrays["supported"][ratings.domain.items.index(item)]]
+    assert [item for item, *_ in model.recommend({}, n=5)] == supported[:5]
+    liked = {"i0": 1.0, "i2": 1.0}
+    best = [item for item, *_ in model.recommend(liked, n=40)]
+    assert len(best) == 38 and not set(best) & set(liked)
+
+
+@pytest.mark.parametrize("n_items", [1, 2, 3])
+def test_tiny_catalogues(n_items: int) -> None:
+    domain = Domain(items=range(n_items), rating_range=(0, 1))
+    ratings = Ratings.from_any(([0, 1, 1], [0, 0, n_items - 1], None), domain, implicit=True)
+    model = PrivateEigenRec(rank=5).fit(ratings, Accountant(Budget(1.0, 1e-6)))
+    assert model.item_factors.shape == (n_items, min(5, n_items - 1))
+    assert np.isfinite(model.predict({0: 1.0}, list(domain.items))).all()
+
+
+def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
+    """A contribution is bounded even where the square of every product is 0 in floating point."""
+    users, learned = LikingUsers(small()), np.ones(12, dtype=bool)
+    users.scale(np.ones(12), np.ones(12))
+    ordinary, tiny = (opened(users.item_sums(np.full((12, 3), size), learned)) for size in (1.0, 1e-200))
+    assert tiny == pytest.approx(ordinary, rel=1e-6) and np.abs(tiny).max() > 0
+    assert not opened(users.item_sums(np.zeros((12, 3)), learned)).any()
+
+
+@pytest.mark.parametrize(("weight", "lengths"), [(400.0, {0, 1, 2}), (1e4, {0, 1, 4})])
+def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: set) -> None:
+    """Also whose row is nearly the popular one: what is left of it is at most 4 times as long then, 2 in
+    the matrix. Oracle: dense rows, one user at a time."""
+    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
+    known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
+    learned, (scale, first) = known.learned, (known.scale, known.first)
+    vectors, direction = rng.standard_normal((n, 3)), first / np.linalg.norm(first)
+    rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]
+    rows.append(np.flatnonzero(~learned)[:2])  # who likes nothing that is learned
+    longest = set()
+    for items in rows:
+        ratings = Ratings.from_any((["u"] * len(items), list(items), [1.0] * len(items)), UNIT)
+        users = model.users(ratings)
+        users.scale(scale, first)
+        row = np.zeros(n)
+        row[items] = scale[items]
+        row /= max(np.linalg.norm(row), 1e-300)
+        rest = row - (row @ direction) * direction
+        length = np.linalg.norm(rest)
+        factors = row @ vectors
+        factors /= max(np.linalg.norm(factors), 1e-300)
+        sums, matrix = users.item_sums(vectors, learned), users.item_matrix(learned, signed(1.0))
+        wanted = np.outer(rest / max(length, 1 / 4), factors)[learned]
+        assert opened(sums).reshape(wanted.shape) == pytest.approx(wanted, abs=1e-5)
+        assert np.linalg.norm(opened(sums)) <= 1
+        full = (rest / max(length, 1 / 2))[learned]
+        wanted = np.outer(full, full)[np.tril_indices(learned.sum())]
+        assert opened(matrix) == pytest.approx(wanted, abs=0.025)
+        assert np.linalg.norm(opened(matrix) * matrix.weight) <= 1
+        longest.add(0 if not length else 4 if length < 1 / 4 else 2 if length < 1 / 2 else 1)
+    assert longest == lengths
+    assert sums.bound == signed(1.0) == matrix.bound and matrix.step == 2.0**-26
+
+
+@pytest.mark.parametrize("weight", [400.0, 1e4])
+def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
+    """Their sums are exact. Oracle: integers, user by user."""
+    rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
+    known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
+    scale, first, learned = known.scale, known.first, known.learned
+    rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]
+    cells = [(user, int(item), 1.0) for user, items in enumerate(rows) for item in items]
+    users = model.users(Ratings.from_any(tuple(map(list, zip(*cells))), UNIT))
+    users.scale(scale, first)
+    step, grid = 2.0**-13, 2.0 ** (math.ceil(math.log2(first.max())) - 5)
+    total, square = np.zeros((n, n), dtype=object), first @ first
+    for items in rows:
+        row = np.zeros(n)
+        row[items] = scale[items]
+        row /= np.linalg.norm(row)
+        along = row @ first
+        length = max(math.sqrt(max(1 - along**2 / square, 0.0)), 1 / 4)
+        room = 1 - step / 2 * math.sqrt(len(items)) - step / grid / 2 * math.sqrt(square)
+        room *= (1 - 2.0**-22) * min(1.0, 2 * length)
+        own = np.floor(room * row / length / step + 0.5).astype(int)
+        taken = math.floor(room * along / (length * square) / (step / grid) + 0.5)
+        own = own - np.rint(first / grid).astype(int) * taken
+        total += np.outer(own, own).astype(object)
+    found = users.item_matrix(learned, signed(1.0))
+    expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
+    assert (opened(found) / step**2).astype(int).tolist() == expected.tolist()

@@ -1,0 +1,111 @@
+"""What the slow twins share: small ratings, a run whose noise is known, the start both sides draw."""
+
+import math
+
+import numpy as np
+from scipy.integrate import quad
+
+from hushrec.data import Domain, Ratings
+from hushrec.models import Estimator
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
+
+BUDGET = Budget(20.0, 1e-5)
+
+
+def small() -> Ratings:
+    rng = np.random.default_rng(2)
+    rows = [
+        (f"u{u}", f"i{i}", float(rng.integers(1, 6))) for u in range(60) for i in rng.choice(12, 7, False)
+    ]
+    domain = Domain(items=[f"i{i}" for i in range(12)], rating_range=(1, 5))
+    return Ratings.from_any((*map(list, zip(*rows)),), domain)
+
+
+def run(estimator: Estimator, ratings: Ratings):
+    """Train; return the model and the noise of each release by label (blocks of a stream joined)."""
+    source = RecordingNoise(SeededNoise(3))
+    accountant = Accountant(BUDGET, noise=source)
+    model = estimator.fit(ratings, accountant, seed=4)
+    noise: dict[str, np.ndarray] = {}
+    for call in source.calls:
+        added = call.output.astype(np.float64) - call.value
+        noise[call.label] = added if call.label not in noise else np.concatenate([noise[call.label], added])
+    return model, noise, {release.label: release.noise_sd for release in accountant.releases}
+
+
+def full(packed: np.ndarray, width: int) -> np.ndarray:
+    matrix = np.zeros((width, width))
+    matrix[np.tril_indices(width)] = packed
+    return np.tril(matrix) + np.tril(matrix, -1).T
+
+
+def start(n_items: int, rank: int) -> np.ndarray:
+    return np.random.default_rng(4).standard_normal((n_items, rank)) * 0.3 / np.sqrt(rank)
+
+
+def shown(usual: float, noise_sd: float) -> float:
+    """Part of a released deviation from a usual value that is taken for real."""
+    return usual**2 / (usual**2 + noise_sd**2)
+
+
+def surprise(values: np.ndarray, variances: np.ndarray) -> float:
+    """Twice the negative log density of independent normal values, but for a constant."""
+    return float(sum(math.log(v) + x**2 / v for x, v in zip(values, variances)))
+
+
+def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[float, float, float, float]:
+    """Center, number of users, spread and ridge on offsets of private ALS, on a range from 1 to 5."""
+    half = 2.0
+    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
+    n_users = len(dense) + noise["level"][1]
+    known = shown(1.0, noise_sd["level"] / n_users)
+    center = known * deviations / n_users
+    spread, offsets = noise["spreads"]
+    for row, s in zip(dense, seen):
+        spread += row[s].var(ddof=1)
+        offsets += (row[s].mean() - 3.0) ** 2 - row[s].var(ddof=1) / len(s)
+    error = noise_sd["spreads"] / n_users
+    spread = likely(spread / n_users / half**2, error, 0.25, 0.6)
+    offsets = likely((offsets / n_users - center**2) / half**2, error, 0.08, 0.8) + (1 - known)
+    return 3.0 + center, n_users, half * math.sqrt(spread), min(max(spread / offsets, 0.2), 300.0)
+
+
+def likely(measured: float, error: float, usual: float, spread: float) -> float:
+    """Posterior mean of a number of log-normal prior that was measured with normal noise, by integration."""
+
+    def weighted(power: int) -> float:
+        def density(x: float) -> float:
+            value = usual * math.exp(spread * x)
+            return value**power * math.exp(-(((value - measured) / error) ** 2 + x**2) / 2)
+
+        return quad(density, -8, 8, points=[math.log(max(measured, 1e-3) / usual) / spread], limit=500)[0]
+
+    return weighted(1) / weighted(0)
+
+
+def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
+    """Posterior means of weights under the mixture of 100 rounds of EM, cell by cell; a part of the noise."""
+    step = max(noise_sd / 5, (released.max() - released.min()) / 4000)
+    grid = [0.01 * (released.max() / 0.01) ** (k / 199) for k in range(200)]
+    width = np.gradient(grid) / 2
+    masses = [1 / 200] * 200
+    for _ in range(101):
+        shares = []
+        for value in released:
+            value = step * round(value / step)
+            row = [
+                mass * math.exp(-((value - at) ** 2) / (noise_sd**2 + w**2) / 2) / math.hypot(noise_sd, w)
+                for mass, at, w in zip(masses, grid, width)
+            ]
+            shares.append([cell / sum(row) for cell in row])
+        masses = np.mean(shares, axis=0)
+    return np.sqrt((np.array(shares) @ grid) ** 2 + (0.3 * noise_sd) ** 2)
+
+
+def likely_factor(values: np.ndarray, variance: np.ndarray, error: np.ndarray) -> float:
+    """Posterior mean of a variance's factor, whose log is normal about that of 0.4 with deviation 0.8."""
+    factors = [10 ** (-4 + 0.1 * step) for step in range(51)]
+    surprises = [surprise(values, f * variance + error) + (math.log(f / 0.4) / 0.8) ** 2 for f in factors]
+    chances = [math.exp((min(surprises) - each) / 2) for each in surprises]
+    return sum(map(math.prod, zip(factors, chances))) / sum(chances)
