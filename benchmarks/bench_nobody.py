@@ -36,6 +36,7 @@ from hushrec.engines.two_servers.messages import Held, State
 from hushrec.engines.two_servers.server import CollectingServer, Settings
 from hushrec.engines.two_servers.shares import ROLES, add_share, share_bytes, split
 from hushrec.errors import HushrecError
+from hushrec.network.messages import SHORT
 from hushrec.network.service import Limits, Service, listen
 from hushrec.network.transport import Connection
 from hushrec.privacy import Accountant, Budget, Ledger
@@ -218,7 +219,7 @@ class Alone:
     def __init__(self, server: CollectingServer, devices: tuple[str, ...]) -> None:
         self._server, self._devices = server, devices
 
-    def get(self, kind: Any, *path: str, token: str = "") -> Any:
+    def get(self, kind: Any, *path: str, token: str = "", most: int = SHORT) -> Any:
         return Held(self._devices) if kind is Held else self._server.answer("GET", list(path), token, b"")
 
 
@@ -287,9 +288,9 @@ class Kept:
     def forget(self) -> None:
         self._state = None
 
-    def get(self, kind: Any, *path: str, token: str = "") -> Any:
+    def get(self, kind: Any, *path: str, token: str = "", most: int = SHORT) -> Any:
         if kind is not State:
-            return self._line.get(kind, *path, token=token)
+            return self._line.get(kind, *path, token=token, most=most)
         if self._state is None:
             self._state = self._line.get(State, "state")
         return self._state

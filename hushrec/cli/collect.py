@@ -132,9 +132,20 @@ def collect(
     with book.alone():
         ledger = account.open(create=not (Path(folder) / "session").exists())
         server = CollectingServer(agreed, settings, folder, ledger, other)
-        limits = Limits(body_bytes=1 << 27, requests_per_second=requests_per_second, connections=connections)
+        limits = Limits(
+            body_bytes=1 << 27,
+            waiting_bytes=1 << 27,
+            requests_per_second=requests_per_second,
+            connections=connections,
+        )
         service = Service(
-            server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
+            server.answer,
+            host=host,
+            port=port,
+            limits=limits,
+            certificate=certificate,
+            key=certificate_key,
+            admit=server.admit,
         )
         with service:
             output.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")

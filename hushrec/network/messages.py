@@ -24,6 +24,8 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.types import Array
 
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
+#: Bytes of an answer, where a request does not expect more.
+SHORT = 1 << 16
 #: Characters.
 _LONGEST_NAME = 200
 #: Characters: 128 bits in hexadecimal digits.
@@ -62,6 +64,16 @@ def check_token(token: str) -> None:
         raise Refusal(401, f"A node needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
 
 
+def check_digest(text: str) -> None:
+    """Refuse what is no SHA-256 in hexadecimal digits."""
+    check(len(text) == 64 and set(text) <= set("0123456789abcdef"), "A digest has 64 hexadecimal digits.")
+
+
+def array_bytes(size: int) -> int:
+    """Return the most bytes of a message with an array of 64-bit numbers."""
+    return 1024 + 11 * size  # base64 has 4 characters for 3 bytes
+
+
 def array_of(code: str, dimensions: int = 1) -> Callable[[Array], None]:
     """Refuse an array of another type or number of dimensions."""
 
@@ -73,6 +85,7 @@ def array_of(code: str, dimensions: int = 1) -> Callable[[Array], None]:
 
 
 Name = Annotated[str, check_name]
+Digest = Annotated[str, check_digest]
 Floats = Annotated[Array, array_of("<f8")]
 Words = Annotated[Array, array_of("<u8")]
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 import re
 import socket
+import struct
 import threading
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import unquote
 
 from hushrec.errors import InputError, MissingPackageError
@@ -25,6 +27,9 @@ except ImportError:
     raise MissingPackageError("A server", "serve") from None
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Limits:
     """The most that clients may ask of a server.
@@ -33,21 +38,26 @@ class Limits:
     ----------
     body_bytes : int
         Longest request.
+    waiting_bytes : int
+        Of all requests together that are arriving or being answered; more are turned away.
     requests_per_second : float
         Of one address, on average; bursts of ten seconds' worth pass. A refused request does not count.
     connections : int
         Of all clients together, open at the same time; more are turned away.
     idle_seconds : float
-        A connection that says nothing, and takes nothing, for so long is closed.
+        A connection on which nothing moves is closed after this time, and one whose request has not begun to
+        arrive in full: method, path and headers.
     request_seconds : float
-        A request that has not arrived whole after so long is given up.
+        A request that has not arrived whole after this time is given up, and so is an answer that has not
+        been taken.
     """
 
     body_bytes: int = 16 << 20
+    waiting_bytes: int = 64 << 20
     requests_per_second: float = 50.0
     connections: int = 256
     idle_seconds: float = 30.0
-    request_seconds: float = math.inf
+    request_seconds: float = 300.0
 
 
 @dataclass(frozen=True)
@@ -74,6 +84,9 @@ class Reply:
 #: ``answer(method, path parts, token, body)`` returns the reply or raises Refusal or InputError.
 Answer = Callable[[str, list[str], str, bytes], Message]
 
+#: ``admit(method, path parts, token, length)`` refuses a request before its body is read.
+Admit = Callable[[str, list[str], str, int], None]
+
 #: ``respond(request, body)`` does so in the event loop: for answers that take less than a switch of threads.
 Respond = Callable[[Request, bytes], Awaitable[Reply]]
 
@@ -81,7 +94,10 @@ Respond = Callable[[Request, bytes], Awaitable[Reply]]
 Note = Callable[[str, int, float], None]
 
 #: Bytes of an answer that are handed to the connection at a time, so that a slow client holds no copy of it.
-_PIECE = 1 << 18
+_PIECE = 1 << 16
+
+#: Of SO_LINGER: on, for 0 seconds.
+_AT_ONCE = struct.pack("ii", 1, 0)
 
 #: Bytes of a request before its body.
 _LONGEST_HEAD = 1 << 16
@@ -108,6 +124,8 @@ class Service:
     in_loop : bool
     note : callable, optional
         Told of every reply.
+    admit : callable, optional
+        Called in a thread before the body of a request is read, with its length in place of it.
 
     Examples
     --------
@@ -131,13 +149,14 @@ class Service:
         key: str | None = None,
         in_loop: bool = False,
         note: Note | None = None,
+        admit: Admit | None = None,
     ) -> None:
         limits = limits or Limits()
-        respond: Respond = answer if in_loop else _in_threads(answer, limits.connections)
+        respond: Respond = answer if in_loop else _in_threads(answer)
         if key is not None and certificate is None:
             raise InputError("A TLS key is of no use without its certificate; pass both.")
         config = uvicorn.Config(
-            _application(respond, limits, note),
+            _application(respond, limits, note, admit),
             http=_protocol(HttpToolsProtocol if in_loop else H11Protocol, limits.request_seconds),
             ws="none",
             lifespan="off",
@@ -210,20 +229,41 @@ class Rates:
             raise Refusal(429, "Too many requests from this address; try again in a second.")
 
 
-def _in_threads(answer: Answer, most: int) -> Respond:
-    """``answer`` in as many threads as there may be connections."""
-    threads = anyio.CapacityLimiter(most)
+class Waiting:
+    """The bytes of all requests that are arriving or being answered."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._most, self._taken = max(limits.waiting_bytes, limits.body_bytes), 0
+
+    @contextmanager
+    def taking(self, length: int) -> Iterator[None]:
+        """Reserve the bytes of one request, or refuse it."""
+        if self._taken + length > self._most:
+            raise Refusal(503, "The server is busy with other requests; try again in a second.")
+        self._taken += length
+        try:
+            yield
+        finally:
+            self._taken -= length
+
+
+def _in_threads(answer: Answer) -> Respond:
+    """Call ``answer`` in a thread."""
 
     async def respond(request: Request, body: bytes) -> Reply:
-        parts = [unquote(part) for part in request.scope["raw_path"].decode().split("/") if part]
-        raw = await anyio.to_thread.run_sync(
-            lambda: answer(request.method, parts, bearer(request), body).to_json(),
-            abandon_on_cancel=True,
-            limiter=threads,
-        )
-        return Reply(raw)
+        parts, token = _parts(request), bearer(request)
+        return Reply(await _in_thread(lambda: answer(request.method, parts, token, body).to_json()))
 
     return respond
+
+
+async def _in_thread(do: Callable[[], T]) -> T:
+    return await anyio.to_thread.run_sync(do, abandon_on_cancel=True)
+
+
+def _parts(request: Request) -> list[str]:
+    """Return the parts of a request's path."""
+    return [unquote(part) for part in request.scope["raw_path"].decode("latin-1").split("/") if part]
 
 
 def bearer(request: Request) -> str:
@@ -232,16 +272,20 @@ def bearer(request: Request) -> str:
     return token if kind == "Bearer" else ""
 
 
-def _application(respond: Respond, limits: Limits, note: Note | None) -> Any:
+def _application(respond: Respond, limits: Limits, note: Note | None, admit: Admit | None) -> Any:
     """``respond`` as an ASGI application, behind the limits."""
-    rates = Rates(limits.requests_per_second)
+    rates, waiting = Rates(limits.requests_per_second), Waiting(limits)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
         request, path, start = Request(scope, receive), scope["path"], time.perf_counter()
         try:
             rates.admit(scope["client"][0])
-            _check(request, limits.body_bytes)
-            reply = await respond(request, await request.body())
+            length = _length(request, limits.body_bytes)
+            if admit is not None:
+                given = request.method, _parts(request), bearer(request), length
+                await _in_thread(lambda: admit(*given))
+            with waiting.taking(length):
+                reply = await respond(request, await request.body())
         except ClientDisconnect:
             return
         except (Refusal, InputError) as error:
@@ -273,13 +317,15 @@ async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-def _check(request: Request, longest: int) -> None:
-    """Refuse a request before its body is read."""
+def _length(request: Request, longest: int) -> int:
+    """Return the length of a request's body; refuse a wrong one before it is read."""
     length = request.headers.get("Content-Length", "" if request.method == "POST" else "0")
     if not length.isdecimal() or "Transfer-Encoding" in request.headers:
         raise Refusal(411, "A POST request needs a Content-Length.")
-    if int(length) > longest:
-        raise Refusal(413, f"A request has at most {longest:,} bytes.")
+    most = longest if request.method == "POST" else 0
+    if int(length) > most:
+        raise Refusal(413, f"A {request.method} request has at most {most:,} bytes.")
+    return int(length)
 
 
 def _protocol(parser: Any, seconds: float) -> Any:
@@ -290,7 +336,7 @@ def _protocol(parser: Any, seconds: float) -> Any:
 class _Limited:
     """A connection that is turned away where there are too many, and closed where nothing moves on it."""
 
-    request_seconds = math.inf
+    request_seconds: float
     # of uvicorn's protocols
     cycle: Any
     scope: Any
@@ -305,15 +351,15 @@ class _Limited:
     def connection_made(self, transport: Any) -> None:
         super().connection_made(transport)  # type: ignore[misc]
         self._received, self._unsent, self._moved, self._taken = b"", 0, self.loop.time(), 0
-        self._began: float | None = None
+        self._phase, self._since = "head", self._moved
         if len(self.connections) >= (self.limit_concurrency or 0):
             transport.close()  # the client retries
         self._watch()
 
     def data_received(self, data: bytes) -> None:
         self._received, self._moved = data, self.loop.time()
-        if self._began is None:
-            self._began = self._moved
+        if not self._taken:
+            self._since = self._moved
         self._taken += len(data)
         super().data_received(data)  # type: ignore[misc]
         if self._taken > _LONGEST_HEAD and (self.cycle is None or self.cycle.response_complete):
@@ -321,7 +367,7 @@ class _Limited:
 
     def on_response_complete(self) -> None:
         """Forget with the reply what was received, also what the request said of itself."""
-        self._received, self._began, self._taken = b"", None, 0
+        self._received, self._phase, self._taken = b"", "", 0
         if self.cycle.response_complete:
             self.cycle.scope, self.scope, self.headers, self.url = {}, None, None, b""
         super().on_response_complete()  # type: ignore[misc]
@@ -329,12 +375,22 @@ class _Limited:
     def _watch(self) -> None:
         """Hang up if the client was awaited for too long; look again soon."""
         now, unsent = self.loop.time(), self.transport.get_write_buffer_size()
-        answering = self.cycle and not self.cycle.response_complete and not self.cycle.more_body
-        if unsent != self._unsent or (answering and not unsent):
+        answering = self.cycle is not None and not self.cycle.response_complete
+        if unsent:
+            phase, most = "answer", self.request_seconds
+        elif answering and not self.cycle.more_body:
+            phase, most = "work", math.inf
+        elif answering:
+            phase, most = "body", self.request_seconds
+        else:
+            phase, most = "head", self.timeout_keep_alive
+        if phase != self._phase:
+            self._phase, self._since = phase, now
+        if unsent != self._unsent or phase == "work":
             self._unsent, self._moved = unsent, now
-        arriving = self.cycle is None or self.cycle.response_complete or self.cycle.more_body
-        late = arriving and self._began is not None and now - self._began >= self.request_seconds
-        if late or now - self._moved >= self.timeout_keep_alive:
+        if now - self._since >= most or now - self._moved >= self.timeout_keep_alive:
+            # else the system goes on sending what it has: megabytes a connection
+            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.transport.abort()
         elif self in self.connections:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)

@@ -1,17 +1,24 @@
-"""The HTTP side of a node: one kept connection, typed replies, and retries that are safe to make."""
+"""The HTTP side of a client: one kept connection, typed replies, limits, and retries that are safe to make.
+
+A server may lie: the size of its answers and the time of a request are bounded, and nothing is decompressed.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import random
+import socket
 import ssl
+import threading
 import time
 import weakref
+from typing import Any
 from urllib.parse import quote
 
 from hushrec.errors import HushrecError, InputError, MissingPackageError
-from hushrec.network.messages import Kind, Message, Problem, Refusal, from_json
+from hushrec.network.messages import SHORT, Kind, Message, Problem, Refusal, from_json
 
 try:
     import httpx
@@ -20,6 +27,8 @@ except ImportError:
 
 #: Codes that mean "not now": the request is made again, within the patience.
 NOT_NOW = (425, 429, 500, 502, 503)
+#: Characters of a refusal.
+_LONGEST_SENTENCE = 1000
 
 logging.getLogger("httpx").setLevel(logging.WARNING)  # it would log every path, and node names are in them
 
@@ -38,7 +47,9 @@ class Connection:
     patience : float
         Seconds to keep trying from when the server first does not answer or says "not now".
     timeout : float
-        Seconds to wait for one answer.
+        Seconds in which nothing arrives, after which a request is given up.
+    deadline : float
+        Seconds after which a request is given up in any case.
     ca : path, optional
         PEM file of the authority that signed the server's certificate; the system's authorities if None.
 
@@ -49,7 +60,13 @@ class Connection:
     """
 
     def __init__(
-        self, url: str, *, patience: float = 30.0, timeout: float = 60.0, ca: str | None = None
+        self,
+        url: str,
+        *,
+        patience: float = 30.0,
+        timeout: float = 60.0,
+        deadline: float = 300.0,
+        ca: str | None = None,
     ) -> None:
         try:
             server = httpx.URL(url)
@@ -61,19 +78,21 @@ class Connection:
             base_url=server,
             verify=_trusting(ca) if server.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
             timeout=timeout,
+            headers={"Accept-Encoding": "identity"},
             limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             trust_env=False,
         )
         weakref.finalize(self, self._http.close)  # whoever forgets to close leaves no socket open
-        self.url, self.patience = url, patience
+        self.url, self.patience, self._deadline = url, patience, deadline
+        self._socket: socket.socket | None = None
 
     def close(self) -> None:
         """Hang up."""
         self._http.close()
 
-    def get(self, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Ask for a message."""
-        return self._call("GET", path, None, reply, token)
+    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
+        """Ask for a message of at most so many bytes."""
+        return self._call("GET", path, None, reply, token, most)
 
     def post(self, message: Message, reply: type[Kind], *path: str, token: str = "") -> Kind:
         """Send a message and return the answer."""
@@ -84,7 +103,13 @@ class Connection:
         return self._call("POST", path, content, reply, token)
 
     def _call(
-        self, method: str, path: tuple[str, ...], body: bytes | None, reply: type[Kind], token: str
+        self,
+        method: str,
+        path: tuple[str, ...],
+        body: bytes | None,
+        reply: type[Kind],
+        token: str,
+        most: int = SHORT,
     ) -> Kind:
         """Make the request, again and again while the server is away, within the patience."""
         # a node may be called "..", which would lead elsewhere
@@ -93,10 +118,10 @@ class Connection:
         deadline, pause = math.inf, 0.05
         while True:
             try:
-                response = self._http.request(method, target, content=body, headers=headers)
-                if response.status_code == 200:
-                    return from_json(reply, response.content)
-                trouble, status = _sentence(response.content), response.status_code
+                status, raw = self._exchange(method, target, body, headers, max(most, SHORT))
+                if status == 200:
+                    return from_json(reply, raw)
+                trouble = _sentence(raw)
             except httpx.RequestError as error:
                 if "CERTIFICATE_VERIFY_FAILED" in str(error):
                     raise TransportError(
@@ -112,6 +137,38 @@ class Connection:
             time.sleep(pause * random.uniform(0.5, 1.0))
             pause = min(2 * pause, 2.0)
 
+    def _exchange(
+        self, method: str, target: str, body: bytes | None, headers: dict[str, str], most: int
+    ) -> tuple[int, bytes]:
+        """Make one request; return the code and the bytes of its answer."""
+        late = threading.Timer(self._deadline, self._hang_up)
+        late.daemon = True
+        late.start()
+        watch = {"trace": self._connected}
+        try:
+            with self._http.stream(
+                method, target, content=body, headers=headers, extensions=watch
+            ) as response:
+                raw = bytearray()
+                for piece in response.iter_raw():
+                    raw += piece
+                    if len(raw) > most:
+                        raise HushrecError(f"{self.url} answers with more than {most:,} bytes; refused.")
+                return response.status_code, bytes(raw)
+        finally:
+            late.cancel()
+
+    def _connected(self, event: str, given: dict[str, Any]) -> None:
+        """Remember the socket of a new connection."""
+        if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
+            self._socket = given["return_value"].get_extra_info("socket")
+
+    def _hang_up(self) -> None:
+        """Wake the thread that waits for this socket: httpx bounds each wait and not their sum."""
+        if self._socket is not None:
+            with contextlib.suppress(OSError):  # closed already
+                self._socket.shutdown(socket.SHUT_RDWR)
+
 
 def _trusting(ca: str | None) -> ssl.SSLContext:
     try:
@@ -121,7 +178,10 @@ def _trusting(ca: str | None) -> ssl.SSLContext:
 
 
 def _sentence(raw: bytes) -> str:
+    """Return a refusal's sentence, if a terminal prints it as it is."""
     try:
-        return from_json(Problem, raw).error
+        text = from_json(Problem, raw).error
     except InputError:
-        return "The server refused without saying why."
+        text = ""
+    good = text.isprintable() and 0 < len(text) <= _LONGEST_SENTENCE
+    return text if good else "The server refused without saying why."

@@ -41,7 +41,7 @@ class Line:
     def __init__(self):
         self.server, self.said, self.taken = None, [], []
 
-    def get(self, kind, *path, token=""):
+    def get(self, kind, *path, token="", most=None):
         answer = self.server.answer("GET", list(path), token, b"")
         self.said.append((path, answer.to_json()))
         return from_json(kind, answer.to_json())

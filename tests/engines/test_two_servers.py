@@ -300,8 +300,9 @@ class Liar:
 
     def other_values(self):
         """Tell devices of another round, of other totals."""
-        state = self.own.server._state
-        lie = replace(state(), digest="0" * 64) if self.generator.integers(2) else replace(state(), totals=1)
+        state = self.own.server._state()
+        changes = {"digest": "0" * 64} if self.generator.integers(2) and state.round else {"totals": 1}
+        lie = replace(state, **changes)
         self.own.server._state = lambda: lie
 
     def second_run(self):
@@ -315,14 +316,18 @@ class Liar:
     def choose_set(self):
         """Say that it has the shares of some devices alone, or of devices that there are not."""
         chosen = tuple(name for name in [*self.world.names, "ghost"] if self.generator.integers(2))
-        self.peer.get = lambda kind, *path, token="": Held(chosen) if kind is Held else self._sum(path)
+
+        def told(kind, *path, token="", most=None):
+            return Held(chosen) if kind is Held else self._sum(path)
+
+        self.peer.get = told
 
     def _sum(self, path):
         size = self.line.server._wanted.question.size
         return Sum(self.generator.integers(0, 1 << 63, size).astype(np.uint64))
 
     def withhold(self):
-        def away(kind, *path, token=""):
+        def away(kind, *path, token="", most=None):
             raise Refusal(404, "This is not there yet.")
 
         self.peer.get = away

@@ -1,6 +1,8 @@
 """What holds for HTTP whatever is served: certificates, names in paths, no logs, clients that stall."""
 
+import contextlib
 import datetime
+import gzip
 import ipaddress
 import logging
 import socket
@@ -11,6 +13,7 @@ from dataclasses import dataclass
 import pytest
 
 from hushrec.errors import HushrecError, InputError
+from hushrec.network.messages import Refusal
 from hushrec.papers.masked.messages import Accepted
 
 services = pytest.importorskip("hushrec.network.service", exc_type=ImportError)
@@ -169,3 +172,138 @@ def test_a_service_ends_while_nodes_wait():
         thread.join(timeout=10)
     release.set()
     assert answers == ["soon", "left"]
+
+
+def opened(url, head):
+    """A connection on which a request's head was sent."""
+    connection = socket.create_connection(("127.0.0.1", int(url.rpartition(":")[2])), timeout=10)
+    connection.sendall(head.encode() + b"\r\nHost: h\r\n\r\n")
+    return connection
+
+
+def code(connection):
+    return int(connection.recv(65536).split()[1])
+
+
+def test_a_request_is_refused_before_its_body_is_read():
+    """By who sends it, by its length, and by what other requests take already."""
+    came, asked = threading.Semaphore(0), []
+
+    def admit(method, path, token, length):
+        asked.append((method, path, token, length))
+        came.release()
+        if path == ["stranger"]:
+            raise Refusal(403, "A stranger.")
+
+    limits = Limits(body_bytes=1000, waiting_bytes=1000, request_seconds=1.0, idle_seconds=0.8)
+    with Service(echo, admit=admit, limits=limits) as service:
+        post = "POST /{} HTTP/1.1\r\nContent-Length: {}".format
+        with opened(service.url, post("stranger", 900)) as stranger:
+            assert code(stranger) == 403 and stranger.recv(1) == b""  # and hangs up
+        with opened(service.url, post("friend", 1001)) as long:
+            assert code(long) == 413
+        with opened(service.url, "GET /friend HTTP/1.1\r\nContent-Length: 1") as odd:
+            assert code(odd) == 413
+        assert asked == [("POST", ["stranger"], "", 900)]
+        came.acquire()
+        with opened(service.url, post("friend", 900)) as first:
+            came.acquire()
+            with opened(service.url, post("friend", 101)) as second:
+                assert code(second) == 503
+            first.sendall(b"x" * 900)
+            assert code(first) == 200
+        with opened(service.url, post("friend", 900)):
+            pass  # gone before its body
+        with opened(service.url, post("friend", 101)) as third:
+            third.sendall(b"x" * 101)
+            assert code(third) == 200
+
+
+@pytest.mark.parametrize("part", ["head", "body", "answer"])
+def test_a_client_that_trickles_is_left(part):
+    """Something moves on its connection all the time. Killed: limits on the time between two bytes only."""
+    limits, size = Limits(idle_seconds=1.0, request_seconds=1.0), 1 << (24 if part == "answer" else 4)
+    with Service(lambda *_: Accepted("x" * size), limits=limits) as service:
+        head = {"head": "GET /a HTTP/1.1", "body": "POST /a HTTP/1.1\r\nContent-Length: 999"}
+        address = ("127.0.0.1", int(service.url.rpartition(":")[2]))
+        with socket.socket() as connection:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.connect(address)
+            connection.sendall(head.get(part, head["head"]).encode())
+            connection.sendall(b"\r\nHost: h\r\n" + b"\r\n" * (part != "head"))
+            connection.settimeout(0.2)
+            start = time.monotonic()
+            with contextlib.suppress(ConnectionError):
+                while time.monotonic() - start < 8:
+                    if part != "answer":
+                        connection.sendall(b"x" if part == "body" else b"A: b\r\n")
+                    with contextlib.suppress(TimeoutError):
+                        if connection.recv(1024) == b"":
+                            break
+                    time.sleep(0.05)
+            assert 0.8 < time.monotonic() - start < 5
+        assert part == "answer" or call(service.url, "a")
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n"
+
+
+def trickle(first, piece, pause=0.05):
+    """An answer that never ends."""
+    yield first
+    while True:
+        time.sleep(pause)
+        yield piece
+
+
+LIES = {
+    "more than was asked for": (lambda: [HEAD % (1 << 30) + b"\r\n", *[b"0" * (1 << 16)] * 4096], "refused"),
+    "no length": (lambda: trickle(b"HTTP/1.1 200 OK\r\n\r\n", b"0" * (1 << 16), 0), "refused"),
+    "compressed": (
+        lambda: [
+            HEAD % len(bomb := gzip.compress(b"0" * (40 << 20))) + b"Content-Encoding: gzip\r\n\r\n",
+            bomb,
+        ],
+        "no JSON",
+    ),
+    "a head that never ends": (lambda: trickle(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), "does not answer"),
+    "a body that never ends": (lambda: trickle(HEAD % 60_000 + b"\r\n", b"0"), "does not answer"),
+    "go on": (lambda: trickle(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "does not answer"),
+    "accepted, for ever": (lambda: [b"HTTP/1.1 202 Accepted\r\nContent-Length: 0\r\n\r\n"], "without saying"),
+    "elsewhere": (lambda: [b"HTTP/1.1 302 Found\r\nLocation: /\r\nContent-Length: 0\r\n\r\n"], "without"),
+    "a terminal's colours": (
+        lambda: [b'HTTP/1.1 400 No\r\nContent-Length: 21\r\n\r\n{"error": "\\u001b[31m"}'],
+        "without saying why",
+    ),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lying_server_takes_little_of_a_client(lie):
+    """A second of it, and hardly more bytes than were asked for."""
+    answer, words = LIES[lie]
+    taken, asked = 0, 0
+
+    def serve():
+        nonlocal taken, asked
+        with contextlib.suppress(OSError):
+            while True:
+                connection = listening.accept()[0]
+                with connection, contextlib.suppress(OSError):
+                    connection.recv(65536)
+                    asked += 1
+                    for piece in answer():
+                        connection.sendall(piece)
+                        taken += len(piece)
+
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        threading.Thread(target=serve, daemon=True).start()
+        client = Connection(
+            f"http://127.0.0.1:{listening.getsockname()[1]}", patience=0.0, timeout=5, deadline=1.0
+        )
+        start = time.monotonic()
+        with pytest.raises(HushrecError, match=words):
+            client.get(Accepted, "task")
+        assert time.monotonic() - start < 3 and asked == 1
+        client.close()
+    assert taken < 20 << 20  # what sockets hold

@@ -24,6 +24,7 @@ from hushrec.engines.two_servers.replay import (
     Opened,
     Replay,
     Round,
+    Told,
     Training,
     Wanted,
     Words,
@@ -222,9 +223,10 @@ class Agreement:
             totals.append(noise.astype(np.int64).view(np.uint64))
         return rounds
 
-    def opened(self, totals: Sequence[Words], which: Round) -> Opened:
-        """The questions of a round, given the totals before it."""
-        replay = Replay(self._training, totals[: which.release], stand_in=0, until=which.stop)
+    def opened(self, totals: Sequence[Words] | Told, which: Round) -> Opened:
+        """Return the questions of a round, given the totals before it."""
+        known = totals if callable(totals) else totals[: which.release]
+        replay = Replay(self._training, known, stand_in=0, until=which.stop)
         replay.run()
         return replay.opened(which)
 
@@ -233,9 +235,10 @@ class Agreement:
         return integers(self.estimator.users, ratings, opened)
 
     def state(self, session: str, which: Round, opened: Opened) -> str:
-        """Digest of agreement, session, round, totals so far and steps: shares carry it."""
+        """Return the digest of agreement, session, round, totals so far, questions and steps."""
         words = json.dumps([self.fingerprint, session, *which]).encode()
-        parts = [words, opened.told, *(step.tobytes() for step in opened.steps)]
+        questions, steps = "".join(opened.keys).encode(), (step.tobytes() for step in opened.steps)
+        parts = [words, opened.told, questions, *steps]
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def _statement(self, secure: bool) -> PrivacyStatement:

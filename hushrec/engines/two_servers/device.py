@@ -14,15 +14,15 @@ from hushrec.engines.two_servers.messages import State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Words
 from hushrec.engines.two_servers.shares import ROLES, SEED_BYTES, split
 from hushrec.errors import HushrecError
-from hushrec.network.messages import Kind, Refusal
+from hushrec.network.messages import SHORT, Kind, Refusal, array_bytes
 from hushrec.privacy import Gaussian, Ledger, Release
 
 
 class Line(Protocol):
     """A server, as a device reaches it: :class:`hushrec.network.transport.Connection` is one."""
 
-    def get(self, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Ask for a message."""
+    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
+        """Ask for a message of at most so many bytes."""
 
     def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
         """Send bytes and return the answer."""
@@ -44,11 +44,19 @@ class Public:
     def opened(self, server: Line, state: State) -> Opened:
         """The questions of a server's open round, with totals that it tells."""
         which = Round(*state.round)
+
+        def told(number: int, size: int) -> Words | None:
+            if number == len(self._totals) < which.release:
+                path = "total", str(number)
+                self._totals.append(server.get(Sum, *path, most=array_bytes(size)).values)
+            return self._totals[number] if number < which.release else None
+
         if self._last is None or self._last[0] != state.digest:
-            del self._totals[which.release :]
-            for number in range(len(self._totals), which.release):
-                self._totals.append(server.get(Sum, "total", str(number)).values)
-            opened = self.agreement.opened(self._totals, which)
+            try:
+                opened = self.agreement.opened(told, which)
+            except HushrecError:
+                self._totals.clear()
+                raise
             if self.agreement.state(state.session, which, opened) != state.digest:
                 self._totals.clear()
                 raise HushrecError(
@@ -121,7 +129,6 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
                 "These are not the first and the second server, in this order; check their addresses. Nothing"
                 " was sent."
             )
-        states = [replace(state, role="") for state in states]
         _check_session(book, {state.session for state in states if state.session})
         agreed = public.agreement.fingerprint.encode()
         if book.get("agreement") not in (None, agreed):
@@ -133,7 +140,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
         if all(state.over for state in states):
             return "over"
         state = states[0]
-        if state == states[1] and state.round and book.get(_kept(state)) is None:
+        if state == replace(states[1], role=state.role) and state.round and book.get(_kept(state)) is None:
             opened = public.opened(servers[0], state)  # which the agreement must lead to
             if book.get("agreement") is None:
                 for server, token, _ in ways:

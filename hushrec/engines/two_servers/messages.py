@@ -3,8 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Annotated
 
-from hushrec.network.messages import Message, Words
+from hushrec.engines.two_servers.shares import ROLES
+from hushrec.network.messages import Digest, Message, Words, check, check_digest
+
+
+def _role(text: str) -> None:
+    check(text in ROLES, "A server is the first or the second one.")
+
+
+def _maybe_digest(text: str) -> None:
+    if text:
+        check_digest(text)
+
+
+def _round(numbers: tuple[int, ...]) -> None:
+    good = not numbers or (len(numbers) == 3 and numbers[0] >= 0 and 0 <= numbers[1] < numbers[2])
+    check(good, "A round is a release, and its first and last question.")
+
+
+def _count(number: int) -> None:
+    check(number >= 0, "A number of releases is at least 0.")
+
+
+Role = Annotated[str, _role]
+MaybeDigest = Annotated[str, _maybe_digest]
 
 
 @dataclass(frozen=True)
@@ -24,11 +48,11 @@ class Nonce(Message):
         The one that it is in already; empty where it has met nobody yet.
     """
 
-    agreement: str
-    nonce: str
-    role: str
-    devices: str
-    session: str
+    agreement: Digest
+    nonce: Digest
+    role: Role
+    devices: Digest
+    session: MaybeDigest
 
 
 @dataclass(frozen=True)
@@ -51,12 +75,16 @@ class State(Message):
         The server's, in case a device has their addresses the wrong way round.
     """
 
-    session: str
-    round: tuple[int, ...]
-    digest: str
-    totals: int
+    session: MaybeDigest
+    round: Annotated[tuple[int, ...], _round]
+    digest: MaybeDigest
+    totals: Annotated[int, _count]
     over: bool
-    role: str
+    role: Role
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check(bool(self.round) == bool(self.digest), "An open round comes with its digest.")
 
 
 @dataclass(frozen=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any, NamedTuple
 
@@ -22,6 +22,8 @@ from hushrec.types import Array
 
 #: A noisy total: integers modulo 2^64.
 Words = NDArray[np.uint64]
+#: ``told(number, size)`` returns the total of a release, of this many entries; None where there is none yet.
+Told = Callable[[int, int], Words | None]
 
 #: The place of an entry among all that a training asks: the number of its question, and where in the answer.
 _PLACE_BITS = 40
@@ -115,12 +117,13 @@ class Replay(PlannedGate):
     def __init__(
         self,
         training: Training,
-        totals: Sequence[Words],
+        totals: Sequence[Words] | Told,
         stand_in: int | None = None,
         until: float = math.inf,
     ) -> None:
         super().__init__(training.both)
-        self._training, self._totals, self._stand_in, self._until = training, totals, stand_in, until
+        self._training, self._stand_in, self._until = training, stand_in, until
+        self._total = totals if callable(totals) else _of(totals)
         self._order = {each.label: number for number, each in enumerate(training.plan.releases)}
         self._made = 0
         self._nobody = Ratings.from_any(([], [], []), training.domain)
@@ -139,10 +142,14 @@ class Replay(PlannedGate):
                 return estimator.train(users, self, seed)
         except _Enough:
             return None
-        except Exception:
-            if self.wanted is None or self._stand_in is None:
-                raise
-            return None  # a stand-in is no total
+        except HushrecError:
+            raise
+        except Exception as error:
+            if self.wanted is not None and self._stand_in is not None:
+                return None  # a stand-in is no total
+            raise HushrecError(
+                f"This training cannot continue with these totals ({type(error).__name__}); it stops."
+            ) from error
 
     def opened(self, which: Round) -> Opened:
         """The questions of a round."""
@@ -159,8 +166,8 @@ class Replay(PlannedGate):
         if number != self._made:
             raise HushrecError(f"Release {label!r} does not come in the order of the plan.")
         self._made += 1
-        if number < len(self._totals):
-            total = self._totals[number]
+        total = None if self.wanted is not None else self._total(number, places.size)
+        if total is not None:
             self.told = hashlib.sha256(self.told + total.tobytes()).digest()
             return grid.value(label, total).reshape(places.shape)
         if self.wanted is None:
@@ -189,6 +196,10 @@ class Replay(PlannedGate):
             each.reshape(shape)
             for each, shape in zip(np.split(places, np.cumsum(sizes)[:-1]), shapes, strict=True)
         ]
+
+
+def _of(totals: Sequence[Words]) -> Told:
+    return lambda number, size: totals[number] if number < len(totals) else None
 
 
 def integers(make: Make, rows: Ratings, opened: Opened) -> Words:

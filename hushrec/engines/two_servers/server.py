@@ -34,9 +34,9 @@ from hushrec.engines.two_servers.agreement import Agreement, run_of, session_of
 from hushrec.engines.two_servers.book import Book, Shares
 from hushrec.engines.two_servers.messages import Held, Nonce, State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
-from hushrec.engines.two_servers.shares import ROLES, add_share, check_share, share_bytes
+from hushrec.engines.two_servers.shares import ROLES, add_share, check_length, share_bytes
 from hushrec.errors import HushrecError, InputError
-from hushrec.network.messages import Kind, Message, Refusal
+from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.billboard import Billboard
@@ -51,8 +51,8 @@ _NOT_FOR_YOU = 403
 class Peer(Protocol):
     """The other server, as it is reached: :class:`hushrec.network.transport.Connection` is one."""
 
-    def get(self, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Ask for a message."""
+    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
+        """Ask for a message of at most so many bytes."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,6 +163,7 @@ class CollectingServer:
         self._session = (self._book.get("session") or b"").decode()
         self._check_account()
         self._totals: list[Words] = []
+        self._told: dict[int, Sum] = {}
         self._collecting: _Collecting | None = None
         self._collected: list[_Collected] = []
         self._wanted: Wanted | None = None
@@ -188,7 +189,7 @@ class CollectingServer:
             case "GET", ["device", device]:
                 return self._check_device(device, token)
             case "GET", ["total", number]:
-                return Sum(self._numbered(number, self._totals))
+                return self._numbered(number)
             case "POST", ["share", device, number, digest]:
                 return self._take(device, number, digest, token, body)
             case "GET", ["held", number]:
@@ -208,23 +209,41 @@ class CollectingServer:
                 return State(self._session, (), "", len(self._totals), over, role)
             return State(self._session, tuple(now.which), now.digest, len(self._totals), over, role)
 
-    def _numbered(self, number: str, among: list[Words]) -> Words:
+    def _numbered(self, number: str) -> Sum:
         with self._lock:
-            if _index(number) >= len(among):
+            index = _index(number)
+            if index >= len(self._totals):
                 raise Refusal(_NOT_YET, "There is no such total yet.")
-            return among[_index(number)]
+            # one message for all who ask: it is encoded once
+            return self._told.setdefault(index, Sum(self._totals[index]))
+
+    def admit(self, method: str, path: list[str], token: str, length: int) -> None:
+        """Refuse a request before its body is read (see `hushrec.network.service`)."""
+        match method, path:
+            case "POST", ["share", device, number, digest]:
+                self._check_device(device, token)
+                with self._lock:
+                    self._open_round(number, digest, length)
+            case "POST", _:
+                raise Refusal(404, "There is no such page.")
+
+    def _open_round(self, number: str, digest: str, length: int) -> _Collecting:
+        """Return the open round, if a share is of it."""
+        now = self._collecting
+        if now is None or now.which.release != _index(number) or now.held is not None:
+            raise Refusal(409, "This round is not open.")
+        if digest != now.digest:
+            raise Refusal(
+                409, "This share is of other totals, questions, steps or settings than this server's."
+            )
+        check_length(length, self.settings.role, now.opened.size)
+        return now
 
     def _take(self, device: str, number: str, digest: str, token: str, share: bytes) -> Taken:
         """Take a device's share of the open round, once."""
         taken = self._check_device(device, token)
         with self._lock:
-            now = self._collecting
-            if now is None or now.which.release != _index(number) or now.held is not None:
-                raise Refusal(409, "This round is not open.")
-            if digest != now.digest:
-                raise Refusal(409, "This share is of other totals, steps or settings than this server's.")
-            check_share(share, self.settings.role, now.opened.size)
-            if not now.shares.take(device, share):
+            if not self._open_round(number, digest, len(share)).shares.take(device, share):
                 raise Refusal(403, "This device has sent another share of this round; use its folder.")
             return taken
 
@@ -350,7 +369,8 @@ class CollectingServer:
             now.shares.seal()
             self._book.put(f"held-{now.which.release}", json.dumps(now.held).encode())
             return True
-        theirs = self._ask(Held, "held", str(now.which.release))
+        names = len(json.dumps(list(self.settings.devices)))
+        theirs = self._ask(Held, "held", str(now.which.release), most=SHORT + names)
         if theirs is None:
             return False
         both = set(now.held) & set(theirs.devices)
@@ -377,7 +397,8 @@ class CollectingServer:
         if number not in self._published:  # so far nobody saw it, and after a kill it could be drawn anew
             self._publish(number, own)
             return True
-        theirs = self._ask(Sum, "noisy", str(number))
+        size = len(wanted.question)
+        theirs = self._ask(Sum, "noisy", str(number), most=array_bytes(size))
         if theirs is None:
             return False
         if theirs.values.shape != wanted.question.shape:
@@ -493,10 +514,10 @@ class CollectingServer:
             self._collected.append(_Collected(now.which, now.opened.keys, ends, total))
             self._collecting = None
 
-    def _ask(self, kind: type[Kind], *path: str) -> Kind | None:
+    def _ask(self, kind: type[Kind], *path: str, most: int = SHORT) -> Kind | None:
         """Return what the other server says; None where it has not got so far."""
         try:
-            return self._peer.get(kind, *path, token=self.settings.peer_token)
+            return self._peer.get(kind, *path, token=self.settings.peer_token, most=most)
         except Refusal as refused:
             if refused.status == _NOT_FOR_YOU:
                 raise InputError(

@@ -48,10 +48,10 @@ def share_bytes(role: str, size: int) -> int:
     return SEED_BYTES if role == "second" else 8 * size
 
 
-def check_share(share: bytes, role: str, size: int) -> None:
-    """Refuse what is no share of an answer of so many integers."""
+def check_length(length: int, role: str, size: int) -> None:
+    """Refuse a share of another length than that of an answer of so many integers."""
     expected = share_bytes(role, size)
-    check(len(share) == expected, f"A share of this round for the {role} server has {expected} bytes.")
+    check(length == expected, f"A share of this round for the {role} server has {expected} bytes.")
 
 
 def add_share(total: NDArray[np.uint64], share: bytes, role: str) -> None:

@@ -23,6 +23,9 @@ from hushrec.papers.masked.messages import Accepted, Column, Task, Upload
 from hushrec.serving.modelfile import write_atomically
 from hushrec.types import Array
 
+#: Bytes of a task or a column: about 5,000,000 numbers.
+_LONGEST = 1 << 26
+
 
 @dataclass
 class PrivateKey:
@@ -100,7 +103,7 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
     (Task, Upload)
         What the server published and what was sent: the view of an eavesdropper.
     """
-    task = connection.get(Task, "task")
+    task = connection.get(Task, "task", most=_LONGEST)
     if task.catalogue != key.catalogue:
         raise InputError("The server works on another catalogue; pass the one it was started with.")
     check(int(items[-1]) < len(task.keys[0]), "The server's key has fewer rows than the catalogue; refused.")
@@ -125,8 +128,8 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
 
 def fetch(connection: Connection, key: PrivateKey) -> Array:
     """The node's completed column, decrypted, shape (n_items,); waits within the connection's patience."""
-    values = connection.get(Column, "columns", key.node, token=key.token).values
-    task = connection.get(Task, "task")
+    values = connection.get(Column, "columns", key.node, token=key.token, most=_LONGEST).values
+    task = connection.get(Task, "task", most=_LONGEST)
     shapes = [(len(values), len(part)) for part in key.coefficients]
     told = [public.shape for public in task.keys]
     check(shapes == told, "The server's column, key and this node's key file do not go together; refused.")
