@@ -389,8 +389,9 @@ class _Limited:
         if unsent != self._unsent or phase == "work":
             self._unsent, self._moved = unsent, now
         if now - self._since >= most or now - self._moved >= self.timeout_keep_alive:
-            # else the system goes on sending what it has: megabytes a connection
-            self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+            if unsent:  # the system would keep megabytes of it, and go on sending
+                own = self.transport.get_extra_info("socket")
+                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.transport.abort()
         elif self in self.connections:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)
