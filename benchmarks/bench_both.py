@@ -23,7 +23,7 @@ from hushrec.evaluation import evaluate
 from hushrec.models import Billboard
 from hushrec.privacy import Accountant, Budget
 from hushrec.registry import best
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 #: Where directions are counted.
 SAMPLED = (0.25, 1.0, 5.0, 20.0)

@@ -31,7 +31,7 @@ from hushrec.models import PrivateALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving.lists import Recommender
-from hushrec.training.run import train as run_by_name
+from hushrec.training.named import train as run_by_name
 
 DELTA = 1e-6
 EPSILONS = (0.5, 1.0, 5.0)

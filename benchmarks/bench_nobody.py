@@ -44,7 +44,7 @@ from hushrec.privacy.testing import SeededNoise
 from hushrec.public import PublicRatings
 from hushrec.serving.billboard import Billboard
 from hushrec.training.gate import LocalGate
-from hushrec.training.run import choose
+from hushrec.training.named import choose
 
 ROWS = Path(__file__).parent.parent / "docs" / "data" / "nobody.json"
 BUDGET = Budget(5.0, 1e-6)

@@ -42,7 +42,7 @@ from hushrec.privacy.testing import SeededNoise
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import Recommender
-from hushrec.training import run
+from hushrec.training import named
 
 STORED = Path(__file__).parents[1] / "docs" / "data" / "public.jsonl"
 #: File in HUSHREC_DATA, range, and whether half of the users chose constants.
@@ -132,9 +132,9 @@ def measured(case: Case) -> dict[str, Any]:
     public = _public(everybody, donors, case)
     accountant = Accountant(Budget(case.epsilon, 1e-6), noise=SeededNoise(_hash(repr(case))))
     name = {"lists": "private-eigenrec", "ratings": "private-als"}[case.job]
-    model = run.train(name, private, accountant, n_users=n, seed=case.draw, public=public)
+    model = named.train(name, private, accountant, n_users=n, seed=case.draw, public=public)
     ((history, held),) = list(_halves(everybody.rows(np.sort(judged), keyed=True), case.job))
-    rows, _ = public.rows(private)
+    rows = public.read(model.estimator, private).same
     if case.job == "lists":
         likes = rows.liked(model.estimator.like_threshold).rated()
         alone = Released(model, likes, likes.rows([]), None).model(likes, None, False)

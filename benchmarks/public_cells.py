@@ -35,7 +35,7 @@ from hushrec import Accountant, Budget, PublicRatings, Ratings
 from hushrec.data import k_folds
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public import item_vectors
-from hushrec.training import run
+from hushrec.training import named
 
 STORED = Path(__file__).parents[1] / "docs" / "data" / "public-cells.jsonl"
 KINDS = "today", "F", "D5", "D5+F", "100K+F", "100K+D5+F"
@@ -127,7 +127,7 @@ def measured(job: str, n_users: int, epsilon: float, draw: int) -> dict[str, flo
         )
         name = {"lists": "private-eigenrec", "ratings": "private-als"}[job]
         private = rows.rows(np.sort(chosen), keyed=True)
-        model = run.train(name, private, accountant, n_users=n_users, seed=draw, public=public)
+        model = named.train(name, private, accountant, n_users=n_users, seed=draw, public=public)
         left = rows.rows(judged, keyed=True)
         left = left.liked(4.0).rated() if job == "lists" else left
         history, held = next(iter(k_folds(left, 5, seed=draw)))

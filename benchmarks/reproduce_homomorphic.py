@@ -381,7 +381,7 @@ def movielens(report: Report, path: str) -> None:
     """Held-out RSE on the 400 most rated films of MovieLens-1M."""
     from hushrec.data import Domain, Ratings, split_ratings
     from hushrec.privacy import Accountant, Budget
-    from hushrec.training.run import train
+    from hushrec.training.named import train
 
     ratings = Ratings.read(path, most_rated(path, Domain))
     report.say(f"## Held-out RSE, MovieLens-1M, {ratings.n_items} films, {ratings.n_users} users\n")

@@ -94,12 +94,11 @@ def check_model(dossier, octets):
         used.append(row)
     need(used and list(dict.fromkeys(row["run"] for row in used)) == book["runs"], "a run is not the model's")
     check_level(dossier["learned"][0], costs := costs_of(used), "the model")
-    for note in model["notes"]:  # of two servers, each of which adds noise
-        if found := re.match("against everybody else epsilon = (.+?) at delta", note):
-            both = epsilon_of(costs[0] / math.sqrt(2), promise["delta"] - promise["failure"])
-            need(
-                math.isclose(float(found[1]), both, rel_tol=1e-5), f"by both servers' noise it is {both:.6g}"
-            )
+    both = None
+    if said.get("two_servers"):  # each of which adds noise
+        both = epsilon_of(costs[0] / math.sqrt(2), promise["delta"] - promise["failure"])
+    stated = model["epsilon_of_both_servers"]
+    need(stated is both if both is None else near(stated, both), f"by both servers' noise it is {both}")
     return f"SHA-256 {model['sha256']}; its {len(used)} releases were charged"
 
 

@@ -1,13 +1,19 @@
-"""Small tables with bars for notebooks: HTML without scripts, addresses or styles of its own page."""
+"""Small tables with bars for notebooks, and text escaped for Markdown."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 
 _COLOURS = {"spent": "#c2410c", "reserved": "#d9a400", "free": "#15803d", "left": "#15803d"}
 _BAR = "display:inline-block;height:0.8em;vertical-align:baseline;background:"
 _WIDE = 240
+
+
+def markdown(text: str) -> str:
+    """Return text on one line that Markdown, with or without HTML, shows as it is."""
+    return " ".join(re.sub(r"([\\`*_{}\[\]()<>#|!~&$:@^-])", r"\\\1", text).split())
 
 
 def table(heading: str, rows: Iterable[Sequence[str]], *notes: str) -> str:

@@ -14,10 +14,11 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.models import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import run
+from hushrec.training import named, run
 from hushrec.training.estimator import Round, plan_of
+from hushrec.training.named import release_user_count
 from hushrec.training.partitioned import Streaming
-from hushrec.training.run import public_inputs, release_user_count
+from hushrec.training.run import public_inputs
 
 RATINGS = realistic(60, 12, 500, seed=1)
 BUDGET = Budget(3.0, 1e-6)
@@ -66,11 +67,11 @@ REFUSED = {
         "item-bias has no setting 'clips'; it has clip, prior_sd, user_regularization.",
     ),
     "a setting of one of both": (
-        lambda: run.choose("both", BUDGET, RATINGS.domain, n_users=9, settings={"lists.like": 3.0}),
+        lambda: named.choose("both", BUDGET, RATINGS.domain, n_users=9, settings={"lists.like": 3.0}),
         "matrix_share, equalization, like_threshold, n_users.",
     ),
     "a setting of no part": (
-        lambda: run.choose("popular", BUDGET, RATINGS.domain, settings={"lists.rank": 3}),
+        lambda: named.choose("popular", BUDGET, RATINGS.domain, settings={"lists.rank": 3}),
         "popular has no setting 'lists.rank'; it has none.",
     ),
     "a tuning": (
@@ -227,11 +228,11 @@ def test_a_training_is_drawn_with_seed_0_and_spends_what_is_left() -> None:
     model = PrivateALS(rank=3, iterations=1)
     boards = [
         fit(model, accountant=Accountant(BUDGET, noise=SeededNoise(4)), **options)
-        for options in ({}, {"seed": 0}, {"seed": 1}, {"share": 1.0})
+        for options in ({}, {"seed": 0}, {"seed": 1}, {"budget_fraction": 1.0})
     ]
     assert boards[0].to_bytes() == boards[1].to_bytes() == boards[3].to_bytes() != boards[2].to_bytes()
     accountant = Accountant(BUDGET)
-    fit(accountant=accountant, share=0.25)
+    fit(accountant=accountant, budget_fraction=0.25)
     assert accountant.spent_mu == pytest.approx(BUDGET.mu / 2)
     fit(accountant=accountant)
     assert accountant.spent_mu == pytest.approx(BUDGET.mu)

@@ -14,7 +14,7 @@ from hushrec.papers import DPALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.training import partitioned, run
+from hushrec.training import named, partitioned
 from hushrec.training.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
 from hushrec.training.users import Users
 from tests.models.cases import CASES, Case
@@ -89,11 +89,11 @@ def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) 
     rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=2)
     accountant = Accountant(Budget(5, 1e-6))
     with pytest.raises(InputError, match="engine"):
-        run.train("private-frank-wolfe", rows, accountant, engine=Streaming())
+        named.train("private-frank-wolfe", rows, accountant, engine=Streaming())
     path = rows.partitions()[1].path
     path.write_bytes(path.read_bytes()[:-1] + b"?")
     with pytest.raises(InputError, match="part-00001.arrow"):
-        run.train("private-als", Store(rows.path), accountant)
+        named.train("private-als", Store(rows.path), accountant)
     assert not accountant.releases
 
 

@@ -17,7 +17,7 @@ from hushrec.public import item_vectors, likes, models
 from hushrec.public.judging import GRID, bagged
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.lists import PublicPart
-from hushrec.training import run
+from hushrec.training import named
 from tests.command_line import invoke
 
 FILMS = lifelike("films", n_users=500, n_items=120, seed=3)
@@ -28,14 +28,14 @@ HISTORIES = {"short": {"i00004": 5, "i00007": 1, "i00011": 4}, "none": {}, "one"
 
 def trained(name: str, public: PublicRatings | None = DECLARED, ratings=FILMS, epsilon=1.0, seed=1):
     accountant = Accountant(Budget(epsilon, 1e-6), noise=SeededNoise(seed))
-    return run.train(name, ratings, accountant, n_users=500, public=public)
+    return named.train(name, ratings, accountant, n_users=500, public=public)
 
 
 @pytest.fixture(scope="module")
 def both():
     """A model of both jobs, either with a public one beside it."""
     model = trained("both")
-    rows, _ = DECLARED.rows(FILMS)
+    rows = DECLARED.read(model.estimator, FILMS).same
     known = {"supported": (np.arange(120) % 3 > 0).astype(np.uint8)}
     model = replace(model, lists=replace(model.lists, arrays={**model.lists.arrays, **known}))
     of_ratings = PublicPart(ratings_model(rows, None, None, {}), 0.3)
@@ -44,6 +44,10 @@ def both():
         likes.Released(model.lists, rows, rows.rows([]), None).model(rows, None, False), 0.6
     )
     return replace(model, public=of_ratings, lists=replace(model.lists, public=of_lists))
+
+
+def added(public: PublicRatings, model, ratings):
+    return public.read(model.estimator, ratings).beside(model)
 
 
 def alone(model):
@@ -303,7 +307,7 @@ def test_the_private_part_is_todays_byte_for_byte(name: str) -> None:
 def test_donors_and_released_values_decide_and_nothing_else(tmp_path) -> None:
     """Users who are no donors come, go and change; rows are in another order, or in a store."""
     lists, both = trained("private-eigenrec", None), trained("both", None)
-    wanted = {model: PublicRatings(donors=DONORS).beside(model, FILMS) for model in (lists, both)}
+    wanted = {model: added(PublicRatings(donors=DONORS), model, FILMS) for model in (lists, both)}
     assert [(each["job"], each["donors"]) for each in wanted[both].judged] == [("ratings", 63), ("lists", 63)]
     donor = FILMS.user_index(DONORS)
     others = np.setdiff1d(np.arange(FILMS.n_users), donor)
@@ -318,9 +322,9 @@ def test_donors_and_released_values_decide_and_nothing_else(tmp_path) -> None:
     }
     for what, rows in neighbours.items():
         public, model = PublicRatings(donors=[*DONORS[::-1], DONORS[0]]), both if rows is stored else lists
-        assert public.beside(model, rows).to_bytes() == wanted[model].to_bytes(), what
-        assert public.notes(rows) == PublicRatings(donors=DONORS).notes(FILMS), what
-    fewer = PublicRatings(donors=DONORS[1:]).beside(lists, FILMS)
+        assert added(public, model, rows).to_bytes() == wanted[model].to_bytes(), what
+        assert public.read(model.estimator, rows).notes == DECLARED.read(model.estimator, FILMS).notes, what
+    fewer = added(PublicRatings(donors=DONORS[1:]), lists, FILMS)
     assert fewer.to_bytes() != wanted[lists].to_bytes()
 
 
@@ -333,21 +337,21 @@ def test_donors_help_and_misleading_ones_do_not_count() -> None:
     likes = paired_likes(1500, 300, 30_000, seed=2)
     donors = likes.rows(slice(0, 90), keyed=True)
     accountant = Accountant(Budget(1, 1e-6), noise=SeededNoise(2))
-    private = run.train("private-eigenrec", likes, accountant, n_users=1500)
-    honest = PublicRatings(donors=list(donors.users)).beside(private, likes)
+    private = named.train("private-eigenrec", likes, accountant, n_users=1500)
+    honest = added(PublicRatings(donors=list(donors.users)), private, likes)
     said = honest.judged[0]
     assert said["agreement"] > 0.9 and said["weight"] == honest.public.weight > 0
     assert said["together"]["value"] >= said["private"]["value"]
     assert said["private"]["low"] <= said["private"]["value"] <= said["private"]["high"]
     order = np.random.default_rng(0).permutation(300)
     permuted = replace(donors, matrix=sp.csr_array(donors.matrix[:, order]))
-    refused = PublicRatings(same=permuted).beside(private, likes)
+    refused = added(PublicRatings(same=permuted), private, likes)
     assert refused.judged[0]["weight"] == 0 and refused.public is None
     assert refused.judged[0]["agreement"] < 0.25
     by_chance = sp.csr_array((np.random.default_rng(1).random((90, 300)) < 0.1).astype(float))
-    nothing = PublicRatings(same=Ratings.from_any(by_chance, likes.domain)).beside(private, likes)
+    nothing = added(PublicRatings(same=Ratings.from_any(by_chance, likes.domain)), private, likes)
     assert nothing.judged[0]["public"]["value"] < 0.12  # of those who were held out; 20 of 270 by chance
-    few = PublicRatings(donors=list(donors.users[:1])).beside(private, likes)
+    few = added(PublicRatings(donors=list(donors.users[:1])), private, likes)
     assert few.public is None and few.judged[0]["weight"] == 0
 
 
@@ -367,14 +371,17 @@ def test_ids_of_another_population_are_nobodys() -> None:
         0, "user", [[f"other {u}" for u in foreign.to_arrow()["user"].to_pylist()]]
     )
     one, other = (
-        PublicRatings(donors=DONORS, external=source).beside(model, FILMS) for source in (foreign, renamed)
+        added(PublicRatings(donors=DONORS, external=source), model, FILMS) for source in (foreign, renamed)
     )
     assert one.to_bytes() == other.to_bytes()
     again = FILMS.rows(FILMS.user_index(DONORS[:9]))
     again = replace(again, matrix=sp.csr_array(again.matrix[:, ::-1]))  # which do not count
-    twice = PublicRatings(donors=DONORS, same=again).beside(model, FILMS)
-    assert twice.to_bytes() == PublicRatings(donors=DONORS).beside(model, FILMS).to_bytes()
-    assert "63 users are public" in PublicRatings(donors=DONORS, same=[again]).notes(FILMS)[0]
+    twice = added(PublicRatings(donors=DONORS, same=again), model, FILMS)
+    assert twice.to_bytes() == added(PublicRatings(donors=DONORS), model, FILMS).to_bytes()
+    assert (
+        "63 users are public"
+        in PublicRatings(donors=DONORS, same=[again]).read(model.estimator, FILMS).notes[0]
+    )
 
 
 def test_a_season_takes_donors_each_week(tmp_path) -> None:
@@ -382,7 +389,7 @@ def test_a_season_takes_donors_each_week(tmp_path) -> None:
     season = Season(Budget(8, 1e-6), weeks=3)
     ledger.open_season("films", season)
     accountant = SeasonAccountant(season, ledger=ledger, dataset="films")
-    model = run.train("both", FILMS, accountant, n_users=500, public=DECLARED)
+    model = named.train("both", FILMS, accountant, n_users=500, public=DECLARED)
     later = SeasonAccountant.following(model.privacy, ledger=ledger)
     second = model.continue_training(FILMS, later, public=PublicRatings(donors=DONORS[:-3]))
     assert [each["donors"] for each in second.judged] == [60, 60]
@@ -410,7 +417,7 @@ def test_a_season_takes_donors_each_week(tmp_path) -> None:
 def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None:
     accountant = Accountant(Budget(1, 1e-6))
     with pytest.raises(InputError, match=words):
-        run.train("both", FILMS, accountant, public=PublicRatings(**declared))
+        named.train("both", FILMS, accountant, public=PublicRatings(**declared))
     assert not accountant.releases
     with pytest.raises(InputError, match="goes with no public ratings"):
         hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)

@@ -23,7 +23,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE
 from hushrec.models import Billboard
 from hushrec.privacy import Accountant, Budget
-from hushrec.training.run import check_run, train
+from hushrec.training.named import check_run, train
 from hushrec.types import Array
 
 #: Ratings of a planted user: enough to fit their taste in the control. No study chose it.

@@ -20,7 +20,7 @@ from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.privacy import Budget
 from hushrec.serving.modelfile import write_atomically
-from hushrec.training import run
+from hushrec.training import named
 
 if TYPE_CHECKING:
     from hushrec.engines.two_servers.agreement import Agreement
@@ -148,10 +148,10 @@ def _made(written: dict[str, Any]) -> Agreement:
         max_ratings_per_user=written["max_ratings_per_user"],
     )
     name, n_users, settings = written["model"], written["users"], written["settings"]
-    run.check_run(name, budget, domain, n_users, settings)
-    if n_users is None and run.needs_user_count(name):
+    named.check_run(name, budget, domain, n_users, settings)
+    if n_users is None and named.needs_user_count(name):
         raise InputError(f"{name} is tuned to the number of users: declare it, for example --users 6000.")
-    chosen = run.choose(name, budget, domain, n_users=n_users, settings=settings)
+    chosen = named.choose(name, budget, domain, n_users=n_users, settings=settings)
     estimator = small(chosen, settings, domain.n_items)
     return Agreement(estimator=estimator, budget=budget, domain=domain, seed=written["seed"])
 

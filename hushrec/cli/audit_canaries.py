@@ -9,7 +9,7 @@ from hushrec.audit.canaries import canaries
 from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
 from hushrec.cli.plots import audit, plot_file
 from hushrec.data import Domain
-from hushrec.training.run import choose
+from hushrec.training.named import choose
 
 
 def audit_canaries(

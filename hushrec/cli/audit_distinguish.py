@@ -9,7 +9,7 @@ from hushrec.audit.distinguish import distinguish
 from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
 from hushrec.cli.plots import audit, plot_file
 from hushrec.data import Domain
-from hushrec.training.run import choose
+from hushrec.training.named import choose
 
 #: Number of users that a model is tuned to where its releases are audited on a handful of them.
 _TUNED_TO = 1000

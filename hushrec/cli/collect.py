@@ -119,7 +119,7 @@ def collect(
     other = connected(peer, plain_http, ca, 0.0)
     _check_way(host, certificate, plain_http)
     if public is not None:
-        public.check(agreed.estimator, agreed.nobody)
+        public.read(agreed.estimator, agreed.nobody)
     settings = Settings(
         role=role,
         devices=_tokens(Path(folder), names),

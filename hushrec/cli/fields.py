@@ -21,7 +21,7 @@ from hushrec.evaluation.compare import REFERENCES, USUAL
 from hushrec.privacy import Budget
 from hushrec.registry import best
 from hushrec.training.estimator import Estimator
-from hushrec.training.run import known
+from hushrec.training.named import known
 
 #: Integers are taken as written, 1.0 is none.
 _CONVERTERS: dict[Any, Any] = {int: whole, int | None: whole_or_none}

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from inspect import getdoc
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from hushrec.checks import plural, settings_of
 from hushrec.cli import output
@@ -19,7 +19,8 @@ from hushrec.models.liked_features import VOTES
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.lists import Algorithm
-from hushrec.training import run
+from hushrec.training import named
+from hushrec.training.run import Trainable
 
 #: Of the release that tells whether anybody was found.
 _COUNT = "number of users"
@@ -51,7 +52,8 @@ def said_by_votes(billboard: Billboard) -> str:
     """Say what became of the item features in lists, where users voted on them: a released value."""
     lister, domain, privacy = billboard.lists or billboard, billboard.domain, billboard.privacy
     if not any(each.label.endswith(VOTES) for each in privacy.releases):
-        if domain.item_features is None or run.goes_by_features(lister.estimator, privacy.budget, domain):
+        estimator = cast(Trainable, lister.estimator)
+        if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
         return "Item features (lists): users vote on them in a first training of few only; lists go without."
     if any(each["weight"] for each in billboard.judged if each["job"] == "lists"):
@@ -167,7 +169,7 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
     number = declared if declared is not None else getattr(estimator, "n_users", None)
     if number is None:
         return
-    if released and declared is None and not run.told_from_nobody(number, released[0].noise_sd):
+    if released and declared is None and not named.exceeds_noise(number, released[0].noise_sd):
         output.note(
             f"Warning: the released number of users, {number:,}, cannot be told from 0:"
             " `hushrec check` shows what became of the rows.",

@@ -15,7 +15,7 @@ from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.models import Both
 from hushrec.privacy import Season
-from hushrec.training.run import choose, known, needs_user_count
+from hushrec.training.named import choose, known, needs_user_count
 
 
 def plan(

@@ -32,7 +32,7 @@ from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
 from hushrec.serving.billboard import Billboard
-from hushrec.training import run
+from hushrec.training import named
 
 
 def train(
@@ -89,20 +89,18 @@ def train(
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
     model = model_for(model, job, domain.likes, budget.private)
-    run.check_run(model, budget, domain, n_users, settings)
+    estimator = named.check_run(model, budget, domain, n_users, settings)
     if declared.item_features is not None:
-        check_features(
-            run.choose(model, budget, domain, n_users=n_users or 1, settings=settings), budget, domain
-        )
+        check_features(estimator, budget, domain)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
     rows = reading.open(ratings, domain)
     if public is not None:
-        public.check(run.choose(model, budget, domain, n_users=n_users or 1000, settings=settings), rows)
+        public.read(estimator, rows)  # refused before a ledger is opened
     output_model.first_use()
     with cluster(scheduler, ratings) as engine:
-        billboard = run.train(
+        billboard = named.train(
             model,
             rows,
             charged(season, budget, charging, resume),
@@ -141,7 +139,7 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
     """Refuse item features for a model that would not look at them."""
-    if not run.goes_by_features(algorithm, budget, domain):
+    if not algorithm.uses_features(budget, domain):
         raise InputError(
             f"{algorithm.name} makes no use of item features here, for so many users or at all; leave"
             " --item-features out."

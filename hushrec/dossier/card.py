@@ -7,6 +7,7 @@ from typing import Any
 
 from hushrec.dossier.certifying import promised
 from hushrec.dossier.page import plain
+from hushrec.notebook import markdown
 
 
 def model_card(dossier: dict[str, Any]) -> bytes:
@@ -40,9 +41,9 @@ def model_card(dossier: dict[str, Any]) -> bytes:
     # a JSON text is YAML, whatever is in it
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in metadata.items()), "---"]
     lines += [
-        f"# {_text(model['name'])}, for {_text(dossier['controller'])}",
+        f"# {markdown(model['name'])}, for {markdown(dossier['controller'])}",
         f"A recommender that was trained with [hushrec](https://github.com/hushrec/hushrec) on behalf of"
-        f" {_text(dossier['controller'])}, on {rows} of {model['items']:,} items.",
+        f" {markdown(dossier['controller'])}, on {rows} of {model['items']:,} items.",
         "",
         "## Use",
         "```python",
@@ -53,8 +54,8 @@ def model_card(dossier: dict[str, Any]) -> bytes:
         "```",
         "",
         "## Privacy",
-        f"Differential privacy: **{promised(dossier)}**.",
-        plain(dossier),
+        f"Differential privacy: **{markdown(promised(dossier))}**.",
+        markdown(plain(dossier)),
         "",
         "| what | value |",
         "|---|---|",
@@ -64,16 +65,11 @@ def model_card(dossier: dict[str, Any]) -> bytes:
         f"| signed with Ed25519 key | `{dossier['signature']['public_key']}` |",
         "",
         "## Not covered",
-        *(f"- {_text(each)}" for each in dossier["not_covered"]),
+        *(f"- {markdown(each)}" for each in dossier["not_covered"]),
         "",
         "## Training",
-        f"Settings: `{json.dumps(model['settings'])}`; at most {model['ratings_per_user']:,} ratings per"
-        f" person; hushrec {_text(model['trained_by'])}. The signed dossier has every charge.",
+        f"Settings: {markdown(json.dumps(model['settings']))}; at most {model['ratings_per_user']:,} ratings"
+        f" per person; hushrec {markdown(model['trained_by'])}. The signed dossier has every charge.",
         "",
     ]
     return "\n".join(lines).encode()
-
-
-def _text(words: str) -> str:
-    """Words of somebody's own, of which Markdown makes nothing."""
-    return "".join(f"\\{letter}" if letter in "\\`*_{}[]<>#|!" else letter for letter in words)

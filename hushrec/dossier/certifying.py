@@ -21,6 +21,7 @@ from hushrec.privacy import Ledger, PrivacyStatement
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
+from hushrec.privacy.statement import epsilon_of_both
 from hushrec.serving.billboard import Billboard
 
 FORMAT, VERSION = "hushrec dossier", 1
@@ -190,6 +191,8 @@ def described(board: Billboard, octets: bytes) -> dict[str, Any]:
         "public": list(statement.public),
         "notes": list(statement.notes),
         "public_ratings": statement.public_ratings,
+        "item_features": statement.item_features,
+        "epsilon_of_both_servers": _of_both(statement),
         "exact_noise": statement.exact_noise,
         "exact_arithmetic": statement.exact_arithmetic,
         "week": None if statement.week is None else [statement.week.season.name, statement.week.number],
@@ -223,10 +226,9 @@ def promised(dossier: dict[str, Any]) -> str:
     return text + ", for all weeks of its season together" * (dossier["model"]["week"] is not None)
 
 
-def servers(model: dict[str, Any]) -> list[str]:
-    """What a model that was trained over two servers promises against whom; empty for any other."""
-    said = [note for note in model["notes"] if note.startswith("against ")]
-    return said if len(said) == 3 else []
+def _of_both(statement: PrivacyStatement) -> float | None:
+    """Return epsilon by the noise of both servers, where two servers trained."""
+    return epsilon_of_both(statement.budget, statement.spent_mu) if statement.two_servers else None
 
 
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
@@ -254,7 +256,7 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     }
     told = {"limit": book["budget"] is not None, "noise": model["exact_noise"], "attacked": tried}
     holds = {"rating": unit == "rating", "rounding": bool(inexact), "season": model["week"] is not None}
-    holds["donors"], holds["servers"] = model["public_ratings"], bool(servers(model))
+    holds["donors"], holds["servers"] = model["public_ratings"], model["epsilon_of_both_servers"] is not None
     holds["open"] = book["budget"] is None and not book["closed"]
     told |= {"donors": holds["donors"], "trust": holds["servers"]}
     gaps |= {key: said[key]["yes" if holds else "no"] for key, holds in told.items()}

@@ -11,7 +11,7 @@ from string import Template
 from typing import Any
 
 from hushrec.dossier.bounds import exceeded, times
-from hushrec.dossier.certifying import promised, servers
+from hushrec.dossier.certifying import promised
 from hushrec.dossier.form import canonical, file, words
 from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon, guarantee
@@ -124,7 +124,12 @@ def plain(dossier: dict[str, Any]) -> str:
     gaps = {"sure": sure, "hardly": hardly, "strict": strict, "loose": loose, "suspicion": suspicion}
     said: str = words()["plain"]
     but = f" {words()['except']}" * dossier["model"]["public_ratings"]
-    against = "".join(f"{each.capitalize()}. " for each in servers(dossier["model"]))
+    others = dossier["model"]["epsilon_of_both_servers"]
+    against = ""
+    if others is not None:
+        protects = promise["delta"], promise["unit"], promise["relation"]
+        either, both = guarantee(promise["epsilon"], *protects), guarantee(others, *protects)
+        against = words()["servers"].format(either=either, both=both)
     return against + said.format(**gaps, of=level["of"], exceeded=exceeded(level)) + but
 
 
@@ -149,7 +154,7 @@ def _trained(dossier: dict[str, Any]) -> str:
             "Budget of the data set": closed or budget or "none: further trainings add to the cost",
             "Taken to be public": ", ".join(model["public"]),
             "File": f"{model['bytes']:,} bytes, SHA-256 {model['sha256']}",
-            **{f"Note {at}": note for at, note in enumerate(model["notes"], 1)},
+            **{f"Note {at}, as in the model file": note for at, note in enumerate(model["notes"], 1)},
             "Settings": ", ".join(f"{key} = {each}" for key, each in settings.items()) or "none",
         }
     )

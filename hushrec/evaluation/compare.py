@@ -22,7 +22,7 @@ from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 from hushrec.progress import progress_bar
-from hushrec.training.run import check_run, choose, train
+from hushrec.training.named import check_run, choose, train
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -22,7 +22,8 @@ from hushrec.evaluation.metrics import user_errors
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
 from hushrec.progress import progress_bar
-from hushrec.training.run import check_run, check_users, choose, train
+from hushrec.training.named import check_run, choose, train
+from hushrec.training.run import check_users
 
 if TYPE_CHECKING:
     from hushrec.data import Ratings
@@ -158,7 +159,7 @@ def tune(
     def run(inner: Accountant) -> tuple[Billboard, float]:
         settings = candidates[secrets.randbelow(len(candidates))]
         share = (1 - _SCORE_SHARE) if inner.budget.private else 1.0
-        billboard = train(model, history, inner, settings=settings, seed=seed, share=share)
+        billboard = train(model, history, inner, settings=settings, seed=seed, budget_fraction=share)
         return billboard, _score(billboard, history, held_out, inner)
 
     best = accountant.select(mechanism, _LABEL, run)

@@ -12,7 +12,7 @@ from hushrec.errors import InputError, MissingPackageError
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.registry import best
 from hushrec.serving.billboard import Billboard
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 try:
     from lenskit.data import Dataset, ItemList, QueryInput, RecQuery

@@ -25,7 +25,7 @@ from hushrec.privacy import Bounded, Budget, Plan, Release
 from hushrec.registry import best
 from hushrec.training.estimator import Estimator, UserState, check_planned
 from hushrec.training.gate import Gate, LabelledGate
-from hushrec.training.run import choose
+from hushrec.training.named import choose
 from hushrec.training.users import Users
 from hushrec.types import Array, Parts
 
@@ -260,6 +260,9 @@ class Both(Estimator[BothUsers]):
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return self.ratings.fold_in(arrays, history)
+
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return any(model.uses_features(budget, domain) for model in (self.ratings, self.lists))
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         return self.ratings.notes(budget, domain) + self.lists.notes(budget, domain)

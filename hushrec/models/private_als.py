@@ -143,6 +143,9 @@ class PrivateALS(PlannedALS):
     streams: ClassVar[bool] = True
     expected: ClassVar[Parts] = weekly_als.EXPECTED
 
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return domain.item_features is not None
+
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         if domain.item_features is None:
             return ()

@@ -132,6 +132,9 @@ class PrivateEigenRec(PlannedEigenRec):
         votes = float(gate.release(VOTES, users.votes(dict(found.serve), dict(found.beside)))[0])
         return found.counting(weight_of(votes, gate.noise_sd(VOTES), n_users))
 
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return bool(self._votes(domain))
+
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         if not self._votes(domain):
             return ()

@@ -9,7 +9,7 @@ from typing import Any
 
 from hushrec import __version__, notebook
 from hushrec.errors import InputError
-from hushrec.privacy.accounting import total_mu
+from hushrec.privacy.accounting import epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.release import Release
@@ -28,6 +28,8 @@ _CHANGE = {
     ("rating", "add-remove"): "any one rating were added or removed",
     ("rating", "replace"): "any one rating were replaced by another",
 }
+#: Fields that a statement in JSON holds where they are true.
+_FLAGS = ("public_ratings", "item_features", "two_servers")
 _PUBLISHED = " It holds for everybody but those who have published their ratings."
 
 
@@ -60,6 +62,10 @@ class PrivacyStatement:
         Of the season that the budget is for, whose releases so far are all among the releases.
     public_ratings : bool
         Whether some people have published their ratings, of whom nothing is promised.
+    item_features : bool
+        Whether the model uses public item features, or an earlier week of its season did.
+    two_servers : bool
+        Whether two servers trained, each of which added the noise of the releases.
 
     Examples
     --------
@@ -84,6 +90,8 @@ class PrivacyStatement:
     exact_noise: bool = False
     week: Week | None = None
     public_ratings: bool = False
+    item_features: bool = False
+    two_servers: bool = False
 
     @property
     def private(self) -> bool:
@@ -118,6 +126,11 @@ class PrivacyStatement:
             + _PUBLISHED * self.public_ratings
             + self._broken
         )
+
+    @property
+    def against(self) -> tuple[str, ...]:
+        """The promises by opponent, where two servers trained."""
+        return two_servers_promise(self.budget, self.spent_mu) if self.two_servers and self.private else ()
 
     @property
     def _broken(self) -> str:
@@ -171,7 +184,7 @@ class PrivacyStatement:
             if isinstance(release.mechanism, RepeatAndSelect):
                 lines += _field("Choice", _choice(release.mechanism))
         lines += [] if brief else self._details()
-        for note in self.notes:
+        for note in (*self.against, *self.notes):
             lines += _field("Note", note)
         if self.ledger is None:
             lines += _field("Ledger", "none: what other runs on these users released is not counted here")
@@ -213,7 +226,7 @@ class PrivacyStatement:
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
             "version": self.version,
             **({} if self.week is None else {"season": self.week.to_dict()}),
-            **({"public_ratings": True} if self.public_ratings else {}),
+            **{flag: True for flag in _FLAGS if getattr(self, flag)},
         }
         return _replaced(result, math.inf, "inf")
 
@@ -235,12 +248,36 @@ class PrivacyStatement:
                 exact_arithmetic=_boolean(entry["exact_arithmetic"]),
                 exact_noise=_boolean(entry.get("exact_noise", False)),
                 week=Week.from_dict(entry.get("season"), budget),
-                public_ratings=_boolean(entry.get("public_ratings", False)),
+                **{flag: _boolean(entry.get(flag, False)) for flag in _FLAGS},
             )
         except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
             raise InputError(
                 f"This is not a privacy statement of hushrec: {type(error).__name__}."
             ) from error
+
+
+def epsilon_of_both(budget: Budget, mu: float) -> float:
+    """Return epsilon by the noise of two servers, each of which alone gives mu."""
+    less = math.nextafter(budget.delta - budget.failure, 0.0)  # the sum of two noises is rounded
+    return epsilon_of(mu / math.sqrt(2), less)
+
+
+def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
+    """Return the promises against both servers, against either one, and against everybody else.
+
+    Parameters
+    ----------
+    budget : Budget
+        The promise against either server.
+    mu : float
+        Cost of the releases by the noise of one server.
+    """
+    others = guarantee(epsilon_of_both(budget, mu), budget.delta, budget.unit, budget.relation)
+    return (
+        "against both servers together nothing is promised: one of them must keep to the protocol",
+        f"against either server, with any devices, {budget}, by the other server's noise alone",
+        f"against everybody else {others}, by the noise of both",
+    )
 
 
 def library_version() -> str:

@@ -62,7 +62,7 @@ class PublicRatings:
     external: Any = ()
 
     def __post_init__(self) -> None:
-        if not (len(self._donor_ids) or self._sources(self.same) or self._sources(self.external)):
+        if not (self._donor_ids or _sources(self.same) or _sources(self.external)):
             raise InputError(
                 "Nothing is declared public: name donors, ratings of the same population, or of another one."
             )
@@ -83,75 +83,97 @@ class PublicRatings:
             raise InputError("One of the donors has no id; write one id for each.")
         return list(encoded.texts.to_pylist())
 
-    @property
-    def _unjudged(self) -> bool:
-        """Whether there are ratings of another population alone."""
-        return not (len(self._donor_ids) or self._sources(self.same))
+    # ------------------------------------------------------------------ one training
 
-    def _sources(self, given: Any) -> list[Any]:
-        return list(given) if isinstance(given, list) or given == () else [given]
+    def read(self, estimator: Any, ratings: Ratings | Store) -> PublicRows:
+        """Read the public rows of one training, or refuse what it could not use, before anything is spent.
 
-    # ------------------------------------------------------------------ around a training
+        Of the private rows it reads those of donors alone, which are public.
 
-    def check(self, estimator: Any, ratings: Ratings | Store) -> None:
-        """Refuse what could not be used, before anything is spent.
+        Parameters
+        ----------
+        estimator : Estimator
+        ratings : Ratings or Store
+            The private rows. They are not kept.
 
-        It looks at the rows of donors, which are public, and at nobody else's.
+        Returns
+        -------
+        PublicRows
         """
+        same, external = _sources(self.same), _sources(self.external)
         for model in (estimator, getattr(estimator, "lists", None)):
             if model is not None and model.scores not in _SCORES:
                 raise InputError(
                     f"{estimator.name} goes with no public ratings; train for lists, ratings or both."
                 )
-        for source in (*self._sources(self.same), *self._sources(self.external)):
+        for source in (*same, *external):
             if source is ratings or _same_file(source, getattr(ratings, "path", None)):
                 raise InputError(
                     "The same rows are given as private and as public; what is public of them cannot be"
                     " protected, so name the donors among them instead."
                 )
-        donors, external = self.rows(ratings)
-        if self._unjudged and estimator.scores == "likes":
+        found = self._read(ratings, same, external)
+        judged = bool(self._donor_ids or same)
+        if not judged and estimator.scores == "likes":
             raise InputError(
                 "There is nobody to judge what ratings of another population do for lists: declare donors, or"
                 " ratings of the same population, or make item features of them"
                 " (hushrec.public.item_vectors)."
             )
-        if not (donors.n_users or self._unjudged):
+        if judged and not found.same.n_users:
             raise InputError(
-                "None of the donors has a rating here, so there is nobody to judge; a file of donors holds"
-                " one id a line, as the ratings have it, and nothing else."
-                if not self._sources(self.same)
-                else "Neither the donors nor the public ratings of the same population have a row that can be"
+                "Neither the donors nor the public ratings of the same population have a row that can be"
                 " used, so there is nobody to judge; check how ids are written, and that the ratings are"
                 " numbers within the declared range."
+                if same
+                else "None of the donors has a rating here, so there is nobody to judge; a file of donors"
+                " holds one id a line, as the ratings have it, and nothing else."
             )
-        if external is not None and not external.n_ratings:
+        if found.external is not None and not found.external.n_ratings:
             raise InputError(
                 "The public ratings of another population have no row that can be used; check that their"
                 " items are of the catalogue, and the ratings numbers within the declared range."
             )
-
-    def rows(self, ratings: Ratings | Store) -> tuple[Ratings, Ratings | None]:
-        """Return the public rows of the same population and of another one, None where there are none."""
-        if self.__dict__.get("_of") is not ratings:
-            self.__dict__.update(_of=ratings, _rows=self._read(ratings))
-        found: tuple[Ratings, Ratings | None] = self.__dict__["_rows"]
         return found
 
-    def _read(self, ratings: Ratings | Store) -> tuple[Ratings, Ratings | None]:
+    def _read(self, ratings: Ratings | Store, same: list[Any], external: list[Any]) -> PublicRows:
         domain = ratings.domain
         found = ratings.for_users(self._donor_ids).rated() if self._donor_ids else _nobody(domain)
         found = replace(found, by_position=False)
-        for source in self._sources(self.same):
+        for source in same:
             read = Ratings.from_any(source, domain)
             found = found.union(read.rows(found.user_index(read) < 0, keyed=True))
         order = np.argsort(np.array(found.user_texts.to_pylist(), dtype=object), kind="stable")
-        external = [Ratings.from_any(source, domain) for source in self._sources(self.external)]
-        return found.rows(order, keyed=True), _one_below_another(external)
+        return PublicRows(
+            same=found.rows(order, keyed=True),
+            external=_one_below_another([Ratings.from_any(source, domain) for source in external]),
+            donors=tuple(self._donor_ids),
+            external_sources=len(external),
+        )
 
-    def beside(
-        self, board: Billboard, ratings: Ratings | Store, state: Mapping[str, Any] | None = None
-    ) -> Billboard:
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PublicRows:
+    """The public rows of one training.
+
+    Attributes
+    ----------
+    same : Ratings
+        Of the same population, in the order of their ids.
+    external : Ratings or None
+        Of other populations; their ids are nobody's.
+    donors : tuple of str
+        Ids of the declared donors.
+    external_sources : int
+        Number of sources of other populations.
+    """
+
+    same: Ratings
+    external: Ratings | None
+    donors: tuple[str, ...]
+    external_sources: int
+
+    def beside(self, board: Billboard, state: Mapping[str, Any] | None = None) -> Billboard:
         """Put a public model beside each model of a billboard, where donors find it worth something.
 
         Where users voted for a model of item features, that is what it stands beside.
@@ -159,22 +181,19 @@ class PublicRatings:
         Parameters
         ----------
         board : Billboard
-        ratings : Ratings or Store
-            Of which donors are read.
         state : mapping of str to ndarray, optional
             Released beside what is served, as of `Parts`; a model that is not of a season does not keep it.
         """
-        same, external = self.rows(ratings)
         state = board.state if state is None else state
-        if external is not None and not same.n_users:
-            part, judged = unjudged(board, external, state)
+        if self.external is not None and not self.same.n_users:
+            part, judged = unjudged(board, self.external, state)
             return replace(board, public=part, judged=(judged.to_dict(),))
-        trained = same.rows(np.sort(_places(self._donor_ids, same)), keyed=True)
-        part, judged = judge(board, same, external, _noise(board, board, ""), state, trained)
+        trained = self.same.rows(np.sort(self._rows_of_donors), keyed=True)
+        part, judged = judge(board, self.same, self.external, _noise(board, board, ""), state, trained)
         if board.lists is None:
             return replace(_beside(board, part), judged=(judged.to_dict(),))
         noise = _noise(board, board.lists, "lists: ")
-        lists, of_lists = judge(board.lists, same, external, noise, {}, trained)
+        lists, of_lists = judge(board.lists, self.same, self.external, noise, {}, trained)
         return replace(
             board,
             public=part,
@@ -182,25 +201,30 @@ class PublicRatings:
             judged=(judged.to_dict(), of_lists.to_dict()),
         )
 
-    def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
-        """Say in a privacy statement what is public, and what was assumed of it."""
-        same, external = self.rows(ratings)
-        if not same.n_users:
-            sources = plural(len(self._sources(self.external)), "source")
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What is public and what was assumed of it, in the words of a privacy statement."""
+        sources = plural(self.external_sources, "source")
+        if not self.same.n_users:
             return (
                 f"Public ratings of another population: {sources}. All releases are the same as without.",
             )
-        missing = len(self._donor_ids) - len(_places(self._donor_ids, same))
-        text = f"Ratings of {plural(same.n_users, 'user')} are public and have no privacy here"
-        if self._donor_ids:
-            text += f"; declared: {plural(len(self._donor_ids), 'donor')}"
+        missing = len(self.donors) - len(self._rows_of_donors)
+        text = f"Ratings of {plural(self.same.n_users, 'user')} are public and have no privacy here"
+        if self.donors:
+            text += f"; declared: {plural(len(self.donors), 'donor')}"
             text += f", {missing:,} of them without a rating" if missing else ""
-        if others := len(self._sources(self.external)):
-            text += f"; and {plural(others, 'source')} of another population"
+        if self.external_sources:
+            text += f"; and {sources} of another population"
         return (
             f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
             " releases are the same as without them, and protect everybody else alike.",
         )
+
+    @property
+    def _rows_of_donors(self) -> Array:
+        place = self.same.user_index(list(self.donors))
+        return np.asarray(place[place >= 0])
 
 
 def _beside(model: Served, part: PublicPart | None) -> Served:
@@ -231,10 +255,11 @@ def _ids_of(path: str | os.PathLike[str]) -> list[str]:
     return ids
 
 
-def _places(ids: Sequence[Any], rows: Ratings) -> Array:
-    """Where those of the ids are that have rows."""
-    place = rows.user_index(list(ids))
-    return place[place >= 0]
+def _sources(given: Any) -> list[Any]:
+    """Sources as a list; a tuple of columns is one source, the empty tuple none."""
+    if isinstance(given, list):
+        return given
+    return [] if isinstance(given, tuple) and not given else [given]
 
 
 def _same_file(source: Any, other: Any) -> bool:

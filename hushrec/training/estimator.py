@@ -183,6 +183,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         """
         raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
 
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        """Tell whether a training under this budget uses the domain's item features."""
+        return False
+
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         """Return what else its privacy statement must say, in words."""
         return ()
@@ -219,5 +223,5 @@ class Estimator(Settings, Generic[PrivateSide]):
         raise NotImplementedError
 
     fit = run.fit
-    #: :meth:`Billboard.continue_training` is the way here.
-    next_week = staticmethod(run.next_week)
+    #: Called by :meth:`Billboard.continue_training`.
+    next_week = run.next_week

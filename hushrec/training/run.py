@@ -1,8 +1,7 @@
-"""One training, from rows to a model: what is checked, planned, kept for a crash, released, and stated.
+"""One training in five steps: check, plan, journal, ask, state.
 
-An :class:`~hushrec.Estimator` says what an algorithm is; here it is run. :func:`fit` trains a first
-model, :func:`next_week` goes on from one of a season, and :func:`train` does what ``hushrec train`` does: it
-chooses settings from public figures, releases the number of users where nobody declared it, then fits.
+An :class:`~hushrec.Estimator` says what an algorithm is; here it is run. :func:`fit` trains a first model and
+:func:`next_week` the next one of a season. :mod:`hushrec.training.named` trains a model by name.
 """
 
 from __future__ import annotations
@@ -15,90 +14,125 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from hushrec.checks import check_domain, check_kind, check_numbers, names_of, parts_of, settings_of
+from hushrec.checks import check_domain, check_kind, check_numbers, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
-from hushrec.errors import HushrecError, InputError
+from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import (
-    Accountant,
-    Budget,
-    Plan,
-    PrivacyStatement,
-    Release,
-    SeasonAccountant,
-    counted,
-)
+from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
-from hushrec.registry import ESTIMATORS
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.extending import moved
-from hushrec.training.gate import LabelledGate, LocalGate
+from hushrec.serving.lists import Algorithm
+from hushrec.training.gate import Gate, LabelledGate, LocalGate
 from hushrec.training.partitioned import Engine, PartitionedUsers, Streaming
-from hushrec.training.users import Users
 from hushrec.types import Parts
 
-#: What every privacy statement says is assumed public.
+#: Data that every privacy statement assumes to be public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
-#: What it says besides where single ratings are protected, and where user ids are row numbers.
+#: Added where single ratings are protected, and where user ids are row numbers.
 _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
-#: And where a model looks at item features, and what it says if an earlier week did.
+#: Added where a model uses item features.
 _PUBLIC_FEATURES = "item features"
 _KEPT_FEATURES = "The item features are those of an earlier week; what was made of them is kept."
-#: An :class:`~hushrec.training.estimator.Estimator`, which is defined above this.
-Algorithm = Any
+
+
+class Trainable(Algorithm, Protocol):
+    """The members of an :class:`~hushrec.Estimator` that a training uses."""
+
+    @property
+    def units(self) -> tuple[str, ...]:
+        """The units of privacy that its sensitivities are derived for."""
+
+    @property
+    def exact_arithmetic(self) -> bool:
+        """Whether its sums are free of rounding."""
+
+    @property
+    def streams(self) -> bool:
+        """Whether its users may be in partitions."""
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether it can continue a season."""
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """Plan a training."""
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        """Plan a later week."""
+
+    def users(self, ratings: Ratings) -> Any:
+        """Make the private side."""
+
+    def train(self, users: Any, gate: Gate, seed: int) -> Parts | dict[str, Any]:
+        """Train on the public side."""
+
+    def week(self, users: Any, gate: Gate, last: Parts) -> Parts:
+        """Train a later week on the public side."""
+
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        """Tell whether it uses the item features."""
+
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        """Return sentences for the privacy statement."""
+
+
+class PublicRows(Protocol):
+    """The public rows of one training: what :meth:`hushrec.PublicRatings.read` returns."""
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Sentences for the privacy statement."""
+
+    def beside(self, board: Billboard, state: Mapping[str, Any] | None = None) -> Billboard:
+        """Add a public model to the private one."""
 
 
 @runtime_checkable
 class Public(Protocol):
-    """Public ratings beside the private ones: what :class:`hushrec.PublicRatings` does around a training."""
+    """Ratings declared public: :class:`hushrec.PublicRatings`."""
 
-    def check(self, estimator: Algorithm, ratings: Ratings | Store) -> None:
-        """Refuse what could not be used, before anything is spent."""
-
-    def notes(self, ratings: Ratings | Store) -> tuple[str, ...]:
-        """Say in the privacy statement what is public."""
-
-    def beside(self, board: Billboard, ratings: Ratings | Store, state: Mapping[str, Any]) -> Billboard:
-        """Put a public model beside the private one, whose state is released too."""
+    def read(self, estimator: Trainable, ratings: Ratings | Store) -> PublicRows:
+        """Return the public rows of a training, or refuse them."""
 
 
 # ---------------------------------------------------------------------- a first model, and the next week's
 
 
 def fit(
-    estimator: Algorithm,
+    estimator: Trainable,
     ratings: Ratings | Store,
     accountant: Accountant,
     *,
     seed: int = 0,
     progress: bool = False,
-    share: float = 1.0,
+    budget_fraction: float = 1.0,
     engine: Engine | None = None,
     public: Public | None = None,
 ) -> Billboard:
-    """Train, spending whatever is left of the accountant's budget.
+    """Train, spending what is left of the accountant's budget.
 
     Parameters
     ----------
     ratings : Ratings or Store
-        The private rows. Those of a store are read a block of users at a time, where the estimator can do
-        with that, and the bytes of the result are the same.
+        The private rows. A store is read a block of users at a time, where the estimator allows it; the bytes
+        of the result are the same.
     accountant : Accountant
         The only way out for anything computed from the rows.
     seed : int
         Governs initialisation and sampling, never privacy noise.
     progress : bool
-        Show a bar with the number of releases made and the time, nothing else.
-    share : float
-        Part of what is left (of mu squared) to spend, in (0, 1].
+        Show a bar with the number of releases and the time, nothing else.
+    budget_fraction : float
+        Fraction of the remaining mu squared to spend, in (0, 1].
     engine : Engine, optional
-        Where the partitions of a store are worked on; by default in this process.
+        Where the partitions of a store are processed; by default in this process.
     public : PublicRatings, optional
-        Public ratings, for a public model beside the private one, which stays as it is. Nothing is
-        charged for them.
+        Public ratings, for a public model next to the private one. They have no privacy cost and do not
+        change the private model.
 
     Returns
     -------
@@ -112,19 +146,16 @@ def fit(
     BudgetError
         If the plan does not fit into the budget or the ledger; nothing is spent.
     """
-    plan = check(estimator, ratings, accountant, seed, share)
-    if public is not None:
-        check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
-        public.check(estimator, ratings)
-    _check_season(estimator, accountant)
-    journal = journaled(estimator, ratings.domain, accountant, plan, seed)
-    gate = LocalGate(accountant, plan, progress)
-    with _asked(estimator, ratings, accountant, engine) as users, journal, gate, one_blas_thread():
-        parts = estimator.train(users, gate, int(seed))
-    return _model(estimator, ratings, accountant, parts, public=public)
+    plan = check(estimator, ratings, accountant, seed, budget_fraction, engine)
+    public_rows = read_public(public, estimator, ratings)
+    settings = settings_of(estimator)
+    with journal(accountant, ratings.domain, plan, seed, model=estimator.name, settings=settings):
+        parts = ask(estimator, ratings, accountant, plan, seed, progress, engine)
+    return state(estimator, ratings, accountant, parts, public_rows=public_rows)
 
 
 def next_week(
+    estimator: Trainable,
     board: Billboard,
     ratings: Ratings | Store,
     accountant: SeasonAccountant,
@@ -136,149 +167,53 @@ def next_week(
     public: Public | None = None,
 ) -> Billboard:
     """Train the next week's model of a season, as :meth:`Billboard.continue_training` says."""
-    estimator: Algorithm = board.estimator
     notes: tuple[str, ...] = ()
     if since is not None:
         if isinstance(ratings, Store):
             raise InputError("A window is taken from ratings with their times; pass those, not a store.")
         ratings = split_by_time(ratings, since)[1]
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
-    _check_follows(board, accountant)
-    check_rows(estimator, ratings, accountant)
-    before = " ".join((*board.privacy.public, *board.privacy.notes))
-    if "item feature" in before and ratings.domain.item_features is None:
-        notes = (*notes, _KEPT_FEATURES)
-    if public is not None:
-        check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
-        public.check(estimator, ratings)
+    _check_follows(estimator, board, accountant)
+    check_rows(estimator, ratings, accountant, engine)
+    public_rows = read_public(public, estimator, ratings)
     last = _over(ratings.domain, board, retire)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
     planned = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
     plan = planned.labelled(suffix=suffix)
     accountant.check(plan)
     gate = LocalGate(accountant, plan, progress)
-    with _asked(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
+    with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
         parts = estimator.week(users, LabelledGate(gate, suffix=suffix), last)
-    return _model(estimator, ratings, accountant, parts, notes, public)
+    kept = board.privacy.item_features
+    return state(estimator, ratings, accountant, parts, notes, kept_features=kept, public_rows=public_rows)
 
 
-def _model(
-    estimator: Algorithm,
-    ratings: Ratings | Store,
-    accountant: Accountant,
-    parts: Parts | Mapping[str, Any],
-    notes: tuple[str, ...] = (),
-    public: Public | None = None,
-) -> Billboard:
-    """Put a model together; of a season, the ledger has its digest before its file gets a name."""
-    if public is not None:
-        notes = (*notes, *public.notes(ratings))
-    privacy = replace(statement(estimator, ratings, accountant, notes), public_ratings=public is not None)
-    board = Billboard.of(estimator, ratings.domain, parts, privacy)
-    if public is not None:
-        board = public.beside(board, ratings, Parts.of(parts).state)
-    if isinstance(accountant, SeasonAccountant):
-        accountant.wrote(board)
-    return board
-
-
-def journaled(
-    estimator: Algorithm, domain: Domain, accountant: Accountant, plan: Plan, seed: int
-) -> AbstractContextManager[Callable[[], None]]:
-    """Open the accountant's journal of this training, which only the same can take up."""
-    settings = settings_of(estimator)
-    return accountant.training(
-        plan, model=estimator.name, settings=settings, seed=int(seed), **public_inputs(domain)
-    )
-
-
-def public_inputs(domain: Domain) -> dict[str, str]:
-    """Return what a training is bound to besides its settings: hashes, since a catalogue is long."""
-    features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
-    return {
-        "catalogue and range": domain.fingerprint,
-        "item features": hashlib.sha256(features).hexdigest(),
-        VERSION: library_version(),
-    }
-
-
-def statement(
-    estimator: Algorithm, ratings: Ratings | Store, accountant: Accountant, notes: tuple[str, ...] = ()
-) -> PrivacyStatement:
-    """Say what the accountant did in a run on these rows; reads nothing of them but public marks."""
-    budget, public = accountant.budget, list(_PUBLIC)
-    if ratings.domain.likes:
-        public.remove("rating range")
-    public += [_PUBLIC_CELLS] * (budget.unit == "rating") + [_PUBLIC_ROWS] * ratings.by_position
-    told = _KEPT_FEATURES in notes or goes_by_features(estimator, budget, ratings.domain)
-    public += [_PUBLIC_FEATURES] * told
-    exact = estimator.exact_arithmetic and budget.private
-    notes = (*estimator.notes(budget, ratings.domain), *notes)
-    return accountant.statement(public, notes, exact_arithmetic=exact)
-
-
-def goes_by_features(estimator: Algorithm, budget: Budget, domain: Domain) -> bool:
-    """Tell whether a model looks at the domain's item features: one that does says so in its notes."""
-    if domain.item_features is None:
-        return False
-    without = replace(domain, item_features=None)
-    return bool(estimator.notes(budget, domain) != estimator.notes(budget, without))
-
-
-# ---------------------------------------------------------------------- where the private side is
-
-
-@contextmanager
-def _asked(
-    estimator: Algorithm, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
-) -> Iterator[Any]:
-    """Make the private side of these rows; of a store, one that asks its partitions."""
-    partitioned = _in_partitions(estimator, ratings, accountant, engine)
-    _check_store(ratings, engine)
-    if isinstance(ratings, Store):
-        if partitioned:
-            with (engine or Streaming()).asking(estimator.users, ratings) as ask:
-                yield PartitionedUsers(estimator.users, ratings.domain, ask)
-            return
-        ratings = ratings.ratings()
-    yield estimator.users(ratings.rated())
-
-
-def _in_partitions(
-    estimator: Algorithm, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
-) -> bool:
-    """Tell whether the users may lie in partitions; refuse an engine that this training could not use."""
-    may = estimator.streams and estimator.exact_arithmetic and accountant.budget.private
-    if engine is not None and not (may and isinstance(ratings, Store)):
-        raise InputError(
-            f"An engine works on a store, for a private model whose sums are exact; {estimator.name} here is"
-            " trained without one.",
-            parameter="engine",
-        )
-    return may
-
-
-# ---------------------------------------------------------------------- what is refused before a charge
+# ---------------------------------------------------------------------- 1, 2: check and plan
 
 
 def check(
-    estimator: Algorithm,
+    estimator: Trainable,
     ratings: Ratings | Store,
     accountant: Accountant,
     seed: int = 0,
-    share: float = 1.0,
+    budget_fraction: float = 1.0,
+    engine: Engine | None = None,
 ) -> Plan:
-    """Return the releases of a run, or refuse whatever can be refused before anything is spent."""
-    check_rows(estimator, ratings, accountant)
+    """Return the plan of a run, or refuse everything that can be refused before a charge."""
+    check_numbers(seed=(seed, int, "[0, inf)"), budget_fraction=(budget_fraction, float, "(0, 1]"))
+    check_rows(estimator, ratings, accountant, engine)
     check_domain(estimator, ratings.domain)
-    check_numbers(seed=(seed, int, "[0, inf)"))
-    plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(share))
+    if isinstance(accountant, SeasonAccountant) and not estimator.goes_on:
+        raise InputError(f"{estimator.name} cannot go on from week to week; train both, or one of its parts.")
+    plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
     accountant.check(plan)
     return plan
 
 
-def check_rows(estimator: Algorithm, ratings: Ratings | Store, accountant: Accountant) -> None:
-    """Refuse what is no rows, or no accountant for them."""
+def check_rows(
+    estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
+) -> None:
+    """Refuse rows, an accountant or an engine that this training cannot use."""
     loading = "load them with Ratings.read(table, domain), which takes files and data frames"
     check_kind(ratings, (Ratings, Store), "ratings", loading)
     check_kind(accountant, Accountant, "accountant", "pass Accountant(budget)")
@@ -301,10 +236,19 @@ def check_rows(estimator: Algorithm, ratings: Ratings | Store, accountant: Accou
             parameter="unit",
             value=estimator.units[0],
         )
+    stored = isinstance(ratings, Store)
+    if engine is not None and not (stored and _in_partitions(estimator, accountant)):
+        raise InputError(
+            f"An engine works on a store, for a private model whose sums are exact; {estimator.name} here is"
+            " trained without one.",
+            parameter="engine",
+        )
+    if isinstance(ratings, Store):
+        (engine or Streaming()).verify(ratings)
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
-    """Refuse ratings in which a user is not one row of their own, chosen without regard to the others."""
+    """Refuse ratings in which a user has several rows, or was chosen by looking at other users."""
     if not ratings.users_differ:
         raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
     if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
@@ -316,23 +260,18 @@ def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
         )
 
 
-def _check_store(ratings: Ratings | Store, engine: Engine | None) -> None:
-    """Refuse a store whose files are not as they were written."""
-    if isinstance(ratings, Store):
-        (engine or Streaming()).verify(ratings)
+def read_public(public: Public | None, estimator: Trainable, ratings: Ratings | Store) -> PublicRows | None:
+    """Read what is declared public, or refuse it."""
+    if public is None:
+        return None
+    check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
+    return public.read(estimator, ratings)
 
 
-def _check_season(estimator: Algorithm, accountant: Accountant) -> None:
-    """Refuse a season whose later weeks could not go on."""
-    if isinstance(accountant, SeasonAccountant) and not estimator.goes_on:
-        raise InputError(f"{estimator.name} cannot go on from week to week; train both, or one of its parts.")
-
-
-def _check_follows(board: Billboard, accountant: SeasonAccountant) -> None:
-    """Refuse an accountant that is not of the week after a model, or a model that nothing follows."""
+def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAccountant) -> None:
+    """Refuse an accountant that is not of the week after a model, or a model that cannot be continued."""
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
-    estimator: Algorithm = board.estimator
     if not estimator.goes_on:
         raise InputError(f"{estimator.name} cannot go on from week to week; train it anew, or train both.")
     if accountant.after != board.privacy.week or board.privacy.week is None:
@@ -344,11 +283,8 @@ def _check_follows(board: Billboard, accountant: SeasonAccountant) -> None:
     accountant.check_model(board)
 
 
-# ---------------------------------------------------------------------- a model over another catalogue
-
-
 def _over(domain: Domain, board: Billboard, retire: bool) -> Parts:
-    """All released values of a model over another catalogue; rows of new items are zero."""
+    """Return all released values of a model over another catalogue; rows of new items are zero."""
     old = board.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
         raise InputError(
@@ -365,185 +301,105 @@ def _over(domain: Domain, board: Billboard, retire: bool) -> Parts:
     return moved(board, position)
 
 
-# ---------------------------------------------------------------------- by name, as the command line does
+# ---------------------------------------------------------------------- 3: journal
 
 
-#: Stand in for a number of users that is yet to be released, where settings are checked before that.
-_PROBE_USER_COUNTS = tuple(8**power for power in range(10))
+def journal(
+    accountant: Accountant, domain: Domain, plan: Plan, seed: int, **binding: Any
+) -> AbstractContextManager[Callable[[], None]]:
+    """Open the accountant's journal of a training; only the same training can resume it."""
+    return accountant.training(plan, seed=int(seed), **public_inputs(domain), **binding)
 
 
-def choose(
-    name: str,
-    budget: Budget,
-    domain: Domain,
-    *,
-    n_users: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-) -> Algorithm:
-    """An estimator by name, its hyper-parameters chosen from the budget, the domain and a number of users.
-
-    Parameters
-    ----------
-    name : str
-        A key of ``hushrec.models.ESTIMATORS``.
-    budget : Budget
-        The whole budget of the run.
-    domain : Domain
-        The declared catalogue and range.
-    n_users : int, optional
-        Declared or released number of users; needed by models that are tuned to it (private-als).
-    settings : mapping of str to value, optional
-        Hyper-parameters that override the choice.
-
-    Raises
-    ------
-    InputError
-        For a model or a setting that does not exist, or a value out of range.
-    """
-    cls = known(name)
-    given = dict(settings or {})
-    names = names_of(cls)
-    for setting in given:
-        if setting not in names and setting.partition(".")[0] not in parts_of(cls):
-            raise InputError(
-                f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
-            )
-    if n_users is not None and "n_users" in names:
-        given.setdefault("n_users", n_users)
-    if "like_threshold" in names:
-        given.setdefault("like_threshold", domain.like_threshold)
-    if not cls.uses_user_count:
-        return cls.of(given)
-    n_users = given.pop("n_users", n_users)
-    if n_users is None:
-        what = f"{name} is tuned to the number of users; declare it or release it."
-        raise InputError(what, parameter="n_users")
-    return cls.planned(budget, domain, n_users, **given)
+def public_inputs(domain: Domain) -> dict[str, str]:
+    """Return digests of the public inputs that a journal is bound to, and the library's version."""
+    features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
+    return {
+        "catalogue and range": domain.fingerprint,
+        "item features": hashlib.sha256(features).hexdigest(),
+        VERSION: library_version(),
+    }
 
 
-def known(name: str) -> type[Algorithm]:
-    """The class of a model; refused where there is none of that name."""
-    if name not in ESTIMATORS:
-        words = ", ".join(ESTIMATORS)
-        raise InputError(f"model {name!r} is not known; pass one of {words}.", parameter="model")
-    return ESTIMATORS[name]
+# ---------------------------------------------------------------------- 4: ask the users
 
 
-def needs_user_count(name: str) -> bool:
-    """Tell whether a model's settings are chosen from the number of users."""
-    return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
-
-
-def check_run(
-    name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
-) -> None:
-    """Refuse a run that could not be completed, before anything is spent on it."""
-    unknown = n_users is None and needs_user_count(name)
-    for count in _PROBE_USER_COUNTS if unknown else (n_users,):
-        choose(name, budget, domain, n_users=count, settings=settings).plan(budget, domain)
-
-
-def told_from_nobody(n_users: int, noise_sd: float) -> bool:
-    """Tell whether a released number of users differs from 0 by more than noise."""
-    return n_users > 4 * noise_sd
-
-
-def train(
-    name: str,
+def ask(
+    estimator: Trainable,
     ratings: Ratings | Store,
     accountant: Accountant,
-    *,
-    n_users: int | None = None,
-    settings: Mapping[str, Any] | None = None,
-    seed: int = 0,
+    plan: Plan,
+    seed: int,
     progress: bool = False,
-    share: float = 1.0,
-    keep: Callable[[Billboard], None] | None = None,
     engine: Engine | None = None,
-    stop_at_nobody: bool = False,
-    public: Public | None = None,
+) -> Parts:
+    """Train on released sums of what the users answer."""
+    gate = LocalGate(accountant, plan, progress)
+    with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
+        return Parts.of(estimator.train(users, gate, int(seed)))
+
+
+@contextmanager
+def private_side(
+    estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
+) -> Iterator[Any]:
+    """Make the users of these rows; those of a store answer in partitions where the estimator allows it."""
+    if isinstance(ratings, Store):
+        if _in_partitions(estimator, accountant):
+            with (engine or Streaming()).asking(estimator.users, ratings) as asked:
+                yield PartitionedUsers(estimator.users, ratings.domain, asked)
+            return
+        ratings = ratings.ratings()
+    yield estimator.users(ratings.rated())
+
+
+def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:
+    """Tell whether the users of a store may answer in partitions."""
+    return estimator.streams and estimator.exact_arithmetic and accountant.budget.private
+
+
+# ---------------------------------------------------------------------- 5: state what was released
+
+
+def state(
+    estimator: Trainable,
+    ratings: Ratings | Store,
+    accountant: Accountant,
+    parts: Parts,
+    notes: tuple[str, ...] = (),
+    *,
+    kept_features: bool = False,
+    public_rows: PublicRows | None = None,
 ) -> Billboard:
-    """Train a model by name, as ``hushrec train`` does.
-
-    Parameters
-    ----------
-    name, settings
-        As in :func:`choose`.
-    ratings : Ratings or Store
-        The private rows.
-    accountant : Accountant
-        Its budget is spent.
-    n_users : int, optional
-        Declared number of users. Without it, a model that is tuned to the number of users first releases
-        that number, for the share of the budget that ``hushrec.models.baselines`` documents.
-    seed, progress, share, engine
-        As in :meth:`hushrec.models.Estimator.fit`.
-    keep : callable
-        Puts the model away. A training that is killed before that is done can be resumed.
-    stop_at_nobody : bool
-        Stop with a `HushrecError` where the number of users was released and cannot be told from 0: that is
-        a function of the release, and no more is charged.
-    public : PublicRatings, optional
-        As in :meth:`hushrec.models.Estimator.fit`.
-    """
-    budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True
-    check_run(name, budget, domain, n_users, settings)
-    anyone = choose(name, budget, domain, n_users=n_users or 1, settings=settings)
-    _check_season(anyone, accountant)
-    _in_partitions(anyone, ratings, accountant, engine)
-    if public is not None:
-        public.check(anyone, ratings)
-    options: dict[str, Any] = {"seed": seed, "progress": progress, "share": share, "engine": engine}
-    given = {"budget": repr(budget), "model": name, "settings": dict(settings or {}), "share": share}
-    billboard = None
-    with accountant.training(None, **given, users=n_users, seed=seed, **public_inputs(domain)) as saved:
-        if n_users is None and needs_user_count(name):
-            _check_store(ratings, engine)
-            # any number of users costs all that is left: what does not fit is refused before a charge
-            accountant.check(anyone.releases(budget, domain, part))
-            n_users = release_user_count(ratings, accountant)
-            found = told_from_nobody(n_users, accountant.releases[-1].noise_sd)
-        if found or not stop_at_nobody:
-            estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-            billboard = fit(estimator, ratings, accountant, public=public, **options)
-            if keep is not None:
-                keep(billboard)
-                saved()
-    if billboard is None:
-        raise HushrecError(
-            f"The released number of users, {n_users:,}, cannot be told from 0. Training stopped there: 1% of"
-            " the budget is charged, and no more. See what became of the rows with hushrec check; if there"
-            " are so few users, declare their number with --users."
-        )
-    return billboard
+    """Build the model with its privacy statement; a season's ledger gets its digest."""
+    if kept_features and ratings.domain.item_features is None:
+        notes = (*notes, _KEPT_FEATURES)
+    privacy = statement(estimator, ratings, accountant, notes, kept_features)
+    if public_rows is not None:
+        privacy = replace(privacy, notes=(*privacy.notes, *public_rows.notes), public_ratings=True)
+    board = Billboard.of(estimator, ratings.domain, parts, privacy)
+    if public_rows is not None:
+        board = public_rows.beside(board, parts.state)
+    if isinstance(accountant, SeasonAccountant):
+        accountant.wrote(board)
+    return board
 
 
-def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:
-    """Number of users, released for a share of the budget, to plan with.
-
-    Parameters
-    ----------
-    ratings : Ratings or Store
-        The private rows.
-    accountant : Accountant
-        Charged ``share`` of its budget's mu squared.
-    share : float
-        In (0, 1).
-
-    Returns
-    -------
-    int
-        At least 1.
-
-    Privacy
-    -------
-    One Gaussian release. Unit: user. Sensitivity 1 under add-remove, and under replace too, since a
-    user's rows may be replaced by rows of which none can be used.
-    """
-    check_users(ratings, accountant)
-    budget = accountant.budget
-    sensitivity = counted(1.0).under(budget.relation)
-    planned = Release("number of users", budget.share(share), sensitivity, budget.unit, budget.relation)
-    rows: Any = ratings.rated()
-    noisy = LocalGate(accountant, Plan(budget, (planned,))).release(planned.label, Users(rows).count())
-    return max(1, round(float(noisy[0])))
+def statement(
+    estimator: Trainable,
+    ratings: Ratings | Store,
+    accountant: Accountant,
+    notes: tuple[str, ...] = (),
+    kept_features: bool = False,
+) -> PrivacyStatement:
+    """Return the privacy statement of a run; reads nothing of the rows but their public marks."""
+    budget, domain, public = accountant.budget, ratings.domain, list(_PUBLIC)
+    if domain.likes:
+        public.remove("rating range")
+    features = kept_features or estimator.uses_features(budget, domain)
+    public += [_PUBLIC_CELLS] * (budget.unit == "rating") + [_PUBLIC_ROWS] * ratings.by_position
+    public += [_PUBLIC_FEATURES] * features
+    exact = estimator.exact_arithmetic and budget.private
+    notes = (*estimator.notes(budget, domain), *notes)
+    found = accountant.statement(public, notes, exact_arithmetic=exact)
+    return replace(found, item_features=features)

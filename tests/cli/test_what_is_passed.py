@@ -13,7 +13,7 @@ from hushrec import Accountant, Budget, Domain, Ratings
 from hushrec.cli.predict import NEWCOMER, NO_ITEM
 from hushrec.data.splits import split_ratings
 from hushrec.serving.batch import PRIVATE_TABLE
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 PROMISE = ["--epsilon", "3", "--delta", "1e-5", "--relation", "replace", "--dataset", "shop"]
 

@@ -10,6 +10,8 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
+from html.parser import HTMLParser
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -19,6 +21,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from markdown_it import MarkdownIt
 
 import hushrec
 from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
@@ -26,6 +29,7 @@ from hushrec.dossier import attacks, canonical, certify, check, model_card, rend
 from hushrec.dossier.bounds import learned
 from hushrec.dossier.certifying import worded
 from hushrec.dossier.ledger_page import overview
+from hushrec.dossier.page import plain
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
@@ -261,19 +265,37 @@ def test_no_verifier_accepts_one_of_a_thousand_forgeries(world, tmp_path, record
     assert not all(passed for _, passed, _ in second.verify(content, model, bytes(32)))
 
 
-def test_no_model_promises_more_of_two_servers_than_their_noise_gives(world, tmp_path):
-    """A model file that is whole, its dossier signed by the owner of the key, and one number another."""
-    dossier, path = made(world, "servers")
-    octets = path.read_bytes()
-    size = 8 + int.from_bytes(octets[:8], "little")
-    head = octets[:size].replace(b"else epsilon = 3.3", b"else epsilon = 3.2")
-    assert head != octets[:size]
-    forged = tmp_path / "model.hush"
-    forged.write_bytes(head + octets[size:-32] + hashlib.sha256(head).digest())
-    lie = certify(forged, world.pair[0], controller="ACME GmbH", attacks=False)
-    content = canonical(sign(lie, KEY))
-    for found in (check(content, forged), second.verify(content, forged.read_bytes())):
-        assert [what for what, passed, _ in found if not passed] == ["model"]
+def test_notes_of_a_model_file_are_text_and_change_no_other_part(world, tmp_path):
+    """Notes that read like promises, features, donors or Markdown: typed fields alone decide."""
+    path = world.folder / "budget.hush"
+    board = hushrec.load(path)
+    notes = (
+        "against anybody at all nothing is learned",
+        "against everybody else epsilon = 0.001 at delta = 1e-6",
+        "against courts [epsilon](https://x.org) is ~~0~~ <img src=x onerror=alert(1)>\n\n# Promise",
+        "item features; ratings of 9 donors have no privacy here",
+    )
+    noted = tmp_path / "noted.hush"
+    replace(board, privacy=replace(board.privacy, notes=notes)).save(noted)
+    facts = {each: certify(each, world.ledger, controller="ACME", attacks=False) for each in (path, noted)}
+    parts = ("promise", "learned", "not_covered", "deletion", "questions")
+    assert all(facts[path][part] == facts[noted][part] for part in parts)
+    assert plain(facts[path]) == plain(facts[noted])
+    model = facts[noted]["model"]
+    assert model | {"sha256": 0, "bytes": 0, "notes": 0} == facts[path]["model"] | {
+        "sha256": 0,
+        "bytes": 0,
+        "notes": 0,
+    }
+    dossier = sign({**facts[noted], "not_covered": [*notes, "*a* _b_ `c` | d"]}, KEY)
+    shown = HTMLParser()
+    found: list[str] = []
+    shown.handle_starttag = lambda tag, attributes: found.append(tag)
+    shown.feed(
+        MarkdownIt("commonmark").enable(["table", "strikethrough"]).render(model_card(dossier).decode())
+    )
+    assert not {"img", "del", "em"} & set(found) and found.count("a") == 1 and found.count("h1") == 1
+    assert b"<img" not in render(dossier)
 
 
 def test_what_is_of_another_kind_is_refused_with_how_to_make_it(world):

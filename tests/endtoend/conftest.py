@@ -7,4 +7,4 @@ import pytest
 def goes_on(monkeypatch, request):
     """These files have few users: that training stops at nobody has a test of its own."""
     if "stops" not in request.node.name:
-        monkeypatch.setattr("hushrec.training.run.told_from_nobody", lambda n_users, noise_sd: True)
+        monkeypatch.setattr("hushrec.training.named.exceeds_noise", lambda n_users, noise_sd: True)

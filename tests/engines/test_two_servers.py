@@ -26,7 +26,7 @@ from hushrec.network.messages import Refusal
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.accounting import epsilon_of
 from hushrec.training.gate import LocalGate
-from hushrec.training.run import choose
+from hushrec.training.named import choose
 from tests.engines.servers import PEER, KeptNoise, World, server
 
 ALS = hushrec.PrivateALS(
@@ -126,7 +126,7 @@ def test_the_statement_has_both_promises(ratings):
     assert model.privacy.private
     assert "against both servers together nothing is promised" in text
     for who, epsilon in (("either server", 5), ("everybody else", everybody)):
-        line = next(note for note in model.privacy.notes if f"against {who}" in note)
+        line = next(each for each in model.privacy.against if f"against {who}" in each)
         assert f"epsilon = {epsilon:.6g} at delta = 1e-06 (unit: user, relation: add-remove)" in line
 
 

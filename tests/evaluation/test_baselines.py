@@ -8,7 +8,7 @@ import pytest
 from hushrec import Accountant, Budget, Popular, Store, realistic, split_ratings
 from hushrec.evaluation import baselines, evaluate
 from hushrec.evaluation.baselines import measured, popular_by_plan
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 ROWS = realistic(300, 40, 5000, seed=0)
 TRAIN, TEST = split_ratings(ROWS, (0.7, 0.3), seed=0)

@@ -11,7 +11,7 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
 from hushrec.evaluation.compare import LIKES_ALS
 from hushrec.privacy import Accountant, Budget, Ledger
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 ALS = {"als": {"rank": 2, "iterations": 2}}
 

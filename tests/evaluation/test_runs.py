@@ -11,7 +11,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import private_pca
 from hushrec.papers.one_bit import randomize_labels
 from hushrec.privacy import Accountant, Bounded, Budget, SystemNoise, counted
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training.run import check_run, choose, train
+from hushrec.training.named import check_run, choose, train
 from tests.cli.test_store import change_one_rating
 
 BUDGET = Budget(2.0, 1e-6)
@@ -64,7 +64,7 @@ def test_an_accountant_that_has_spent_a_part_trains_on_the_rest():
     ratings = realistic(200, 40, 2000, seed=0)
     budget = Budget(4.0, 1e-6)
     accountant = Accountant(budget, noise=SeededNoise(0))
-    ItemBias().fit(ratings, accountant, share=0.5)
+    ItemBias().fit(ratings, accountant, budget_fraction=0.5)
     model = train("private-als", ratings, accountant)
     assert "number of users" in [release.label for release in accountant.releases]
     assert model.privacy.spent_mu == pytest.approx(budget.mu)

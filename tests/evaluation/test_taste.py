@@ -12,7 +12,7 @@ from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.models import ItemBias, PrivateALS
 from hushrec.privacy import Accountant, Budget, Ledger, epsilon_of, mu_of
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
 LIKES = Domain(tuple(range(200)), likes=True)

@@ -8,7 +8,7 @@ import pytest
 from hushrec.models import GlobalMean, ItemBias, Popular
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
-from hushrec.training.run import release_user_count
+from hushrec.training.named import release_user_count
 from tests.models.twins import BUDGET, run, small
 
 RATINGS = small()

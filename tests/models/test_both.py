@@ -12,7 +12,7 @@ from hushrec.models import ALS, EASE, Both, PrivateEigenRec
 from hushrec.models.both import _joined
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.billboard import Billboard
-from hushrec.training.run import train
+from hushrec.training.named import train
 
 RATINGS = realistic(300, 40, 6000, seed=0)
 DOMAIN = RATINGS.domain

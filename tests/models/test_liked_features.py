@@ -22,7 +22,7 @@ from hushrec.data.keys import mix
 from hushrec.models.liked_features import VOTES, weight_of
 from hushrec.models.liking_users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training import run
+from hushrec.training import named
 from tests.opening import opened
 
 N_USERS, N_ITEMS, KINDS = 300, 120, 6
@@ -49,7 +49,7 @@ def with_features(features: np.ndarray) -> Ratings:
 
 def trained(features: np.ndarray, seed: int = 1, epsilon: float = 2.0, name: str = "private-eigenrec"):
     accountant = Accountant(Budget(epsilon, 1e-6), noise=SeededNoise(seed))
-    return run.train(name, with_features(features), accountant, n_users=N_USERS)
+    return named.train(name, with_features(features), accountant, n_users=N_USERS)
 
 
 def slow_vote(liked: list[int], own: dict, other: dict) -> int:
@@ -131,12 +131,12 @@ def test_it_is_kept_in_files_weeks_and_models_of_both_jobs() -> None:
     rated = Ratings.from_any(
         (["a", "b"], [0, 1], [4.0, 2.0]), Domain(range(N_ITEMS), rating_range=(1, 5), item_features=FEATURES)
     )
-    both = run.train("both", rated, Accountant(Budget(1, 1e-6), noise=SeededNoise(0)), n_users=300)
+    both = named.train("both", rated, Accountant(Budget(1, 1e-6), noise=SeededNoise(0)), n_users=300)
     assert f"lists: {VOTES}" in [each.label for each in both.privacy.releases]
 
     season = Season(Budget(4, 1e-6), weeks=3)
     rows = with_features(FEATURES)
-    first = run.train(
+    first = named.train(
         "private-eigenrec", rows, SeasonAccountant(season, noise=SeededNoise(2)), n_users=N_USERS
     )
     accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(3))
@@ -160,8 +160,8 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
     order = np.random.default_rng(0).permutation(N_ITEMS)
     some = LIKES.rows(slice(0, 40), keyed=True)
     unlike = replace(some, matrix=sp.csr_array(some.matrix[:, order]))
-    refused = hushrec.PublicRatings(same=unlike).beside(model, rows)
-    many = run.train("private-eigenrec", rows, Accountant(Budget(2, 1e-6)), n_users=100_000)
+    refused = hushrec.PublicRatings(same=unlike).read(model.estimator, rows).beside(model)
+    many = named.train("private-eigenrec", rows, Accountant(Budget(2, 1e-6)), n_users=100_000)
     assert refused.judged[0]["weight"] == 0 and refused.public is model.public
     said = [" ".join(about(each, brief=True).split()) for each in (model, refused, many)]
     assert ["lists go by them" in each for each in said] == [True, True, False]
@@ -175,7 +175,7 @@ def test_donors_stand_beside_what_users_voted_for() -> None:
     for count in (3, 60):
         accountant = Accountant(budget, noise=SeededNoise(1))
         public = PublicRatings(donors=[f"u{number}" for number in range(count)])
-        model = run.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
+        model = named.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
         served = model.public.model.arrays if model.judged[0]["weight"] == 0 else model.arrays
         for name, array in voted.items():
             assert np.array_equal(served[name], array), name

@@ -26,7 +26,7 @@ from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import RecordingNoise
 from hushrec.testing import DOMAIN, hostile_users, ratings_of
-from hushrec.training.run import release_user_count
+from hushrec.training.named import release_user_count
 from tests.models.cases import CASES, Case
 from tests.privacy.laws import check_law
 

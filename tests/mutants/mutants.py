@@ -69,7 +69,7 @@ WEEKS = "models/test_continuing.py"
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
 TRAINED = "return Parts(served, state.to_arrays())"
-TRAIN = "budget, domain, part, found = accountant.budget, ratings.domain, accountant.part(share), True"
+TRAIN = "budget, domain = accountant.budget, ratings.domain"
 
 
 def published(change: str) -> tuple[str, str]:
@@ -524,23 +524,23 @@ CHOSEN = [  # which rows reach training
 
 SEEN = [  # the public side knows more than was released, or what is printed does
     bug("settings planned for the exact number of users", f"{PRINTED}::test_training[private-als]",
-        "training/run", *looked("n_users = n_users or max(1, ratings.n_users)")),
+        "training/named", *looked("n_users = n_users or max(1, ratings.n_users)")),
     bug("a threshold at the mean of the ratings, as published", f"{PRINTED}::test_training[one-bit-user]",
         "models/one_bit_user", "labels = likes(ratings, self.threshold)",
         """data = ratings.matrix.data
         object.__setattr__(self, "threshold", float(data.mean()) if len(data) else 3.0)
         labels = likes(ratings, self.threshold)"""),
     bug("the number of ratings beside the progress bar", f"{PRINTED}::test_training[item-bias]",
-        "training/run",
+        "training/named",
         *looked("if progress: print(f'{ratings.n_ratings:,} ratings', file=__import__('sys').stderr)")),
     bug("a printed line with the number of rows", f"{PRINTED}::test_training[item-bias]",
-        "training/run", *looked("print(f'{ratings.n_ratings:,} rows read')")),
-    bug("the number of users in a log record", f"{PRINTED}::test_training[item-bias]", "training/run",
+        "training/named", *looked("print(f'{ratings.n_ratings:,} rows read')")),
+    bug("the number of users in a log record", f"{PRINTED}::test_training[item-bias]", "training/named",
         *looked("__import__('logging').getLogger('hushrec').debug('%d users', ratings.n_users)")),
-    bug("a warning where there are few users", f"{PRINTED}::test_training[item-bias]", "training/run",
+    bug("a warning where there are few users", f"{PRINTED}::test_training[item-bias]", "training/named",
         *looked("if ratings.n_users < 9: __import__('warnings').warn('few users', stacklevel=2)")),
     bug("a temporary file named by the number of users", f"{PRINTED}::test_training[item-bias]",
-        "training/run",
+        "training/named",
         *looked("open(f'{__import__(\"tempfile\").gettempdir()}/{ratings.n_users}.tmp', 'w').close()")),
     bug("another exit code where no rating can be used", f"{PRINTED}::test_tune[named-alone-everything]",
         "cli/tables",
@@ -687,10 +687,10 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "\n    def _item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:"),
     bug("from the second week on a center that tells of the number of users",
         f"{CONTRACT}::test_weeks[popular]", "training/run",
-        "    return _model(estimator, ratings, accountant, parts, notes, public)\n",
+        "    kept = board.privacy.item_features\n",
+        "    kept = board.privacy.item_features\n"
         "    if accountant.week.number > 1:\n"
-        "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"
-        "    return _model(estimator, ratings, accountant, parts, notes, public)\n"),
+        "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"),
     bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"), "training/users",
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n",
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
@@ -709,14 +709,14 @@ DONATED = [
     bug("a public model of everybody", DONORS, "public/sources",
         "found = ratings.for_users(self._donor_ids).rated() if", "found = ratings.rated() if"),
     bug("the order of all users in a public model", DONORS, "public/sources",
-        "return found.rows(order, keyed=True)", "return found.rows(np.arange(len(order)), keyed=True)"),
-    bug("an agreement that looks at everybody", DONORS, "public/sources",
-        "part, judged = judge(board, same, external, _noise(board, board, \"\"), state, trained)",
-        "part, judged = judge(board, same, external, _noise(board, board, \"\"), state, trained)\n"
-        "        judged = replace(judged, agreement=judged.agreement + 1e-3 * (ratings.n_users % 2))"),
+        "same=found.rows(order, keyed=True)", "same=found.rows(np.arange(len(order)), keyed=True)"),
+    bug("public ratings that keep the private ones",
+        "training/test_private_rows.py::test_no_week_keeps_a_private_row", "public/sources",
+        "        found = self._read(ratings, same, external)\n",
+        "        found = self._read(ratings, same, external)\n        self.__dict__['of'] = ratings\n"),
     bug("donors who are refused after a charge",
-        "test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/run",
-        "        public.check(anyone, ratings)\n", "        pass\n"),
+        "test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/named",
+        "    public_rows = run.read_public(public, estimator, ratings)\n", "    public_rows = None\n"),
 ]  # fmt: skip
 
 FORGED = "dossier/test_dossier.py::test_no_verifier_accepts_one_of_a_thousand_forgeries"

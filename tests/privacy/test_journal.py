@@ -38,7 +38,7 @@ from hushrec.privacy import (
 from hushrec.privacy.journal import Journal
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training.gate import LocalGate
-from hushrec.training.run import train
+from hushrec.training.named import train
 from hushrec.training.users import FittedUsers
 from tests.power_cut import Disk
 from tests.privacy.kills import Kill, Killed, noise_by_label

@@ -50,7 +50,7 @@ class World:
 
     def half(self) -> None:
         share = 0.5 if not self.halves.releases else 1.0  # of what is left
-        ItemBias().fit(self.store, self.halves, share=share, seed=len(self.halves.releases))
+        ItemBias().fit(self.store, self.halves, budget_fraction=share, seed=len(self.halves.releases))
 
     def season(self, name: str) -> None:
         self.ledger.open_season("weeks", replace(SEASON, name=name), allow_composition=name != "1")

@@ -32,13 +32,11 @@ from hushrec.engines.two_servers.replay import (
 )
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
-from hushrec.privacy.accounting import epsilon_of
-from hushrec.privacy.budget import guarantee
-from hushrec.privacy.statement import library_version
+from hushrec.privacy.statement import library_version, two_servers_promise
 from hushrec.serving.billboard import Billboard
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
-from hushrec.training.run import Public
+from hushrec.training.run import PublicRows
 from hushrec.types import Parts
 
 #: What the two laws of docs/proofs/two-servers.md differ by vanishes beside these.
@@ -137,13 +135,8 @@ class Agreement:
     @property
     def promises(self) -> tuple[str, str]:
         """The promises against a server, and against everybody else, in words."""
-        budget = self.budget
-        less = math.nextafter(budget.delta - budget.failure, 0.0)  # the rounding of two noises, section 4
-        public = guarantee(epsilon_of(self.both.mu, less), budget.delta, budget.unit, budget.relation)
-        return (
-            f"against either server, with any devices, {budget}, by the other server's noise alone",
-            f"against everybody else {public}, by the noise of both",
-        )
+        _, either, others = two_servers_promise(self.budget, self.plan.mu)
+        return either, others
 
     @cached_property
     def nobody(self) -> Ratings:
@@ -165,7 +158,7 @@ class Agreement:
     # ------------------------------------------------------------------ what follows from the totals
 
     def next(
-        self, totals: Sequence[Words], secure: bool = True, public: Public | None = None
+        self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
     ) -> Wanted | Billboard:
         """Return what is to be released next, or the model, given the totals so far in the order of the plan.
 
@@ -174,7 +167,7 @@ class Agreement:
         totals : sequence of ndarray of uint64
         secure : bool
             False where noise was injected for a test: the statement then says NOT PRIVATE.
-        public : PublicRatings, optional
+        public : PublicRows, optional
             Weighed into the model.
         """
         replay = Replay(self._training, totals)
@@ -186,8 +179,8 @@ class Agreement:
             return Billboard.of(self.estimator, self.domain, parts, privacy)
         released = replace(privacy, releases=self.both.releases)  # by whose noise public rows are weighed
         board = Billboard.of(self.estimator, self.domain, parts, released)
-        board = public.beside(board, self.nobody, Parts.of(parts).state)
-        notes = *privacy.notes, *public.notes(self.nobody)
+        board = public.beside(board, Parts.of(parts).state)
+        notes = *privacy.notes, *public.notes
         return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
@@ -246,8 +239,6 @@ class Agreement:
         privacy = run.statement(self.estimator, self.nobody, Accountant(self.budget))
         injected = () if secure else ("the noise came from an injected source",)
         notes = (
-            "against both servers together nothing is promised: one of them must keep to the protocol",
-            *self.promises,
             "shares hide what is answered as well as AES-256 in counter mode does; in the table of releases"
             " the noise is that of one server, and both have drawn as much",
         )
@@ -260,6 +251,7 @@ class Agreement:
             reasons=(*injected, *privacy.reasons),
             secure_noise=secure,
             exact_noise=secure,
+            two_servers=True,
         )
 
 

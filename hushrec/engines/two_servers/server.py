@@ -40,7 +40,7 @@ from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.billboard import Billboard
-from hushrec.training.run import Public
+from hushrec.training import run
 
 #: Code with which the other server says that what is asked is not there yet.
 _NOT_YET = 404
@@ -79,7 +79,7 @@ class Settings:
     peer_token: str
     deadline: float = 86_400.0
     dataset: str = "default"
-    public: Public | None = None
+    public: run.Public | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -156,8 +156,7 @@ class CollectingServer:
         self.agreement, self.settings, self.billboard = agreement, settings, None
         self._book, self._ledger, self._peer = Book(folder), ledger, peer
         self._noise, self._secure = noise or SystemNoise(), noise is None
-        if settings.public is not None:
-            settings.public.check(agreement.estimator, agreement.nobody)
+        self._public = run.read_public(settings.public, agreement.estimator, agreement.nobody)
         self._lock = threading.RLock()
         self._nonce = self._own_nonce()
         self._session = (self._book.get("session") or b"").decode()
@@ -324,7 +323,7 @@ class CollectingServer:
 
     def _look_ahead(self) -> bool:
         """Find what is to be released next."""
-        found = self.agreement.next(self._totals, self._secure, self.settings.public)
+        found = self.agreement.next(self._totals, self._secure, self._public)
         with self._lock:
             if isinstance(found, Wanted):
                 self._wanted = found

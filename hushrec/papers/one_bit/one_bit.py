@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import logit, ndtri
 
-from hushrec.checks import Count, Positive, Settings, Share
+from hushrec.checks import Count, Positive, Settings, Share, settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.arrays import BiasedFactors
@@ -325,7 +325,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         Completion
         """
         plan = run.check(self, ratings, accountant, seed)
-        with run.journaled(self, ratings.domain, accountant, plan, seed), one_blas_thread():
+        bound_to = {"model": self.name, "settings": settings_of(self)}
+        with run.journal(accountant, ratings.domain, plan, seed, **bound_to), one_blas_thread():
             gate = LocalGate(accountant, plan)
             users, items = self._released_factors(self.users(ratings), gate, seed)
         bound = math.inf if self.mechanism == "output-published" else self.bound

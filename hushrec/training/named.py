@@ -1,0 +1,202 @@
+"""Training by name, as ``hushrec train`` does: choose settings, release the user count, train."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from hushrec.checks import names_of, parts_of
+from hushrec.data import Domain, Ratings, Store
+from hushrec.errors import HushrecError, InputError
+from hushrec.privacy import Accountant, Budget, Plan, Release, counted
+from hushrec.registry import ESTIMATORS
+from hushrec.serving.billboard import Billboard
+from hushrec.training import run
+from hushrec.training.estimator import Estimator
+from hushrec.training.gate import LocalGate
+from hushrec.training.partitioned import Engine
+from hushrec.training.users import Users
+
+#: Numbers of users for which settings are checked while the number is not known.
+_PROBE_USER_COUNTS = tuple(8**power for power in range(10))
+
+
+def choose(
+    name: str,
+    budget: Budget,
+    domain: Domain,
+    *,
+    n_users: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+) -> Estimator[Any]:
+    """Return an estimator by name, with settings chosen from the budget, the domain and a number of users.
+
+    Parameters
+    ----------
+    name : str
+        A key of ``hushrec.models.ESTIMATORS``.
+    budget : Budget
+        The whole budget of the run.
+    domain : Domain
+        The declared catalogue and range.
+    n_users : int, optional
+        Declared or released number of users; needed by models that are tuned to it (private-als).
+    settings : mapping of str to value, optional
+        Settings that override the choice.
+
+    Raises
+    ------
+    InputError
+        For a model or a setting that does not exist, or a value out of range.
+    """
+    cls = known(name)
+    given = dict(settings or {})
+    names = names_of(cls)
+    for setting in given:
+        if setting not in names and setting.partition(".")[0] not in parts_of(cls):
+            raise InputError(
+                f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
+            )
+    if n_users is not None and "n_users" in names:
+        given.setdefault("n_users", n_users)
+    if "like_threshold" in names:
+        given.setdefault("like_threshold", domain.like_threshold)
+    if not cls.uses_user_count:
+        return cls.of(given)
+    n_users = given.pop("n_users", n_users)
+    if n_users is None:
+        what = f"{name} is tuned to the number of users; declare it or release it."
+        raise InputError(what, parameter="n_users")
+    return cls.planned(budget, domain, n_users, **given)
+
+
+def known(name: str) -> type[Estimator[Any]]:
+    """Return the class of a model, or refuse an unknown name."""
+    if name not in ESTIMATORS:
+        words = ", ".join(ESTIMATORS)
+        raise InputError(f"model {name!r} is not known; pass one of {words}.", parameter="model")
+    return ESTIMATORS[name]
+
+
+def needs_user_count(name: str) -> bool:
+    """Tell whether a model's settings are chosen from the number of users."""
+    return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
+
+
+def check_run(
+    name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
+) -> Estimator[Any]:
+    """Refuse a run that could not be completed, before anything is spent on it.
+
+    Returns
+    -------
+    Estimator
+        The one that is trained, or, where the number of users is yet to be released, that of one user.
+    """
+    counts = _PROBE_USER_COUNTS if n_users is None and needs_user_count(name) else (n_users,)
+    first, *others = [choose(name, budget, domain, n_users=n, settings=settings) for n in counts]
+    for estimator in (first, *others):
+        estimator.plan(budget, domain)
+    return first
+
+
+def exceeds_noise(n_users: int, noise_sd: float) -> bool:
+    """Tell whether a released number of users differs from 0 by more than noise."""
+    return n_users > 4 * noise_sd
+
+
+def train(
+    name: str,
+    ratings: Ratings | Store,
+    accountant: Accountant,
+    *,
+    n_users: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    seed: int = 0,
+    progress: bool = False,
+    budget_fraction: float = 1.0,
+    keep: Callable[[Billboard], None] | None = None,
+    engine: Engine | None = None,
+    stop_at_nobody: bool = False,
+    public: run.Public | None = None,
+) -> Billboard:
+    """Train a model by name, as ``hushrec train`` does.
+
+    Parameters
+    ----------
+    name, settings
+        As in :func:`choose`.
+    ratings : Ratings or Store
+        The private rows.
+    accountant : Accountant
+        Its budget is spent.
+    n_users : int, optional
+        Declared number of users. Without it, a model that is tuned to the number of users first releases
+        that number, for 1% of the budget.
+    seed, progress, budget_fraction, engine, public
+        As in :meth:`hushrec.models.Estimator.fit`.
+    keep : callable
+        Saves the model. A training that is killed before it returns can be resumed.
+    stop_at_nobody : bool
+        Stop with a `HushrecError` where the released number of users does not exceed its noise. That is a
+        function of the release, and no more is charged.
+    """
+    budget, domain = accountant.budget, ratings.domain
+    estimator = check_run(name, budget, domain, n_users, settings)
+    counted_first = n_users is None and needs_user_count(name)
+    # any number of users costs all that is left: what does not fit is refused before a charge
+    plan = run.check(estimator, ratings, accountant, seed, budget_fraction, engine)
+    public_rows = run.read_public(public, estimator, ratings)
+    binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
+    with run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding) as saved:
+        found = True
+        if counted_first:
+            n_users = release_user_count(ratings, accountant)
+            found = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
+            estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
+            if found:
+                plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
+                accountant.check(plan)
+        if found:
+            parts = run.ask(estimator, ratings, accountant, plan, seed, progress, engine)
+            billboard = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)
+            if keep is not None:
+                keep(billboard)
+                saved()
+            return billboard
+    raise HushrecError(
+        f"The released number of users, {n_users:,}, cannot be told from 0. Training stopped there: 1% of"
+        " the budget is charged, and no more. See what became of the rows with hushrec check; if there"
+        " are so few users, declare their number with --users."
+    )
+
+
+def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:
+    """Release the number of users for a fraction of the budget, to plan with.
+
+    Parameters
+    ----------
+    ratings : Ratings or Store
+        The private rows.
+    accountant : Accountant
+        Charged ``share`` of its budget's mu squared.
+    share : float
+        In (0, 1).
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Privacy
+    -------
+    One Gaussian release. Unit: user. Sensitivity 1 under add-remove, and under replace too, since a
+    user's rows may be replaced by rows of which none can be used.
+    """
+    run.check_users(ratings, accountant)
+    budget = accountant.budget
+    sensitivity = counted(1.0).under(budget.relation)
+    planned = Release("number of users", budget.share(share), sensitivity, budget.unit, budget.relation)
+    rows: Any = ratings.rated()
+    noisy = LocalGate(accountant, Plan(budget, (planned,))).release(planned.label, Users(rows).count())
+    return max(1, round(float(noisy[0])))
