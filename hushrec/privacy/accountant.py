@@ -190,8 +190,8 @@ class Accountant(Single):
     def training(self, plan: Plan | None, **binding: Any) -> Iterator[Callable[[], None]]:
         """A training, whose noisy values are kept beside the ledger, so that a killed one can go on.
 
-        Within another one it is a part of that. It yields a function to call when the model is saved: then
-        the values are not needed any more; else they go when the data set's next training begins.
+        It yields a function to call when the model is saved: then the values are not needed any more; else
+        they go when the data set's next training begins.
 
         Parameters
         ----------
@@ -202,10 +202,6 @@ class Accountant(Single):
         """
         if plan is not None:
             binding["plan"] = [release.to_dict() for release in plan.releases]
-        if self._journal is not None:
-            self._journal.bind(binding)
-            yield lambda: None
-            return
         if self.ledger is None or not self.budget.private or not self._keeps_journal:
             yield lambda: None
             return

@@ -60,11 +60,11 @@ class Journal:
     def __init__(
         self, ledger: Ledger, dataset: str, run: str, binding: dict[str, Any], *, resume: bool
     ) -> None:
-        self._ledger, self._dataset, self._bindings = ledger, dataset, [_plain(binding)]
+        self._ledger, self._dataset, self._binding = ledger, dataset, _plain(binding)
         self._folder = ledger.path.with_name(ledger.path.name + ".trainings")
         self._lock: IO[bytes] | None = None
         self._drafts: dict[int, Draft] = {}  # by step
-        self._depth = self._used = 0
+        self._used = 0
         self._kept: list[Entry] = []
         self.run, self.lost = run, 0
         entries = ledger.numbered(dataset, run)
@@ -73,17 +73,6 @@ class Journal:
         with self._errors("was read"):
             if resume:
                 self._take_up()
-
-    def bind(self, binding: dict[str, Any]) -> None:
-        """Say more of what the training is of, once the first releases have told."""
-        self._depth += 1
-        if self._depth < len(self._bindings):
-            _check_same(self._bindings[self._depth], _plain(binding), self._dataset)
-            return
-        self._bindings.append(_plain(binding))
-        if self._lock is not None:
-            with self._errors("was written"):
-                self._write_header()
 
     def uncharged(self, coming: tuple[Release, ...]) -> tuple[Release, ...]:
         """Return the coming releases that are yet to be charged."""
@@ -185,7 +174,7 @@ class Journal:
             "run": self.run,
             "first": self._first,
             "begun": datetime.now(UTC).isoformat(),
-            "bindings": self._bindings,
+            "binding": self._binding,
         }
         draft = self._header.with_suffix(".part")
         try:
@@ -240,16 +229,16 @@ class Journal:
     def _take_up(self) -> None:
         """Find the last unfinished training with this binding, else the last finished one; what was kept."""
         own = self._headers(_FINISHED) + self._headers(_UNFINISHED)
-        same = [header for header in own if header[0]["bindings"][0] == self._bindings[0]]
+        same = [header for header in own if header[0]["binding"] == self._binding]
         if not own:
             raise InputError(
                 f'There is no unfinished training on data set "{self._dataset}" in the ledger'
                 f" {self._ledger.path}; one that was saved is closed. Train anew, without resuming."
             )
         if not same:
-            _check_same(own[-1][0]["bindings"][0], self._bindings[0], self._dataset)
+            _check_same(own[-1][0]["binding"], self._binding, self._dataset)
         header, self._header = same[-1]
-        self.run, self._first, self._bindings = header["run"], header["first"], header["bindings"]
+        self.run, self._first = header["run"], header["first"]
         self._lock = _locked(self._header)
         if self._lock is None:
             raise InputError(

@@ -140,7 +140,7 @@ def test_processes_killed_at_random_steps(tmp_path, seeds, least):
 def begun_as(path, number: int) -> bool:
     """Return whether a training with this binding can be taken up."""
     headers = [json.loads(each.read_text()) for each in files(path) if each.suffix in (".json", ".done")]
-    return any(header["bindings"][0]["number"] == number for header in headers)
+    return any(header["binding"]["number"] == number for header in headers)
 
 
 @pytest.mark.true("A8")
@@ -194,8 +194,7 @@ def test_the_bytes_are_those_of_a_run_that_was_not_killed(path, monkeypatch, mod
             Kill(patch, chance.randint(15, 40))
             try:
                 accountant = Accountant(BUDGET, ledger=Ledger(path), resume=resume)
-                with accountant.training(None):
-                    content = model.fit(rows(), accountant, seed=1)
+                content = model.fit(rows(), accountant, seed=1)
             except Killed:
                 kills, resume = kills + 1, True
         assert kills < 40
@@ -496,33 +495,8 @@ def test_values_are_their_owners_alone_and_nothing_of_rows_is_kept(path):
         0
     ].parent.stat().st_mode & 0o077 == 0
     header = json.loads(next(each for each in found if each.suffix == ".json").read_text())
-    assert set(header) == {"dataset", "run", "first", "begun", "bindings"}
-    assert set(header["bindings"][0]) == {"model", "plan"}
-
-
-def within(path, *, resume=False, stop="", **later) -> list[float]:
-    """A training within another one, of which more is said once the first release has told."""
-    releases = [Release(label, Gaussian(50.0), 1.0, "user", "add-remove") for label in ("a", "b")]
-    accountant, found = Accountant(BUDGET, ledger=Ledger(path), resume=resume), []
-    with accountant.training(None, job="whole"):
-        for label, release in zip("ab", releases):
-            with accountant.training(Plan(BUDGET, [release]), **(later if label == "b" else {"part": "a"})):
-                if label == stop:
-                    raise Killed
-                gate = LocalGate(accountant, Plan(BUDGET, [release]))
-                found.append(float(gate.release(label, Bounded(np.zeros(1), counted(1.0)))[0]))
-    return found
-
-
-def test_a_training_that_goes_on_otherwise_than_it_was_begun_is_refused(path):
-    """Killed: the second part of a training with other settings, after the first was taken up."""
-    with pytest.raises(Killed):
-        within(path, stop="b", model="one", seed=1)
-    for other, word in (({"seed": 2}, "seed"), ({"model": "two"}, "model"), ({"more": 1}, "more")):
-        with pytest.raises(InputError, match=rf"was begun otherwise \({word}\)"):
-            within(path, resume=True, **{"model": "one", "seed": 1} | other)
-    assert len(within(path, resume=True, model="one", seed=1)) == 2
-    assert charges(path) == {"a": 1, "b": 1}
+    assert set(header) == {"dataset", "run", "first", "begun", "binding"}
+    assert set(header["binding"]) == {"model", "plan"}
 
 
 def test_each_training_of_an_accountant_goes_on_with_its_own_values(path):
