@@ -11,7 +11,6 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
 from hushrec.cli import output
-from hushrec.cli.argv_prescan import begin_compiling
 from hushrec.cli.help import Help, sentence
 from hushrec.errors import HushrecError, InputError
 
@@ -144,7 +143,7 @@ def run(words: Sequence[str]) -> int:
     command, model = app, ""
     try:
         if asked[1:] and len(asked) == len(words):  # no help is asked for
-            begin_compiling(asked[0], asked[1:])
+            note_compilation()
         _, apps, rest = app.parse_commands(asked)
         command = apps[-1]
         model = offer_fields(command, rest, whole)
@@ -160,6 +159,19 @@ def run(words: Sequence[str]) -> int:
         message = " ".join(message.split())
         output.note(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."))
         return code
+
+
+def note_compilation() -> None:
+    """Print that kernels are compiled, which takes seconds, when they are."""
+    import logging
+
+    class Note(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            output.note(record.getMessage())
+
+    log = logging.getLogger("hushrec.machine_code")
+    log.setLevel(logging.INFO)
+    log.handlers[:] = [Note()]
 
 
 def offer_fields(command: App, words: Sequence[str], whole: bool = False) -> str:

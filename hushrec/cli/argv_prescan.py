@@ -6,20 +6,6 @@ from collections.abc import Sequence
 
 from hushrec.registry import JOBS, best
 
-#: Models that take all kernels of a first use.
-_AHEAD = ("both", "private-als")
-
-
-def begin_compiling(command: str, words: Sequence[str]) -> None:
-    """Begin to compile where a command will train the usual model and no kernel was compiled before.
-
-    A second process does, while this one loads the library and reads.
-    """
-    if command in ("train", "retrain", "tune") and (value_of("--model", words) or best_of(words)) in _AHEAD:
-        from hushrec.kernels.first_use import begin  # and no other command waits for it
-
-        begin()
-
 
 def value_of(option: str, words: Sequence[str]) -> str | None:
     """Return what the command line gives for an option, before anything else of it is read."""

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hushrec import evaluation
-from hushrec.cli import output, output_model
+from hushrec.cli import output
 from hushrec.cli.files import output_folder
 from hushrec.cli.options import (
     Charging,
@@ -96,7 +96,6 @@ def compare(
     folder = output_folder(out_dir, force, FILES)
     needs_matplotlib()
     rows = reading.read(ratings, domain)
-    output_model.first_use()
     options: dict[str, Any] = {
         "delta": budget.delta,
         "relation": budget.relation,

@@ -70,7 +70,6 @@ def evaluate(
         Bootstrap resamples behind the intervals.
     """
     billboard = load(model)
-    output_model.first_use()
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_threshold", None)

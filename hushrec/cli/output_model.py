@@ -14,7 +14,6 @@ from hushrec.cli import output
 from hushrec.data import Domain
 from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.kernels import first_use as compiling
 from hushrec.models.liked_features import VOTES
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
@@ -231,9 +230,3 @@ def name(entries: list[dict[str, Any]], domain: Domain, titled: Attributes | Non
     titles = [] if titled is None else titled.titles or []
     for entry in entries if titles else ():
         entry["title"] = titles[domain.position(entry["item"])]
-
-
-def first_use() -> None:
-    """Say what takes seconds where no kernel was compiled before: rows decide nothing of it."""
-    if compiling.cold():
-        output.note(compiling.SAID)

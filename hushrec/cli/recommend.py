@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from typing import Annotated, Any
 
@@ -20,6 +21,7 @@ from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_s
 from hushrec.cli.tables import Reading
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
+from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import PRIVATE_TABLE, write_lists
 from hushrec.serving.billboard import Billboard, load
 
@@ -96,7 +98,6 @@ def recommend(
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else private_table_file(out, inputs, force)
     found_rows = reading.open(history, billboard.domain)
-    output_model.first_use()
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
@@ -109,7 +110,8 @@ def recommend(
     else:
         rows = found_rows if user is None else found_rows.for_users([user])
     bar = user is None and progress_shown(no_progress)
-    table = billboard.recommend_batch(rows, n, **options, progress=bar)
+    with contextlib.nullcontext() if user is None else in_numpy():
+        table = billboard.recommend_batch(rows, n, **options, progress=bar)
     if user is not None:
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:
@@ -131,6 +133,7 @@ def _said(billboard: Billboard, path: str, as_json: bool) -> None:
     output.done(as_json, found, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
 
 
+@in_numpy()
 def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
     """Add to each item of a user's list what moved its score."""
     matrix, ids = rows.matrix, billboard.domain.items

@@ -117,7 +117,6 @@ def retrain(
     accountant.check_model(board)  # before anything is read with what it declares
     check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
-    output_model.first_use()
     options: dict[str, Any] = {"since": since, "retire": retire, "public": public}
     following = board.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
     save(following, target)

@@ -98,7 +98,6 @@ def train(
     rows = reading.open(ratings, domain)
     if public is not None:
         public.read(estimator, rows)  # refused before a ledger is opened
-    output_model.first_use()
     with cluster(scheduler, ratings) as engine:
         billboard = named.train(
             model,

@@ -100,7 +100,6 @@ def tune(
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
     target = None if out is None else output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
-    output_model.first_use()
     if target is None:
         trials = tuning.try_all(rows, model, candidates, budget, seed=seed, progress=shown)
         _list(trials, model, budget, "public", as_json)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.kernels import simd
-
 Array = NDArray[np.floating]
+
+BYTES = 64  # of AVX-512's registers, and of a cache line
+SIDE = 4  # rows and columns of a Cholesky block: 16 sums and their 8 factors fit 32 registers
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +46,27 @@ class BiasedFactors:
     def rank(self) -> int:
         """Number of factors."""
         return self.table.shape[1] - 1
+
+
+def aligned(dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
+    """Arrays of zeros from the start of cache lines, so that no register straddles two.
+
+    Kernels are given their scratch memory: code that allocates takes long to compile.
+    """
+    lanes = BYTES // dtype.itemsize
+    ends = list(accumulate(-(-count // lanes) * lanes for count in counts))
+    memory = np.zeros(ends[-1] + lanes, dtype)
+    memory = memory[-memory.ctypes.data % BYTES // dtype.itemsize :]
+    return [memory[end - -(-count // lanes) * lanes :][:count] for end, count in zip(ends, counts)]
+
+
+def cholesky_scratch(rank: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+    """work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row of its own)."""
+    lanes = BYTES // dtype.itemsize
+    order = (rank + SIDE) // SIDE * SIDE
+    work, floor, inverse = aligned(dtype, order * order * lanes, order * lanes, order * lanes)
+    floor[rank * lanes :] = np.inf  # the rows beyond are no unknowns
+    return work, floor, inverse
 
 
 def float_type(array: Array) -> np.dtype:
@@ -89,10 +112,10 @@ def check_csr(
 def padded(factors: Array, scale: Array | None = None) -> Array:
     """Factors (times `scale`, row by row) with zero columns up to whole registers, rows on cache lines."""
     dtype = factors.dtype
-    lanes = simd.BYTES // dtype.itemsize
+    lanes = BYTES // dtype.itemsize
     n_rows, rank = factors.shape
     width = -(-rank // lanes) * lanes
-    table = simd.aligned(dtype, n_rows * width)[0].reshape(n_rows, width)
+    table = aligned(dtype, n_rows * width)[0].reshape(n_rows, width)
     if scale is None:
         table[:, :rank] = factors
     else:

@@ -8,26 +8,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
 from numba import types
 from numba.core import cgutils
 
 from hushrec.kernels import simd
-
-SIDE = 4  # rows and columns of a block: 16 sums and their 8 factors fit 32 registers
-
-
-def scratch(rank: int, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row of its own)."""
-    lanes = simd.BYTES // dtype.itemsize
-    order = (rank + SIDE) // SIDE * SIDE
-    work, floor, inverse = simd.aligned(dtype, order * order * lanes, order * lanes, order * lanes)
-    floor[rank * lanes :] = np.inf  # the rows beyond are no unknowns
-    return work, floor, inverse
+from hushrec.kernels.arrays import SIDE
+from hushrec.machine_code import inner
 
 
-@simd.inner
+@inner
 def interleave(gram, first, count, rank, order, work):
     """One matrix per lane: work[a, b, lane] = gram[first + lane] (a, b); other lanes and rows are zero."""
     lanes = simd.lanes(work)
@@ -41,7 +31,7 @@ def interleave(gram, first, count, rank, order, work):
             position += 1
 
 
-@simd.inner
+@inner
 def cholesky(work, order, floor, inverse):
     """Factor one matrix per lane in place (strict lower triangle), the inverse diagonal into `inverse`.
 
@@ -63,7 +53,7 @@ def cholesky(work, order, floor, inverse):
                 _factor_tile(sums, work, at, pitch, floor, inverse, b)
 
 
-@simd.inner
+@inner
 def back_substitute(work, order, rank, inverse):
     """Replace row `rank` of the factor (the solution of L y = rhs) by the solution of L^T x = y."""
     lanes = simd.lanes(work)

@@ -16,13 +16,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.kernels import simd, threads
-from hushrec.kernels.arrays import Array, check_csr, column_terms, float_type, padded, vector
-from hushrec.kernels.cholesky import back_substitute, cholesky, interleave, scratch
+from hushrec.kernels import loops, threads
+from hushrec.kernels.arrays import (
+    BYTES,
+    Array,
+    aligned,
+    check_csr,
+    cholesky_scratch,
+    column_terms,
+    float_type,
+    padded,
+    vector,
+)
 from hushrec.kernels.fixed_point import truncated
 
-TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
-AHEAD = 12  # entries whose factors are sent for before they are needed
 BLOCK_BYTES = 24576  # gathered factor rows: they stay in a first-level cache of 32 KB
 
 
@@ -78,11 +85,12 @@ def normal_equations(
 
     ridge, solution = np.empty((1, rank), table.dtype), np.empty((0, rank), table.dtype)
     kinds = np.empty(0, np.uint8)
+    row_range = loops.active().row_range
 
     def accumulate(start: int, stop: int) -> None:
         part = gram[start:stop], rhs[start:stop]
         steps = float(clip), float(rhs_step) or None, start, stop, True, False
-        _row_range(*arrays, *steps, *part, ridge, kinds, solution, *_scratch(rank, table.dtype))
+        row_range(*arrays, *steps, *part, ridge, kinds, solution, *_scratch(rank, table.dtype))
 
     threads.run(accumulate, work)
     return gram, rhs
@@ -116,10 +124,11 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
 
     nothing = [np.empty(shape, dtype) for shape in (0, (0, rank), (0, 2), 0)]
     arrays = np.zeros(1, np.int64), np.empty(0, np.int32), *nothing
+    row_range = loops.active().row_range
 
     def solve(start: int, stop: int) -> None:
         part = gram[start:stop], rhs[start:stop], ridge, kinds, solution[start:stop]
-        _row_range(*arrays, np.inf, None, start, stop, False, True, *part, *_scratch(rank, dtype))
+        row_range(*arrays, np.inf, None, start, stop, False, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, np.full(n_rows, _solve_work(rank)))
     return solution
@@ -148,12 +157,13 @@ def solve_rows(
     rank, dtype = factors.shape[1], factors.dtype
     ridge, kinds = _ridges(ridge, rank, dtype, kinds, len(work))
     solution = np.empty((len(work), rank), dtype)
+    row_range = loops.active().row_range
 
     def solve(start: int, stop: int) -> None:
-        rows = simd.BYTES // dtype.itemsize  # that are solved side by side
+        rows = BYTES // dtype.itemsize  # that are solved side by side
         gram, rhs = np.empty((rows, rank * (rank + 1) // 2), dtype), np.empty((rows, rank), dtype)
         part = gram, rhs, ridge, kinds, solution[start:stop]
-        _row_range(*arrays, np.inf, None, start, stop, True, True, *part, *_scratch(rank, dtype))
+        row_range(*arrays, np.inf, None, start, stop, True, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, work + _solve_work(rank))
     return solution
@@ -193,136 +203,17 @@ def _ridges(
     return table, kinds.astype(np.uint8)
 
 
-def compiled_before() -> bool:
-    """Tell whether the largest kernel, which all training needs, was compiled on this machine before."""
-    return simd.kept(_row_range)
-
-
 def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
-    """The part of its diagonal below which a pivot counts as zero, and the memory that `_row_range` works in.
+    """The part of its diagonal below which a pivot counts as zero, and the memory that `row_range` works in.
 
     Gathered factor rows, their targets, a Gramian, a right-hand side; and of the Cholesky factorization.
     """
-    lanes = simd.BYTES // dtype.itemsize
+    lanes = BYTES // dtype.itemsize
     width = -(-rank // lanes) * lanes
     size = max(BLOCK_BYTES // (max(width, 1) * dtype.itemsize), 8)
     sizes = size * width, size, rank * width, width
-    return dtype.type(rank * np.finfo(dtype).eps), *simd.aligned(dtype, *sizes), *scratch(rank, dtype)
+    return dtype.type(rank * np.finfo(dtype).eps), *aligned(dtype, *sizes), *cholesky_scratch(rank, dtype)
 
 
 def _solve_work(rank: int) -> float:
     return (rank + 1.0) ** 3 / 6.0 + 2.0 * rank**2
-
-
-@simd.inner
-def combine(coefficients, first, step, block, width, count, columns, out, at):
-    """out[at + c] += sum_k coefficients[first + k * step] * block[k, c] for the registers c < columns."""
-    fours = count // 4 * 4
-    for c in range(0, columns, simd.lanes(block)):
-        sums = simd.zeros(block, 4)
-        for k in range(0, fours, 4):
-            i = first + k * step
-            sums = simd.add_scaled(sums, coefficients, i, step, block, k * width + c, width, 4)
-        for k in range(fours, count):
-            i = first + k * step
-            sums = simd.add_scaled(sums, coefficients, i, step, block, k * width + c, width, 1)
-        total = simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]))
-        simd.store(out, at + c, simd.add(simd.load(out, at + c), total))
-
-
-@simd.inner
-def combine_truncated(coefficients, block, width, count, out):
-    """out[c] += sum_k trunc(coefficients[k] * block[k, c]): sums of integers, exact below 2^53."""
-    for c in range(0, width, simd.lanes(block)):
-        even, odd = simd.zeros(block, 2)
-        k = 0
-        while k + 2 <= count:
-            first = simd.multiply(simd.splat(coefficients, k), simd.load(block, k * width + c))
-            second = simd.multiply(simd.splat(coefficients, k + 1), simd.load(block, (k + 1) * width + c))
-            even, odd = simd.add(even, simd.truncate(first)), simd.add(odd, simd.truncate(second))
-            k += 2
-        if k < count:
-            first = simd.multiply(simd.splat(coefficients, k), simd.load(block, k * width + c))
-            even = simd.add(even, simd.truncate(first))
-        simd.store(out, c, simd.add(simd.load(out, c), simd.add(even, odd)))
-
-
-@simd.inner
-def _accumulate(block, count, width, rank, gram):
-    """gram[a, b] += sum_k block[k, a] * block[k, b] for b <= a (and some b beyond)."""
-    lanes = simd.lanes(block)
-    full = rank // TILE * TILE
-    for a in range(0, full, TILE):
-        c = 0
-        while c + lanes < a + TILE:  # two registers of columns at a time
-            left, right = simd.zeros(block, 8), simd.zeros(block, 8)
-            for k in range(count):
-                left = simd.add_outer(left, block, k * width + a, simd.load(block, k * width + c))
-                right = simd.add_outer(right, block, k * width + a, simd.load(block, k * width + c + lanes))
-            simd.add_rows(gram, a * width + c, width, left)
-            simd.add_rows(gram, a * width + c + lanes, width, right)
-            c += 2 * lanes
-        if c < a + TILE:
-            left = simd.zeros(block, 8)
-            for k in range(count):
-                left = simd.add_outer(left, block, k * width + a, simd.load(block, k * width + c))
-            simd.add_rows(gram, a * width + c, width, left)
-    for a in range(full, rank):
-        combine(block, a, width, block, width, count, a + 1, gram, a * width)
-
-
-@simd.compiled
-def _row_range(
-    indptr, indices, values, table, columns, weight, clip, step, start, stop, sums, solves,
-    gram, rhs, ridge, kinds, solution, small, block, targets, square, total, work, floor, inverse,
-):  # fmt: skip
-    """Normal equations of the rows where `sums`, then their solutions where `solves`.
-
-    One function for both, which is compiled once, and again for a `step` that is not None: without one there
-    is less to compile. Where both are wanted, `gram` and `rhs` hold the rows that are solved side by side,
-    and no others.
-    """
-    rank, width = ridge.shape[1], table.shape[1]
-    lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
-    flat = table.reshape(-1)
-    unit, limit = table.dtype.type(1.0 if step is None else step), table.dtype.type(clip)
-    for first in range(start, stop, lanes):
-        rows = min(lanes, stop - first)
-        shift = first if sums and solves else start
-        for row in range(first, first + rows if sums else first):
-            simd.clear(square, 0, rank * width)
-            simd.clear(total, 0, width)
-            for begin in range(indptr[row], indptr[row + 1], size):
-                count = min(size, indptr[row + 1] - begin)
-                for k in range(count):
-                    column = np.int64(indices[begin + k])
-                    target = min(max(values[begin + k] - columns[column, 0], -limit), limit)
-                    targets[k] = target * columns[column, 1] / unit
-                    ahead = np.int64(indices[min(begin + k + AHEAD, indptr[stop] - 1)])
-                    for c in range(0, width, lanes):
-                        simd.prefetch(flat, ahead * width + c)
-                        simd.store(block, k * width + c, simd.load(flat, column * width + c))
-                _accumulate(block, count, width, rank, square)
-                if step is None:
-                    combine(targets, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0))
-                else:
-                    combine_truncated(targets, block, width, count, total)
-            position = 0
-            for a in range(rank):
-                rhs[row - shift, a] = weight[row] * (unit * total[a])
-                for b in range(a + 1):
-                    gram[row - shift, position] = weight[row] * square[a * width + b]
-                    position += 1
-        if solves:
-            interleave(gram, first - shift, rows, rank, order, work)
-            for a in range(rank):
-                for lane in range(rows):
-                    at = (a * order + a) * lanes + lane
-                    work[at] += ridge[kinds[first + lane], a]
-                    floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
-                    work[(rank * order + a) * lanes + lane] = rhs[first - shift + lane, a]
-            cholesky(work, order, floor, inverse)
-            back_substitute(work, order, rank, inverse)
-            for lane in range(rows):
-                for a in range(rank):
-                    solution[first - start + lane, a] = work[(rank * order + a) * lanes + lane]

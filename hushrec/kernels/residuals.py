@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.kernels import simd, threads
-from hushrec.kernels.arrays import Array, check_csr, column_terms, padded, vector
-from hushrec.kernels.least_squares import AHEAD, combine
+from hushrec.kernels import loops, threads
+from hushrec.kernels.arrays import BYTES, Array, aligned, check_csr, column_terms, padded, vector
 
 TABLES_BYTES = 1 << 30  # of sums that threads hold: there are fewer threads where they would take more
 ENTRIES = 1 << 18  # whose residuals are kept: 2 MB
@@ -86,7 +85,7 @@ def added_residuals(
 
 def _width(arrays: tuple[NDArray[Any], ...]) -> int:
     """Numbers of a row of factors, in whole registers of the more precise of the two types."""
-    lanes = simd.BYTES // np.result_type(arrays[3], arrays[4]).itemsize
+    lanes = BYTES // np.result_type(arrays[3], arrays[4]).itemsize
     return -(-arrays[3].shape[1] // lanes) * lanes
 
 
@@ -99,7 +98,7 @@ def _in_parts(
     shrink: Array,
     norms: Array,
 ) -> None:
-    """`_clipped_range` of so many rows at a time that their residuals and factors lie in a near cache.
+    """`clipped_range` of so many rows at a time that their residuals and factors lie in a near cache.
 
     Factors are padded here, part by part: a second table of all rows would be the most that a sweep holds.
     """
@@ -111,13 +110,13 @@ def _in_parts(
         end = min(max(end, start + 1), start + PART_ROWS, stop)
         if (size := int(indptr[end] - indptr[start])) > len(scratch[1]):  # new memory costs more than its use
             size = max(size, min(ENTRIES, int(indptr[stop] - indptr[start])))
-            scratch = simd.aligned(np.dtype(np.float64), width, size)
+            scratch = aligned(np.dtype(np.float64), width, size)
         rows = slice(start, end)
         own = padded(left[rows].astype(precise, copy=False))
         part = *(each[rows] for each in by_row), reach[rows], *limits
         entries = indptr[start : end + 1], indices, values
         out = table, shrink[rows], norms[rows]
-        _clipped_range(*entries, own, right, columns, *part, 0, end - start, *out, *scratch)
+        loops.active().clipped_range(*entries, own, right, columns, *part, 0, end - start, *out, *scratch)
         start = end
 
 
@@ -139,9 +138,10 @@ def added_weights(
     """
     starts, columns, _ = check_csr(indptr, indices, np.zeros(len(indices), np.float32), n_cols)
     rows = vector(weights, len(starts) - 1, np.dtype(np.float64), 0.0, "weights")
+    weight_range = loops.active().weight_range
 
     def accumulate(table: Array, start: int, stop: int) -> None:
-        _weight_range(starts, columns, rows, start, stop, table)
+        weight_range(starts, columns, rows, start, stop, table)
 
     return _added(accumulate, np.diff(starts) + 1.0, (n_cols, 1))[:, 0]
 
@@ -221,9 +221,10 @@ def predict_pairs(
             raise ValueError(f"a row is not among the {len(factors)} factor rows.")
     tables = padded(user_factors), padded(item_factors)
     products = np.empty(len(users))
+    product_range = loops.active().product_range
 
     def multiply(start: int, stop: int) -> None:
-        _product_range(users, items, *tables, start, stop, products)
+        product_range(users, items, *tables, start, stop, products)
 
     threads.run(multiply, np.full(len(users), 2.0 * user_factors.shape[1]))
     return products
@@ -245,9 +246,10 @@ def row_products(left: Array, right: Array) -> NDArray[np.float64]:
     rows = np.ascontiguousarray(left, dtype=np.float64)
     table = padded(np.asarray(right, dtype=np.float64))
     products = np.empty((len(rows), right.shape[1]))
+    row_product_range = loops.active().row_product_range
 
     def multiply(start: int, stop: int) -> None:
-        _row_product_range(rows, table, start, stop, products, *simd.aligned(table.dtype, table.shape[1]))
+        row_product_range(rows, table, start, stop, products, *aligned(table.dtype, table.shape[1]))
 
     threads.run(multiply, np.full(len(rows), float(right.size)))
     return products
@@ -276,93 +278,3 @@ def _arguments(
     weight = vector(row_weight, n_rows, dtype, 1.0, "row_weight")
     work = np.diff(indptr) * (2.0 * rank) + rank
     return (indptr, indices, values, row_factors, padded(col_factors), columns, offset, weight), work
-
-
-@simd.inner
-def _fill(row, rows, start):
-    """The numbers of one row of a table, in float64."""
-    for c in range(0, len(row), simd.lanes(row)):
-        simd.store(row, c, simd.load_wide(rows, start + c))
-
-
-@simd.compiled
-def _clipped_range(
-    indptr, indices, values, left, right, columns, offset, weight, reach, bound, step, start, stop, sums,
-    shrink, norms, row, kept,
-):  # fmt: skip
-    """Norms of rows' residuals; products with rows' factors, truncated, are added to columns' sums, if any.
-
-    Tables of many columns lie in a far cache: what is needed soon is sent for. Residuals are kept between
-    the two passes.
-    """
-    lanes, width, depth = simd.lanes(offset), len(row), min(len(row), right.shape[1])
-    rows, table, out = left.reshape(-1), right.reshape(-1), sums.reshape(-1)
-    first, last = indptr[start], indptr[stop] - 1
-    for i in range(start, stop):
-        square = 0.0
-        _fill(row, rows, i * left.shape[1])
-        for k in range(indptr[i], indptr[i + 1]):
-            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
-            product = simd.zeros(offset, 1)[0]
-            for c in range(0, depth, lanes):
-                simd.prefetch(table, ahead * right.shape[1] + c)
-                numbers = simd.load_wide(table, column * right.shape[1] + c)
-                product = simd.multiply_add(simd.load(row, c), numbers, product)
-            residual = (values[k] - (offset[i] + columns[column, 0])) - simd.lane_sum(product)
-            kept[k - first] = residual
-            residual *= columns[column, 1]
-            square += residual * residual
-        norms[i] = step * np.sqrt(square)
-        length = reach[i] * (weight[i] * norms[i])
-        if length > bound:
-            shrink[i] = min(shrink[i], bound / length)
-        if not length < np.inf:
-            shrink[i] = 0.0
-    for i in range(start, stop if len(sums) else start):
-        factor = weight[i] * shrink[i]
-        if factor == 0 or shrink[i] == 0:  # residuals may be infinite, or weights no numbers
-            continue
-        _fill(row, rows, i * left.shape[1])
-        for k in range(indptr[i], indptr[i + 1]):
-            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
-            kept[k - first] = (kept[k - first] * factor) * columns[column, 1]
-            if width == 0:
-                out[column] += np.trunc(kept[k - first])
-            coefficient = simd.splat(kept, k - first)
-            for c in range(0, width, lanes):
-                simd.prefetch(out, ahead * width + c)
-                terms = simd.truncate(simd.multiply(coefficient, simd.load(row, c)))
-                simd.store(out, column * width + c, simd.add(simd.load(out, column * width + c), terms))
-
-
-@simd.compiled
-def _weight_range(indptr, indices, weights, start, stop, sums):
-    for i in range(start, stop):
-        for k in range(indptr[i], indptr[i + 1]):
-            sums[indices[k], 0] += weights[i]
-
-
-@simd.compiled
-def _product_range(users, items, left, right, start, stop, products):
-    """Dot products of the rows users[n] of `left` and items[n] of `right`."""
-    lanes = simd.lanes(products)
-    rows, columns = left.reshape(-1), right.reshape(-1)
-    width = min(left.shape[1], right.shape[1])
-    for n in range(start, stop):
-        product = simd.zeros(products, 1)[0]
-        for c in range(0, width, lanes):
-            row = simd.load_wide(rows, users[n] * left.shape[1] + c)
-            column = simd.load_wide(columns, items[n] * right.shape[1] + c)
-            product = simd.multiply_add(row, column, product)
-        products[n] = simd.lane_sum(product)
-
-
-@simd.compiled
-def _row_product_range(left, table, start, stop, products, total):
-    rank, width = table.shape
-    rows, columns = left.reshape(-1), table.reshape(-1)
-    for i in range(start, stop):
-        simd.clear(total, 0, width)
-        combine(rows, i * rank, np.int64(1), columns, width, rank, width, total, np.int64(0))
-        for a in range(products.shape[1]):
-            products[i, a] = total[a]

@@ -9,53 +9,18 @@ where a function is inlined. Indices are not checked: the caller keeps the lanes
 
 from __future__ import annotations
 
-import contextlib
-import uuid
 from collections.abc import Callable, Sequence
-from itertools import accumulate
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 from llvmlite import ir
-from numba import extending, njit, types
+from numba import extending, types
 from numba.core import cgutils
 from numba.core.datamodel import PrimitiveModel
 
-BYTES = 64  # of AVX-512's registers, and of a cache line
-SHARED = "simd.py", "cholesky.py", "least_squares.py"  # files whose functions others compile in
+from hushrec.kernels.arrays import BYTES
 
-#: Ways in from C, which nothing takes; and from Python.
-_NOT_FROM_C: dict[str, Any] = {"no_cfunc_wrapper": True}
-_NO_WRAPPERS = _NOT_FROM_C | {"no_cpython_wrapper": True}
 # Any: numba's own annotations describe neither what they decorate nor what they return.
 intrinsic: Any = extending.intrinsic
-
-
-def compiled(function: Any) -> Any:
-    """Compile for any number of threads; keep the machine code until a file that it comes from changes."""
-    dispatcher: Any = njit(cache=True, nogil=True, **_NOT_FROM_C)(function)
-    # numba compares only the file that holds the function, but machine code holds what it calls as well
-    paths = {Path(__file__).with_name(name) for name in SHARED} | {Path(function.__code__.co_filename)}
-    files = [path.stat() for path in paths]
-    with contextlib.suppress(AttributeError):
-        file = dispatcher._cache._cache_file  # noqa: SLF001
-        file._source_stamp = max(s.st_mtime for s in files), sum(s.st_size for s in files)  # noqa: SLF001
-        # two processes that compile at once would number their files alike, and load one another's
-        file._data_name_pattern = f"{uuid.uuid4().hex[:8]}-{file._data_name_pattern}"  # noqa: SLF001
-    return dispatcher
-
-
-def kept(function: Any) -> bool:
-    """Tell whether the machine code of a compiled function, as it now is, lies on the disk."""
-    try:
-        return bool(function._cache._cache_file._load_index())  # noqa: SLF001
-    except (AttributeError, OSError):
-        return True  # a numba that keeps it otherwise
-
-
-#: Compile a function that only compiled ones call, into them: it needs no way in from Python.
-inner: Any = njit(nogil=True, **_NO_WRAPPERS)
 
 
 class Register(types.Type):
@@ -398,18 +363,6 @@ def rotation(typingctx: Any, alpha: Any, beta: Any, gamma: Any, tolerance: Any) 
         )
 
     return result(alpha, beta, gamma, types.float64), codegen
-
-
-def aligned(dtype: np.dtype, *counts: int) -> list[np.ndarray]:
-    """Arrays of zeros from the start of cache lines, so that no register straddles two.
-
-    Kernels are given their scratch memory: code that allocates takes long to compile.
-    """
-    lanes = BYTES // dtype.itemsize
-    ends = list(accumulate(-(-count // lanes) * lanes for count in counts))
-    memory = np.zeros(ends[-1] + lanes, dtype)
-    memory = memory[-memory.ctypes.data % BYTES // dtype.itemsize :]
-    return [memory[end - -(-count // lanes) * lanes :][:count] for end, count in zip(ends, counts)]
 
 
 @intrinsic

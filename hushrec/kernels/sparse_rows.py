@@ -11,7 +11,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.kernels import simd, threads
+from hushrec.kernels import loops, threads
 from hushrec.kernels.fixed_point import CLIP_MARGIN
 from hushrec.kernels.sweeps import CSR
 from hushrec.types import Array
@@ -117,7 +117,7 @@ def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.flo
     -------
     (n_rows,) float64 array
     """
-    return _of_rows(_sum_range, indptr, indices, np.asarray(weights, dtype=np.float64))
+    return _of_rows(loops.active().sum_range, indptr, indices, np.asarray(weights, dtype=np.float64))
 
 
 def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
@@ -135,7 +135,7 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
     -------
     (n_rows,) float64 array
     """
-    return _of_rows(_value_sum_range, indptr, np.ascontiguousarray(values))
+    return _of_rows(loops.active().value_sum_range, indptr, np.ascontiguousarray(values))
 
 
 def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float64]:
@@ -151,7 +151,7 @@ def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float
     -------
     (n_rows,) float64 array
     """
-    return _of_rows(_square_range, indptr, np.ascontiguousarray(values), center)
+    return _of_rows(loops.active().square_range, indptr, np.ascontiguousarray(values), center)
 
 
 def _of_rows(sum_range: Any, indptr: Array, *arrays: Array) -> NDArray[np.float64]:
@@ -163,36 +163,3 @@ def _of_rows(sum_range: Any, indptr: Array, *arrays: Array) -> NDArray[np.float6
 
     threads.run(accumulate, np.diff(indptr) + 1.0)
     return sums
-
-
-@simd.compiled
-def _value_sum_range(indptr, values, start, stop, sums):
-    for row in range(start, stop):
-        begin, end = indptr[row], indptr[row + 1]
-        lanes = simd.zeros(sums, 1)[0]  # additions that need not wait for one another
-        whole = end - (end - begin) % 8
-        for k in range(begin, whole, 8):
-            lanes = simd.add(lanes, simd.load_wide(values, k))
-        total = simd.pair_sum(lanes)
-        for k in range(whole, end):
-            total += values[k]
-        sums[row] = total
-
-
-@simd.compiled
-def _square_range(indptr, values, center, start, stop, sums):
-    for row in range(start, stop):
-        total = 0.0
-        for k in range(indptr[row], indptr[row + 1]):
-            deviation = values[k] - center[row]
-            total += deviation * deviation
-        sums[row] = total
-
-
-@simd.compiled
-def _sum_range(indptr, indices, weights, start, stop, sums):
-    for row in range(start, stop):
-        total = 0.0
-        for k in range(indptr[row], indptr[row + 1]):
-            total += weights[indices[k]]
-        sums[row] = total

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.kernels import simd, threads
+from hushrec.kernels import loops, threads
 from hushrec.kernels.arrays import check_csr
 from hushrec.types import Array
 
@@ -34,26 +34,10 @@ def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDA
     # every range reads all rows, hence few ranges
     work *= 2 * threads.SMALLEST_RANGE * threads.count() / max(work.sum(), 1.0)
     columns = indices.view(np.uint32)
+    outer_range = loops.active().outer_range
 
     def accumulate(start: int, stop: int) -> None:
-        _outer_range(indptr, columns, values.astype(np.float64, copy=False), start, stop, packed)
+        outer_range(indptr, columns, values.astype(np.float64, copy=False), start, stop, packed)
 
     threads.run(accumulate, work)
     return packed
-
-
-@simd.compiled
-def _outer_range(indptr, columns, values, start, stop, packed):
-    """Rows start, ..., stop - 1 of the packed triangle."""
-    for row in range(len(indptr) - 1):
-        begin, end = indptr[row], indptr[row + 1]
-        for a in range(begin, end):
-            column = np.uint64(columns[a])
-            if column >= stop:
-                break
-            if column < start:
-                continue
-            base = column * (column + np.uint64(1)) // np.uint64(2)
-            value = values[a]
-            for b in range(begin, a + 1):
-                packed[base + np.uint64(columns[b])] += value * values[b]

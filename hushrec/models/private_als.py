@@ -20,7 +20,6 @@ import numpy as np
 
 from hushrec.data import Domain, Ratings
 from hushrec.data.features import feature_scores
-from hushrec.kernels import first_use
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import SweepSettings, initial_items
@@ -162,7 +161,6 @@ class PrivateALS(PlannedALS):
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
         """Bias rounds, then iterations, each ending in a release."""
-        first_use.finish()
         domain = users.domain
         level = self._level(users, gate)
         noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")

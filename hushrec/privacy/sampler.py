@@ -23,8 +23,8 @@ from itertools import chain
 
 import numpy as np
 import numpy.typing as npt
-from numba import njit
 
+from hushrec.machine_code import compiled
 from hushrec.privacy.exact import Uniform, exp_minus
 
 Words = Callable[[int], npt.NDArray[np.uint64]]
@@ -265,7 +265,7 @@ def _further(draw: Words) -> Iterator[int]:
         yield from draw(8).tolist()
 
 
-@njit(cache=True, nogil=True)
+@compiled
 def _add_noise(
     values, scales, grids, stride, done, words, pending,
     high, guide, quick, width, base, slope, curve,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from hushrec.kernels import least_squares, residuals, simd, threads
-from hushrec.papers.dpals.projection import project_psd
+from hushrec.kernels import arrays, least_squares, residuals, threads
+from hushrec.papers.dpals import projection
 from tests.kernels.test_least_squares import problem
 
 GUARD, CANARY = 512, 12345.0
@@ -16,7 +16,7 @@ GUARD, CANARY = 512, 12345.0
     ("rank", "dtype"), [(1, np.float32), (8, np.float64), (15, np.float32), (17, np.float64)]
 )
 def test_what_lies_beside_scratch_memory_stays(rank, dtype, monkeypatch):
-    given, aligned = [], simd.aligned
+    given, aligned = [], arrays.aligned
 
     def guarded(dtype, *counts):
         """Each array in a larger one; the guards are of whole cache lines."""
@@ -26,14 +26,15 @@ def test_what_lies_beside_scratch_memory_stays(rank, dtype, monkeypatch):
         given.extend(memories)
         return [memory[GUARD : len(memory) - GUARD] for memory in memories]
 
-    monkeypatch.setattr(simd, "aligned", guarded)
+    for module in (arrays, least_squares, residuals, projection):
+        monkeypatch.setattr(module, "aligned", guarded)
     (indptr, indices, values), factors, extras = problem(rank, rank, dtype)
     matrix, n_rows = (indptr, indices, values), len(indptr) - 1
     with threads.limit(1):
         gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
         least_squares.ridge_solve(gram, rhs, 0.5)
         least_squares.solve_rows(*matrix, factors, 0.5)
-        project_psd(gram - gram.mean(axis=0))
+        projection.project_psd(gram - gram.mean(axis=0))
         residuals.added_residuals(*matrix, np.ones((n_rows, rank), dtype), factors, bound=1.0, step=2.0**-20)
         residuals.residual_norms(*matrix, np.ones((n_rows, rank), dtype), factors)
         residuals.row_products(factors, factors.T)

@@ -10,8 +10,9 @@ from __future__ import annotations
 import numpy as np
 
 from hushrec.kernels import simd, threads
-from hushrec.kernels.arrays import Array, float_type
-from hushrec.kernels.cholesky import SIDE, cholesky, interleave, scratch
+from hushrec.kernels.arrays import SIDE, Array, aligned, cholesky_scratch, float_type
+from hushrec.kernels.cholesky import cholesky, interleave
+from hushrec.machine_code import compiled, inner
 
 MOST_SWEEPS = 40  # 5 to 9 happen
 
@@ -41,7 +42,7 @@ def project_psd(gram: Array) -> Array:
     failed = np.empty(n_rows, np.bool_)
 
     def attempt(first: int, last: int) -> None:
-        _attempt_range(gram[first:last], rank, tolerance, failed[first:last], *scratch(rank, dtype))
+        _attempt_range(gram[first:last], rank, tolerance, failed[first:last], *cholesky_scratch(rank, dtype))
 
     threads.run(attempt, np.full(n_rows, rank**3 / 6.0 + 2.0 * rank**2))
     bad = np.flatnonzero(failed)
@@ -49,8 +50,8 @@ def project_psd(gram: Array) -> Array:
     def clamp(first: int, last: int) -> None:
         part = bad[first:last]
         matrices = gram[part].astype(np.float64)
-        work, scaled, squares = scratch(rank, matrices.dtype)
-        columns, shift, scale = simd.aligned(work.dtype, len(work), 8, 8)
+        work, scaled, squares = cholesky_scratch(rank, matrices.dtype)
+        columns, shift, scale = aligned(work.dtype, len(work), 8, 8)
         _clamp_range(matrices, rank, work, scaled, squares, columns, shift, scale)
         gram[part] = matrices
 
@@ -58,7 +59,7 @@ def project_psd(gram: Array) -> Array:
     return gram
 
 
-@simd.compiled
+@compiled
 def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
     """Mark the matrices whose Cholesky factorization fails, `tolerance` of the largest entry forgiven."""
     lanes = simd.lanes(work)
@@ -79,7 +80,7 @@ def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
             failed[first + lane] = failed[first + lane] and lowest == 0
 
 
-@simd.compiled
+@compiled
 def _clamp_range(gram, rank, work, scaled, squares, columns, shift, scale):
     """Raise the negative eigenvalues of every matrix to zero, in place."""
     lanes = simd.lanes(work)
@@ -120,7 +121,7 @@ def _clamp_range(gram, rank, work, scaled, squares, columns, shift, scale):
                     position += 1
 
 
-@simd.inner
+@inner
 def _orthogonalize(columns, rank, pitch, squares):
     """Rotate pairs of columns until all are orthogonal; their squared norms into `squares`."""
     lanes = simd.lanes(columns)
@@ -140,7 +141,7 @@ def _orthogonalize(columns, rank, pitch, squares):
             break
 
 
-@simd.inner
+@inner
 def _rotate(columns, p, q, rank, pitch, squares):
     """Make columns p and q orthogonal; whether they were not."""
     lanes = simd.lanes(columns)
@@ -160,7 +161,7 @@ def _rotate(columns, p, q, rank, pitch, squares):
     return turns
 
 
-@simd.inner
+@inner
 def _dot(array, left, right, stop, lanes):
     """Lane by lane, the product of two vectors of stop / lanes registers."""
     s0, s1, s2, s3 = simd.zeros(array, 4)

@@ -1,0 +1,342 @@
+"""The kernels' loops as machine code. Their wrappers check what they are given; these check nothing.
+
+numba is loaded with this module, which `hushrec.kernels.loops` imports when a kernel is first called.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from hushrec.kernels import simd
+from hushrec.kernels.cholesky import back_substitute, cholesky, interleave
+from hushrec.machine_code import compiled, inner
+
+TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
+AHEAD = 12  # entries whose factors are sent for before they are needed
+#: Items whose factors are turned at a time, a multiple of what a register holds: they fit the first cache.
+TURNED = 128
+
+
+@inner
+def combine(coefficients, first, step, block, width, count, columns, out, at):
+    """out[at + c] += sum_k coefficients[first + k * step] * block[k, c] for the registers c < columns."""
+    fours = count // 4 * 4
+    for c in range(0, columns, simd.lanes(block)):
+        sums = simd.zeros(block, 4)
+        for k in range(0, fours, 4):
+            i = first + k * step
+            sums = simd.add_scaled(sums, coefficients, i, step, block, k * width + c, width, 4)
+        for k in range(fours, count):
+            i = first + k * step
+            sums = simd.add_scaled(sums, coefficients, i, step, block, k * width + c, width, 1)
+        total = simd.add(simd.add(sums[0], sums[1]), simd.add(sums[2], sums[3]))
+        simd.store(out, at + c, simd.add(simd.load(out, at + c), total))
+
+
+@inner
+def combine_truncated(coefficients, block, width, count, out):
+    """out[c] += sum_k trunc(coefficients[k] * block[k, c]): sums of integers, exact below 2^53."""
+    for c in range(0, width, simd.lanes(block)):
+        even, odd = simd.zeros(block, 2)
+        k = 0
+        while k + 2 <= count:
+            first = simd.multiply(simd.splat(coefficients, k), simd.load(block, k * width + c))
+            second = simd.multiply(simd.splat(coefficients, k + 1), simd.load(block, (k + 1) * width + c))
+            even, odd = simd.add(even, simd.truncate(first)), simd.add(odd, simd.truncate(second))
+            k += 2
+        if k < count:
+            first = simd.multiply(simd.splat(coefficients, k), simd.load(block, k * width + c))
+            even = simd.add(even, simd.truncate(first))
+        simd.store(out, c, simd.add(simd.load(out, c), simd.add(even, odd)))
+
+
+@inner
+def accumulate(block, count, width, rank, gram):
+    """gram[a, b] += sum_k block[k, a] * block[k, b] for b <= a (and some b beyond)."""
+    lanes = simd.lanes(block)
+    full = rank // TILE * TILE
+    for a in range(0, full, TILE):
+        c = 0
+        while c + lanes < a + TILE:  # two registers of columns at a time
+            left, right = simd.zeros(block, 8), simd.zeros(block, 8)
+            for k in range(count):
+                left = simd.add_outer(left, block, k * width + a, simd.load(block, k * width + c))
+                right = simd.add_outer(right, block, k * width + a, simd.load(block, k * width + c + lanes))
+            simd.add_rows(gram, a * width + c, width, left)
+            simd.add_rows(gram, a * width + c + lanes, width, right)
+            c += 2 * lanes
+        if c < a + TILE:
+            left = simd.zeros(block, 8)
+            for k in range(count):
+                left = simd.add_outer(left, block, k * width + a, simd.load(block, k * width + c))
+            simd.add_rows(gram, a * width + c, width, left)
+    for a in range(full, rank):
+        combine(block, a, width, block, width, count, a + 1, gram, a * width)
+
+
+@compiled
+def row_range(
+    indptr, indices, values, table, columns, weight, clip, step, start, stop, sums, solves,
+    gram, rhs, ridge, kinds, solution, small, block, targets, square, total, work, floor, inverse,
+):  # fmt: skip
+    """Normal equations of the rows where `sums`, then their solutions where `solves`.
+
+    One function for both, which is compiled once, and again for a `step` that is not None: without one there
+    is less to compile. Where both are wanted, `gram` and `rhs` hold the rows that are solved side by side,
+    and no others.
+    """
+    rank, width = ridge.shape[1], table.shape[1]
+    lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
+    flat = table.reshape(-1)
+    unit, limit = table.dtype.type(1.0 if step is None else step), table.dtype.type(clip)
+    for first in range(start, stop, lanes):
+        rows = min(lanes, stop - first)
+        shift = first if sums and solves else start
+        for row in range(first, first + rows if sums else first):
+            simd.clear(square, 0, rank * width)
+            simd.clear(total, 0, width)
+            for begin in range(indptr[row], indptr[row + 1], size):
+                count = min(size, indptr[row + 1] - begin)
+                for k in range(count):
+                    column = np.int64(indices[begin + k])
+                    target = min(max(values[begin + k] - columns[column, 0], -limit), limit)
+                    targets[k] = target * columns[column, 1] / unit
+                    ahead = np.int64(indices[min(begin + k + AHEAD, indptr[stop] - 1)])
+                    for c in range(0, width, lanes):
+                        simd.prefetch(flat, ahead * width + c)
+                        simd.store(block, k * width + c, simd.load(flat, column * width + c))
+                accumulate(block, count, width, rank, square)
+                if step is None:
+                    combine(targets, np.int64(0), np.int64(1), block, width, count, width, total, np.int64(0))
+                else:
+                    combine_truncated(targets, block, width, count, total)
+            position = 0
+            for a in range(rank):
+                rhs[row - shift, a] = weight[row] * (unit * total[a])
+                for b in range(a + 1):
+                    gram[row - shift, position] = weight[row] * square[a * width + b]
+                    position += 1
+        if solves:
+            interleave(gram, first - shift, rows, rank, order, work)
+            for a in range(rank):
+                for lane in range(rows):
+                    at = (a * order + a) * lanes + lane
+                    work[at] += ridge[kinds[first + lane], a]
+                    floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
+                    work[(rank * order + a) * lanes + lane] = rhs[first - shift + lane, a]
+            cholesky(work, order, floor, inverse)
+            back_substitute(work, order, rank, inverse)
+            for lane in range(rows):
+                for a in range(rank):
+                    solution[first - start + lane, a] = work[(rank * order + a) * lanes + lane]
+
+
+@inner
+def fill(row, rows, start):
+    """The numbers of one row of a table, in float64."""
+    for c in range(0, len(row), simd.lanes(row)):
+        simd.store(row, c, simd.load_wide(rows, start + c))
+
+
+@compiled
+def clipped_range(
+    indptr, indices, values, left, right, columns, offset, weight, reach, bound, step, start, stop, sums,
+    shrink, norms, row, kept,
+):  # fmt: skip
+    """Norms of rows' residuals; products with rows' factors, truncated, are added to columns' sums, if any.
+
+    Tables of many columns lie in a far cache: what is needed soon is sent for. Residuals are kept between
+    the two passes.
+    """
+    lanes, width, depth = simd.lanes(offset), len(row), min(len(row), right.shape[1])
+    rows, table, out = left.reshape(-1), right.reshape(-1), sums.reshape(-1)
+    first, last = indptr[start], indptr[stop] - 1
+    for i in range(start, stop):
+        square = 0.0
+        fill(row, rows, i * left.shape[1])
+        for k in range(indptr[i], indptr[i + 1]):
+            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
+            product = simd.zeros(offset, 1)[0]
+            for c in range(0, depth, lanes):
+                simd.prefetch(table, ahead * right.shape[1] + c)
+                numbers = simd.load_wide(table, column * right.shape[1] + c)
+                product = simd.multiply_add(simd.load(row, c), numbers, product)
+            residual = (values[k] - (offset[i] + columns[column, 0])) - simd.lane_sum(product)
+            kept[k - first] = residual
+            residual *= columns[column, 1]
+            square += residual * residual
+        norms[i] = step * np.sqrt(square)
+        length = reach[i] * (weight[i] * norms[i])
+        if length > bound:
+            shrink[i] = min(shrink[i], bound / length)
+        if not length < np.inf:
+            shrink[i] = 0.0
+    for i in range(start, stop if len(sums) else start):
+        factor = weight[i] * shrink[i]
+        if factor == 0 or shrink[i] == 0:  # residuals may be infinite, or weights no numbers
+            continue
+        fill(row, rows, i * left.shape[1])
+        for k in range(indptr[i], indptr[i + 1]):
+            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
+            kept[k - first] = (kept[k - first] * factor) * columns[column, 1]
+            if width == 0:
+                out[column] += np.trunc(kept[k - first])
+            coefficient = simd.splat(kept, k - first)
+            for c in range(0, width, lanes):
+                simd.prefetch(out, ahead * width + c)
+                terms = simd.truncate(simd.multiply(coefficient, simd.load(row, c)))
+                simd.store(out, column * width + c, simd.add(simd.load(out, column * width + c), terms))
+
+
+@compiled
+def weight_range(indptr, indices, weights, start, stop, sums):
+    for i in range(start, stop):
+        for k in range(indptr[i], indptr[i + 1]):
+            sums[indices[k], 0] += weights[i]
+
+
+@compiled
+def product_range(users, items, left, right, start, stop, products):
+    """Dot products of the rows users[n] of `left` and items[n] of `right`."""
+    lanes = simd.lanes(products)
+    rows, columns = left.reshape(-1), right.reshape(-1)
+    width = min(left.shape[1], right.shape[1])
+    for n in range(start, stop):
+        product = simd.zeros(products, 1)[0]
+        for c in range(0, width, lanes):
+            row = simd.load_wide(rows, users[n] * left.shape[1] + c)
+            column = simd.load_wide(columns, items[n] * right.shape[1] + c)
+            product = simd.multiply_add(row, column, product)
+        products[n] = simd.lane_sum(product)
+
+
+@compiled
+def row_product_range(left, table, start, stop, products, total):
+    rank, width = table.shape
+    rows, columns = left.reshape(-1), table.reshape(-1)
+    for i in range(start, stop):
+        simd.clear(total, 0, width)
+        combine(rows, i * rank, np.int64(1), columns, width, rank, width, total, np.int64(0))
+        for a in range(products.shape[1]):
+            products[i, a] = total[a]
+
+
+@compiled
+def value_sum_range(indptr, values, start, stop, sums):
+    for row in range(start, stop):
+        begin, end = indptr[row], indptr[row + 1]
+        lanes = simd.zeros(sums, 1)[0]  # additions that need not wait for one another
+        whole = end - (end - begin) % 8
+        for k in range(begin, whole, 8):
+            lanes = simd.add(lanes, simd.load_wide(values, k))
+        total = simd.pair_sum(lanes)
+        for k in range(whole, end):
+            total += values[k]
+        sums[row] = total
+
+
+@compiled
+def square_range(indptr, values, center, start, stop, sums):
+    for row in range(start, stop):
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            deviation = values[k] - center[row]
+            total += deviation * deviation
+        sums[row] = total
+
+
+@compiled
+def sum_range(indptr, indices, weights, start, stop, sums):
+    for row in range(start, stop):
+        total = 0.0
+        for k in range(indptr[row], indptr[row + 1]):
+            total += weights[indices[k]]
+        sums[row] = total
+
+
+@compiled
+def outer_range(indptr, columns, values, start, stop, packed):
+    """Rows start, ..., stop - 1 of the packed triangle."""
+    for row in range(len(indptr) - 1):
+        begin, end = indptr[row], indptr[row + 1]
+        for a in range(begin, end):
+            column = np.uint64(columns[a])
+            if column >= stop:
+                break
+            if column < start:
+                continue
+            base = column * (column + np.uint64(1)) // np.uint64(2)
+            value = values[a]
+            for b in range(begin, a + 1):
+                packed[base + np.uint64(columns[b])] += value * values[b]
+
+
+@compiled
+def choose_range(scores, indptr, indices, leading, start, stop, items, best):
+    n_items, count = scores.shape[1], items.shape[1]
+    excluded = np.zeros(n_items, np.bool_)
+    for row in range(start, stop):
+        items[row, :] = -1
+        best[row, :] = -np.inf
+        for entry in range(indptr[row], indptr[row + 1]):
+            excluded[np.int64(indices[entry])] = True
+        filled = 0  # places taken, those of the leading items once these are through
+        for group in (True, False):
+            begin = filled
+            if begin == count:
+                break
+            lowest = best[row, count - 1]
+            for item in range(n_items):
+                score = scores[row, item]
+                if score > lowest and leading[item] == group and not excluded[item]:
+                    place = min(filled, count - 1)
+                    while place > begin and best[row, place - 1] < score:
+                        best[row, place] = best[row, place - 1]
+                        items[row, place] = items[row, place - 1]
+                        place -= 1
+                    best[row, place] = score
+                    items[row, place] = item
+                    filled = min(filled + 1, count)
+                    lowest = best[row, count - 1]
+        for entry in range(indptr[row], indptr[row + 1]):
+            excluded[np.int64(indices[entry])] = False
+
+
+@compiled
+def score_range(users, items, offset, level, start, stop, scores):
+    """Four users at a time, a register of items: each score is summed over the columns in their order."""
+    n_items, width, lanes = scores.shape[1], users.shape[1], simd.lanes(scores)
+    flat, out = users.reshape(-1), scores.reshape(-1)
+    turned = np.zeros(TURNED * width)  # by register of items, column, item
+    for begin in range(0, n_items, TURNED):
+        size = min(TURNED, n_items - begin)
+        whole = size - size % lanes
+        for item in range(0, whole, lanes):
+            own = (begin + item) * width
+            for c in range(width):
+                for lane in range(lanes):
+                    turned[item * width + c * lanes + lane] = items[own + lane * width + c]
+        for first in range(start, stop, 4):
+            rows = first, min(first + 1, stop - 1), min(first + 2, stop - 1), min(first + 3, stop - 1)
+            at = rows[0] * width, rows[1] * width, rows[2] * width, rows[3] * width
+            to = rows[0] * n_items, rows[1] * n_items, rows[2] * n_items, rows[3] * n_items
+            for item in range(0, whole, lanes):
+                one, two, three, four = simd.zeros(scores, 4)
+                for c in range(width):
+                    column = simd.load(turned, item * width + c * lanes)
+                    one = simd.multiply_add(simd.splat(flat, at[0] + c), column, one)
+                    two = simd.multiply_add(simd.splat(flat, at[1] + c), column, two)
+                    three = simd.multiply_add(simd.splat(flat, at[2] + c), column, three)
+                    four = simd.multiply_add(simd.splat(flat, at[3] + c), column, four)
+                place = begin + item
+                same = simd.load(level, place)
+                simd.store(out, to[0] + place, simd.add(simd.add(simd.splat(offset, rows[0]), same), one))
+                simd.store(out, to[1] + place, simd.add(simd.add(simd.splat(offset, rows[1]), same), two))
+                simd.store(out, to[2] + place, simd.add(simd.add(simd.splat(offset, rows[2]), same), three))
+                simd.store(out, to[3] + place, simd.add(simd.add(simd.splat(offset, rows[3]), same), four))
+        for row in range(start, stop):
+            for item in range(begin + whole, begin + size):
+                product = 0.0
+                for c in range(width):
+                    product += users[row, c] * items[item * width + c]
+                scores[row, item] = (offset[row] + level[item]) + product

@@ -1,0 +1,115 @@
+"""Compile functions with numba; keep their machine code on the disk where a folder can hold it.
+
+numba is loaded when the first of them is called. This module alone knows where the machine code lies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+_LOG = logging.getLogger("hushrec.machine_code")
+_lock = threading.RLock()
+
+
+def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Compile a function when it is first called; it runs without Python's lock."""
+
+    @cache
+    def kernel() -> Any:
+        with _lock:
+            return _dispatcher(function)
+
+    def call(*arguments: Any) -> Any:
+        try:
+            return kernel()(*arguments)
+        except OSError:  # the disk is full; the machine code was in memory before numba wrote it
+            return kernel()(*arguments)
+
+    return call
+
+
+def inner(function: Callable[..., Any]) -> Any:
+    """Compile a function into the compiled ones that call it."""
+    return _jit(function, None, no_cpython_wrapper=True)
+
+
+def _dispatcher(function: Callable[..., Any]) -> Any:
+    source = Path(function.__code__.co_filename)
+    folder = _folder() if source.is_file() else None
+    dispatcher = _jit(function, folder, cache=folder is not None)
+    if folder is not None:
+        # numba numbers a function's files: two processes that compile at once would write the same ones
+        with suppress(AttributeError):
+            file = dispatcher._cache._cache_file  # noqa: SLF001
+            file._data_name_pattern = f"{uuid.uuid4().hex[:8]}-{file._data_name_pattern}"  # noqa: SLF001
+    return dispatcher
+
+
+def _jit(function: Callable[..., Any], folder: Path | None, **options: Any) -> Any:
+    # before numba is loaded, which compiles parts of its own
+    if os.environ.pop("NUMBA_DISABLE_JIT", "0") != "0":
+        _LOG.warning("NUMBA_DISABLE_JIT is ignored in this process: the kernels exist as machine code only.")
+    import numba
+
+    config: Any = numba.config
+    config.DISABLE_JIT = 0
+    before, config.CACHE_DIR = config.CACHE_DIR, str(folder or "")
+    try:
+        njit: Any = numba.njit
+        return njit(nogil=True, no_cfunc_wrapper=True, **options)(function)
+    finally:
+        config.CACHE_DIR = before
+
+
+@cache
+def _folder() -> Path | None:
+    """Return the folder of the machine code, or None if no folder is writable; say what takes seconds."""
+    name = f"hushrec-{_digest()}"
+    folder = next((parent / name for parent in _parents() if _holds(parent / name)), None)
+    if folder is None:
+        _LOG.info(
+            "Compiling kernels in memory, at every start: no folder for them is writable;"
+            " set NUMBA_CACHE_DIR to one."
+        )
+    elif next(folder.rglob("*.nbi"), None) is None:
+        _LOG.info("Compiling kernels, once after installation; this takes a few seconds.")
+    return folder
+
+
+def _digest() -> str:
+    """Machine code holds code of other kernels than its own function: none outlives a change of any."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).with_name("kernels").glob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()[:16]
+
+
+def _parents() -> Iterator[Path]:
+    if named := os.environ.get("NUMBA_CACHE_DIR"):
+        yield Path(named)
+    yield Path(__file__).with_name("__pycache__")
+    with suppress(RuntimeError):  # this user has no home
+        windows = sys.platform == "win32"
+        cache_folder = os.environ.get("LOCALAPPDATA" if windows else "XDG_CACHE_HOME")
+        yield Path(cache_folder or Path.home() / ("AppData/Local" if windows else ".cache"))
+
+
+def _holds(folder: Path) -> bool:
+    """Tell whether files can be written there, and by this user only: machine code is loaded unchecked."""
+    try:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+        return os.name != "posix" or folder.stat().st_uid == os.getuid()
+    except OSError:
+        return False

@@ -1,0 +1,204 @@
+"""Kernels are compiled anywhere: without a home, a writable folder, a password entry or space."""
+
+from __future__ import annotations
+
+import errno
+import importlib.util
+import math
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import hushrec
+from hushrec.data import realistic
+from hushrec.kernels.loops import in_numpy
+from hushrec.registry import ESTIMATORS
+
+PACKAGE = Path(hushrec.__file__).parent
+ONCE, IN_MEMORY = "Compiling kernels, once after installation", "Compiling kernels in memory"
+SOURCE = """
+from hushrec.machine_code import compiled
+
+@compiled
+def total(array):
+    result = array[0] - array[0]
+    for number in array:
+        result += number
+    return result
+"""
+
+
+@pytest.fixture(scope="module")
+def job(tmp_path_factory):
+    """Likes, a catalogue and a folder that anybody may write to; the command that trains on them."""
+    folder = tmp_path_factory.mktemp("job")
+    folder.chmod(0o777)
+    rows = realistic(2000, 12, 12000, seed=0).matrix.tocoo()
+    lines = [f"{user},{item}" for user, item in zip(rows.row, rows.col)]
+    (folder / "likes.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
+    (folder / "items.txt").write_text("".join(f"{item}\n" for item in range(12)))
+    return folder
+
+
+def train(out):
+    words = f"train likes.csv --implicit --catalogue items.txt --epsilon 8 --delta 1e-6 --out {out}"
+    return [*words.split(), "--dataset", out, "--ledger", "ledger.sqlite"]
+
+
+def hushrec_as(folder, words, prefix=(), package=PACKAGE, **environment):
+    """Run a command with nothing in its environment but what is given."""
+    paths = [package.parent, *(path for path in sys.path if "site-packages" in path)]
+    python = shutil.which("python3.11", path="/usr/bin") if prefix else sys.executable
+    done = subprocess.run(
+        [*prefix, python, "-m", "hushrec", *words],
+        cwd=folder,
+        env={
+            "PATH": "/usr/bin:/bin",
+            "HUSHREC_DEBUG": "1",
+            "PYTHONPATH": os.pathsep.join(map(str, paths)),
+            **environment,
+        },
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+@pytest.fixture(scope="module")
+def read_only(tmp_path_factory):
+    """Copy the package to where no other user can write."""
+    folder = tmp_path_factory.mktemp("installed")
+    for above in (folder, *folder.parents[:2]):
+        above.chmod(0o755)
+    shutil.copytree(PACKAGE, folder / "hushrec", ignore=shutil.ignore_patterns("__pycache__"))
+    return folder / "hushrec"
+
+
+@pytest.mark.skipif(
+    os.name != "posix"
+    or os.geteuid() != 0
+    or not shutil.which("setpriv")
+    or sys.version_info[:2] != (3, 11)
+    or not Path("/usr/bin/python3.11").exists(),
+    reason="becoming another user needs root",
+)
+@pytest.mark.parametrize(("uid", "environment"), [(65534, {"HOME": "/nonexistent"}), (12345, {})])
+def test_without_a_writable_folder_kernels_are_compiled_in_memory(job, read_only, uid, environment):
+    """The second is a user without a password entry: numba alone left a folder named ~ there."""
+    other = ("setpriv", f"--reuid={uid}", f"--regid={uid}", "--clear-groups")
+    own = job / f"of-{uid}"
+    own.mkdir()
+    own.chmod(0o777)
+    for name in ("likes.csv", "items.txt"):
+        shutil.copy(job / name, own / name)
+    for above in (job, *job.parents[:2]):
+        above.chmod(above.stat().st_mode | 0o055)
+    said = hushrec_as(own, train("model.hush"), other, read_only, **environment)
+    assert said.count(IN_MEMORY) == 1 and "NUMBA_CACHE_DIR" in said and ONCE not in said
+    said = hushrec_as(
+        own, ["recommend", "model.hush", "likes.csv", "--user", "7"], other, read_only, **environment
+    )
+    assert "Compiling" not in said
+    assert {path.name for path in own.iterdir() if path.is_dir()} == set()
+
+
+def test_compilation_is_announced_once_and_a_single_list_needs_none(job, tmp_path):
+    kernels = {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "HOME": str(tmp_path)}
+    assert hushrec_as(job, train("first.hush"), **kernels).count(ONCE) == 1
+    (machine_code,) = (tmp_path / "kernels").iterdir()
+    before = sorted(machine_code.rglob("*.nbi"))
+    assert before and machine_code.stat().st_mode & 0o077 == 0
+    again = [
+        train("second.hush"),
+        ["recommend", "first.hush", "likes.csv", "--user", "7", "--explain"],
+        ["recommend", "first.hush", "likes.csv", "--all-users", "--out", "lists.parquet"],
+    ]
+    for words in again[:2]:
+        assert "Compiling" not in hushrec_as(job, words, **kernels)
+    assert sorted(machine_code.rglob("*.nbi")) == before  # one user's list compiled nothing
+    assert "Compiling" not in hushrec_as(job, again[2], **kernels)
+    assert set(machine_code.rglob("*.nbi")) > set(before)
+
+
+def test_kernels_are_compiled_where_numba_is_disabled(job, tmp_path):
+    kernels = {"NUMBA_CACHE_DIR": str(tmp_path), "HOME": str(tmp_path), "NUMBA_DISABLE_JIT": "1"}
+    hushrec_as(job, train("disabled.hush"), **kernels)
+    assert list(tmp_path.rglob("*.nbi"))
+
+
+def load(path):
+    """The module again, as another process would."""
+    spec = importlib.util.spec_from_file_location("total_of_numbers", path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.total
+
+
+@pytest.fixture
+def caching(monkeypatch):
+    """Replace how numba writes a file of machine code, by a function of what it did."""
+    from numba.core.caching import IndexDataCacheFile
+
+    write = IndexDataCacheFile._save_data
+
+    def replace(with_):
+        monkeypatch.setattr(IndexDataCacheFile, "_save_data", lambda *arguments: with_(write, *arguments))
+
+    return replace
+
+
+def test_a_full_disk_is_no_error(tmp_path, caching):
+    path = tmp_path / "total_of_numbers.py"
+    path.write_text(SOURCE)
+
+    def full(write, *arguments):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    caching(full)
+    assert load(path)(np.arange(1, 4)) == 6
+
+
+def test_two_that_compile_at_once_do_not_mix_their_files(tmp_path, caching):
+    """Both find no machine code; one compiles for integers, the other for floats, writing in turn."""
+    path = tmp_path / "total_of_numbers.py"
+    path.write_text(SOURCE)
+    integers, floats = np.arange(1, 4), np.arange(1.0, 4.0)
+    one, other, writing = load(path), load(path), []
+
+    def other_writes_first(write, *arguments):
+        if not writing:
+            writing.append(True)
+            (index,) = Path(arguments[0]._index_path).parent.glob("*total*.nbi")
+            index.unlink()  # the other process looked before it was written
+            assert other(floats) == 6.0
+        write(*arguments)
+
+    caching(other_writes_first)
+    assert one(integers) == 6
+    again = load(path)
+    assert again(integers) == 6
+    assert again(floats) == 6.0
+
+
+@pytest.mark.parametrize("model", ["both", "als", "ease", "private-eigenrec", "popular"])
+def test_lists_without_machine_code_are_those_with_it(model):
+    """A model's list for one user, and the same by the kernels of many."""
+    ratings = realistic(80, 40, 1500, seed=1)
+    budget = hushrec.Budget(math.inf, 1e-6) if model in ("als", "ease") else hushrec.Budget(8, 1e-6)
+    trained = ESTIMATORS[model]().fit(ratings, hushrec.Accountant(budget))
+    table = trained.recommend_batch(ratings, 5)
+    for user in (0, 7):
+        row = ratings.matrix[[user]]
+        own = [(ratings.domain.items[item], value) for item, value in zip(row.indices, row.data.tolist())]
+        with in_numpy():
+            alone = trained.recommend(own, 5)
+        rows = table.filter(np.asarray(table["user"]) == ratings.users[user]).to_pylist()
+        assert [row["item"] for row in rows] == [each.item for each in alone]
+        found, expected = [each.score for each in alone], [row["score"] for row in rows]
+        np.testing.assert_allclose(found, expected, rtol=1e-5)  # als computes in float32
