@@ -31,6 +31,8 @@ SENTENCES = {
     "E1": "A list's scores never rise with rank, and its ratings are what predict says",
     "E2": "What Python returns is JSON as it is; lists are explained alike in Python, shell, server, browser",
     "E3": "Metrics bear their usual names where they have their usual definitions",
+    "S1": "No request takes a server long, whatever its fields, and none holds up another",
+    "S2": "A condition is true of the same items in Python, in the browser and in SQL",
     "E4": "What split, demo, reprs and the server's page of its API say is so",
     "F1": "A job whose streams are closed or full ends in 0 where its work is done, and charges nothing else",
 }

@@ -37,6 +37,7 @@ def matching(condition: str) -> set[str]:
     return {DOMAIN.items[place] for place in np.flatnonzero(ATTRIBUTES.matching(condition))}
 
 
+@pytest.mark.true("S2")
 def test_conditions_are_true_of_what_sql_says(sql) -> None:
     """Conditions of every kind, alone and joined at random; a missing value fulfils none."""
     plain = [condition for condition, refused in CONDITIONS.items() if refused is None]

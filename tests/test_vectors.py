@@ -10,8 +10,10 @@ import numpy as np
 import pytest
 
 from hushrec.models import Billboard
+from hushrec.serving import Attributes
 from tests.vectors.__main__ import PATH, RULED
 from tests.vectors.answers import answers, rules_of, similar_to
+from tests.vectors.random_conditions import answer
 
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 MODELS = {entry["name"]: entry for entry in VECTORS["models"]}
@@ -55,3 +57,13 @@ def test_python_rules_as_the_vectors_say(name: str) -> None:
     for mine, told in zip(found["lists"], expected["lists"], strict=True):
         np.testing.assert_allclose(mine.pop("scores"), told.pop("scores"), atol=1e-7)
     assert found == expected
+
+
+@pytest.mark.true("S2")
+def test_python_answers_random_conditions_as_the_vectors_say() -> None:
+    """`make test-web` asks the client the same, which was written without a look at this one."""
+    domain = Billboard.from_bytes(base64.b64decode(VECTORS["models"][0]["file"])).domain
+    for case in VECTORS["random"]:
+        attributes = Attributes.read(case["table"], domain)
+        for condition, expected in case["answers"].items():
+            assert answer(attributes, condition) == expected, condition

@@ -162,7 +162,7 @@ def _as_table(source: Any, what: str) -> pa.Table:
             return pa.table({str(name): _column(values) for name, values in source.items()})
         if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
             return source if isinstance(source, pa.Table) else pa.table(source)
-    except (pa.ArrowException, TypeError, ValueError, AttributeError):
+    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError):
         raise InputError(f"The {what} cannot be read as a table; {_HOW}.") from None
     raise InputError(f"{what.capitalize()} cannot be read from {type(source).__name__}; {_HOW}.")
 

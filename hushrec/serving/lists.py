@@ -14,6 +14,8 @@ from numpy.typing import NDArray
 
 from hushrec.checks import plural
 from hushrec.data import Domain, Ratings
+from hushrec.data.building import within_range
+from hushrec.data.ids import encode_ratings
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels import residuals, topk
@@ -656,15 +658,12 @@ class Recommender:
                 " Whether a model learns tastes depends on how much they differ; another training on the same"
                 " users is charged on top."
             )
-        found = np.zeros(self.domain.n_items)
-        for each, column in zip(given, columns.tolist()):
-            alike = similarities(lister.arrays, column)
-            if not np.isfinite(alike).any():
-                raise InputError(
-                    f"Too few users like item {each!r} to tell at this epsilon what is similar to it; ask for"
-                    " a more popular one."
-                )
-            found += alike / len(given)
+        found, known = similarities(lister.arrays, columns)
+        if not known.all():
+            raise InputError(
+                f"Too few users like item {given[int(np.argmin(known))]!r} to tell at this epsilon what is"
+                " similar to it; ask for a more popular one."
+            )
         best = np.argsort(-found, kind="stable")[: _count(n)]
         return [(self.domain.items[i], float(found[i])) for i in best if np.isfinite(found[i])]
 
@@ -735,19 +734,28 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
                 " neither."
             )
     rows = Ratings.of_user(pairs, domain)
-    for item, rating in pairs if rows.n_ratings < len(pairs) else ():
-        if Ratings.of_user([(item, rating)], domain).n_ratings:
-            continue
-        if domain.index([item])[0] < 0:
-            raise InputError(
-                f"Item {item!r} of these ratings is not in the model's catalogue of"
-                f" {plural(domain.n_items, 'item')}; leave it out."
-            )
-        raise InputError(
-            f"Rating {rating!r} of item {item!r} is not a number from {domain.low:g} to {domain.high:g}, the"
-            " model's range; leave it out or rescale it."
-        )
+    if rows.n_ratings < len(pairs):
+        _refuse_unusable(pairs, domain)
     return rows
+
+
+def _refuse_unusable(pairs: list[Any], domain: Domain) -> None:
+    """Name the first pair without an item of the catalogue or without a rating in the range."""
+    items, ratings = [entry[0] for entry in pairs], [entry[-1] for entry in pairs]
+    known = np.fromiter(map(domain.position, items), np.int64, len(items)) >= 0
+    usable = known if domain.likes else known & ~np.isnan(within_range(encode_ratings(ratings), domain))
+    if usable.all():  # an item twice, or more ratings than a user may have
+        return
+    item, rating = pairs[int(np.argmin(usable))]
+    if domain.position(item) < 0:
+        raise InputError(
+            f"Item {item!r} of these ratings is not in the model's catalogue of"
+            f" {plural(domain.n_items, 'item')}; leave it out."
+        )
+    raise InputError(
+        f"Rating {rating!r} of item {item!r} is not a number from {domain.low:g} to {domain.high:g}, the"
+        " model's range; leave it out or rescale it."
+    )
 
 
 def all_scores(arrays: Mapping[str, Array], state: UserState) -> NDArray[np.float64]:
@@ -871,35 +879,43 @@ def _blocks(arrays: Mapping[str, Array], state: UserState) -> Iterator[slice]:
         yield slice(start, start + block)
 
 
-def similarities(arrays: Mapping[str, Array], column: int) -> Array:
-    """Return how similar all items are to one, shape (n_items,); -inf of itself and where nothing tells."""
-    factors = np.asarray(arrays["item_factors"])
-    found = np.full(len(arrays["item_bias"]), -np.inf)
-    if "learned_items" in arrays:
-        learned = arrays["learned_items"]
-        (place,) = np.nonzero(learned == column)
-        if len(place):
-            found[learned] = factors[:, place[0]]
-    else:
-        found = cosines_with(factors.astype(np.float64), column, arrays.get("directions"))
-    found[column] = -np.inf
-    return found
+def similarities(arrays: Mapping[str, Array], columns: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the mean similarity of every item to some, and which of these can be compared with another.
 
+    The similarity is the cosine of the items' factors or, where items recommend items, their weight. Where
+    only the first ``directions`` of the factors exceed the noise, each item has one more of usual length that
+    it shares with no other: few directions would else make all items alike.
 
-def cosines_with(item_factors: Array, column: int, directions: Any = None) -> Array:
-    """Cosines between one item's factors and those of all; -inf where there is no angle.
-
-    Where only so many first directions are known, an item's taste has one more, of usual length, that it
-    shares with no other: few directions would else call all items alike.
+    Returns
+    -------
+    (mean, known)
+        Of shape (n_items,), -inf for the given items and where nothing is known, and (n_columns,).
     """
-    known = item_factors if directions is None else item_factors[:, : int(directions)]
-    squares = (known**2).sum(axis=1)
-    present = squares > 0
-    unknown = 0.0 if directions is None else squares[present].sum() / max(present.sum(), 1) / int(directions)
-    lengths = np.sqrt(squares + unknown)
-    with np.errstate(invalid="ignore", divide="ignore"):
-        found = known @ known[column] / (lengths * lengths[column])
-    return np.where(present & present[column] & np.isfinite(found), found, -np.inf)
+    factors, mean = np.asarray(arrays["item_factors"]), np.full(len(arrays["item_bias"]), -np.inf)
+    if "learned_items" in arrays:
+        learned = np.asarray(arrays["learned_items"])
+        places = np.minimum(np.searchsorted(learned, columns), max(len(learned) - 1, 0))
+        known = learned[places] == columns if len(learned) else np.zeros(len(columns), bool)
+        mean[learned] = factors[:, places[known]].mean(axis=1, dtype=np.float64) if known.any() else -np.inf
+        known &= len(learned) > 1
+    else:
+        directions = arrays.get("directions")
+        width = factors.shape[1] if directions is None else int(directions)
+        squares = np.einsum("ij,ij->i", factors[:, :width], factors[:, :width], dtype=np.float64)
+        present = squares > 0
+        unknown = (
+            0.0 if directions is None else squares[present].sum() / max(present.sum(), 1) / max(width, 1)
+        )
+        lengths = np.sqrt(squares + unknown)
+        known = present[columns] & (present.sum() > 1)
+        units = factors[columns[known], :width] / lengths[columns[known], None]
+        if known.any():
+            products = topk.row_scores(
+                units.mean(axis=0)[None], factors[:, :width], np.zeros(1), np.zeros(len(mean))
+            )
+            mean[present] = products[0, present] / lengths[present]
+    mean[columns] = -np.inf
+    return mean, known
 
 
 def _count(n: int) -> int:

@@ -6,33 +6,37 @@ cost no privacy (post-processing). A column that was counted from private rows, 
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from hushrec.checks import is_number, shown
+from hushrec.checks import is_number, plural, shown
 from hushrec.data import Domain
 from hushrec.errors import InputError
-from hushrec.kernels import topk
 from hushrec.serving.attributes import Attributes
+from hushrec.serving.conditions import Condition
 
-#: A larger boost puts an item first as well, and several of them would be infinite.
-_MOST = 1_000_000
+Limits = tuple[tuple[NDArray[np.int64], int], ...]
+
+#: A larger boost would have no further effect, and a product of several would be infinite.
+_MOST_BOOST = 1_000_000
+#: Conditions of boost, and columns of at_most.
+_MOST_ENTRIES = 20
+#: Operations of all conditions of a request times the items of the catalogue: about 0.2 s on one core.
+_MOST_WORK = 50_000_000
 
 
 class Rules(NamedTuple):
-    """Rules as they bear on every item of a catalogue."""
+    """The rules of a list, evaluated for every item of the catalogue."""
 
-    #: Which may be listed; None where all may.
+    #: Which items may be listed; None: all.
     allowed: NDArray[np.bool_] | None = None
-    #: By what each counts for more; None where all count alike.
+    #: What each item's score is multiplied by; None: nothing.
     factors: NDArray[np.float64] | None = None
-    #: For each limited column the code of every item's value, -1 of none, and how many may share one.
-    limits: tuple[tuple[NDArray[np.int64], int], ...] = ()
+    #: For each limited column: the code of every item's value (-1: none), and how many items may share one.
+    limits: Limits = ()
 
     @classmethod
     def of(
@@ -43,7 +47,13 @@ class Rules(NamedTuple):
         at_most: Mapping[str, int] | None = None,
         boost: Mapping[str, float] | None = None,
     ) -> Rules:
-        """Compute the rules of `Recommender.recommend` for all items; refused where one makes no sense."""
+        """Check all rules of `Recommender.recommend`, then evaluate them.
+
+        Raises
+        ------
+        InputError
+            A rule makes no sense, or all together would take too long.
+        """
         if where is None and not at_most and not boost:
             return cls()
         if attributes is None:
@@ -51,30 +61,46 @@ class Rules(NamedTuple):
                 "where, at_most and boost need a table of the items: pass attributes, or start the server"
                 " with --attributes FILE."
             )
-        if not isinstance(at_most or {}, Mapping) or not isinstance(boost or {}, Mapping):
-            raise InputError("at_most and boost are dictionaries, such as {'brand': 2} and {'new': 1.1}.")
+        at_most, boost = _checked(at_most or {}, boost or {})
+        conditions = {text: Condition(text) for text in ([] if where is None else [where]) + list(boost)}
+        operations = sum(condition.operations for condition in conditions.values())
+        if operations * domain.n_items > _MOST_WORK:
+            raise InputError(
+                f"The conditions have {operations:,} names, words and signs, which is too much work for"
+                f" {plural(domain.n_items, 'item')}: shorten them to {_MOST_WORK // domain.n_items:,}, or"
+                " compute a column of truth values beforehand."
+            )
         table = Attributes.read(attributes, domain)
-        factors = np.ones(domain.n_items)
-        for condition, factor in (boost or {}).items():
-            if not is_number(factor) or not 0 < factor <= _MOST:
-                raise InputError(
-                    f"boost multiplies by a number above 0, at most {_MOST}, not {shown(factor)}",
-                    parameter="boost",
-                    value={"new": 1.1},
-                )
-            factors = np.where(table.matching(condition), factors * factor, factors)
-        limits = []
-        for name, most in (at_most or {}).items():
-            if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
-                raise InputError(
-                    f"at_most gives a positive number of items, not {shown(most)}",
-                    parameter="at_most",
-                    value={"brand": 2},
-                )
-            values = table.column(name).dictionary_encode()
-            limits.append((pc.fill_null(values.indices, -1).to_numpy().astype(np.int64), int(most)))
-        allowed = None if where is None else table.matching(where)
-        return cls(allowed, factors if boost else None, tuple(limits))
+        limits = tuple((table.codes(name), int(most)) for name, most in at_most.items())
+        allowed = None if where is None else table.matching(conditions[where])
+        factors = np.ones(domain.n_items) if boost else None
+        for text, factor in boost.items():
+            factors = np.where(table.matching(conditions[text]), factors * factor, factors)
+        return cls(allowed, factors, limits)
+
+
+def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, float]]:
+    """Return limits and boosts; refused where they are no such mappings, too many, or out of range."""
+    if not isinstance(at_most, Mapping) or not isinstance(boost, Mapping):
+        raise InputError("at_most and boost are dictionaries, such as {'brand': 2} and {'new': 1.1}.")
+    for name, rules in (("boost", boost), ("at_most", at_most)):
+        if len(rules) > _MOST_ENTRIES:
+            raise InputError(f"{name} has {len(rules):,} entries; pass at most {_MOST_ENTRIES}.")
+    for most in at_most.values():
+        if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
+            raise InputError(
+                f"at_most gives a positive number of items, not {shown(most)}",
+                parameter="at_most",
+                value={"brand": 2},
+            )
+    for factor in boost.values():
+        if not is_number(factor) or not 0 < factor <= _MOST_BOOST:
+            raise InputError(
+                f"boost multiplies by a number above 0, at most {_MOST_BOOST}, not {shown(factor)}",
+                parameter="boost",
+                value={"new": 1.1},
+            )
+    return at_most, boost
 
 
 def boosted(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,7 +110,7 @@ def boosted(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArra
 
 
 def limited(
-    limits: tuple[tuple[NDArray[np.int64], int], ...],
+    limits: Limits,
     scores: NDArray[np.float64],
     columns: NDArray[np.int64],
     indptr: NDArray[np.integer] | None = None,
@@ -107,23 +133,38 @@ def limited(
     count = columns.shape[1]
     kept, best = np.full(columns.shape, -1), np.full(columns.shape, -np.inf)
     for row, candidates in enumerate(columns):
-        chosen: list[int] = []
-        left, seen = scores[row].copy(), Counter[tuple[int, int]]()
-        if indptr is not None and taken is not None:
-            left[taken[indptr[row] : indptr[row + 1]]] = -np.inf
-        while len(chosen) < count and candidates[0] >= 0:
-            for column in candidates[candidates >= 0].tolist():
-                kinds = [
-                    (at, int(codes[column])) for at, (codes, _) in enumerate(limits) if codes[column] >= 0
-                ]
-                if len(chosen) < count and all(seen[kind] < limits[kind[0]][1] for kind in kinds):
-                    chosen.append(column)
-                    seen.update(kinds)
-            left[candidates[candidates >= 0]] = -np.inf
-            for at, code in [kind for kind, number in seen.items() if number == limits[kind[0]][1]]:
-                left[limits[at][0] == code] = -np.inf
-            candidates = (
-                topk.top_k(left[None], count, first=first)[0][0] if len(chosen) < count else candidates
-            )
+        seen = [np.zeros(codes.max(initial=-1) + 2, np.int64) for codes, _ in limits]
+        chosen = _walk(limits, seen, candidates[candidates >= 0], count)
+        if len(chosen) < count and candidates[-1] >= 0:  # there are more items than the best
+            left = scores[row].copy()
+            left[candidates] = -np.inf
+            if indptr is not None and taken is not None:
+                left[taken[indptr[row] : indptr[row + 1]]] = -np.inf
+            order = np.lexsort((-left,) if first is None else (-left, ~first))
+            order = order[left[order] > -np.inf]
+            for start in range(0, len(order), count):
+                chosen += _walk(limits, seen, order[start : start + count], count - len(chosen))
+                if len(chosen) == count:
+                    break
         kept[row, : len(chosen)], best[row, : len(chosen)] = chosen, scores[row, chosen]
     return kept, best
+
+
+def _walk(
+    limits: Limits, seen: list[NDArray[np.int64]], candidates: NDArray[np.int64], count: int
+) -> list[int]:
+    """Choose at most ``count`` of these items in their order, and count their values in ``seen``."""
+    kinds = [
+        np.where(codes[candidates] < 0, len(held) - 1, codes[candidates])
+        for (codes, _), held in zip(limits, seen)
+    ]
+    full = [held[kind] >= most for kind, held, (_, most) in zip(kinds, seen, limits)]
+    chosen: list[int] = []
+    for place in np.flatnonzero(~np.any(full, axis=0)).tolist():
+        if len(chosen) == count:
+            break
+        if all(held[kind[place]] < most for kind, held, (_, most) in zip(kinds, seen, limits)):
+            chosen.append(int(candidates[place]))
+            for kind, held, (codes, _) in zip(kinds, seen, limits):
+                held[kind[place]] += codes[candidates[place]] >= 0
+    return chosen

@@ -38,6 +38,7 @@ from hushrec.serving.lists import PublicPart, Recommender
 from hushrec.serving.modelfile import read as decode
 from tests.models.cases import PairedEigenRec
 from tests.vectors.answers import answers, rules_of, similar_to
+from tests.vectors.random_conditions import random_cases
 
 PATH = Path(__file__).with_name("vectors.json")
 
@@ -188,9 +189,8 @@ def main() -> None:
         if entry["name"] in RULED
     }
     refused = base64.b64encode(trained(GlobalMean()).to_bytes()).decode()
-    text = json.dumps(
-        {"models": found, "refused": {"name": "global-mean", "file": refused}, "rules": ruled}, indent=None
-    )
+    vectors = {"models": found, "refused": {"name": "global-mean", "file": refused}, "rules": ruled}
+    text = json.dumps(vectors | {"random": random_cases(1, DOMAIN.text_list, 20, 60)})
     PATH.write_text(text.replace('{"name"', '\n{"name"') + "\n", encoding="utf-8")
 
 

@@ -67,7 +67,10 @@ CONDITIONS = {
             "price IS NOT NULL", "brand in ('b1', 'é', 'none')", "brand not in ('b1', 'b2')",
             "price not in (1, 2, 3)", "brand != 'b1'", "brand <> 'b1' or price = 2", "20 > price",
             "price < list_price", "since >= '2026-01-20'", "note = 'it''s'", "note < 'é'", "note > '\uffff'",
-            "price in (1, list_price)", "unused = 1", "unused is null", "price > -1", "true", "1 < 2",
+            "price in (1, list_price)", "price not in (list_price)", "2 in (price, list_price, 7)",
+            "unused", "not unused", "unused = 1", "unused = true", "unused = 'x'", "unused in (1, 'x')",
+            "blank", "not blank", "blank = true", "blank = 'x'", "blank is null", "unused is null",
+            "price > -1", "true", "1 < 2",
             "brand = 'b1' or brand = 'b2' and in_stock", "(brand = 'b1' or brand = 'b2') and in_stock",
             "not not in_stock", "false or in_stock", "price == .5 or price == 2.",
         )
@@ -88,6 +91,7 @@ CONDITIONS = {
     " ": "A condition is a text",
     "x" * 2001: "at most 2000 letters",
     "(" * 51 + "in_stock" + ")" * 51: "more than 50 parentheses",
+    "brand = '\ud800'": "half a character",
 }  # fmt: skip
 #: Rules of a list.
 RULES: list[dict[str, Any]] = [
@@ -111,6 +115,7 @@ def item_table(texts: list[str]) -> dict[str, list[Any]]:
         "brand": [["b1", "b2", "", "\u00e9"][row % 4] for row in rows],
         "since": [f"2026-01-{row + 1:02}" for row in rows],
         "unused": [None for row in rows],
+        "blank": ["" for row in rows],
         "note": [["it's", "e", "\U0001f600", "\ufffd"][row % 4] for row in rows],
         "mixed": [[row] for row in rows],
         "title": [f"The {row}" for row in rows],

@@ -33,7 +33,7 @@ function decimal(value: number): string {
   return Math.abs(value) < 1e-4 ? value.toExponential().replace(/-(\d)$/, "-0$1") : String(value);
 }
 
-function wellFormed(text: string): boolean {
+export function wellFormed(text: string): boolean {
   return !/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(text);
 }
 

@@ -115,18 +115,15 @@ class Recommender {
         "This model learned nothing of people's tastes beyond chance, so items cannot be compared. Whether a model learns tastes depends on how much they differ; another training on the same users is charged on top.",
       );
     }
-    const found = new Float64Array(section.nItems);
-    places.forEach((at, which) => {
-      const alike = section.learned ? this.weightsFor(at) : this.cosinesWith(at);
-      alike[at] = -Infinity;
-      if (!alike.some((score) => score > -Infinity)) {
-        throw new InputError(
-          `Too few users like item '${given[which]}' to tell at this epsilon what is similar to it; ask for a more popular one.`,
-        );
-      }
-      alike.forEach((score, other) => (found[other]! += score / places.length));
-    });
-    return this.named(best(found, count(n)), (other) => found[other]!);
+    const { mean, known } = section.learned ? this.weightsFor(places) : this.cosinesWith(places);
+    const which = known.indexOf(false);
+    if (which >= 0) {
+      throw new InputError(
+        `Too few users like item '${given[which]}' to tell at this epsilon what is similar to it; ask for a more popular one.`,
+      );
+    }
+    for (const at of places) mean[at] = -Infinity;
+    return this.named(best(mean, count(n)), (other) => mean[other]!);
   }
 
   /** Their ratings without those that this model cannot use, and these with the reason. */
@@ -180,42 +177,47 @@ class Recommender {
     return this.scores === "ratings" ? Math.min(Math.max(score, this.domain.low), this.domain.high) : score;
   }
 
-  /** An item's own weight for all others. */
-  private weightsFor(item: number): Float64Array {
+  /** The mean of some items' weights for all others, and which of them have any. */
+  private weightsFor(items: number[]): Similarities {
     const { learned, factors, rank, scale, nItems } = this.section;
-    const [found, place] = [new Float64Array(nItems).fill(-Infinity), this.section.place(item)];
-    if (place >= 0) learned!.forEach((other, row) => (found[other] = (scale?.[row] ?? 1) * factors[row * rank + place]!));
-    return found;
+    const mean = new Float64Array(nItems).fill(-Infinity);
+    const places = items.map((item) => this.section.place(item));
+    learned!.forEach((other, row) => {
+      const sum = places.reduce((total, place) => total + (scale?.[row] ?? 1) * factors[row * rank + place]!, 0);
+      mean[other] = sum / places.length;
+    });
+    return { mean, known: places.map((place) => place >= 0 && rank > 1) };
   }
 
   /**
-   * Cosines between an item's factors and those of all. Where only so many first directions are known, an
-   * item's taste has one more, of usual length, that it shares with no other.
+   * The mean cosine of all items' factors with those of some. Where only the first `directions` exceed the
+   * noise, each item has one more of usual length that it shares with no other.
    */
-  private cosinesWith(item: number): Float64Array {
+  private cosinesWith(items: number[]): Similarities {
     const { nItems, rank, factors, scale } = this.section;
     const width = this.section.number("directions") ?? rank;
-    const [own, squares, found] = [this.section.row(item), new Float64Array(nItems), new Float64Array(nItems)];
-    for (let other = 0; other < nItems; other++) {
-      const unit = scale ? scale[other]! : 1;
-      for (let k = 0; k < width; k++) {
-        const factor = unit * factors[other * rank + k]!;
-        squares[other]! += factor * factor;
-        found[other]! += factor * own[k]!;
-      }
+    const squares = new Float64Array(nItems);
+    const factor = (item: number, k: number) => (scale ? scale[item]! : 1) * factors[item * rank + k]!;
+    for (let item = 0; item < nItems; item++) for (let k = 0; k < width; k++) squares[item]! += factor(item, k) ** 2;
+    const present = squares.filter((square) => square > 0);
+    const unknown = this.directions === undefined ? 0 : present.reduce((a, b) => a + b, 0) / (present.length || 1) / (width || 1);
+    const lengths = squares.map((square) => Math.sqrt(square + unknown));
+    const unit = Float64Array.from({ length: width }, (_, k) =>
+      items.reduce((sum, item) => sum + factor(item, k) / lengths[item]!, 0) / items.length,
+    );
+    const mean = new Float64Array(nItems).fill(-Infinity);
+    for (let item = 0; item < nItems; item++) {
+      if (!(squares[item]! > 0)) continue;
+      mean[item] = unit.reduce((sum, entry, k) => sum + entry * factor(item, k), 0) / lengths[item]!;
     }
-    let unknown = 0;
-    if (width < rank || this.directions !== undefined) {
-      const present = squares.filter((square) => square > 0);
-      unknown = present.reduce((a, b) => a + b, 0) / (present.length || 1) / width;
-    }
-    const length = Math.sqrt(squares[item]! + unknown);
-    for (let other = 0; other < nItems; other++) {
-      const cosine = found[other]! / (Math.sqrt(squares[other]! + unknown) * length);
-      found[other] = squares[other]! > 0 && squares[item]! > 0 && Number.isFinite(cosine) ? cosine : -Infinity;
-    }
-    return found;
+    return { mean, known: items.map((item) => squares[item]! > 0 && present.length > 1) };
   }
+}
+
+/** Mean similarities to some items, and which of these can be compared with another. */
+interface Similarities {
+  mean: Float64Array;
+  known: boolean[];
 }
 
 /** A model file, read: `predict` comes from its model of ratings, all else from that of lists where it has one. */

@@ -1,5 +1,5 @@
 /** Rules for lists, from a public table of items: as hushrec.serving.Attributes and Rules of the Python library. */
-import type { Catalogue, Id } from "./catalogue.js";
+import { type Catalogue, type Id, wellFormed } from "./catalogue.js";
 import { InputError } from "./errors.js";
 import type { Numbers } from "./modelfile.js";
 import { best } from "./scoring.js";
@@ -17,15 +17,18 @@ export interface Rules {
 
 type Value = number | string | null;
 type Column = { kind: "number" | "text" | "none" | "other"; values: Value[] };
-/** What a condition compares: of each item, or one for all. */
-type Operand = { kind: Column["kind"]; at: (item: number) => Value; column: boolean; truth: boolean };
-/** Of each item: false, unknown, true. */
+/** What a condition compares: a column, or one value for all items. */
+type Operand = { kind: Column["kind"]; at: (item: number) => Value; constant: boolean; truth: boolean };
+/** For each item: 0 false, 1 null, 2 true. */
 type Truths = Uint8Array;
 
-const [LONGEST, DEEPEST] = [2000, 50];
+/** Characters of a condition, and parentheses within each other. */
+const [MOST_LETTERS, MOST_NESTED] = [2000, 50];
+/** Entries of boost and of atMost; operations of all conditions together times the number of items. */
+const [MOST_ENTRIES, MOST_WORK] = [20, 50_000_000];
 const TITLES = ["title", "name"];
 const TOKEN =
-  /[ \t\r\n]*(?:(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|('(?:[^']|'')*'|"(?:[^"]|"")*")|`([^`]+)`|([A-Za-z_][A-Za-z_0-9]*)|(<=|>=|!=|<>|==|[=<>(),]))/y;
+  /[ \t\r\n]*(?:(-?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)|('(?:[^']|'')*'|"(?:[^"]|"")*")|`([^`]+)`|([A-Za-z_][A-Za-z_0-9]*)|(<=|>=|!=|<>|==|[=<>])|([(),]))/y;
 const COMPARED: Record<string, (order: number) => boolean> = {
   "=": (order) => order === 0,
   "==": (order) => order === 0,
@@ -36,6 +39,7 @@ const COMPARED: Record<string, (order: number) => boolean> = {
   ">": (order) => order > 0,
   ">=": (order) => order >= 0,
 };
+const [NUMBER, TEXT, NAME, WORD, SIGN] = [1, 2, 3, 4, 5];
 const WORDS = ["and", "or", "not", "in", "is", "null", "true", "false"];
 
 /** A public table of items: columns by name, the one named item with their ids. */
@@ -52,14 +56,15 @@ export class Attributes {
     if (new Set(known).size < known.length) throw new InputError("The attributes hold an item id twice; give every item one row.");
     this.nItems = items.length;
     for (const [name, cells] of Object.entries(table)) {
-      if (name === "item") continue;
       if (cells.length !== ids.length) throw new InputError(`Column '${name}' of the attributes is not as long as the item ids.`);
+      if (![name, ...cells].every((cell) => typeof cell !== "string" || wellFormed(cell))) {
+        throw new InputError(`Column '${name}' of the attributes has half a character (a lone surrogate).`);
+      }
       const values = new Array<unknown>(items.length).fill(null);
       places.forEach((place, row) => place >= 0 && (values[place] = plain(cells[row])));
-      const kinds = new Set(cells.map(plain).filter((value) => value !== null).map((value) => typeof value));
-      const [kind] = kinds;
-      const is = !kinds.size ? "none" : kinds.size > 1 ? "other" : kind === "number" ? "number" : kind === "string" ? "text" : "other";
-      this.columns.set(name, { kind: is, values: values as Value[] });
+      const [kind, ...more] = new Set(values.filter((value) => value !== null).map((value) => typeof value));
+      const is = !kind ? "none" : more.length ? "other" : kind === "number" ? "number" : kind === "string" ? "text" : "other";
+      if (name !== "item") this.columns.set(name, { kind: is, values: values as Value[] });
     }
   }
 
@@ -69,9 +74,10 @@ export class Attributes {
     return (held?.values[item] as string | null | undefined) ?? undefined;
   }
 
-  /** Which items a condition is true of; one that says nothing is not, as in SQL. */
-  matching(condition: string): boolean[] {
-    return Array.from(new Condition(condition, this, this.nItems).read(), (truth) => truth === 2);
+  /** Which items a condition is true of; null is not true, as in SQL. */
+  matching(condition: string | Condition): boolean[] {
+    const read = typeof condition === "string" ? new Condition(condition) : condition;
+    return Array.from(read.evaluate((name) => this.column(name), this.nItems), (truth) => truth === 2);
   }
 
   /** One column by its name; refused with the names that there are. */
@@ -91,18 +97,31 @@ export class Applied {
   readonly limits: { values: Value[]; most: number }[] = [];
 
   constructor(nItems: number, { attributes, where, atMost = {}, boost = {} }: Rules) {
-    const boosts = Object.entries(boost);
-    if (where === undefined && !Object.keys(atMost).length && !boosts.length) return;
+    const [boosts, limits] = [Object.entries(boost), Object.entries(atMost)];
+    if (where === undefined && !limits.length && !boosts.length) return;
     if (!attributes) throw new InputError("where, atMost and boost need a table of the items; pass attributes.");
-    if (where !== undefined) this.allowed = attributes.matching(where);
-    if (boosts.length) this.factors = new Float64Array(nItems).fill(1);
-    for (const [condition, factor] of boosts) {
-      if (!(factor > 0 && factor <= 1e6)) throw new InputError(`boost multiplies by a number above 0, at most 1000000, not ${factor}.`);
-      attributes.matching(condition).forEach((match, item) => match && (this.factors![item]! *= factor));
+    for (const [name, { length }] of Object.entries({ boost: boosts, atMost: limits })) {
+      if (length > MOST_ENTRIES) throw new InputError(`${name} has ${length} entries; pass at most ${MOST_ENTRIES}.`);
     }
-    for (const [name, most] of Object.entries(atMost)) {
+    for (const [, most] of limits) {
       if (!Number.isSafeInteger(most) || most < 1) throw new InputError(`atMost gives a positive number of items, not ${most}.`);
-      this.limits.push({ values: attributes.column(name).values, most });
+    }
+    for (const [, factor] of boosts) {
+      if (!(factor > 0 && factor <= 1e6)) throw new InputError(`boost multiplies by a number above 0, at most 1000000, not ${factor}.`);
+    }
+    const texts = new Set([...(where === undefined ? [] : [where]), ...Object.keys(boost)]);
+    const conditions = new Map(Array.from(texts, (text) => [text, new Condition(text)]));
+    const operations = [...conditions.values()].reduce((sum, condition) => sum + condition.operations, 0);
+    if (operations * nItems > MOST_WORK) {
+      throw new InputError(
+        `The conditions have ${operations} names, words and signs, which is too much work for ${nItems} items: shorten them to ${Math.floor(MOST_WORK / nItems)}, or compute a column of truth values beforehand.`,
+      );
+    }
+    for (const [name, most] of limits) this.limits.push({ values: attributes.column(name).values, most });
+    if (where !== undefined) this.allowed = attributes.matching(conditions.get(where)!);
+    if (boosts.length) this.factors = new Float64Array(nItems).fill(1);
+    for (const [text, factor] of boosts) {
+      attributes.matching(conditions.get(text)!).forEach((match, item) => match && (this.factors![item]! *= factor));
     }
   }
 
@@ -156,34 +175,44 @@ function orderOf(one: number | string, other: number | string): number {
   return unit(one) - unit(other);
 }
 
-/** Reads a condition and computes it as it goes. */
+/** A condition that was read into tokens; nothing is computed yet. */
 class Condition {
   private readonly tokens: { kind: number; text: string; at: number }[] = [];
+  private column!: (name: string) => Column;
+  private nItems = 0;
+  private next = 0;
   private depth = 0;
   private began = 0;
 
-  constructor(
-    private readonly text: string,
-    private readonly attributes: Attributes,
-    private readonly nItems: number,
-  ) {
-    if (typeof text !== "string" || !text.trim() || [...text].length > LONGEST) {
-      throw new InputError(`A condition is a text of at most ${LONGEST} letters, such as "in_stock and price < 50".`);
+  constructor(private readonly text: string) {
+    if (typeof text !== "string" || !text.trim() || [...text].length > MOST_LETTERS) {
+      throw new InputError(`A condition is a text of at most ${MOST_LETTERS} letters, such as "in_stock and price < 50".`);
     }
+    if (!wellFormed(text)) this.refuse(0, "has half a character (a lone surrogate)");
     for (let end = 0; /[^ \t\r\n]/.test(text.slice(end)); end = TOKEN.lastIndex) {
       TOKEN.lastIndex = end;
       const found = TOKEN.exec(text);
       if (!found) return this.refuse(end, "has something that is neither name, number, text nor sign");
       const kind = found.findIndex((group, k) => k > 0 && group !== undefined);
-      this.tokens.push({ kind, text: found[kind]!, at: TOKEN.lastIndex - found[kind]!.length - Number(kind === 3) });
+      this.tokens.push({ kind, text: found[kind]!, at: TOKEN.lastIndex - found[kind]!.length - Number(kind === NAME) });
     }
     this.tokens.push({ kind: 0, text: "", at: text.length });
   }
 
-  read(): Truths {
-    const found = this.anyOf();
-    if (this.tokens[0]!.kind) this.refuse(this.tokens[0]!.at, "should go on with and, or, or end");
-    return found;
+  /** The number of names, words and signs: each is one pass over the items at most. */
+  get operations(): number {
+    return this.tokens.filter(({ kind }) => kind >= NAME && kind <= SIGN).length;
+  }
+
+  evaluate(column: (name: string) => Column, nItems: number): Truths {
+    [this.column, this.nItems, this.next, this.depth] = [column, nItems, 0, 0];
+    const truths = this.anyOf();
+    if (this.token.kind) this.refuse(this.token.at, "should go on with and, or, or end");
+    return truths;
+  }
+
+  private get token() {
+    return this.tokens[this.next]!;
   }
 
   private anyOf(): Truths {
@@ -199,7 +228,7 @@ class Condition {
   }
 
   private one(): Truths {
-    if (++this.depth > DEEPEST) this.refuse(this.tokens[0]!.at, `has more than ${DEEPEST} parentheses in each other`);
+    if (++this.depth > MOST_NESTED) this.refuse(this.token.at, `has more than ${MOST_NESTED} parentheses in each other`);
     let found: Truths;
     if (this.take("not")) found = this.one().map((truth) => 2 - truth);
     else if (this.take("(")) {
@@ -211,7 +240,7 @@ class Condition {
   }
 
   private compared(): Truths {
-    this.began = this.tokens[0]!.at;
+    this.began = this.token.at;
     const left = this.operand();
     if (this.take("is")) {
       const wanted = !this.take("not");
@@ -220,43 +249,60 @@ class Condition {
     }
     const within = !this.take("not");
     if (this.take("in")) {
-      this.need("(");
-      let found = this.holds(left, this.operand(), COMPARED["="]!);
-      while (this.take(",")) found = joined(found, this.holds(left, this.operand(), COMPARED["="]!), Math.max);
-      this.need(")");
-      return within ? found : found.map((truth) => 2 - truth);
+      const truths = this.membership(left);
+      return within ? truths : truths.map((truth) => 2 - truth);
     }
-    if (!within) this.refuse(this.tokens[0]!.at, "should go on with in");
+    if (!within) this.refuse(this.token.at, "should go on with in");
     for (const [sign, holds] of Object.entries(COMPARED)) if (this.take(sign)) return this.holds(left, this.operand(), holds);
-    if (left.kind === "text" || !(left.column || left.truth)) {
+    if (left.kind === "text" || (left.constant && !left.truth)) {
       this.refuse(this.began, "has a text or a number alone, which should be compared, as in brand = 'x'");
     }
     return this.each((item) => (left.at(item) === null ? 1 : 2 * Number(left.at(item) !== 0)));
   }
 
+  /** Compares with all numbers and texts of a list at once, and with each column of it. */
+  private membership(left: Operand): Truths {
+    this.need("(");
+    const operands = [this.operand()];
+    while (this.take(",")) operands.push(this.operand());
+    this.need(")");
+    for (const operand of operands) this.compare(left, operand);
+    const constants = new Set(operands.filter(({ constant }) => constant).map(({ at }) => at(0)));
+    let truths = this.each((item) => (left.at(item) === null ? 1 : 2 * Number(constants.has(left.at(item)))));
+    for (const operand of operands) {
+      if (!operand.constant) truths = joined(truths, this.holds(left, operand, COMPARED["="]!), Math.max);
+    }
+    return truths;
+  }
+
   private operand(): Operand {
-    const { kind, text, at } = this.tokens.shift()!;
-    const always = (value: Value, truth = false): Operand => ({
+    const { kind, text, at } = this.token;
+    this.next += Number(kind > 0);
+    const always = (value: number | string, truth = false): Operand => ({
       kind: typeof value === "number" ? "number" : "text",
       at: () => value,
-      column: false,
+      constant: true,
       truth,
     });
     const word = text.toLowerCase();
-    if (kind === 1) return always(Number(text));
-    if (kind === 2) return always(text.slice(1, -1).replaceAll(text[0]! + text[0]!, text[0]!));
-    if (kind === 4 && (word === "true" || word === "false")) return always(Number(word === "true"), true);
-    if (kind === 3 || (kind === 4 && !WORDS.includes(word))) {
-      const column = this.attributes.column(text);
-      return { kind: column.kind, at: (item) => column.values[item]!, column: true, truth: false };
+    if (kind === NUMBER) return always(Number(text));
+    if (kind === TEXT) return always(text.slice(1, -1).replaceAll(text[0]! + text[0]!, text[0]!));
+    if (kind === WORD && (word === "true" || word === "false")) return always(Number(word === "true"), true);
+    if (kind === NAME || (kind === WORD && !WORDS.includes(word))) {
+      const { kind, values } = this.column(text);
+      return { kind, at: (item) => values[item]!, constant: false, truth: false };
     }
     return this.refuse(at, "should go on with a column, a number or a text");
   }
 
-  private holds(left: Operand, right: Operand, compare: (order: number) => boolean): Truths {
+  private compare(left: Operand, right: Operand): void {
     if (left.kind !== right.kind && left.kind !== "none" && right.kind !== "none") {
       this.refuse(this.began, "compares a number with a text");
     }
+  }
+
+  private holds(left: Operand, right: Operand, compare: (order: number) => boolean): Truths {
+    this.compare(left, right);
     return this.each((item) => {
       const [one, other] = [left.at(item), right.at(item)];
       return one === null || other === null ? 1 : 2 * Number(compare(orderOf(one, other)));
@@ -268,14 +314,14 @@ class Condition {
   }
 
   private take(word: string): boolean {
-    const { kind, text } = this.tokens[0]!;
-    if (kind < 4 || text.toLowerCase() !== word) return false;
-    this.tokens.shift();
+    const { kind, text } = this.token;
+    if (kind < WORD || text.toLowerCase() !== word) return false;
+    this.next++;
     return true;
   }
 
   private need(word: string): void {
-    if (!this.take(word)) this.refuse(this.tokens[0]!.at, `should go on with ${word}`);
+    if (!this.take(word)) this.refuse(this.token.at, `should go on with ${word}`);
   }
 
   private refuse(at: number, what: string): never {

@@ -64,6 +64,7 @@ export async function checkClient(hushrec, vectors, report) {
   report("overlaps, holes, names and ids twice, numbers of no training, files that are none", found.refused === 11, `${found.refused} refused ${found.otherwise}`);
   await checkExplanations(hushrec, vectors, report);
   await checkLists(await Model.read(good), hushrec, report);
+  await checkLimits(hushrec, report);
   await checkOrder(hushrec, report);
 }
 
@@ -152,6 +153,31 @@ async function checkLists(model, { InputError }, report) {
   }
   expect("the statement is there", model.privacy.private === true && model.privacy.unit === "user");
   report("lists: exclude, only, n, mappings, search; wrong inputs refused in one sentence", !faults.length, faults.join("; "));
+}
+
+/** Rules that would be much work are refused before any of it. */
+async function checkLimits({ Attributes, InputError, Model }, report) {
+  const [model, faults, count] = [await Model.read(randomModel(100_000, 1, false)), [], 100_000];
+  const ids = Array.from({ length: count }, (_, k) => model.items.at(k));
+  const attributes = new Attributes({ item: ids, price: ids.map((_, k) => k) }, model.items);
+  const entries = (number, each, value) => Object.fromEntries(Array.from({ length: number }, (_, k) => [each(k), value]));
+  const long = Array.from({ length: 100 }, () => "price<price").join(" or ");
+  for (const [rules, words] of [
+    [{ boost: entries(21, (k) => `price < ${k}`, 2) }, "at most 20"],
+    [{ atMost: entries(21, (k) => `price${k}`, 2) }, "at most 20"],
+    [{ boost: entries(20, (k) => `${long} or price < ${k}`, 2) }, "too much work"],
+    [{ boost: entries(20, (k) => `price in (${"1,".repeat(900)}${k})`, 2) }, ""],
+  ]) {
+    const start = Date.now();
+    try {
+      model.recommend([], { attributes, ...rules });
+      if (words) faults.push(`not refused: ${words}`);
+    } catch (error) {
+      if (!words || !(error instanceof InputError && error.message.includes(words))) faults.push(`${error}`);
+    }
+    if (Date.now() - start > 5000) faults.push(`${words}: ${Date.now() - start} ms`);
+  }
+  report("rules of much work are refused beforehand", !faults.length, faults.join("; "));
 }
 
 /** Loading from an address: one request for the whole file, whoever is served afterwards. */
