@@ -152,7 +152,7 @@ def requests_for(n_items: int, count: int = 200) -> list[bytes]:
         items = rng.choice(n_items, HISTORY, replace=False)
         ratings = {f"item {item}": float(rng.integers(1, 6)) for item in items}
         body = json.dumps({"ratings": ratings, "n": LISTED}).encode()
-        head = f"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body)}\r\n"
+        head = f"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len(body)}\r\n"
         found.append(head.encode() + b"Content-Type: application/json\r\n\r\n" + body)
     return found
 

@@ -18,6 +18,7 @@ from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import load
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
+_HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?")
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
 
@@ -30,6 +31,7 @@ def serve(
     workers: Count = 1,
     host: str = "127.0.0.1",
     port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
+    server_name: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
     tokens: File | None = None,
     requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
     body_bytes: Count = 1 << 20,
@@ -63,6 +65,8 @@ def serve(
         Address to listen on.
     port
         0: a free one.
+    server_name
+        Name by which clients reach the server, such as a proxy's; its addresses and localhost need none.
     tokens
         Bearer tokens of 32 characters or more, one a line; lists are for who sends one.
     requests_per_second
@@ -90,6 +94,7 @@ def serve(
         models=paths,
         tables=_tables(paths, attributes, titles),
         tokens=() if tokens is None else _tokens(tokens),
+        names=_names(server_name),
         page=page_folder() if demo else None,
         limits=limits,
         certificate=certificate,
@@ -140,6 +145,15 @@ def _tables(models: dict[str, Path], *given: tuple[str, ...]) -> dict[str, Any]:
                 )
             found.setdefault(name, [None, None])[kind] = Path(path)
     return {name: (files[0], files[1]) for name, files in found.items()}
+
+
+def _names(given: tuple[str, ...]) -> tuple[str, ...]:
+    for name in given:
+        if not _HOST_NAME.fullmatch(name):
+            raise InputError(
+                f"{name!r} is no host name; pass --server-name as in shop.example, without a port."
+            )
+    return given
 
 
 def _tokens(path: str) -> list[str]:

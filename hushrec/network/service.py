@@ -87,8 +87,8 @@ Answer = Callable[[str, list[str], str, bytes], Message]
 #: ``admit(method, path parts, token, length)`` refuses a request before its body is read.
 Admit = Callable[[str, list[str], str, int], None]
 
-#: ``respond(request, body)`` does so in the event loop: for answers that take less than a switch of threads.
-Respond = Callable[[Request, bytes], Awaitable[Reply]]
+#: ``respond(request)`` runs in the event loop, and reads the body of the request when it wants it.
+Respond = Callable[[Request], Awaitable[Reply]]
 
 #: ``note(path, status, seconds)`` is told of every reply.
 Note = Callable[[str, int, float], None]
@@ -112,7 +112,7 @@ class Service:
     ----------
     answer : callable
         Called in a thread, with the method, the parts of the path, the bearer token and the body; or, with
-        ``in_loop``, a coroutine function of the request and its body.
+        ``in_loop``, a coroutine function of the request.
     host, port : str and int
         Port 0 takes a free one.
     listening : socket, optional
@@ -250,8 +250,8 @@ class Waiting:
 def _in_threads(answer: Answer) -> Respond:
     """Call ``answer`` in a thread."""
 
-    async def respond(request: Request, body: bytes) -> Reply:
-        parts, token = _parts(request), bearer(request)
+    async def respond(request: Request) -> Reply:
+        parts, token, body = _parts(request), bearer(request), await request.body()
         return Reply(await _in_thread(lambda: answer(request.method, parts, token, body).to_json()))
 
     return respond
@@ -285,7 +285,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
                 given = request.method, _parts(request), bearer(request), length
                 await _in_thread(lambda: admit(*given))
             with waiting.taking(length):
-                reply = await respond(request, await request.body())
+                reply = await respond(request)
         except ClientDisconnect:
             return
         except (Refusal, InputError) as error:

@@ -9,16 +9,18 @@ from collections.abc import Callable, Sequence
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import anyio
 from starlette.requests import Request
 
 from hushrec.data import Ratings
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Reply, bearer
-from hushrec.server.bodies import BODIES, RULES, body_of
-from hushrec.server.document import openapi, page as page_of
 from hushrec.server.metrics import Metrics
 from hushrec.server.models import Models, Served
+from hushrec.server.openapi import openapi, page as page_of
+from hushrec.server.request_schemas import BODIES, RULES, body_of
 from hushrec.serving.attributes import titled_page
 from hushrec.serving.lists import own_ratings
 
@@ -44,26 +46,38 @@ _MEDIA = {
 #: Headers by which proxies say that a request is somebody else's.
 _OF_A_PROXY = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
 _MODEL_FILE = "application/octet-stream"
+#: Lists that a worker computes at a time, in threads: a long one holds up neither the others nor the loop.
+_AT_ONCE = 4
 
 
 class Answers:
-    """The answers of a server: a coroutine function of a request and its body.
+    """The answers of a server: a coroutine function of a request.
 
     Parameters
     ----------
     models : Models
     metrics : Metrics
     tokens : sequence of str
-        Bearer tokens, one of which a request for somebody's list needs; without any everybody is served.
+        Bearer tokens, one of which a request for a list needs; without any all requests are served.
+    names : sequence of str
+        Names by which clients reach the server, beside its addresses and localhost.
     page : Path, optional
         Folder of a page that is shown at ``/``, with the first model beside it.
     """
 
     def __init__(
-        self, models: Models, metrics: Metrics, *, tokens: Sequence[str] = (), page: Path | None = None
+        self,
+        models: Models,
+        metrics: Metrics,
+        *,
+        tokens: Sequence[str] = (),
+        names: Sequence[str] = (),
+        page: Path | None = None,
     ) -> None:
         self._models, self._metrics = models, metrics
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
+        self._names = {"localhost", *(name.lower() for name in names)}
+        self._threads = anyio.CapacityLimiter(_AT_ONCE)
         self._page = {} if page is None else _files(page, models[models.default].titles is not None)
         document = openapi()
         described, shown = _json(document), page_of(document).encode()
@@ -85,26 +99,48 @@ class Answers:
             "/metrics": self._measured,
         }
 
-    async def __call__(self, request: Request, body: bytes) -> Reply:
+    async def __call__(self, request: Request) -> Reply:
         path = request.scope["path"]
         if path in BODIES:
             if request.method != "POST":
                 return _other_method("POST")
             self._let_in(request)
-            asked = body_of(path, body)
-            served = self._asked(asked["model"])
-            answer = self._lists[path](served, asked) | {"model": served.name, "digest": served.digest}
-            return Reply(_json(answer), headers=_KEPT_NOWHERE)
+            body = await request.body()
+            return await anyio.to_thread.run_sync(self._computed, path, body, limiter=self._threads)
         known = self._said.get(path) or self._static(path)
         if known is None:
             raise Refusal(404, "There is nothing at this address; /docs says what there is.")
         return known(request) if request.method in ("GET", "HEAD") else _other_method("GET, HEAD")
 
+    def _computed(self, path: str, body: bytes) -> Reply:
+        asked = body_of(path, body)
+        served = self._asked(asked["model"])
+        answer = self._lists[path](served, asked) | {"model": served.name, "digest": served.digest}
+        return Reply(_json(answer), headers=_KEPT_NOWHERE)
+
     def _let_in(self, request: Request) -> None:
-        """Refuse a request without a token where one is needed."""
-        given = hashlib.sha256(bearer(request).encode()).digest()
-        if self._tokens and not any(hmac.compare_digest(given, token) for token in self._tokens):
-            raise Refusal(401, "This server wants a bearer token that it knows.")
+        """Refuse a request without a token or, where none is needed, under a name that is not the server's.
+
+        A web page can have its own name resolve to this server (DNS rebinding) and read the answers in the
+        browser of somebody who reaches it. It has no token, and cannot change the name in ``Host``.
+        """
+        if self._tokens:
+            given = hashlib.sha256(bearer(request).encode()).digest()
+            if not any(hmac.compare_digest(given, token) for token in self._tokens):
+                raise Refusal(401, "This server wants a bearer token that it knows.")
+        elif not self._is_named(request.headers.get("Host", "")):
+            raise Refusal(
+                421,
+                "The Host header does not name this server: ask by its address, or start the server with"
+                " --server-name NAME.",
+            )
+
+    def _is_named(self, host: str) -> bool:
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+            return name in self._names or bool(ip_address(name))
+        except ValueError:
+            return False
 
     def _asked(self, name: str | None) -> Served:
         name = self._models.default if name is None else name

@@ -35,7 +35,7 @@ class Settings:
     models : mapping of str to Path
     tables : mapping of str to a pair of Path or None
         As of `Models`.
-    tokens : sequence of str
+    tokens, names : sequence of str
         As of `Answers`.
     page : Path or None
         As of `Answers`.
@@ -48,6 +48,7 @@ class Settings:
     models: Mapping[str, Path]
     tables: Mapping[str, Tables] = field(default_factory=dict)
     tokens: Sequence[str] = ()
+    names: Sequence[str] = ()
     page: Path | None = None
     limits: Limits = field(default_factory=Limits)
     certificate: str | None = None
@@ -56,7 +57,7 @@ class Settings:
     def service(self, listening: socket, models: Models, metrics: Metrics) -> Service:
         """The service of one worker."""
         return Service(
-            Answers(models, metrics, tokens=self.tokens, page=self.page),
+            Answers(models, metrics, tokens=self.tokens, names=self.names, page=self.page),
             listening=listening,
             limits=self.limits,
             certificate=self.certificate,

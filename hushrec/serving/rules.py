@@ -73,10 +73,10 @@ class Rules(NamedTuple):
         table = Attributes.read(attributes, domain)
         limits = tuple((table.codes(name), int(most)) for name, most in at_most.items())
         allowed = None if where is None else table.matching(conditions[where])
-        factors = np.ones(domain.n_items) if boost else None
+        factors = np.ones(domain.n_items)
         for text, factor in boost.items():
             factors = np.where(table.matching(conditions[text]), factors * factor, factors)
-        return cls(allowed, factors, limits)
+        return cls(allowed, factors if boost else None, limits)
 
 
 def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, float]]:

@@ -13,8 +13,11 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 from pathlib import Path
 
+import httpx
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -26,7 +29,7 @@ from hushrec.network.service import Limits
 from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
 from hushrec.server.models import Models
-from tests.server.conftest import ITEMS, serving
+from tests.server.conftest import ITEMS, serving, trained
 
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
 NAMES = ["als", "both", "private-eigenrec", "item-bias", "small"]
@@ -252,27 +255,122 @@ def test_tokens(files) -> None:
         assert closed.client.get("/models/als.hush").status_code == 200  # it is public
 
 
+def answered(files, path: str, host: str, client=("127.0.0.1", 1), headers=(), **options) -> int:
+    """The status of an answer; a POST asks for the list of nobody's ratings."""
+
+    async def receive():
+        return {"type": "http.request", "body": b'{"ratings": {}}'}
+
+    answers = Answers(Models({"als": files["als"]}), Metrics(bytearray(8 * SIZE)), **options)
+    scope = {"type": "http", "method": "POST" if "/v1/" in path else "GET", "path": path, "query_string": b""}
+    scope |= {"client": client, "headers": [(b"host", host.encode()), *headers]}
+    try:
+        return asyncio.run(answers(Request(scope, receive))).status
+    except Refusal as refused:
+        return refused.status
+
+
 def test_metrics_are_for_this_machine_or_a_token(files):
     """Killed: an address of another machine, or what a proxy on this one passes on."""
 
-    def told(tokens, client, headers=()):
-        models = Models({"als": files["als"]})
-        answers = Answers(models, Metrics(bytearray(8 * SIZE)), tokens=tokens)
-        scope = {"type": "http", "method": "GET", "path": "/metrics", "query_string": b"", "client": client}
-        try:
-            return asyncio.run(answers(Request(scope | {"headers": list(headers)}), b"")).status
-        except Refusal as refused:
-            return refused.status
+    def status(tokens, client, headers=()):
+        return answered(files, "/metrics", "127.0.0.1:8000", client, headers, tokens=tokens)
 
     named = (b"authorization", b"Bearer " + b"t" * 32)
     for host in ("127.0.0.1", "::1"):
-        assert told((), (host, 1)) == 200
+        assert status((), (host, 1)) == 200
         for header in (b"forwarded", b"via", b"x-forwarded-for", b"x-real-ip"):
-            assert told((), (host, 1), [(header, b"192.0.2.7")]) == 403
-        assert told(["t" * 32], (host, 1)) == 401
+            assert status((), (host, 1), [(header, b"192.0.2.7")]) == 403
+        assert status(["t" * 32], (host, 1)) == 401
     for client in (("192.0.2.7", 1), ("10.0.0.1", 1), ("2001:db8::1", 1), None):
-        assert told((), client) == told((), client, [named]) == 403
-        assert told(["t" * 32], client, [named]) == 200
+        assert status((), client) == status((), client, [named]) == 403
+        assert status(["t" * 32], client, [named]) == 200
+
+
+@pytest.mark.parametrize("path", ["/v1/recommend", "/metrics"])
+def test_a_web_page_cannot_ask_under_a_name_of_its_own(path: str, files) -> None:
+    """DNS rebinding: the browser sends the page's name as Host. A token, or a declared name, allows any."""
+    for host in ("127.0.0.1", "127.0.0.1:8000", "[::1]:8000", "192.0.2.7:80", "localhost", "LocalHost:8000"):
+        assert answered(files, path, host) == 200
+    for host in (
+        "evil.example",
+        "127.0.0.1.evil.example:8000",
+        "localhost.evil.example",
+        "",
+        "[::1",
+        "x:y:z",
+    ):
+        assert answered(files, path, host) == 421
+    names = {"names": ["Shop.example"]}
+    assert answered(files, path, "shop.example:443", **names) == 200
+    assert answered(files, path, "other.shop.example", **names) == 421
+    token = (b"authorization", b"Bearer " + b"t" * 32)
+    assert answered(files, path, "evil.example", headers=[token], tokens=["t" * 32]) == 200
+    assert answered(files, path, "evil.example", tokens=["t" * 32]) == 401
+    assert answered(files, "/healthz", "evil.example") == 200
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """A server of 50,000 items with a table, which reads bodies of 1 MiB as the command does."""
+    folder, items = tmp_path_factory.mktemp("large"), [f"i{place}" for place in range(50_000)]
+    small = trained("als", rank=2)
+    arrays = {"item_bias": np.linspace(0, 1, 50_000), "item_factors": np.ones((50_000, 32), np.float32)}
+    arrays = {**small.arrays, **arrays, "directions": np.int64(32)}
+    domain = hushrec.Domain(items, rating_range=(1, 5))
+    board = hushrec.Billboard(small.estimator.of({"rank": 32}), domain, arrays, small.privacy)
+    board.save(folder / "large.hush")
+    table = "".join(f"{item},{place},b{place // 3},T{place}\n" for place, item in enumerate(items))
+    (folder / "items.csv").write_text("item,price,brand,title\n" + table)
+    limits = Limits(body_bytes=1 << 20, requests_per_second=1e9)
+    tables = {"large": (folder / "items.csv", None)}
+    with serving({"large": folder / "large.hush"}, limits, tables=tables) as found:
+        yield found
+
+
+def conditions(count: int, each: str) -> dict[str, float]:
+    return {f"{each} or price < {place}": 2.0 for place in range(count)}
+
+
+@pytest.mark.true("S1")
+@pytest.mark.parametrize(
+    ("path", "body", "words"),
+    [
+        ("recommend", {"ratings": {}, "boost": conditions(500, f"price in ({'1,' * 900}2)")}, "at most 20"),
+        ("recommend", {"ratings": {}, "boost": conditions(20, f"price in ({'1,' * 900}2)")}, ""),
+        (
+            "recommend",
+            {"ratings": {}, "boost": conditions(20, " or ".join(["brand<brand"] * 100))},
+            "too much work",
+        ),
+        ("recommend", {"ratings": {}, "boost": conditions(20, " or ".join(["brand<brand"] * 8))}, ""),
+        ("recommend", {"ratings": {}, "at_most": {f"c{place}": 1 for place in range(21)}}, "at most 20"),
+        ("recommend", {"ratings": {}, "n": 1000, "at_most": {"brand": 1, "title": 1}}, ""),
+        ("recommend", {"ratings": [["i7", 3.5]] * 60_000}, "10,000 at most"),
+        ("recommend", {"ratings": [["i7", 3.5]] * 10_000}, ""),
+        ("recommend", {"ratings": [["i7", 3.5], *[["x", 1]] * 9999]}, "not in the model's catalogue"),
+        ("recommend", {"ratings": {}, "only": ["i7"] * 100_000}, ""),
+        ("recommend", {"ratings": {}, "only": ["i7"] * 100_001}, "100,000 at most"),
+        ("predict", {"ratings": {}, "items": ["i7"] * 1001}, "1,000 at most"),
+        ("similar", {"item": ["i7", "i8"] * 50, "n": 1000}, ""),
+        ("similar", {"item": ["i7"] * 101}, "100 at most"),
+        ("explain", {"ratings": [[f"i{place}", 3.5] for place in range(10_000)], "item": "i7"}, ""),
+    ],
+)
+def test_no_request_is_much_work(path: str, body, words: str, large) -> None:
+    """Answered or refused in little time, in which others are served; at first each took seconds."""
+    answers: list = []
+    asking = threading.Thread(target=lambda: answers.append(large.post(f"/v1/{path}", **body)))
+    start, waits = time.monotonic(), []
+    asking.start()
+    with httpx.Client(base_url=large.url, trust_env=False, timeout=30) as other:
+        while asking.is_alive() or not waits:
+            began = time.monotonic()
+            assert other.get("/healthz").status_code == 200
+            waits.append(time.monotonic() - began)
+    asking.join()
+    assert answers[0].status_code == (400 if words else 200), answers[0].text
+    assert words in answers[0].text and time.monotonic() - start < 4 and max(waits) < 2
 
 
 def test_rates(files) -> None:

@@ -30,6 +30,7 @@ from hushrec.serving.modelfile import encode, read
 from tests.command_line import invoke
 from tests.server.conftest import ITEMS, RATINGS, serving, trained
 
+POST = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\n"
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0}
 
 
@@ -176,6 +177,34 @@ def test_slow_clients(files, count: int) -> None:
                 ended += 1
         assert ended == count
         assert server.post("/v1/recommend", ratings=HERS).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", POST + b"Content-Length: 1000\r\n\r\n"],
+)
+def test_a_request_that_never_ends_is_given_up(body: bytes, files) -> None:
+    """A client that goes on sending a byte now and then is idle at no time."""
+    limits = Limits(requests_per_second=1e9, idle_seconds=1.0, request_seconds=2.0)
+    with serving({"als": files["als"]}, limits) as server:
+        start, connection = time.monotonic(), socket.create_connection(server.address, timeout=0.2)
+        with connection, contextlib.suppress(ConnectionError):
+            connection.sendall(body)
+            while time.monotonic() - start < 20:
+                connection.sendall(b"G")
+                with contextlib.suppress(TimeoutError):
+                    if not connection.recv(1000):
+                        break
+        assert time.monotonic() - start < 10
+
+
+def test_the_command_gives_up_slow_requests_and_takes_names(files, monkeypatch) -> None:
+    given = []
+    monkeypatch.setattr(process, "serve", lambda settings, *_: given.append(settings))
+    assert invoke("serve", str(files["als"]), "--server-name", "shop.example").exit_code == 0
+    assert given[0].limits.request_seconds <= 60 and given[0].names == ("shop.example",)
+    refused = invoke("serve", str(files["als"]), "--server-name", "https://shop.example:80")
+    assert refused.exit_code == 2 and "is no host name" in refused.output
 
 
 @contextlib.contextmanager

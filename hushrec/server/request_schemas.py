@@ -1,4 +1,4 @@
-"""Requests to a server, as JSON: the same table reads a request and describes it (`document`)."""
+"""The fields of each request: one table checks requests and describes them in OpenAPI."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Any
 
 from hushrec.errors import InputError
 
-#: Items that one request may ask for.
-MOST_LISTED = 1000
+#: Items that a list or a prediction may have, ratings of a user, ids to choose among, and items of a basket.
+MOST_LISTED, MOST_RATINGS, MOST_IDS, MOST_IN_BASKET = 1000, 10_000, 100_000, 100
 
 
 @dataclass(frozen=True)
@@ -28,29 +28,35 @@ def _is_id(value: Any) -> bool:
     return type(value) in (str, int, float, bool)
 
 
-def _are_ids(value: Any) -> bool:
-    return isinstance(value, list) and all(map(_is_id, value))
+def _are_ids(value: Any, most: int = MOST_IDS, least: int = 0) -> bool:
+    return isinstance(value, list) and least <= len(value) <= most and all(map(_is_id, value))
 
 
 def _are_ratings(value: Any) -> bool:
-    if isinstance(value, dict):
-        return True
-    return isinstance(value, list) and all(
+    if not isinstance(value, dict | list) or len(value) > MOST_RATINGS:
+        return False
+    return isinstance(value, dict) or all(
         _is_id(entry) or (isinstance(entry, list) and len(entry) == 2 and _is_id(entry[0])) for entry in value
     )
 
 
 _ID = {"type": ["string", "number", "boolean"]}
-_IDS = {"type": "array", "items": _ID}
+
+
+def _ids(most: int, **more: Any) -> dict[str, Any]:
+    return {"type": "array", "items": _ID, "maxItems": most} | more
+
+
 _PAIR = {"type": "array", "prefixItems": [_ID, {"type": "number"}], "minItems": 2, "maxItems": 2}
 
 _RATINGS = Field(
     _are_ratings,
-    "an object from item to rating, a list of [item, rating], or of liked items where the model is of likes",
+    "an object from item to rating, a list of [item, rating], or of liked items where the model is of likes;"
+    f" {MOST_RATINGS:,} at most",
     {
         "oneOf": [
-            {"type": "object", "additionalProperties": {"type": "number"}},
-            {"type": "array", "items": {"oneOf": [_ID, _PAIR]}},
+            {"type": "object", "additionalProperties": {"type": "number"}, "maxProperties": MOST_RATINGS},
+            {"type": "array", "items": {"oneOf": [_ID, _PAIR]}, "maxItems": MOST_RATINGS},
         ],
         "description": "One user's; used whole or refused.",
     },
@@ -74,7 +80,9 @@ _SEEN = Field(
     default=True,
 )
 _ONLY = Field(
-    _are_ids, "a list of item ids", _IDS | {"description": "Recommend among these only; all by default."}
+    _are_ids,
+    f"a list of item ids, {MOST_IDS:,} at most",
+    _ids(MOST_IDS, description="Recommend among these only; all by default."),
 )
 _WHERE = Field(
     lambda value: isinstance(value, str),
@@ -115,14 +123,22 @@ BODIES: dict[str, dict[str, Field]] = {
     },
     "/v1/predict": {
         "ratings": _RATINGS,
-        "items": Field(_are_ids, "a list of item ids", _IDS, needed=True),
+        "items": Field(
+            lambda value: _are_ids(value, MOST_LISTED),
+            f"a list of item ids, {MOST_LISTED:,} at most",
+            _ids(MOST_LISTED),
+            needed=True,
+        ),
         "model": _MODEL,
     },
     "/v1/similar": {
         "item": Field(
-            lambda value: _is_id(value) or (_are_ids(value) and len(value) > 0),
-            "an item id, or a list of them",
-            {"oneOf": [_ID, _IDS | {"minItems": 1}], "description": "Of several the average counts."},
+            lambda value: _is_id(value) or _are_ids(value, MOST_IN_BASKET, 1),
+            f"an item id, or a list of them, {MOST_IN_BASKET} at most",
+            {
+                "oneOf": [_ID, _ids(MOST_IN_BASKET, minItems=1)],
+                "description": "The similarity to a list is the mean over its items.",
+            },
             needed=True,
         ),
         "n": _N,

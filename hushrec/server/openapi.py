@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from hushrec import __version__
-from hushrec.server.bodies import BODIES
+from hushrec.server.request_schemas import BODIES
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 _ERRORS = {
@@ -17,10 +17,11 @@ _ERRORS = {
     "404": "No such address, or no model of this name.",
     "411": "The request has no Content-Length.",
     "413": "The request is too long.",
+    "421": "The Host header names neither an address, localhost nor a --server-name.",
     "429": "Too many requests from this address; again in a second.",
 }
 #: Of what is asked with POST.
-_CODES = ("400", "401", "404", "411", "413", "429")
+_CODES = ("400", "401", "404", "411", "413", "421", "429")
 _DIGEST = "3f5a…"
 _HISTORY = {"matrix": 5, "titanic": 2}
 
@@ -140,7 +141,7 @@ def _told() -> dict[str, Any]:
         ),
         "/metrics": (
             "Counts and times by address for Prometheus: on the server's own machine, or for a token.",
-            _responses("text/plain", _TEXT, "401", "403", "429"),
+            _responses("text/plain", _TEXT, "401", "403", "421", "429"),
             [],
         ),
         "/openapi.json": ("All of this for programs.", _responses(json_, {"type": "object"}, "429"), []),
