@@ -15,7 +15,8 @@ from hushrec.cli.files import output_folder
 from hushrec.cli.options import Count, Force, Json, NoProgress, Seed, progress_shown
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
-from hushrec.data.looking import PRIVATE_LOOK
+from hushrec.data.preview import PRIVATE_LOOK
+from hushrec.data.splits import check_sides
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
@@ -89,6 +90,7 @@ def split(
         elif test_users is not None:
             parts = strong_generalization(rows, test_users, seed=seed)
         else:
+            check_sides(rows, date)
             parts = split_by_time(rows, date)
         folder.mkdir(exist_ok=True)
         for file, part in zip(files, parts):

@@ -102,8 +102,8 @@ def with_times(names: Sequence[Any], columns: Any) -> Any:
 
 
 def plain_name(name: Any) -> str:
-    """A column's name as `SYNONYMS` writes it."""
-    return re.sub(r"[\s_.-]", "", str(name)).lower()
+    """Return a column's name as `SYNONYMS` writes it, without RecBole's type (``user_id:token``)."""
+    return re.sub(r":(token|float)(_seq)?$|[\s_.-]", "", str(name).strip()).lower()
 
 
 def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:

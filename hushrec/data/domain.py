@@ -8,16 +8,15 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hushrec.checks import check_count, number, plural, shown
-from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.features import read_item_features
 from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, lookup
+from hushrec.data.item_list import read_item_list
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
@@ -190,27 +189,17 @@ class Domain:
 
     @classmethod
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
-        """The ids in a text file, one a line: UTF-8 with or without a byte-order mark, blank lines ignored.
+        """Read the item ids of a text file, one a line.
+
+        The file is UTF-8 text, with or without a byte-order mark. Blank lines are ignored. An id may stand in
+        double quotes, as in a CSV file, and must if it holds a delimiter in a list where most ids hold one.
 
         Raises
         ------
         InputError
-            The file cannot be read, is not UTF-8 text or holds no id.
+            The file cannot be read, is not UTF-8 text, holds no id, or is a table or has a header line.
         """
-        try:
-            with Path(path).open(encoding="utf-8-sig") as lines:
-                items = [line.strip() for line in lines if line.strip()]
-        except OSError as error:
-            raise InputError(f"The catalogue {os.fspath(path)!r} cannot be read: {error.strerror}.") from None
-        except UnicodeDecodeError:
-            raise InputError(
-                f"The catalogue {os.fspath(path)!r} is not UTF-8 text; write one item id a line."
-            ) from None
-        if not items:
-            raise InputError(f"The catalogue {os.fspath(path)!r} holds no item id; write one a line.")
-        if what := _no_list(items):
-            raise InputError(f"The catalogue {os.fspath(path)!r} is {what}; write one item id a line.")
-        return items
+        return read_item_list(path)
 
     @classmethod
     def observed(
@@ -330,15 +319,3 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
 
 def _natural_order(text: str) -> tuple[int, int, str]:
     return (0, int(text), text) if text.isdecimal() and len(text) < 20 else (1, 0, text)
-
-
-def _no_list(lines: list[str]) -> str:
-    """Say what a catalogue is that is no list of ids: bytes, or a table with a header; empty if it is one."""
-    if any("\0" in line for line in lines[:100]):
-        return "no text"
-    for mark in (",", ";", "\t", "|"):
-        fields = [plain_name(field) for field in lines[0].split(mark)]
-        named = set(fields) & {"id", "name", "title", *SYNONYMS["item"]}
-        if len(fields) > 1 and named and all(line.count(mark) >= len(fields) - 1 for line in lines):
-            return f"a table of {len(fields)} columns, not a list"
-    return ""

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from hushrec.data.columns import ROLES, Columns, columns_of, find_columns, marks_of
 from hushrec.data.ids import TEXT, as_text, compact, encode_ids, join_ids, parse_rating
-from hushrec.data.sources import File, files_at
+from hushrec.data.sources import File, files_at, refuse_other_content
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
 from hushrec.data.times import join_times
 from hushrec.errors import InputError
@@ -86,8 +86,9 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
                 yield from _text_chunks(stream, file, kind, columns, implicit)
 
 
-#: What is no table of rows, by the ending of a file's name.
+#: Endings of files that are no table of rows -> what they are.
 _OTHER_KINDS = {
+    **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".xz"), "an archive"),
     **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "a spreadsheet"),
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), "JSON"),
     **dict.fromkeys((".sqlite", ".db"), "a database"),
@@ -100,11 +101,15 @@ def file_format(file: File, format: str | None) -> str:
     """The format that was asked for, or that the file's name and first bytes tell; its rows do not."""
     if format is None and file.suffix in _OTHER_KINDS:
         what = _OTHER_KINDS[file.suffix]
-        raise InputError(f"{file.path!r} is {what} by its name; save it as CSV or Parquet, a row a rating.")
+        how = "unpack it" if what == "an archive" else "save it as CSV or Parquet, one row per rating"
+        raise InputError(f"{file.path!r} is {what} by its name; {how}.")
     magic = file.head(4)
     kind = _guess_format(file, magic) if format is None else format
     if kind not in FORMATS:
         raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.", parameter="format")
+    if kind in WITH_HEADER:  # a header is no row; in other formats the first bytes may be a user's
+        with readable(file, kind):
+            refuse_other_content(file)
     return kind
 
 

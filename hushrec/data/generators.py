@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.checks import check_count, is_number
-from hushrec.data.building import build, slices
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
 from hushrec.data.keys import check_seed
 from hushrec.data.ratings import Ratings
+from hushrec.data.ratings_builder import build, slices
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time

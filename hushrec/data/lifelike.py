@@ -11,12 +11,12 @@ import pyarrow as pa
 from scipy.special import ndtri
 
 from hushrec.checks import check_count
-from hushrec.data.building import build, slices
 from hushrec.data.domain import Domain
 from hushrec.data.generators import names
 from hushrec.data.ids import Encoded
 from hushrec.data.keys import cell_keys, check_seed, mix, stream_base
 from hushrec.data.ratings import Ratings
+from hushrec.data.ratings_builder import build, slices
 from hushrec.errors import InputError
 from hushrec.types import Array
 

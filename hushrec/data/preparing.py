@@ -1,9 +1,9 @@
 """Tables of any size to a store: rows are dealt out to partitions of users, then each is cleaned by itself.
 
-What becomes of a row is decided by the functions that read a table into memory: `hushrec.data.files`,
-`hushrec.data.ids` and, for all rows of a partition at once, `hushrec.data.building`. A user's rows are in one
-partition in the order of the input, so that the same rows are left of them. Memory is bounded by the chunks
-that are read and by a few partitions.
+The functions that read a table into memory decide what becomes of a row: `hushrec.data.files`,
+`hushrec.data.ids` and, for all rows of a partition at once, `hushrec.data.ratings_builder`. A user's rows are
+in one partition, in the order of the input, so that the same rows are left of them. Memory is bounded by the
+chunks that are read and by a few partitions.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ import pyarrow as pa
 
 from hushrec.checks import check_count
 from hushrec.data import store_files
-from hushrec.data.building import Rows, build, check_implicit, latest
 from hushrec.data.columns import MARKS, SPLIT, Columns
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
+from hushrec.data.ratings_builder import Rows, build, check_implicit, latest
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import join_times

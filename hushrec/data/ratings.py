@@ -14,17 +14,25 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.building import build, check_implicit, csr, join_rows, one_row, read_rows, running_total
 from hushrec.data.columns import MARKS, MARKS_KEY
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.ids import Encoded, encode_ids, encode_ratings, given_ids, join_ids, lookup, places, take
 from hushrec.data.keys import text_keys
+from hushrec.data.ratings_builder import (
+    build,
+    check_implicit,
+    csr,
+    join_rows,
+    one_row,
+    read_rows,
+    running_total,
+)
 from hushrec.data.store_files import all_rows, is_store
 from hushrec.data.times import NO_TIME, join_times
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
-    from hushrec.data.looking import Look
+    from hushrec.data.preview import Preview
 
 
 #: The ids, given and canonical, of a user who is alone.
@@ -125,7 +133,7 @@ class Ratings:
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
               with an id for each row. Without ids they are the numbers of the rows: how many there are is
               then public, and a user is left out by emptying their row. Of an entry stored twice the last
-              counts;
+              counts. A stored zero is a rating of zero, and no like;
             * a `Store` or the path of one, all of it;
             * `Ratings` over the same domain, which are given back.
         domain : Domain
@@ -139,8 +147,8 @@ class Ratings:
             parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's
             name by default; the delimiter of a CSV file from its header line.
         implicit : bool
-            Every row counts as a rating of 1; the rating column may be absent. Always so where the domain is
-            of likes.
+            Every row counts as a like, that is a rating of 1, whatever its rating column holds, which may
+            be absent. Entries of a matrix count if they are above 0. A domain of likes implies it.
 
         Raises
         ------
@@ -186,8 +194,8 @@ class Ratings:
         columns: Mapping[str, Any] | None = None,
         format: str | None = None,
         implicit: bool = False,
-    ) -> Look:
-        """Look what becomes of each row of a source, and why: for the curator, before anything is spent.
+    ) -> Preview:
+        """Preview what becomes of each row of a source, and why: for the curator, before anything is spent.
 
         Private: nothing of it may be declared, logged or published.
 
@@ -198,12 +206,12 @@ class Ratings:
 
         Returns
         -------
-        Look
+        Preview
             Counts, line numbers, a histogram; ``print`` it.
         """
-        from hushrec.data.looking import look
+        from hushrec.data.preview import preview
 
-        return look(source, check_domain(domain), columns, format, implicit)
+        return preview(source, check_domain(domain), columns, format, implicit)
 
     @classmethod
     def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:

@@ -40,7 +40,7 @@ def read_columns(
         table = source if isinstance(source, pa.Table) else _arrow_table(source)
         picked = pick(table.column_names, table.column, columns, implicit)
         return picked._replace(marks=marks_of(table.schema))
-    elif isinstance(source, tuple) and len(source) in (3, 4):
+    elif isinstance(source, tuple) and 2 <= len(source) <= 4 and getattr(source[1], "ndim", 1) == 1:
         return columns_of(*source, implicit=implicit)
     raise InputError(
         f"Ratings cannot be read from {type(source).__name__}; pass the path of a Parquet or CSV file, a data"
@@ -56,7 +56,10 @@ def _arrow_table(source: Any) -> pa.Table:
 
 
 def _of_matrix(users: Any, matrix: Any, texts: pa.Array | None, implicit: bool) -> Columns:
-    """Stored entries are ratings, explicit zeros too; a row is the user given for it, or its number."""
+    """Read stored entries as ratings, explicit zeros too; as likes those above 0.
+
+    A row is the user given for it, or its number.
+    """
     check_sparse(matrix)
     if matrix.ndim != 2 or (texts is not None and matrix.shape[1] != len(texts)):
         raise InputError(
@@ -73,6 +76,8 @@ def _of_matrix(users: Any, matrix: Any, texts: pa.Array | None, implicit: bool) 
     del entries
     if texts is not None:
         items = Encoded(items.astype(np.int32), texts, texts)
-    ratings = np.ones(len(values), np.float32) if implicit else encode_ratings(values)
+    ratings = encode_ratings(values)
+    if implicit:  # a stored zero is no like
+        ratings = np.where(ratings > 0, np.float32(1), np.float32(np.nan))
     ids = Encoded(codes, rows.values, rows.texts)
     return Columns(ids, items, ratings, marks=("by_position",) if users is None else ())

@@ -12,7 +12,23 @@ import pyarrow as pa
 
 from hushrec.errors import InputError
 
-_COMPRESSED = (".gz", ".bz2", ".zst")
+#: First bytes of compressed files, and the ending by which they are read.
+_COMPRESSED = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
+#: First bytes of files that are no table -> what they are, what to do.
+_OTHER_CONTENT = {
+    b"PK\x03\x04": ("a zip archive or an Excel workbook", "unpack it, or save the sheet as CSV"),
+    b"\xd0\xcf\x11\xe0": ("an Excel workbook", "save the sheet as CSV"),
+    b"\xfd7zXZ\x00": ("compressed by xz", "unpack it"),
+    b"7z\xbc\xaf\x27\x1c": ("a 7z archive", "unpack it"),
+    b"Rar!": ("a rar archive", "unpack it"),
+    b"\xff\xfe": ("UTF-16 text", "save it as UTF-8"),
+    b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
+    b"SQLite format 3": ("a database", "export the table as CSV or Parquet"),
+    b"PAR1": ("a Parquet file", "end its name in .parquet"),
+    b"{": ("JSON", "write it as CSV or Parquet, one row per rating or item"),
+    b"[": ("JSON", "write it as CSV or Parquet, one row per rating or item"),
+}
+_HEAD_BYTES = 64
 _TABLES = (".parquet", ".pq", ".csv", ".tsv")
 _URI = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
@@ -57,7 +73,12 @@ class File(NamedTuple):
         """
         try:
             if self.filesystem is None:
-                with Path(self.path).open("rb") as local:
+                if (path := Path(self.path)).exists() and not (path.is_file() or path.is_dir()):
+                    raise InputError(
+                        f"{self.path!r} is a pipe or a device, and a table is read more than once; save it as"
+                        " a file first."
+                    )
+                with path.open("rb") as local:
                     return local.read(size)
             with self.filesystem.open_input_stream(self.path, compression=None) as remote:
                 return remote.read(size)
@@ -80,6 +101,30 @@ class File(NamedTuple):
         if self.filesystem is None:
             return pa.input_stream(self.path, compression="detect")
         return self.filesystem.open_input_stream(self.path, compression="detect")
+
+
+def refuse_other_content(file: File) -> None:
+    """Refuse a file whose first bytes show that it is no delimited text.
+
+    Raises
+    ------
+    InputError
+        It is an archive, compressed under another name, UTF-16 text, JSON or a file of another program.
+    """
+    raw = file.head(_HEAD_BYTES)
+    ending = next((ending for ending in _COMPRESSED if file.name.lower().endswith(ending)), "")
+    if ending and raw and not raw.startswith(_COMPRESSED[ending]):
+        raise InputError(f"{file.path!r} is not compressed as its name says; remove {ending} from its name.")
+    for other, magic in _COMPRESSED.items():
+        if not ending and raw.startswith(magic):
+            raise InputError(f"{file.path!r} is compressed; end its name in {other}, as in table.csv{other}.")
+    with file.stream() as stream:  # the header only: a row must not decide
+        head = re.split(rb"[\r\n]", stream.read(_HEAD_BYTES), maxsplit=1)[0].strip()
+    for magic, (what, advice) in _OTHER_CONTENT.items():
+        if head.startswith(magic):
+            raise InputError(f"{file.path!r} is {what} by its first bytes; {advice}.")
+    if b"\0" in head:
+        raise InputError(f"{file.path!r} is no UTF-8 text by its first line; save it as CSV or Parquet.")
 
 
 def files_at(path: str, filesystem: Any = None) -> list[File]:

@@ -16,7 +16,7 @@ from hushrec.checks import check_count, is_number
 from hushrec.data.columns import SPLIT
 from hushrec.data.keys import check_seed, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
-from hushrec.data.times import NO_TIME, parse_time
+from hushrec.data.times import NO_TIME, parse_time, unit_of
 from hushrec.errors import InputError
 
 
@@ -154,6 +154,30 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
         raise InputError(f"date {date!r} is no date; pass for example 2024-06-30.", parameter="date")
     after = ratings.times >= moment
     return ratings.where(~after, keyed=True), ratings.where(after, keyed=True)
+
+
+def check_sides(ratings: Ratings, date: Any) -> None:
+    """Refuse a date that divides no ratings; for the curator's own look, since the sentence is private.
+
+    Raises
+    ------
+    InputError
+        All ratings are on one side of the date, perhaps because times and date have different units.
+    """
+    moment = parse_time(date)
+    if ratings.times is None or moment == NO_TIME or not len(ratings.times):
+        return
+    unit, expected = unit_of(ratings.times), unit_of(np.array([moment]))
+    n_after = int((ratings.times >= moment).sum())
+    if unit == expected and 0 < n_after < len(ratings.times):
+        return
+    which = "all" if n_after in (0, len(ratings.times)) else "most"
+    what = f"{which} ratings are {'after' if n_after else 'before'} {date}"
+    if unit != expected:
+        how = f"the times look like {unit} and the date counts in {expected}; convert the times."
+    else:
+        how = "pass another date, which does not depend on the ratings."
+    raise InputError(f"PRIVATE, for the curator alone: {what}, and nothing was written; {how}")
 
 
 def strong_generalization(

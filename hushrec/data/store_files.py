@@ -20,10 +20,10 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.building import Rows, csr, join_rows
 from hushrec.data.catalogue import pack, unpack
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
+from hushrec.data.ratings_builder import Rows, csr, join_rows
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 

@@ -30,6 +30,17 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 604_800}
 _OF_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
+#: Seconds since 1970 reach 10^11 in the year 5138; milliseconds passed it in 1973, and so on.
+_UNITS = {"seconds": 10**11, "milliseconds": 10**14, "microseconds": 10**17}
+
+
+def unit_of(times: np.ndarray) -> str:
+    """Return the unit that most times seem to count in since 1970; seconds where there is no time."""
+    known = times[times != NO_TIME]
+    middle = float(np.median(np.abs(known))) if len(known) else 0.0
+    return next((unit for unit, end in _UNITS.items() if middle < end), "nanoseconds")
+
+
 def encode_times(column: Any) -> np.ndarray:
     """A column of times as int64, `NO_TIME` where a cell holds none.
 

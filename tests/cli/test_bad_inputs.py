@@ -3,7 +3,9 @@
 By command line (exit code 2, nothing printed, written or charged) and from Python.
 """
 
+import gzip
 import math
+import os
 import shlex
 from pathlib import Path
 
@@ -79,9 +81,17 @@ LINES = {
     f"train shop.csv {B} {D} --out .": "is a folder",
     f"train shop.csv {B} {D} --out /dev/null": "not a regular file",
     f"{NO_RANGE} --implicit --for ratings": "--for ratings needs ratings",
-    f"check rows.csv {D}": "looks like JSON;",
-    f"check latin.csv {D}": "perhaps Latin-1; save it as UTF-8",
-    f"check book.csv {D}": "looks like a spreadsheet",
+    f"check rows.csv {D}": "JSON by its first bytes; write it as CSV",
+    f"check book.csv {D}": "a zip archive or an Excel workbook by its first bytes; unpack it",
+    f"train book.zip {B} {D} --out m.hush": "an archive by its name; unpack it",
+    f"train packed.csv {B} {D} --out m.hush": "is compressed; end its name in .gz",
+    f"train plain.csv.gz {B} {D} --out m.hush": "is not compressed as its name says; remove .gz",
+    f"train utf16.csv {B} {D} --out m.hush": "UTF-16 text by its first bytes; save it as UTF-8",
+    f"train pipe.csv {B} {D} --out m.hush": "is a pipe or a device",
+    f"{RANGED} --catalogue typed.item": "a table of 2 columns, not a list",
+    f"{RANGED} --catalogue headed.txt": "begins with a header; remove this line",
+    f"split ms.csv {D} --out-dir p --from 2020-01-01": "PRIVATE, for the curator alone: all ratings",
+    f"split shop.csv {D} --columns time=day --out-dir p --from 2030-01-01": "PRIVATE",
     "evaluate items.txt shop.csv shop.csv": "is not a hushrec model file",
     "evaluate nowhere.hush shop.csv shop.csv": "check the path",
     "evaluate MODEL shop.csv nobody.csv": "no usable rating",
@@ -163,16 +173,22 @@ def shop(run, files):
         "likes.csv": "customer,product\n" + lines(*(row[:2] for row in rows)),
         "nothing.csv": "",
         "rows.csv": '{"user":"a","item":"b","rating":3}\n',
+        "ms.csv": "customer,product,stars,time\n" + lines(*((*row[:3], 10**12) for row in rows)),
+        "typed.item": f"item_id:token\ttitle:token_seq\n{items[0]}\tA red house\n",
+        "headed.txt": "item_id\n" + "\n".join(items),
+        "plain.csv.gz": head,
         "rows.jsonl": '{"user":"a","item":"b","rating":3}\n',
         "drama.csv": "id,drama\n" + lines(*((item, 1) for item in items)),
         "items.csv": "id,name\n" + lines(*((item, f"Film {item}") for item in items)),
     }
     for name, text in texts.items():
         Path(name).write_text(text, encoding="utf-8")
-    for name in ("book.csv", "book.xlsx"):
+    os.mkfifo("pipe.csv")
+    Path("packed.csv").write_bytes(gzip.compress(Path("shop.csv").read_bytes()))
+    Path("utf16.csv").write_bytes(Path("shop.csv").read_text(encoding="utf-8").encode("utf-16"))
+    for name in ("book.csv", "book.xlsx", "book.zip"):
         Path(name).write_bytes(b"PK\x03\x04" + bytes(200))
     Path("latin.txt").write_bytes("köln\n".encode("latin-1"))
-    Path("latin.csv").write_bytes(f"{head}\nJürgen,{items[0]},3,2024-05-01\n".encode("latin-1"))
     return files
 
 

@@ -59,19 +59,48 @@ def test_a_cap_that_is_no_count_is_refused(cap):
         Domain(["a"], rating_range=RANGE, max_ratings_per_user=cap)
 
 
-def test_a_file_is_a_list_of_ids_or_refused(tmp_path):
+#: Text of a catalogue file -> its ids.
+LISTS = {
+    "\ufeff10\r\n\r\n  20 \nfilm \u00e9, 2\n\n": ["10", "20", "film \u00e9, 2"],
+    "Matrix, The\nHeat\nAlien\n": ["Matrix, The", "Heat", "Alien"],
+    '"Kubrick, Stanley"\n"Lynch, David"\n': ["Kubrick, Stanley", "Lynch, David"],
+    '"7"\n"8"\n"""Hi"", she said"\n': ["7", "8", '"Hi", she said'],
+    '"std::map"\n"std::set"': ["std::map", "std::set"],
+    'a b\nc d\n"Crocodile" Dundee\n': ["a b", "c d", '"Crocodile" Dundee'],
+    "[REC]\nmovie\n": ["[REC]", "movie"],
+}
+#: Text of a file that is no catalogue -> what is said.
+TABLES = {
+    **{
+        mark.join(("1", "A red house", "Drama")) + "\n" + mark.join(("2", "Heat", "")) + "\n": "3 columns"
+        for mark in ("\t", "::", "|", ",", ";")
+    },
+    "item_id:token\ttitle:token_seq\n1\tHeat\n": "2 columns",
+    'isbn;title\n"1";"Heat; or not"\n"2";"a long\n\nstory\nof more lines"\n': "2 columns",
+    '1,"Heat, Part 2"\n2,Alien\nend of file\n': "2 columns",
+    "a,b,c,d\n": "4 columns",
+    **{f"{name}\n1\n2\n": "header" for name in ("item_id", "movieId", '"sku"', "items", "x:token", "Title")},
+    '["1", "2"]\n': "JSON",
+    '[\n"1",\n"2"\n]\n': "JSON",
+    '{"id": 1}\n{"id": 2}\n': "JSON",
+    "\n \n": "no item id",
+    "a\0\n": "no text",
+}
+
+
+def test_a_catalogue_file_is_a_list_of_ids_or_refused(tmp_path):
     path = tmp_path / "items.txt"
-    path.write_bytes(b"\xef\xbb\xbf10\r\n\r\n  20 \nfilm \xc3\xa9, 2\n\n")
-    assert Domain.read_catalogue(path) == ["10", "20", "film é, 2"]
-    for lines in (["Matrix, The", "Heat, Part 2"], ["item, the first", "another"], ["title", "a;b"]):
-        path.write_text("\n".join(lines))
-        assert Domain.read_catalogue(path) == lines
-    table = b"item,title\n1,a\n2,b\n", "a table of 2 columns, not a list"
-    bad = [(b"\n \n", "no item id"), (b"\xff\xfea\x00", "not UTF-8"), (b"a\0\n", "no text"), table]
-    for content, words in bad:
-        path.write_bytes(content)
-        with pytest.raises(InputError, match=words):
+    for text, items in LISTS.items():
+        path.write_text(text, newline="")
+        assert Domain.read_catalogue(path) == items
+    for text, words in TABLES.items():
+        path.write_text(text, newline="")
+        with pytest.raises(InputError, match=words) as caught:
             Domain.read_catalogue(path)
+        assert str(caught.value).count(". ") == 0, text
+    path.write_bytes("k\u00f6ln\n".encode("latin-1"))
+    with pytest.raises(InputError, match="not UTF-8"):
+        Domain.read_catalogue(path)
     with pytest.raises(InputError, match="cannot be read"):
         Domain.read_catalogue(tmp_path)
 

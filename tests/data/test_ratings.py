@@ -16,8 +16,8 @@ from hypothesis import given, settings, strategies as st
 from hushrec.data import (
     Domain,
     Ratings,
-    building,
     leave_k_out,
+    ratings_builder,
     sample_per_user,
     split_ratings,
     strong_generalization,
@@ -195,8 +195,8 @@ def test_against_a_dictionary(table):
 
 @pytest.mark.parametrize(("order", "block"), [("any", 1 << 20), ("users", 1000), ("users and items", 1000)])
 def test_many_rows_against_a_dictionary(order, block, monkeypatch):
-    slices = building.slices
-    monkeypatch.setattr(building, "slices", lambda length: slices(length, block))
+    slices = ratings_builder.slices
+    monkeypatch.setattr(ratings_builder, "slices", lambda length: slices(length, block))
     rng = np.random.default_rng(0)
     users, items = rng.integers(0, 300, 20_000), rng.integers(0, 55, 20_000)
     values = rng.choice([0.5, 1.0, 2.0, 5.0, 6.0, math.nan], 20_000)
@@ -246,7 +246,9 @@ class TestSciPy:
         matrix = sp.coo_array((np.array([0.0, 1.0, 0.5]), ([0, 0, 0], [0, 1, 1])), shape=(1, 2))
         domain = Domain(["a", "b"], rating_range=(0, 1))
         assert as_dictionary(Ratings.from_any(matrix, domain)) == {"0": {0: 0.0, 1: 0.5}}
-        assert as_dictionary(Ratings.from_any(matrix, domain, implicit=True)) == {"0": {0: 1.0, 1: 1.0}}
+        for entries in (matrix, matrix.tocsr(), matrix.astype(bool), matrix - 2 * matrix):
+            likes = as_dictionary(Ratings.from_any(entries, domain, implicit=True))
+            assert likes == ({} if (entries.data <= 0).all() else {"0": {1: 1.0}})
 
     @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "lil"])
     @pytest.mark.parametrize("damage", ["position below", "position above", "start above", "short"])
@@ -353,7 +355,8 @@ class TestSelecting:
 NAMES = ["user_id", "userId", "item", "rating"]
 REFUSED = [
     (np.ones((3, 3)), {}, "cannot be read from ndarray"),
-    ((1, 2), {}, "cannot be read from tuple"),
+    ((1, 2), {}, "Ratings are missing; .* every row is a like; pass implicit=True"),
+    ((["u"], np.ones((1, 2))), {}, "cannot be read from tuple"),
     (("u", "i", "r"), {}, "must be a sequence, not str"),
     ((["u"], ["1", "2"], [1.0]), {}, "same number"),
     ((np.ones((2, 2)), ["1", "2"], [1.0, 2.0]), {}, "one dimension"),

@@ -33,6 +33,7 @@ CSV_FORMS = {
     "byte-order mark": b"\xef\xbb\xbfuser,item,rating\nu,3,4\nv,1,5\nu,2,1\n",
     "quoted": b'"user","item","rating"\n"u","3","4"\n"v","1","5"\n"u","2","1"\n',
     "partly quoted": b'user,item,rating,title\nu,3,4,"a, ""b"""\nv,1,5,c\nu,2,1,"d"\n',
+    "typed": b"user_id:token\titem_id:token\trating:float\nu\t3\t4\nv\t1\t5\nu\t2\t1\n",
     "semicolons": b"user;item;rating\nu;3;4\nv;1;5\nu;2;1\n",
     "tabs": b"user\titem\trating\nu\t3\t4\nv\t1\t5\nu\t2\t1\n",
     "bars": b"user|item|rating\nu|3|4\nv|1|5\nu|2|1\n",
@@ -282,12 +283,12 @@ def test_what_a_line_is_does_not_depend_on_the_others(others):
 @pytest.mark.parametrize(
     ("name", "what"),
     [("r.xlsx", "a spreadsheet"), ("R.JSON.gz", "JSON"), ("r.db", "a database"), ("r.pdf", "a document"),
-     ("r.npz", "a file of one program")],
+     ("r.npz", "a file of one program"), ("r.zip", "an archive"), ("r.tar.gz", "an archive")],
 )  # fmt: skip
 def test_what_is_no_table_by_its_name_is_told_unless_a_format_is_given(tmp_path, name, what):
     content = CSV_FORMS["plain"]
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    with pytest.raises(InputError, match=f"is {what} by its name; save it as CSV or Parquet, a row a rating"):
+    with pytest.raises(InputError, match=f"is {what} by its name; (save it as CSV or Parquet|unpack it)"):
         Ratings.read(tmp_path / name, DOMAIN)
     assert as_dictionary(Ratings.read(tmp_path / name, DOMAIN, format="csv")) == EXPECTED
 

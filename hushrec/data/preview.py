@@ -1,32 +1,34 @@
-"""The curator's own look at their table, before anything is spent: what becomes of each row, and why.
+"""What becomes of each row of a table, and why, for the curator before any budget is spent.
 
-All of it is private, and never in a log, a model or a report: `Ratings.check` and ``hushrec check`` alone
-show it. The rules are those of `hushrec.data.building`, whose result a test compares.
+All of it is private: only `Ratings.check` and ``hushrec check`` show it. The rules are those of
+`hushrec.data.ratings_builder`; a test compares the two.
 """
 
 from __future__ import annotations
 
-import codecs
+import contextlib
 import itertools
 import re
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from hushrec.checks import plural
-from hushrec.data.building import build, within_range
-from hushrec.data.columns import Columns, columns_of, find_columns, with_times
+from hushrec.data.columns import SYNONYMS, Columns, columns_of, find_columns, plain_name, with_times
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text, parquet_schema, readable, with_keys
-from hushrec.data.ids import Encoded, as_arrow_or_objects, as_text, encode_ids, positions_of
+from hushrec.data.ids import NO_TEXT, Encoded, as_arrow_or_objects, as_text, encode_ids, positions_of
+from hushrec.data.ratings_builder import build, within_range
 from hushrec.data.readers import read_columns
-from hushrec.data.sources import File, files_at
+from hushrec.data.sources import files_at, refuse_other_content
 from hushrec.data.textfiles import ByteStream, read_fields
-from hushrec.data.times import NO_TIME
+from hushrec.data.times import NO_TIME, unit_of
 from hushrec.errors import InputError
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
@@ -36,10 +38,16 @@ _ADVICE = (
 )
 #: Scales that rating forms usually have.
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
-#: So many lines of each kind are named, so many different ratings are shown before they are put in bins.
-_NAMED, _SHOWN = 5, 21
-_TEXTS = ("csv", "tsv", "movielens-100k", "movielens-dat")
+_NAMED = 5  # rows named for each reason
+_SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
+_TEXTS = ("csv", "tsv", "movielens-100k", "movielens-dat")
+#: Names of columns that tell whether or how much a user liked an item, beside those of ratings.
+_LABELS = (
+    *SYNONYMS["rating"],
+    *("label", "target", "feedback", "like", "liked", "click", "clicks", "clicked", "interaction", "weight"),
+    *("quantity", "qty", "count", "amount", "units", "plays", "playcount", "views", "purchased", "purchases"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class Dropped:
 
 
 @dataclass(frozen=True)
-class Look:
+class Preview:
     """The result of `Ratings.check`; private.
 
     Attributes
@@ -134,11 +142,12 @@ class Look:
         return "\n".join(lines)
 
 
-def look(
+def preview(
     source: Any, domain: Domain, columns: Any = None, format: str | None = None, implicit: bool = False
-) -> Look:
-    """Look what becomes of each row of a source; see `hushrec.data.Ratings.check`."""
-    found = _Read(source, domain, columns, format, implicit or domain.likes)
+) -> Preview:
+    """Preview what becomes of each row of a source; see `hushrec.data.Ratings.check`."""
+    implicit = implicit or domain.likes
+    found = _Read(source, domain, columns, format, implicit)
     table, numbers = found.table, found.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
     positions = positions_of(items, domain.item_texts)
@@ -147,7 +156,7 @@ def look(
         "no user id": users.codes < 0,
         "no item id": items.codes < 0,
         "the item is not in the catalogue": positions < 0,
-        "the rating is missing or no number": ~numeric,
+        "the entry is not above 0" if implicit else "the rating is missing or no number": ~numeric,
         f"the rating is not from {domain.low:g} to {domain.high:g}": np.isnan(within),
     }
     dropped, used = [found.malformed] if found.malformed.count else [], np.ones(len(numbers), dtype=bool)
@@ -167,7 +176,7 @@ def look(
     if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
         dropped.append(Dropped("beyond the cap", over, ()))
     ratings = table.ratings[numeric & np.isfinite(table.ratings)]
-    return Look(
+    return Preview(
         columns=found.names,
         format=found.format,
         counted="line" if found.is_text else "row",
@@ -179,14 +188,17 @@ def look(
         cap=domain.max_ratings_per_user,
         items_unseen=domain.n_items - len(np.unique(positions[used])),
         n_items=domain.n_items,
-        histogram=() if implicit or domain.likes else _histogram(ratings),
+        histogram=() if implicit else _histogram(ratings),
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
         without_time=None if found.times is None else int((found.times[used] == NO_TIME).sum()),
         hints=(
-            *["the table has no rows below its header."] * (not len(numbers)),
+            *found.hints_of_fields(),
+            *found.hints_of_labels(used),
             *_hints(found.rating_words),
-            *(_hints_of_ids(table.users, users.codes) or _hints_of_ids(table.items, items.codes)),
-            *_hints_of_catalogue(domain, float((positions < 0).sum()) / max(len(positions), 1)),
+            *_hints_of_ids("user", table.users, users, found.is_text),
+            *_hints_of_ids("item", table.items, items, found.is_text),
+            *_hints_of_catalogue(float((positions < 0).sum()) / max(len(positions), 1)),
+            *_hints_of_times(found.times),
         ),
     )
 
@@ -198,63 +210,135 @@ def _rated_again(cells: np.ndarray, times: np.ndarray | None) -> np.ndarray:
 
 
 class _Read:
-    """A source as columns, with the number of each row and what the file says of itself."""
+    """A source as columns, with the number of each row and what the file shows of itself."""
 
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
         self.table: Columns
         self.names: dict[str, str] = {}
         self.rating_words: list[Any] = []
-        self.malformed = Dropped("the line has another number of fields than the first", 0, ())
+        self.labels: np.ndarray | None = None
+        self.malformed = Dropped("", 0, ())
+        self.field_counts: Counter[int] = Counter()
+        self.n_fields = 0
         files = files_at(str(source)) if isinstance(source, str | Path) else []
         alone = files[0] if len(files) == 1 else None
         self.format = file_format(alone, format) if alone else format
         self.is_text = alone is not None and not alone.keys and self.format in _TEXTS
         if alone and self.is_text:
             with readable(alone, str(self.format)):
-                _refuse_other_kinds(alone)
+                refuse_other_content(alone)
                 with alone.stream() as stream:
-                    asked = self._read_lines(stream, columns, implicit)
+                    has_times = self._read_lines(stream, columns, implicit)
         else:
             names = list(getattr(source, "column_names", getattr(source, "columns", ())))
             if alone and self.format == "parquet":
                 names = with_keys(parquet_schema(alone).names, alone)
             asked = with_times(names, columns)
-            self.table = read_columns(source, asked, format, implicit, domain.item_texts)
+            has_times = asked is not columns
+            self._read_table(source, names, asked, format, implicit, domain)
             self.numbers = np.arange(1, len(self.table.ratings) + 1)
-            if names:
-                self.names = {role: str(name) for role, name in find_columns(names, asked, implicit).items()}
         self.times = self.table.times
-        if asked is not columns:  # a training does not ask for them
+        if has_times:  # a training does not ask for them
             self.table = self.table._replace(times=None)
 
-    def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> Any:
-        """Read as `hushrec.data.files` does, with a number before each line; return the columns asked for."""
+    def _read_table(
+        self, source: Any, names: list[Any], asked: Any, format: str | None, implicit: bool, domain: Domain
+    ) -> None:
+        labelled = _with_labels(names, asked) if implicit else None
+        if implicit and isinstance(source, tuple) and len(source) > 2:
+            labelled = {"rating": "rating"}
+        with contextlib.suppress(InputError):  # in a column that training does not read
+            if labelled is not None:
+                self.table = read_columns(source, labelled, format, False, domain.item_texts)
+                self._take_labels(labelled["rating"])
+        if self.labels is None:
+            self.table = read_columns(source, asked, format, implicit, domain.item_texts)
+        if names:
+            self.names = {role: str(name) for role, name in find_columns(names, asked, implicit).items()}
+
+    def _take_labels(self, name: Any) -> None:
+        self.labels, self.label_name = self.table.ratings, str(name)
+        self.table = self.table._replace(ratings=np.ones(len(self.labels), np.float32))
+
+    def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> bool:
+        """Read as `hushrec.data.files` does, with a number before each line; tell whether times are extra."""
         names, delimiter, blocks = open_text(stream, str(self.format))
         header = int(self.format in WITH_HEADER)
-        columns = with_times(names, columns)
-        chosen = find_columns(names, columns, implicit)
-        self.names = {role: str(name) for role, name in chosen.items()} if header else {}
+        self.n_fields = len(names)
+        asked = with_times(names, columns)
+        labelled = _with_labels(names, asked) if implicit else None
+        chosen = find_columns(names, asked if labelled is None else labelled, implicit and labelled is None)
         count = itertools.count(header + 1)
         wanted = [0, *(1 + names.index(name) for name in chosen.values())]
-        number, *fields = read_fields(
-            _numbered(blocks, count, delimiter.encode()), len(names) + 1, wanted, delimiter, bool(header)
-        )
+        numbered = self._numbered(blocks, count, delimiter.encode())
+        number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, bool(header))
         cells = dict(zip(chosen, fields))
         if "rating" in cells:
             self.rating_words = cells["rating"].unify_dictionaries().combine_chunks().dictionary.to_pylist()
         cells |= {role: as_text(cells[role]) for role in ("user", "item")}
-        self.table = columns_of(**cells, implicit=implicit)
+        self.table = columns_of(**cells, implicit=implicit and labelled is None)
+        if labelled is not None:
+            is_false = pc.is_in(cells["rating"].cast(pa.large_binary()), pa.array([b"False", b"false"]))
+            self.table.ratings[is_false.to_numpy()] = 0
+            self._take_labels(labelled["rating"])
+            del chosen["rating"]
+        self.names = {role: str(name) for role, name in chosen.items()} if header else {}
         self.numbers = np.array([int(text) for text in number.cast(pa.large_binary()).to_pylist()], int)
         missing = np.setdiff1d(np.arange(header + 1, next(count)), self.numbers)
-        self.malformed = Dropped(self.malformed.why, len(missing), tuple(missing[:_NAMED].tolist()))
-        return columns
+        why = "the header" if header else f"{self.format}, which has {len(names)}"
+        self.malformed = Dropped(
+            f"the line has another number of fields than {why}",
+            len(missing),
+            tuple(missing[:_NAMED].tolist()),
+        )
+        return asked is not columns
+
+    def _numbered(self, blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
+        """Yield blocks of lines, each line with its number before it."""
+        for block in blocks:  # each line ends with a line break
+            lines = block.split(b"\n")[:-1]
+            self.field_counts.update(line.count(delimiter) + 1 for line in lines if b'"' not in line)
+            yield b"".join(b"%d%s%s\n" % (number, delimiter, line) for line, number in zip(lines, count))
+
+    def hints_of_fields(self) -> Iterator[str]:
+        if not len(self.numbers) and not self.malformed.count:
+            yield "the table has no rows below its header."
+        elif self.malformed.count > len(self.numbers) and self.field_counts:
+            most = max(self.field_counts, key=self.field_counts.__getitem__)
+            fields, known = plural(most, "field"), self.n_fields
+            if self.format in WITH_HEADER:
+                yield f"most lines have {fields} and the header has {known}; write a name for each."
+            else:
+                yield (
+                    f"most lines have {fields} where {self.format} has {known}; write a first line such as"
+                    " user,item,rating with the same delimiter, and pass --format csv."
+                )
+
+    def hints_of_labels(self, used: np.ndarray) -> Iterator[str]:
+        """Rows that count as likes though their label or quantity is 0 or below."""
+        if self.labels is not None and (is_zero := used & (self.labels <= 0)).any():
+            numbers = ", ".join(map(str, self.numbers[is_zero][:_NAMED].tolist()))
+            yield (
+                f"every row counts as a like, also {plural(int(is_zero.sum()), 'row')} (such as {numbers})"
+                f" with 0 or less in the column {self.label_name!r}; remove them if they are no likes."
+            )
 
 
-def _numbered(blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
-    """Yield blocks of lines, each line with its number before it."""
-    for block in blocks:  # each line ends with a line break
-        lines = block.split(b"\n")[:-1]
-        yield b"".join(b"%d%s%s\n" % (number, delimiter, line) for line, number in zip(lines, count))
+def _with_labels(names: Sequence[Any], columns: Any) -> Any:
+    """Ask for a column of labels or quantities in place of ratings; None where there is none."""
+    asked = columns if isinstance(columns, Mapping) else {}
+    if "rating" in asked:
+        return asked if asked["rating"] in names else None
+    words = [plain_name(name) for name in names]
+    word = next((word for word in _LABELS if words.count(word) == 1), None)
+    if word is None or (columns is not None and not isinstance(columns, Mapping)):
+        return None
+    name = names[words.index(word)]
+    return None if name in asked.values() else {**asked, "rating": name}
+
+
+#: A whole number as it is written, and as a float writes it.
+_ROUNDED = re.compile(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)")
 
 
 def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:
@@ -284,39 +368,36 @@ def _hints(words: list[Any]) -> Iterator[str]:
         yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
 
 
-def _hints_of_ids(column: Any, codes: np.ndarray) -> list[str]:
-    """Whole numbers that are no ids, as one hole in the column would have rounded them."""
-    if isinstance(column, Encoded):  # of a matrix or of several files, where it kept ids alone
-        return []
-    lost = np.flatnonzero(codes < 0)[:1000]
+def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterator[str]:
+    """Whole numbers that are no ids, since floats would have rounded them, and text that is not UTF-8."""
+    no_text = pc.starts_with(ids.texts, NO_TEXT + "x").to_numpy(zero_copy_only=False)
+    if n_rows := int(np.append(no_text, False)[ids.codes].sum()):
+        yield (
+            f"the {role} id is not UTF-8 text in {plural(n_rows, 'row')}, perhaps Latin-1; save the file as"
+            " UTF-8."
+        )
+    if isinstance(column, Encoded):  # of a matrix or of several files, which hold ids alone
+        return
+    lost = np.flatnonzero(ids.codes < 0)
     column = as_arrow_or_objects(column)
     cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else column[lost]
-    texts = [cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells]
-    if not any(re.fullmatch(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)", text.strip()) for text in texts):
-        return []
-    return ["some ids are numbers of 16 digits or more, which pandas and NumPy may round; have them as text."]
+    texts = (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells)
+    if n_rows := sum(_ROUNDED.fullmatch(text.strip()) is not None for text in texts):
+        how = "as text" if is_text else f"""with frame["{role}"].astype("string")"""
+        yield (
+            f"the {role} id is a number of 16 digits or more, which floats round, in {plural(n_rows, 'row')};"
+            f" write these ids {how} before they become floats, or read them from Parquet."
+        )
 
 
-def _hints_of_catalogue(domain: Domain, unknown: float) -> Iterator[str]:
+def _hints_of_catalogue(unknown: float) -> Iterator[str]:
     if unknown > 0.5:
         yield "most items are not in the catalogue: are ids written the same way there?"
-    texts = domain.item_texts.slice(0, 1000).to_pylist()
-    for mark in (",", ";", "\t", "|"):
-        if sum(mark in text for text in texts) > len(texts) / 2:
-            yield f"most ids of the catalogue hold {mark!r}: it is to be a list of ids, one a line, no table."
-            return
 
 
-def _refuse_other_kinds(file: File) -> None:
-    """Files that no column names will make a table of, by how they begin: say what they are."""
-    with file.stream() as stream:
-        head = stream.read(4096)
-    if head.startswith((b"PK\x03\x04", b"\xd0\xcf\x11\xe0")):
-        raise InputError(f"{file.path!r} looks like a spreadsheet (Excel); save it as CSV or Parquet.")
-    if head.lstrip().startswith(b"{"):
-        raise InputError(f"{file.path!r} looks like JSON; write it as CSV or Parquet, a row a rating.")
-    try:
-        codecs.getincrementaldecoder("utf-8")().decode(head)  # the head may end within a letter
-    except UnicodeDecodeError:
-        if not head.startswith(b"\x1f\x8b"):
-            raise InputError(f"{file.path!r} is not UTF-8 text, perhaps Latin-1; save it as UTF-8.") from None
+def _hints_of_times(times: np.ndarray | None) -> Iterator[str]:
+    if times is not None and (unit := unit_of(times)) != "seconds":
+        yield (
+            f"the times look like {unit}, and dates are compared as seconds since 1970; divide the times or"
+            " write them as dates."
+        )

@@ -1,0 +1,91 @@
+"""The catalogue as a text file: one item id a line."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from hushrec.data.columns import SYNONYMS, plain_name
+from hushrec.errors import InputError
+
+_DELIMITERS = ("\t", "::", "|", ";", ",")
+_HEADERS = {"id", "name", "title", *SYNONYMS["item"]}
+
+
+def read_item_list(path: str | os.PathLike[str]) -> list[str]:
+    """Read the ids of a text file; see `hushrec.data.Domain.read_catalogue`."""
+    name = f"The catalogue {os.fspath(path)!r}"
+    try:
+        with Path(path).open(encoding="utf-8-sig") as file:
+            lines = [line.strip() for line in file if line.strip()]
+    except OSError as error:
+        raise InputError(f"{name} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise InputError(f"{name} is not UTF-8 text; write one item id a line.") from None
+    if not lines:
+        raise InputError(f"{name} holds no item id; write one a line.")
+    if any("\0" in line for line in lines):
+        raise InputError(f"{name} is no text; write one item id a line.")
+    if _is_json(lines):
+        raise InputError(f"{name} is JSON; write one item id a line.")
+    if n_columns := _columns_of_table(lines):
+        raise InputError(
+            f"{name} is a table of {n_columns} columns, not a list; write one item id a line, and put an id"
+            " that holds a comma or another delimiter in double quotes."
+        )
+    items = [_unquoted(line) for line in lines]
+    if _is_header(items[0]):
+        raise InputError(
+            f"{name} begins with a header; remove this line, or move it further down if it is an item id."
+        )
+    return items
+
+
+def _unquoted(line: str) -> str:
+    """Return an id without the quotes of a CSV field, if it is one."""
+    inner = line[1:-1].replace('""', "")
+    is_quoted = len(line) > 2 and line[0] == line[-1] == '"' and '"' not in inner
+    return line[1:-1].replace('""', '"').strip() if is_quoted else line
+
+
+def _is_header(text: str) -> bool:
+    word = plain_name(text)
+    return word in _HEADERS or word.removesuffix("s") in _HEADERS or text.endswith((":token", ":token_seq"))
+
+
+def _is_json(lines: Sequence[str]) -> bool:
+    if lines[0][0] not in "[{":
+        return False
+    for text in (lines[0], "\n".join(lines)):
+        try:
+            return isinstance(json.loads(text), (list, dict))
+        except ValueError:
+            continue
+    return False
+
+
+def _columns_of_table(lines: Sequence[str]) -> int:
+    """Return the number of columns, or 0 for a list.
+
+    A table has a delimiter outside of quotes in most of its lines, or names an item column in the first line.
+    """
+    for mark in _DELIMITERS:
+        first = _fields(lines[0], mark)
+        divided = sum(len(_fields(line, mark)) > 1 for line in lines)
+        if len(first) > 1 and (2 * divided > len(lines) or any(map(_is_header, first))):
+            return len(first)
+    return 0
+
+
+def _fields(line: str, mark: str) -> list[str]:
+    if mark not in line or _unquoted(line) != line:
+        return [line]
+    if len(mark) > 1 or '"' not in line:
+        return line.split(mark)
+    try:
+        return next(csv.reader([line], delimiter=mark), [line])
+    except csv.Error:  # longer than any id
+        return [line]
