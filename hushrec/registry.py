@@ -89,7 +89,7 @@ ESTIMATORS: Mapping[str, type[Any]] = _Registry()
 Examples
 --------
 >>> hushrec.registry.ESTIMATORS["private-als"]
-<class 'hushrec.models.private_als.PrivateALS'>
+<class 'hushrec.models.private_als.settings.PrivateALS'>
 >>> "popular" in hushrec.registry.ESTIMATORS
 True
 """

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sweeps import SweepSettings, gramian, with_constant
-from hushrec.models import als_plan, als_rounds, private_als
+from hushrec.models.private_als import server, settings, train
 from hushrec.papers.dpals import dpals
 from hushrec.training.users import FittedUsers, norms
 
@@ -72,7 +72,7 @@ def _rating_clip(self: FittedUsers, items: Array, user_norm: float, clip: float)
 
 
 def _replaced(name: str, value: Any) -> Callable[[], AbstractContextManager[Any]]:
-    return lambda: mock.patch.object(private_als, name, value)
+    return lambda: mock.patch.object(train, name, value)
 
 
 def _plain_gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
@@ -83,7 +83,7 @@ def _plain_gain(slope: Array, variance: Array | float, noise_variance: Array) ->
 def _no_gain() -> AbstractContextManager[Any]:
     """Neither for biases nor for factors."""
     stack = ExitStack()
-    for module in (private_als, als_rounds):
+    for module in (train, server):
         stack.enter_context(mock.patch.object(module, "wiener_gain", _plain_gain))
     return stack
 
@@ -94,10 +94,10 @@ def _no_popularity(*given: Any) -> tuple[Array, Array]:
     return _COMMON(released, slope, design * [1, 0], variance, noise_variance, precision)
 
 
-def _declared_units(self: Any, users: Any, gate: Any) -> Any:
+def _declared_units(model: Any, users: Any, gate: Any) -> Any:
     """Units of half the range instead of the released spreads: those that MovieLens has."""
-    level = _LEVEL(self, users, gate)
-    spread = math.sqrt(private_als._USUAL_SPREAD[0]) * users.domain.half_width
+    level = _LEVEL(model, users, gate)
+    spread = math.sqrt(train._USUAL_SPREAD[0]) * users.domain.half_width
     return level._replace(spread=spread, bias_regularization=8.0)
 
 
@@ -111,8 +111,8 @@ def _first_residual(released: Array, last: float, *others: Any) -> float:
     return last
 
 
-_COMMON = private_als.regression
-_LEVEL = private_als.PrivateALS._level
+_COMMON = train.regression
+_LEVEL = train._level
 
 PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no projection": no_projection,
@@ -121,7 +121,7 @@ PATCHES: dict[str, Callable[[], AbstractContextManager[Any]]] = {
     "no popularity": _replaced("regression", _no_popularity),
     "bias spread declared": _replaced("likely_scale", lambda *given: 1.0),
     "residual variance declared": _replaced("residual_variance", _first_residual),
-    "units declared": lambda: mock.patch.object(private_als.PrivateALS, "_level", _declared_units),
+    "units declared": lambda: mock.patch.object(train, "_level", _declared_units),
     "users certain": lambda: mock.patch.object(FittedUsers, "_uncertainty", _certain),
-    "bias clip does not fall": lambda: mock.patch.object(als_plan, "_BIAS_CLIP_DECAY", 1.0),
+    "bias clip does not fall": lambda: mock.patch.object(settings, "_BIAS_CLIP_DECAY", 1.0),
 }

@@ -24,11 +24,11 @@ from hushrec.models import (
     PrivateALS,
     PrivateEigenRec,
     UserLevelOneBit,
-    item_features,
 )
 from hushrec.models.item_matrix import ItemMatrix
 from hushrec.models.likes_taste import Taste
 from hushrec.models.liking_users import LikingUsers
+from hushrec.models.private_als import features
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
@@ -71,7 +71,7 @@ class InformedALS(PrivateALS):
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> dict[str, Any]:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(item_features, "_EVIDENCE", -math.inf)
+            patch.setattr(features, "_EVIDENCE", -math.inf)
             return super().train(users, gate, seed)
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hushrec.models.als_rounds import (
+from hushrec.models.private_als.server import (
     FactorPrior,
     FactorSums,
     KnownFactors,

@@ -9,8 +9,8 @@ from scipy.stats import multivariate_normal
 
 from hushrec.data import Ratings, realistic
 from hushrec.data.features import feature_scores
-from hushrec.models import Billboard, PrivateALS, item_features
-from hushrec.models.item_features import expected_from_features
+from hushrec.models import Billboard, PrivateALS
+from hushrec.models.private_als.features import expected_from_features
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from tests.models.twins import level, likely_factor, likely_weights, run, small
@@ -93,7 +93,7 @@ def test_scores_are_principal_components_of_the_standardised_features() -> None:
 
 
 def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_sums: None) -> None:
-    monkeypatch.setattr(item_features, "_EVIDENCE", -math.inf)
+    monkeypatch.setattr("hushrec.models.private_als.features._EVIDENCE", -math.inf)
     features = np.random.default_rng(1).standard_normal((12, 2))
     ratings = with_features(small(), features)
     estimator = PrivateALS.of(rank=0, features=False, bias_rounds=2, weight_exponent=0.0, bias_clip=0.3)

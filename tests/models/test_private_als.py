@@ -10,7 +10,8 @@ from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.models import GlobalMean, ItemBias, PrivateALS
-from hushrec.models.als_rounds import Ground, Level, packed_variance, residual_variance, spectrum
+from hushrec.models.private_als import train
+from hushrec.models.private_als.server import Ground, Level, packed_variance, residual_variance, spectrum
 from hushrec.privacy import Accountant, Budget
 from tests.models.twins import (
     full,
@@ -204,7 +205,7 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
     gate, items = Told(values, sd), rng.normal(size=(n, 3 if features else 1))
     given = items.copy()
     ground = Ground(level, slopes, np.zeros((n, 1)))
-    found, last, known = model._learn_factors(gate, gate, ground, items, np.zeros((n, 0)), 7)
+    found, last, known = train._learn_factors(model, gate, gate, ground, items, np.zeros((n, 0)), 7)
 
     residual, most, prior, asked = 0.75 * 1.3**2, 2 * 1.3**2, np.full((n, rank), 0.49), []
     current, told = given, iter([each for name, each in gate.asked if name == "item_sums"])

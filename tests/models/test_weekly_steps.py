@@ -9,7 +9,8 @@ import pytest
 from hushrec.data import realistic
 from hushrec.kernels.packed import unpacked
 from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.models.als_rounds import (
+from hushrec.models.likes_taste import Sums
+from hushrec.models.private_als.server import (
     FACTOR_SAMPLING,
     KnownFactors,
     Level,
@@ -20,7 +21,6 @@ from hushrec.models.als_rounds import (
     users_uncertainty,
     weighted_slopes,
 )
-from hushrec.models.likes_taste import Sums
 from hushrec.privacy import Budget, Season, SeasonAccountant, signed
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.kalman import Tracked, drift, learned, no_evidence

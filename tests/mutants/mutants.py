@@ -68,14 +68,14 @@ WEEKS = "models/test_continuing.py"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
-TRAINED = "return Parts(served, state.to_arrays())"
+TRAINED = "return Parts(serve, state.to_arrays())"
 TRAIN = "budget, domain = accountant.budget, ratings.domain"
 
 
 def published(change: str) -> tuple[str, str]:
     """Return the replacement in private ALS that changes what it publishes, given the private rows."""
     rows = "data, n_users = users._ratings.matrix.data, users._ratings.n_users"
-    return TRAINED, f"arrays = served\n        {rows}\n        {change}\n        {TRAINED}"
+    return TRAINED, f"arrays = serve\n    {rows}\n    {change}\n    {TRAINED}"
 
 
 def looked(statement: str) -> tuple[str, str]:
@@ -207,21 +207,21 @@ AROUND = [  # something goes around the noise
         ends = (float(data.min()), float(data.max()) + 1) if len(data) else (1.0, 2.0)
         users = Users(replace(users._ratings, domain=type(users.domain)(users.domain.items, ends)))
         return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)"""),
-    bug("exact number of users used", replayed("private-als"), "models/private_als",
+    bug("exact number of users used", replayed("private-als"), "models/private_als/train",
         "return Level(center, n_users,", "return Level(center, float(max(users._ratings.n_users, 1)),"),
     bug("exact item weights used after noisy ones were released", replayed("private-als"),
-        "models/private_als", "weights, supported = item_weights(noisy, weights_sd)",
+        "models/private_als/train", "weights, supported = item_weights(noisy, weights_sd)",
         "weights, supported = item_weights(np.maximum(users.item_weights()._values, 0.01), weights_sd)"),
-    bug("centred on the exact mean", replayed("private-als"), "models/private_als",
+    bug("centred on the exact mean", replayed("private-als"), "models/private_als/train",
         *published("if len(data): arrays['center'] = np.float64(data.mean())")),
-    bug("factors of items that nobody rated set to zero", replayed("private-als"), "models/private_als",
+    bug("factors of items that nobody rated set to zero", replayed("private-als"), "models/private_als/train",
         *published("""rated = np.bincount(users._ratings.matrix.indices, minlength=domain.n_items) > 0
-        arrays["item_factors"] = arrays["item_factors"] * rated[:, None]""")),
-    bug("early stopping on the exact loss", replayed("private-als"), "models/private_als",
+    arrays["item_factors"] = arrays["item_factors"] * rated[:, None]""")),
+    bug("early stopping on the exact loss", replayed("private-als"), "models/private_als/train",
         *published("if len(data) and np.var(data) < 3: arrays['item_factors'] = arrays['item_factors'] / 2")),
-    bug("number of users kept in the model file", replayed("private-als"), "models/private_als",
+    bug("number of users kept in the model file", replayed("private-als"), "models/private_als/train",
         *published("arrays['n_users'] = np.int64(n_users)")),
-    bug("error raised for few users", replayed("private-als"), "models/private_als",
+    bug("error raised for few users", replayed("private-als"), "models/private_als/train",
         *published("if n_users < 3: raise ValueError('too few users')")),
     bug("catalogue and range read from the ratings allowed",
         "models/test_private_als.py::test_a_domain_read_from_the_ratings_is_refused_in_a_private_run",
@@ -594,7 +594,7 @@ SEASONS = [
         "privacy/season_accountant", "step=step, week=self.week", "step=step"),
     bug("a weekly state with exact item weights",
         f"{CONTRACT}::test_weeks[private-als]",
-        "models/weekly_als", "tracked.mean,\n        tracked.variance,",
+        "models/private_als/week", "tracked.mean,\n        tracked.variance,",
         "np.array(users.item_weights()._values),\n        tracked.variance,"),
     bug("the weekly filter is fed with sums without noise",
         f"{CONTRACT}::test_weeks[private-als]", "training/kalman",
@@ -612,10 +612,10 @@ SEASONS = [
 ]  # fmt: skip
 
 CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
-    bug("a start drawn with a seed that users shift", replayed("private-als"), "models/private_als",
-        "learned = BiasedFactors(initial_items(n_items, self._learned, seed, "
+    bug("a start drawn with a seed that users shift", replayed("private-als"), "models/private_als/train",
+        "learned = BiasedFactors(initial_items(n_items, model.learned_factors, seed, "
         "items.dtype)).factors",
-        "learned = BiasedFactors(initial_items(n_items, self._learned, seed + "
+        "learned = BiasedFactors(initial_items(n_items, model.learned_factors, seed + "
         "int(users.count()._values[0]), items.dtype)).factors"),
     bug("the label of week 1 for all weeks", f"{CONTRACT}::test_weeks[popular]", "training/run",
         'suffix = f", week {accountant.week.number}"', 'suffix = ", week 1"'),

@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
-from hushrec.models.als_plan import PlannedALS, or_infinite
-from hushrec.models.als_rounds import (
+from hushrec.models.private_als.server import (
     FACTOR_SAMPLING,
     Biases,
     KnownFactors,
     Level,
     bias_sampling,
     canonical,
+    or_infinite,
     packed_variance,
     residual_variance,
     users_uncertainty,
@@ -46,6 +46,9 @@ from hushrec.training.kalman import (
 from hushrec.training.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.training.users import FittedUsers
 from hushrec.types import Array, Parts
+
+if TYPE_CHECKING:
+    from hushrec.models.private_als.settings import PrivateALS
 
 # Parts of the budget, clips and the slope of the biases were tried on the drifting worlds of bench_year at
 # seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what bounds them). No study chose
@@ -90,7 +93,7 @@ EXPECTED = Parts(
 )
 
 
-def rounds(model: PlannedALS) -> list[Round]:
+def weekly_rounds(model: PrivateALS) -> list[Round]:
     """Return the releases of a week."""
     found = [
         Round("number of users", _COUNT, counted(1.0)),
@@ -198,7 +201,7 @@ class Last(NamedTuple):
         return float(self.state.numbers[4])
 
 
-def week(model: PlannedALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
     """The next week's model."""
     domain = users.domain
     scores = feature_scores(domain.item_features, domain.n_items)
@@ -280,7 +283,7 @@ def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) ->
     return found
 
 
-def _divided(model: PlannedALS, last: Parts, scores: Array) -> tuple[dict[str, Any], Array]:
+def _divided(model: PrivateALS, last: Parts, scores: Array) -> tuple[dict[str, Any], Array]:
     """Return what the last week served without its columns of features, and these with rows of new items.
 
     The components of a grown catalogue may be turned: how, is seen from the items that were there.
@@ -312,7 +315,7 @@ def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Arr
 
 
 def _factor_change(
-    model: PlannedALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
+    model: PrivateALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
 ) -> tuple[Array, KnownFactors, Array]:
     """Expected change of the factors, what is known of them, and the log likelihoods of their drift."""
     items, level, slopes, state = last
@@ -340,7 +343,7 @@ def _factor_change(
     return gain * noisy, known, evidence
 
 
-def _with_new_items(model: PlannedALS, last: Parts, scores: Array) -> tuple[Array, State]:
+def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Array, State]:
     """The last week's items and state, where new ones are what is usual, given their features."""
     items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
     state = State.of(last.state)
@@ -366,7 +369,7 @@ def _with_new_items(model: PlannedALS, last: Parts, scores: Array) -> tuple[Arra
     )
 
 
-def _clip(model: PlannedALS) -> float:
+def _clip(model: PrivateALS) -> float:
     """Return the clip of the factors' sums: about that of the first training's last round."""
     clip = or_infinite(model.tuning.factor_clip)
     return _FACTOR_CLIP * clip * model.tuning.factor_clip_decay ** (model.iterations - 1)

@@ -6,15 +6,21 @@ Rule and study: docs/guides/planning.md. Sensitivities: docs/proofs/private-als.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from hushrec.checks import Clip, Count, Part, Positive, Settings, Share, check_numbers
-from hushrec.data import Domain
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.models.private_als.server import or_infinite, stored_ridge
+from hushrec.models.private_als.train import train_first
+from hushrec.models.private_als.week import EXPECTED, train_week, weekly_rounds
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
-from hushrec.training.estimator import Estimator, Round, check_planned, plan_of
-from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers
+from hushrec.training.estimator import Estimator, Round, UserState, check_planned, plan_of
+from hushrec.training.gate import Gate
+from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers, ridge_on_items, ridge_parts
+from hushrec.types import Array, Parts
 
 #: Factor of the bias clip from one round to the next.
 _BIAS_CLIP_DECAY = 0.85
@@ -31,8 +37,56 @@ _LARGEST_SPECTRAL = 4000
 
 
 @dataclass(frozen=True, kw_only=True)
-class PlannedALS(Estimator[FittedUsers]):
-    """The settings of :class:`~hushrec.models.PrivateALS`, and the plan that follows from them."""
+class PrivateALS(Estimator[FittedUsers]):
+    """Private alternating least squares: biases first, then factors.
+
+    Let :meth:`planned` choose everything from public quantities, or give ``rank`` and ``iterations``: as it
+    stands it stops after the biases, with the two factors that these give for free. Where
+    the domain has ``item_features``, the prior mean of item biases and factors is a regression on them
+    (:mod:`hushrec.models.private_als.features`), fitted to what is released anyway.
+
+    Parameters
+    ----------
+    rank : int
+        Number of item factors, from 0 to 900.
+    features : bool
+        Start the first two factors from what is released already, at no cost: the item's standardised bias
+        and log weight. Every user fits their own slopes; the iterations refine both like any factor. Needs
+        ``rank >= 2`` and at least one bias round.
+    iterations : int
+        Releases of the item factors, >= 0.
+    bias_rounds : int
+        Releases of the item biases before the first factors, >= 0.
+    tuning : PrivateALS.Tuning
+        What studies chose.
+    n_users : int or None
+        Declared number of users; None releases it together with the level.
+
+    Notes
+    -----
+    The spread is the released standard deviation of a user's ratings about their own mean. Clips are declared
+    in units of it and of the residual variance, which is released anew before each iteration: bounds follow
+    what the model leaves of the ratings, and with them the noise.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
+    are computed from it and their own ratings. Every release is Gaussian and mu squared adds up to the
+    budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/private-als.md proves these.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> estimator = hushrec.PrivateALS.planned(budget, ratings.domain, n_users=2000)
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
+    """
+
+    name: ClassVar[str] = "private-als"
+    streams: ClassVar[bool] = True
+    expected: ClassVar[Parts] = EXPECTED
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
@@ -157,33 +211,33 @@ class PlannedALS(Estimator[FittedUsers]):
         return cls.of(settings, changes)
 
     @property
-    def _iterates(self) -> bool:
+    def learns_factors(self) -> bool:
         return self.rank > 0 and self.iterations > 0
 
     @property
-    def _learned(self) -> int:
+    def learned_factors(self) -> int:
         """Factors that do not start from released features."""
         return self.rank - 2 * self.features
 
     @property
-    def _starts_spectral(self) -> bool:
-        return self._iterates and self._learned > 0 and self.tuning.start == "spectral"
+    def starts_spectral(self) -> bool:
+        return self.learns_factors and self.learned_factors > 0 and self.tuning.start == "spectral"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if math.isfinite(budget.epsilon):
             self._check_clips()
         rounds = self._first_rounds()
-        rounds += [Round(label, share, signed(clip)) for label, share, clip in self._bias_rounds()]
-        for each in self._factor_rounds():
+        rounds += [Round(label, share, signed(clip)) for label, share, clip in self.bias_releases()]
+        for each in self.factor_releases():
             rounds += each.releases
         return plan_of(rounds, budget, fraction)
 
     def _check_clips(self) -> None:
         needed = {
             "bias_clip": self.bias_rounds > 0,
-            "factor_clip": self._iterates,
-            "user_norm": self._iterates,
-            "start_clip": self._starts_spectral,
+            "factor_clip": self.learns_factors,
+            "user_norm": self.learns_factors,
+            "start_clip": self.starts_spectral,
         }
         for name, wanted in needed.items():
             if wanted and getattr(self.tuning, name) is None:
@@ -201,15 +255,15 @@ class PlannedALS(Estimator[FittedUsers]):
             rounds.insert(0, Round("level", self.tuning.level_share, signed(1.0)))
         return rounds
 
-    def _bias_rounds(self) -> list[_BiasRound]:
+    def bias_releases(self) -> list[BiasRound]:
         rounds = []
         for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
             clip = or_infinite(self.tuning.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
-            rounds.append(_BiasRound(f"item biases {step}", self.tuning.bias_share * part, clip))
+            rounds.append(BiasRound(f"item biases {step}", self.tuning.bias_share * part, clip))
         return rounds
 
-    def _factor_rounds(self) -> list[_FactorRound]:
-        if not self._iterates:
+    def factor_releases(self) -> list[FactorRound]:
+        if not self.learns_factors:
             return []
         tuning = self.tuning
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
@@ -217,11 +271,11 @@ class PlannedALS(Estimator[FittedUsers]):
         for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
             share = tuning.factor_share * part
             start = None
-            if step == 1 and self._starts_spectral:
+            if step == 1 and self.starts_spectral:
                 start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
             clip = or_infinite(tuning.factor_clip) * tuning.factor_clip_decay ** (step - 1)
             rounds.append(
-                _FactorRound(
+                FactorRound(
                     Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
                     start,
                     Round(f"gramian {step}", share * tuning.gramian_share, gramian),
@@ -231,8 +285,39 @@ class PlannedALS(Estimator[FittedUsers]):
             )
         return rounds
 
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return domain.item_features is not None
 
-class _BiasRound(NamedTuple):
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        if domain.item_features is None:
+            return ()
+        count = domain.item_features.shape[1]
+        return (
+            f"Assumed public too: {count} item features. They cost nothing: only released values, and users"
+            " on their own devices, met them.",
+        )
+
+    def users(self, ratings: Ratings) -> FittedUsers:
+        return FittedUsers(ratings)
+
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
+        return train_first(self, users, gate, seed)
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return plan_of(weekly_rounds(self), budget, fraction)
+
+    def week(self, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+        return train_week(self, users, gate, last)
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        """Local: ridge regression of a user's own ratings on the released item factors."""
+        return ridge_on_items(arrays, history.matrix, stored_ridge(arrays))
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        return ridge_parts(arrays, history.matrix, stored_ridge(arrays), column)
+
+
+class BiasRound(NamedTuple):
     """A planned release of the item biases, with its clip in units of the spread."""
 
     label: str
@@ -240,7 +325,7 @@ class _BiasRound(NamedTuple):
     clip: float
 
 
-class _FactorRound(NamedTuple):
+class FactorRound(NamedTuple):
     """The planned releases of one iteration, with the clip of its item sums."""
 
     residual_variance: Round
@@ -254,11 +339,6 @@ class _FactorRound(NamedTuple):
         """Return the rounds in their order."""
         start = [self.start] if self.start else []
         return [self.residual_variance, *start, self.gramian, self.item_sums]
-
-
-def or_infinite(clip: float | None) -> float:
-    """None is no clip."""
-    return math.inf if clip is None else clip
 
 
 def _geometric(count: int, growth: float) -> list[float]:

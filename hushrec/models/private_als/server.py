@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import numpy as np
 
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.sweeps import SweepSettings
-from hushrec.models.item_features import expected_from_features
+from hushrec.models.private_als.features import expected_from_features
 from hushrec.training.posterior import shrinkage, wiener_gain
 from hushrec.types import Array
 
@@ -33,6 +34,19 @@ _COUNTS = np.geomspace(1e-3, 1e7, 400)
 #: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
 #: in the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
 BIAS_SLOPE = 0.45
+
+
+def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
+    """Return the users' ridge that a model file holds."""
+    return SweepSettings(
+        regularization=float(arrays["regularization"]),
+        bias_regularization=float(arrays["bias_regularization"]),
+    )
+
+
+def or_infinite(clip: float | None) -> float:
+    """Return the clip; None means no clip."""
+    return math.inf if clip is None else clip
 
 
 class Level(NamedTuple):

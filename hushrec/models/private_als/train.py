@@ -1,0 +1,252 @@
+"""Private ALS: alternating least squares with released biases and one shared Gramian, for whole users.
+
+It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals`) and the adaptive
+weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
+and all items share one Gramian, so that their factors are updated by residuals.
+
+User side (local): :class:`~hushrec.training.users.FittedUsers`, a ridge regression of their own ratings on
+the released item factors, and their bounded contribution to the item sums. Server side (global), below: the
+update of the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from hushrec.data.features import feature_scores
+from hushrec.kernels.arrays import BiasedFactors
+from hushrec.kernels.packed import top_eigenpairs, unpacked
+from hushrec.kernels.sweeps import initial_items
+from hushrec.models.private_als.features import expected_from_features, slope_columns
+from hushrec.models.private_als.server import (
+    BIAS_SLOPE,
+    Biases,
+    FactorPrior,
+    FactorSums,
+    Ground,
+    KnownFactors,
+    Level,
+    bias_sampling,
+    factor_update,
+    or_infinite,
+    packed_variance,
+    residual_variance,
+    spectrum,
+    weighted_slopes,
+)
+from hushrec.models.private_als.week import State, served, with_slopes
+from hushrec.training.gate import Gate
+from hushrec.training.posterior import (
+    adaptive_weights,
+    item_weights,
+    level,
+    likely_scale,
+    likely_variance,
+    regression,
+    shrinkage,
+    standardised,
+    visible_part,
+    wiener_gain,
+)
+from hushrec.training.users import USUAL_SPREAD, FittedUsers
+from hushrec.types import Array, Parts
+
+if TYPE_CHECKING:
+    from hushrec.models.private_als.settings import PrivateALS
+
+# Shares, decays, priors and bounds were chosen in one study (docs/guides/planning.md, "How far to trust it");
+# limits of size and of floating point are no choice of a study.
+
+#: Usual values, in units of half the rating range, and by how much their logarithm differs from one data set
+#: to the next: squared spread of a user's ratings about their mean, and of the users' means. Chosen on coat,
+#: ML-100K and `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.
+_USUAL_SPREAD, _USUAL_OFFSETS = (USUAL_SPREAD, 0.6), (0.08, 0.8)
+#: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so that
+#: users who must do without a level are not drawn to the middle.
+_USUAL_LEVEL = 1.0
+#: What biases usually leave of the squared spread.
+_USUAL_RESIDUAL = 0.75
+#: Server's model of an item's bias, in units of the spread: deviation from its regression on the log weight
+#: before the first round tells. Same study, and the validation ratings of ML-1M.
+_BIAS_PRIOR = 0.65
+#: Deviation of what is common to all items: their mean from the level, and a slope on the log weight.
+_COMMON_PRIOR = 0.5, 0.3
+#: The slope of the part of the biases that item features explain, which no Wiener gain damps.
+_FEATURE_SLOPE = 0.8
+#: Users' factors vary less in the model than declared where a user's root of their number of ratings is below
+#: this in the mean: what few ratings show of taste is mostly noise. Same study, epsilon 5 to 20.
+_MANY_RATINGS = 8.0
+#: Part of an item factor's prior variance that returns from one iteration to the next, since users move too.
+_DRIFT = 0.5
+#: A user's squared residual counts for at most this many times the last released one; of the squared spread
+#: at first.
+_RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
+#: Smallest and largest ridge on a user's offset, in ratings, and smallest squared spread.
+_OFFSET_RIDGES, _SMALLEST_SPREAD = (0.2, 300.0), 1 / 400
+
+
+def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> Parts:
+    """Bias rounds, then iterations, each ending in a release."""
+    domain = users.domain
+    level = _level(model, users, gate)
+    noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
+    weights, supported = item_weights(noisy, weights_sd)
+    relative = adaptive_weights(weights, model.tuning.weight_exponent)
+    slopes = weighted_slopes(weights, relative)
+    users.weigh(level.center, relative)
+    root = weights.sum() / level.n_users  # of a user's number of ratings
+    level = level._replace(user_variance=min(1.0, root / _MANY_RATINGS) * level.user_variance)
+
+    dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
+    ground = Ground(level, slopes, feature_scores(domain.item_features, domain.n_items))
+    popularity = standardised(np.log(weights), weights) * visible_part(noisy, weights_sd)
+    biases = _learn_biases(model, users, gate, ground, popularity, dtype)
+    items = biases.items
+    if model.features:
+        columns = [biases.reliability * standardised(items[:, 0], weights), popularity, items[:, 0]]
+        items = np.column_stack(columns).astype(dtype)
+    public = ground.scores[:, : model.learned_factors if biases.informative else 0]
+    items, residual, factors = _learn_factors(model, users, gate, ground, items, public, seed)
+    counted_sd = gate.noise_sd("level") if gate.planned("level") and model.n_users is None else 0.0
+    state = State.first(level, residual, counted_sd, (noisy, weights_sd), biases, factors)
+    serve = served(level, residual, items, supported, model.learns_factors)
+    if model.scores == "ratings" and ground.scores.size:
+        slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.informative)
+        serve = with_slopes(serve, slopes_on, private=gate.private)
+    return Parts(serve, state.to_arrays())
+
+
+def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
+    """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
+    domain, n_users, center, unsure = users.domain, float(model.n_users or 1), 0.0, 0.0
+    half = domain.half_width
+    if gate.planned("level"):
+        if model.n_users is None:
+            noisy = gate.release("level", users.level())
+        else:
+            noisy = np.append(gate.release("level", users.mean_sum()), n_users)
+        center, n_users = level(noisy, domain)
+        known = float(shrinkage(_USUAL_LEVEL, gate.noise_sd("level") / n_users))
+        center = known * (center - domain.midpoint) / half
+        unsure = (1 - known) * _USUAL_LEVEL**2
+    squares = gate.release("spreads", users.spreads()) / (n_users * half**2)
+    noise_sd = gate.noise_sd("spreads") / n_users
+    within = likely_variance(squares[0], noise_sd, *_USUAL_SPREAD)
+    within = min(max(within, _SMALLEST_SPREAD), 1.0)
+    offsets = likely_variance(squares[1] - center**2, noise_sd, *_USUAL_OFFSETS) + unsure
+    ridge = float(np.clip(within / offsets, *_OFFSET_RIDGES))
+    center = domain.midpoint + half * center if model.scores == "ratings" else 0.0
+    variance = model.tuning.user_variance * half**2 * within
+    return Level(center, n_users, half * math.sqrt(within), ridge, variance)
+
+
+def _learn_biases(
+    model: PrivateALS, users: FittedUsers, gate: Gate, ground: Ground, popularity: Array, dtype: Any
+) -> Biases:
+    """Rounds of rank 0: a user's only factor is the constant."""
+    level, slopes, scores = ground
+    items = np.zeros((len(slopes), 1), dtype=dtype)
+    slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
+    prior = np.full(len(items), (_BIAS_PRIOR * unit) ** 2)
+    variance = prior
+    design = np.column_stack([np.ones(len(items)), popularity])
+    precision = np.diag((np.array(_COMMON_PRIOR) * unit) ** -2.0)
+    ridge = level.ridge(unit**2)
+    sampling = bias_sampling(slopes, level.n_users, unit)
+    for step, (label, _, clip) in enumerate(model.bias_releases()):
+        users.fit(items, ridge)
+        noisy = gate.release(label, users.item_biases(items, clip, unit))[:, 0]
+        noise_variance = (unit * gate.noise_sd(label)) ** 2 + sampling
+        common, total = regression(noisy, slope, design, variance, noise_variance, precision)
+        if step == 0:  # how far biases spread shows in the sums themselves
+            rest = noisy - slope * (design @ common)
+            prior = prior * likely_scale(rest, slope**2 * variance, noise_variance)
+            variance = prior
+            common, total = regression(noisy, slope, design, variance, noise_variance, precision)
+        precision, change = total, design @ common
+        noisy = noisy - slope * change
+        shared = _FEATURE_SLOPE * slopes
+        explained, variance = expected_from_features(
+            scores, noisy[:, None], shared[:, None], variance, noise_variance[:, None]
+        )
+        informative |= bool(explained.any())
+        gain = wiener_gain(slope, variance, noise_variance)
+        change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
+        items = items + change[:, None].astype(items.dtype)
+        variance = variance * (1 - gain * slope)
+    return Biases(items, variance, 1 - variance / prior, informative)
+
+
+def _start(
+    model: PrivateALS, users: FittedUsers, gate: Gate, level: Level, items: Array, public: Array, seed: int
+) -> Array:
+    """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
+    n_items = len(items)
+    if model.starts_spectral:
+        released = gate.release(
+            "start", users.outer_products(items, or_infinite(model.tuning.start_clip), level.spread)
+        )
+        matrix = unpacked(released)
+        np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
+        vectors = top_eigenpairs(matrix, min(model.learned_factors, n_items))[1]
+        vectors = np.pad(vectors, ((0, 0), (0, model.learned_factors - vectors.shape[1])))
+        learned = vectors * math.sqrt(n_items) * model.tuning.factor_prior
+    else:
+        learned = BiasedFactors(initial_items(n_items, model.learned_factors, seed, items.dtype)).factors
+        # what items are said to be tells tastes apart better than a random start
+        learned[:, : public.shape[1]] = 0.3 / math.sqrt(max(model.learned_factors, 1)) * public / _rms(public)
+    known = BiasedFactors(items)
+    return np.column_stack([known.factors, learned, known.biases]).astype(items.dtype)
+
+
+def _learn_factors(
+    model: PrivateALS, users: FittedUsers, gate: Gate, ground: Ground, items: Array, public: Array, seed: int
+) -> tuple[Array, float, KnownFactors | None]:
+    """Iterations with one Gramian for all items and updates by residuals.
+
+    Items, residual variance, and what is known of the factors.
+    """
+    level, slopes, scores = ground
+    square, n_users = level.spread**2, level.n_users
+    residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
+    usual, known = model.tuning.factor_prior**2, None
+    prior = np.full((len(items), model.rank), usual)
+    for step, (votes, _, gramian, sums, clip) in enumerate(model.factor_releases()):
+        users.fit(items, level.ridge(residual))
+        released = gate.release(votes.label, users.residual_variance(items, slopes, most))
+        residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
+        most = _RESIDUAL_BOUND * residual
+        if step == 0:  # later sums are of the fit that the residual variance was released of
+            items = _start(model, users, gate, level, items, public, seed)
+            users.fit(items, level.ridge(residual))
+        unit = level.spread * math.sqrt(residual)
+        contributions = users.item_sums(
+            items, slopes, or_infinite(model.tuning.user_norm), clip, level.spread, unit
+        )
+        gram = gate.release(gramian.label, contributions[1])
+        noisy = gate.release(sums.label, contributions[0])
+        values, vectors, variance = spectrum(gram, gate.noise_sd(gramian.label), n_users, level)
+        factors = BiasedFactors(items).factors
+        noisy = noisy - variance * slopes[:, None] * factors
+        if step == 0 and model.tuning.start == "random":  # learned columns were a guess: solve outright
+            guess = factors * (np.arange(model.rank) >= 2 * model.features)
+            noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
+            factors -= guess
+        sums_sd = unit * gate.noise_sd(sums.label)
+        found = FactorSums(noisy, values, vectors, sums_sd, residual)
+        change, left = factor_update(slopes, FactorPrior(prior, scores), found)
+        factors += change
+        prior = np.minimum(left + _DRIFT * usual, usual)
+        gram_sd, norm = gate.noise_sd(gramian.label) / n_users, model.tuning.user_norm or 1.0
+        gram_variance = packed_variance(gram_sd, model.rank, norm, level.spread)
+        known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)
+        del contributions, noisy, found, change, left  # each as large as the model
+    return items, residual, known
+
+
+def _rms(columns: Array) -> Array:
+    """Root of each column's mean square."""
+    return np.sqrt((columns**2).mean(axis=0))
