@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from hushrec.checks import plural
 from hushrec.data import Domain, Ratings
-from hushrec.data.building import within_range
 from hushrec.data.ids import encode_ratings
+from hushrec.data.ratings_builder import within_range
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.kernels import residuals, topk
