@@ -1,9 +1,9 @@
-"""Training over two servers: what it reaches, what a device sends, what liars spoil, what it costs.
+"""Training over two servers: what it reaches, what a node sends, what liars spoil, what it costs.
 
     python -m benchmarks.bench_nobody            holds the stored rows to the targets, and makes a sample anew
     python -m benchmarks.bench_nobody --rows     makes all rows anew (docs/data/nobody.json)
 
-The tables need HUSHREC_DATA, the folder of real ratings. What a round of many devices adds up to is computed
+The tables need HUSHREC_DATA, the folder of real ratings. What a round of many nodes adds up to is computed
 at once here: tests/engines/test_two_servers.py holds that to the protocol, to the last bit.
 """
 
@@ -27,12 +27,12 @@ import numpy as np
 
 from benchmarks.bench_both import of_errors, of_lists
 from benchmarks.real import read
-from hushrec.cli.agree import at_most, read_agreement, small
+from hushrec.cli.servers_init import at_most, read_agreement, small
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.engines.two_servers.agreement import Agreement, Wanted
 from hushrec.engines.two_servers.book import Shares
-from hushrec.engines.two_servers.device import Device, Public, contribute
 from hushrec.engines.two_servers.messages import Held, State
+from hushrec.engines.two_servers.node import Node, Public, contribute
 from hushrec.engines.two_servers.server import CollectingServer, Settings
 from hushrec.engines.two_servers.shares import ROLES, add_share, share_bytes, split
 from hushrec.errors import HushrecError
@@ -67,14 +67,14 @@ MODELS: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {
 }
 #: Largest difference from a central training with the same noise.
 CLOSE = 0.005
-#: Largest bytes that a device sends in all, at 4,000 items: as planned here, and of any plan.
+#: Largest bytes that a node sends in all, at 4,000 items: as planned here, and of any plan.
 PLANNED, WORST = 2e6, 10e6
-#: Seconds of 6,040 devices over loopback.
+#: Seconds of 6,040 nodes over loopback.
 LOOPBACK = 600.0
 
 
 class Made(NamedTuple):
-    """A training, and what a device that answered every round sent."""
+    """A training, and what a node that answered every round sent."""
 
     model: Billboard
     rounds: int
@@ -96,7 +96,7 @@ def train(
     copies: int = 1,
     public: PublicRatings | None = None,
 ) -> Made:
-    """The training of the protocol, where in each round a random part of the devices is online.
+    """The training of the protocol, where in each round a random part of the nodes is online.
 
     ``liars`` of them send, in every entry, up to ``lie`` standard deviations of one server's noise. There are
     ``copies`` of everybody. Ratings that are ``public`` are weighed into the model at the end.
@@ -176,7 +176,7 @@ def in_rounds(ratings: Ratings, copies: int, which: str) -> dict[str, Any]:
     made = [train(agreement, task.train, seed=draw, copies=copies) for draw in range(4)]
     figure = float(np.mean([task.figure(each.model) for each in made]))
     worst = at_most(agreement.estimator, 4000)[1]
-    return {"figure": figure, "devices": n_users, "rounds": made[0].rounds, "bytes at 4,000 items": worst}
+    return {"figure": figure, "nodes": n_users, "rounds": made[0].rounds, "bytes at 4,000 items": worst}
 
 
 def spoiled(ratings: Ratings, liars: int, lie: float) -> dict[str, Any]:
@@ -189,38 +189,40 @@ def spoiled(ratings: Ratings, liars: int, lie: float) -> dict[str, Any]:
         return {"figure": None}
 
 
-def costs(n_devices: int) -> dict[str, float]:
-    """CPU seconds of a device's answer and of each server's share of it, and bytes; 500 items."""
+def costs(n_nodes: int) -> dict[str, float]:
+    """CPU seconds of a node's answer and of each server's share of it, and bytes; 500 items."""
     ratings = realistic(200, 500, 10_000, seed=0)
-    agreement = agreed("item-bias", {}, ratings.domain, n_devices)
+    agreement = agreed("item-bias", {}, ratings.domain, n_nodes)
     which = agreement.round_for([], 0)
     opened = agreement.opened([], which)
     rows = [ratings.rows(np.arange(200) == number, keyed=True).rated() for number in range(200)]
     shares, begun = [], time.process_time()
     for number in range(200):
         shares.append(split(agreement.answer(opened, rows[number])))
-    found = {"device": (time.process_time() - begun) / 200, "bytes": 8.0 * opened.size + 32}
+    found = {"node": (time.process_time() - begun) / 200, "bytes": 8.0 * opened.size + 32}
     folder = Path("/dev/shm" if Path("/dev/shm").is_dir() else ".")
     for place, role in enumerate(ROLES):
         path, begun = folder / f"bench-nobody-{role}", time.process_time()
-        kept = Shares(path, share_bytes(role, opened.size))
-        for number in range(n_devices):
-            kept.take(f"device {number}", shares[number % 200][place])
+        kept = Shares(path, share_bytes(role, opened.size), [f"node {number}" for number in range(n_nodes)])
+        for number in range(n_nodes):
+            kept.take(f"node {number}", shares[number % 200][place])
         total = np.zeros(opened.size, np.uint64)
-        kept.each(set(kept.devices), lambda share: add_share(total, share, role))  # noqa: B023
-        found[role] = (time.process_time() - begun) / n_devices
+        kept.each(set(kept.nodes), lambda share: add_share(total, share, role))  # noqa: B023
+        found[role] = (time.process_time() - begun) / n_nodes
         kept.remove()
     return found
 
 
 class Alone:
-    """A second server without a share, which says that it has those of all devices."""
+    """A second server without a share, which says that it has those of all nodes."""
 
-    def __init__(self, server: CollectingServer, devices: tuple[str, ...]) -> None:
-        self._server, self._devices = server, devices
+    def __init__(self, server: CollectingServer, nodes: tuple[str, ...]) -> None:
+        self._server, self._nodes, self.digest = server, nodes, "0" * 64
 
     def get(self, kind: Any, *path: str, token: str = "", most: int = SHORT) -> Any:
-        return Held(self._devices) if kind is Held else self._server.answer("GET", list(path), token, b"")
+        if kind is Held:
+            return Held(self.digest, self._nodes)
+        return self._server.answer("GET", list(path), token, b"")
 
 
 def peak() -> float:
@@ -229,36 +231,36 @@ def peak() -> float:
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
 
-def memory_of_server(role: str, n_devices: int) -> float:
-    """Peak MB of this process as a server that adds up shares of 500 items from all devices."""
-    ratings, names = realistic(1, 500, 50, seed=0), [f"device {number}" for number in range(n_devices)]
-    agreement = agreed("item-bias", {}, ratings.domain, n_devices)
+def memory_of_server(role: str, n_nodes: int) -> float:
+    """Peak MB of this process as a server that adds up shares of 500 items from all nodes."""
+    ratings, names = realistic(1, 500, 50, seed=0), [f"node {number}" for number in range(n_nodes)]
+    agreement = agreed("item-bias", {}, ratings.domain, n_nodes)
     opened = agreement.opened([], agreement.round_for([], 0))
     share = split(agreement.answer(opened, ratings.rated()))[ROLES.index(role)]
     digests = {each: hashlib.sha256(each.encode()).hexdigest() for each in names}
     with tempfile.TemporaryDirectory() as home:
         (other,) = {*ROLES} - {role}
-        settings = Settings(role=other, devices=digests, peer_token="p" * 32)
+        settings = Settings(role=other, nodes=digests, peer_token="p" * 32)
         mute = Alone(None, ())  # type: ignore[arg-type]
         second = CollectingServer(agreement, settings, f"{home}/other", None, mute)
-        server = CollectingServer(
-            agreement, replace(settings, role=role), f"{home}/own", None, Alone(second, tuple(names))
-        )
+        peer = Alone(second, tuple(names))
+        server = CollectingServer(agreement, replace(settings, role=role), f"{home}/own", None, peer)
         while server.step():
             pass
-        state = server.answer("GET", ["state"], "", b"")
+        state: Any = server.answer("GET", ["state"], "", b"")
+        peer.digest = state.digest
         for each in names:
-            server.answer("POST", ["share", each, "0", state.digest], each, share)  # type: ignore[attr-defined]
+            server.answer("POST", ["share", each, "0", state.digest], each, share)
         while not Path(home, "own", "noisy-0").exists():
             server.step()
         server.answer("GET", ["held", "0"], "p" * 32, b"").to_json()
     return peak()
 
 
-def memory_of_device(n_devices: int) -> float:
-    """Peak MB of this process as a device in the second round of lists of 4,000 items, as planned."""
+def memory_of_node(n_nodes: int) -> float:
+    """Peak MB of this process as a node in the second round of lists of 4,000 items, as planned."""
     ratings = realistic(1, 4000, 200, seed=0)
-    model = small(agreed("private-eigenrec", {}, ratings.domain, n_devices).estimator, {}, 4000)
+    model = small(agreed("private-eigenrec", {}, ratings.domain, n_nodes).estimator, {}, 4000)
     agreement = Agreement(estimator=model, budget=BUDGET, domain=ratings.domain)
     wanted: Any = agreement.next([])
     weights = 1000 * wanted.grid.noise_sd * np.linspace(2, 1, 4000)  # such that all is learned
@@ -269,18 +271,18 @@ def memory_of_device(n_devices: int) -> float:
     return peak()
 
 
-def memory(n_devices: int) -> dict[str, float]:
-    """Peak MB of either server and of a device, each in a process of its own."""
-    asked = {role: (memory_of_server, role, n_devices) for role in ROLES}
+def memory(n_nodes: int) -> dict[str, float]:
+    """Peak MB of either server and of a node, each in a process of its own."""
+    asked = {role: (memory_of_server, role, n_nodes) for role in ROLES}
     found = {}
-    for who, (make, *given) in {**asked, "device": (memory_of_device, n_devices)}.items():
+    for who, (make, *given) in {**asked, "node": (memory_of_node, n_nodes)}.items():
         with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as alone:
             found[who] = alone.submit(make, *given).result()
     return found
 
 
 class Kept:
-    """A kept connection for many simulated devices: a state is asked for once a round."""
+    """A kept connection for many simulated nodes: a state is asked for once a round."""
 
     def __init__(self, url: str) -> None:
         self._line, self._state = Connection(url, patience=120.0), None
@@ -299,23 +301,23 @@ class Kept:
         return self._line.post_bytes(*given, **named)
 
 
-def loopback(n_devices: int, lost: float) -> dict[str, Any]:
-    """Two server processes, and devices of this process, a part of which is lost in every round."""
+def loopback(n_nodes: int, lost: float) -> dict[str, Any]:
+    """Two server processes, and nodes of this process, a part of which is lost in every round."""
     home = Path(tempfile.mkdtemp(dir="/dev/shm" if Path("/dev/shm").is_dir() else None))
-    ratings, generator = realistic(n_devices, 3706, 165 * n_devices, seed=0), np.random.default_rng(0)
-    names = [f"device {number}" for number in range(n_devices)]
-    deadline = 20 + n_devices / 60 if lost else 86_400
+    ratings, generator = realistic(n_nodes, 3706, 165 * n_nodes, seed=0), np.random.default_rng(0)
+    names = [f"node {number}" for number in range(n_nodes)]
+    deadline = 20 + n_nodes / 60 if lost else 86_400
     (home / "items.txt").write_text("\n".join(map(str, ratings.domain.items)))
     (home / "names.txt").write_text("\n".join(names))
     (home / "peer.txt").write_text("p" * 32)
     settings = "--rank 8 --bias-rounds 1 --iterations 1 --tuning.start random --epsilon 5 --delta 1e-6"
-    words = f"agree agreed.json --model private-als --users {n_devices} {settings} --catalogue items.txt"
+    words = f"servers init agreed.json --model private-als --users {n_nodes} {settings} --catalogue items.txt"
     words += " --rating-range 1 5"
     command = [sys.executable, "-W", "ignore", "-m", "hushrec"]
     subprocess.run([*command, *words.split()], cwd=home, check=True, stdout=subprocess.DEVNULL)
     servers = []
     for role, other, port in (("first", 8702, 8701), ("second", 8701, 8702)):
-        words = f"collect agreed.json --role {role} --devices names.txt --folder {role} --out {role}.hush"
+        words = f"servers run agreed.json --role {role} --nodes names.txt --folder {role} --out {role}.hush"
         words += (
             f" --peer http://127.0.0.1:{other} --peer-token peer.txt --port {port} --ledger {role}.sqlite"
         )
@@ -331,26 +333,26 @@ def loopback(n_devices: int, lost: float) -> dict[str, Any]:
         Public(read_agreement(str(home / "agreed.json"))),
         [Kept(f"http://127.0.0.1:{port}") for port in (8701, 8702)],
     )
-    rows = [ratings.rows(np.arange(number, number + 1), keyed=True) for number in range(n_devices)]
+    rows = [ratings.rows(np.arange(number, number + 1), keyed=True) for number in range(n_nodes)]
     begun, used, answered = time.time(), time.process_time(), 0
     over = False
     while not over:
         for line in lines:
             line.forget()
-        there = [number for number in range(n_devices) if generator.random() >= lost]
+        there = [number for number in range(n_nodes) if generator.random() >= lost]
         said = "waiting"
         for number in there:
             name = names[number]
             keys = [each[name] for each in tokens]
-            device = Device(name=name, tokens=keys, folder=home / name, ledger=None)
-            said = contribute(lines, public, rows[number], device)
+            node = Node(name=name, tokens=keys, folder=home / name, ledger=None)
+            said = contribute(lines, public, rows[number], node)
             answered += said == "answered"
             over = said == "over"
             if said != "answered":
                 break
         if said != "answered":
             time.sleep(0.5)
-    found = {"seconds": time.time() - begun, "devices cpu": time.process_time() - used, "answers": answered}
+    found = {"seconds": time.time() - begun, "nodes cpu": time.process_time() - used, "answers": answered}
     assert [each.wait() for each in servers] == [0, 0]
     spent = resource.getrusage(resource.RUSAGE_CHILDREN)
     found["servers cpu"] = spent.ru_utime + spent.ru_stime
@@ -359,12 +361,12 @@ def loopback(n_devices: int, lost: float) -> dict[str, Any]:
     return found
 
 
-def fresh(n_devices: int, secure: bool) -> dict[str, float]:
-    """Seconds of a device that opens two connections of its own, answers, and charges a ledger of its own."""
+def fresh(n_nodes: int, secure: bool) -> dict[str, float]:
+    """Seconds of a node that opens two connections of its own, answers, and charges a ledger of its own."""
     with tempfile.TemporaryDirectory() as name:
-        home, ratings = Path(name), realistic(n_devices, 500, 50 * n_devices, seed=0)
-        agreement = agreed("item-bias", {}, ratings.domain, n_devices)
-        names = [f"device {number}" for number in range(n_devices)]
+        home, ratings = Path(name), realistic(n_nodes, 500, 50 * n_nodes, seed=0)
+        agreement = agreed("item-bias", {}, ratings.domain, n_nodes)
+        names = [f"node {number}" for number in range(n_nodes)]
         digests = {each: hashlib.sha256(each.encode()).hexdigest() for each in names}
         key = home / "key.pem"
         words = (
@@ -379,7 +381,7 @@ def fresh(n_devices: int, secure: bool) -> dict[str, float]:
         with contextlib.ExitStack() as stack:
             servers = []
             for place, role in enumerate(ROLES):
-                settings = Settings(role=role, devices=digests, peer_token="p" * 32)
+                settings = Settings(role=role, nodes=digests, peer_token="p" * 32)
                 ledger, peer = Ledger(home / f"{role}.sqlite"), Connection(urls[1 - place], ca=ca)
                 servers.append(CollectingServer(agreement, settings, home / role, ledger, peer))
                 limits = Limits(requests_per_second=1e6)
@@ -392,14 +394,14 @@ def fresh(n_devices: int, secure: bool) -> dict[str, float]:
                 lines = [Connection(url, ca=ca) for url in urls]
                 book, rows = (
                     Ledger(home / f"{each}.sqlite"),
-                    ratings.rows(np.arange(n_devices) == number, keyed=True),
+                    ratings.rows(np.arange(n_nodes) == number, keyed=True),
                 )
-                device = Device(name=each, tokens=[each, each], folder=home / each, ledger=book)
-                assert contribute(lines, public, rows, device) == "answered"
+                node = Node(name=each, tokens=[each, each], folder=home / each, ledger=book)
+                assert contribute(lines, public, rows, node) == "answered"
                 for line in lines:
                     line.close()
             spent = {"seconds": time.time() - begun, "cpu": time.process_time() - used}
-    return {name: value / n_devices for name, value in spent.items()}
+    return {name: value / n_nodes for name, value in spent.items()}
 
 
 def made_anew(name: str, ratings: Ratings | None) -> Any:
@@ -440,7 +442,7 @@ PUBLIC = 300
 PLANS = ("private-eigenrec", "private-als", "both")
 #: Times that everybody is there, so that what is planned would send too much.
 COPIES = (18, 74)
-#: The fewest iterations and learned items that are planned for lists (`hushrec.cli.agree.small`).
+#: The fewest iterations and learned items that are planned for lists (`hushrec.cli.servers_init.small`).
 LEAST = {"iterations": 3, "learned_items": 3000}
 #: Rows that every check makes anew.
 SAMPLE = ("quality/RMSE/4/0.2", "quality/Recall@20/4/1.0")
@@ -490,9 +492,7 @@ def held(rows: dict[str, Any]) -> bool:
     print(
         "MovieLens-1M, epsilon = 5 at delta = 1e-06 (unit: user, relation: add-remove) against either server."
     )
-    print(
-        "| | rounds | " + " | ".join(f"{online:.0%} online" for online in ONLINE) + " | KB a device sends |"
-    )
+    print("| | rounds | " + " | ".join(f"{online:.0%} online" for online in ONLINE) + " | KB a node sends |")
     print("|---|---:" + "|---:" * (len(ONLINE) + 1) + "|")
     for job in MODELS:
         for rounds in MODELS[job]:
@@ -505,9 +505,7 @@ def held(rows: dict[str, Any]) -> bool:
             cells = [rows[f"public/{job}/{rounds}/{online}"] for online in ONLINE]
             figures = " | ".join(f"{cell['figure']:.4f}" for cell in cells)
             print(f"| {job} | {rounds} | {figures} | |")
-    print(
-        "| devices that lie, of 6,040 | " + " | ".join(f"by {lie:g} sd of the noise" for lie in LIES) + " |"
-    )
+    print("| nodes that lie, of 6,040 | " + " | ".join(f"by {lie:g} sd of the noise" for lie in LIES) + " |")
     print("|---:" * (1 + len(LIES)) + "|")
     for liars in LIARS:
         found = [rows[f"spoiled/{liars}/{lie}"]["figure"] for lie in LIES]
@@ -520,54 +518,50 @@ def held(rows: dict[str, Any]) -> bool:
     names = [f"{job}/{rounds}" for job in MODELS for rounds in MODELS[job]]
     most = max(rows[each]["bytes"] for name in names for each in (f"bytes/{name}", f"quality/{name}/1.0"))
     line(
-        f"few rounds at 4,000 items: a device sends {most / 1e6:.2f} MB, at most {PLANNED / 1e6:g}",
+        f"few rounds at 4,000 items: a node sends {most / 1e6:.2f} MB, at most {PLANNED / 1e6:g}",
         most <= PLANNED,
     )
     for model, count in ((model, count) for model in PLANS for count in (USERS, 100_000)):
         row = rows[f"bytes/{model}/{count}"]
-        what = f"{model} as planned for {count:,} devices and 4,000 items: {row['rounds']} rounds,"
+        what = f"{model} as planned for {count:,} nodes and 4,000 items: {row['rounds']} rounds,"
         what += f" {row['bytes'] / 1e6:.1f} MB"
         line(f"{what}, at most {WORST / 1e6:g}", row["bytes"] <= WORST)
     for copies in COPIES:
         every, planned = (rows[f"in rounds/{copies}/{which}"] for which in ("all", "planned"))
-        what = (
-            f"{every['devices']:,} devices, {copies} of everybody: Recall@20 {planned['figure']:.4f} in the"
-        )
+        what = f"{every['nodes']:,} nodes, {copies} of everybody: Recall@20 {planned['figure']:.4f} in the"
         what += f" {planned['rounds']} rounds that are planned, {every['figure']:.4f} in {every['rounds']},"
         least = rows[f"in rounds/{copies}/least"]["figure"]
         what += f" {least:.4f} with the least that is planned beside a model of ratings"
         line(f"{what}: within {CLOSE}", every["figure"] - planned["figure"] <= CLOSE)
     row = rows["loopback/6040/0.0"]
-    cpu = f"CPU: devices {row['devices cpu']:.0f} s, servers {row['servers cpu']:.0f} s"
-    what = f"6,040 devices over loopback, {row['answers']:,} answers: {row['seconds']:.0f} s ({cpu})"
+    cpu = f"CPU: nodes {row['nodes cpu']:.0f} s, servers {row['servers cpu']:.0f} s"
+    what = f"6,040 nodes over loopback, {row['answers']:,} answers: {row['seconds']:.0f} s ({cpu})"
     line(f"{what}, at most {LOOPBACK:.0f}", row["seconds"] <= LOOPBACK and row["same"])
     row = rows["loopback/6040/0.1"]
-    what = (
-        f"6,040 devices, 10% lost in every round: the same model at both servers, {row['answers']:,} answers"
-    )
+    what = f"6,040 nodes, 10% lost in every round: the same model at both servers, {row['answers']:,} answers"
     line(f"{what}, {row['seconds']:.0f} s", row["same"] and row["seconds"] <= LOOPBACK)
     plain, secure = (rows[f"fresh/100/{scheme}"]["cpu"] for scheme in ("http", "https"))
     print(
-        f"A fresh device with its ledger: {1e3 * plain:.1f} ms of CPU at both ends,"
+        f"A fresh node with its ledger: {1e3 * plain:.1f} ms of CPU at both ends,"
         f" {1e3 * (secure - plain):.1f} more with TLS."
     )
     few, many = rows["costs/1000"], rows["costs/100000"]
     for who in ROLES:
-        what = f"the {who} server takes {1e6 * many[who]:.0f} us a device at 100,000"
+        what = f"the {who} server takes {1e6 * many[who]:.0f} us a node at 100,000"
         line(f"{what}, {1e6 * few[who]:.0f} at 1,000: linear", many[who] <= 1.5 * few[who])
     few, many = rows["memory/1000"], rows["memory/100000"]
     for who in ROLES:
-        what = f"the {who} server has {many[who]:.0f} MB at its peak at 100,000 devices of 500 items"
+        what = f"the {who} server has {many[who]:.0f} MB at its peak at 100,000 nodes of 500 items"
         line(f"{what}, {few[who]:.0f} at 1,000", many[who] <= few[who] + 100)
-    print(f"A device has {many['device']:.0f} MB with 4,000 items, {few['device']:.0f} as planned for 1,000.")
+    print(f"A node has {many['node']:.0f} MB with 4,000 items, {few['node']:.0f} as planned for 1,000.")
     many = rows["costs/100000"]
-    print(f"A device of 500 items: {1e3 * many['device']:.2f} ms of CPU, {many['bytes'] / 1e3:.1f} KB.")
+    print(f"A node of 500 items: {1e3 * many['node']:.2f} ms of CPU, {many['bytes'] / 1e3:.1f} KB.")
     ratings = read("ml-1m")
     for name in SAMPLE if ratings is not None else ():
         again, stored = made_anew(name, ratings)["figure"], rows[name]["figure"]
         line(f"{name} made anew: {again:.4f}, stored {stored:.4f}", abs(again - stored) <= 0.002)
     made = made_anew("loopback/60/0.0", None)
-    line(f"60 devices over loopback made anew: {made['seconds']:.0f} s, the same model at both", made["same"])
+    line(f"60 nodes over loopback made anew: {made['seconds']:.0f} s, the same model at both", made["same"])
     return short
 
 

@@ -42,10 +42,11 @@ _GROUPS = {
         "export": "Write a smaller file, or a site for any host.",
         "serve": "Serve models, lists, and a page, over HTTP.",
     },
-    "Train where nobody holds a rating": {
-        "agree": "Write what two servers and all devices train under.",
-        "collect": "Run one of two servers, which see shares alone.",
-        "contribute": "Take part with one user's ratings, which stay.",
+    "Train where no server sees a rating": {
+        "servers": "Train over two servers of which neither sees a rating.",
+        "servers init": "Write the agreement of two servers and all nodes.",
+        "servers run": "Run one of the two servers.",
+        "servers join": "Take part with ratings that stay on this machine.",
     },
     "Budgets, audits, dossiers, and experiments of papers": {
         "ledger": "Show what data sets were charged, or give them budgets.",
@@ -77,6 +78,13 @@ _EXAMPLES = {
   hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
   hushrec season show --dataset shop
   hushrec season close --dataset shop""",
+    "servers": """
+  hushrec servers init agreement.json --model item-bias --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
+                       --catalogue items.txt
+  hushrec servers run agreement.json --role first --nodes names.txt --folder first --out model.hush \\
+                      --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
+  hushrec servers join mine.csv agreement.json --name alice --tokens tokens.txt --folder answers \\
+                       --first https://first.example:8765 --second https://second.example:8765""",
     "ledger": """
   hushrec ledger open --dataset shop --epsilon 5 --delta 1e-6
   hushrec ledger show --dataset shop

@@ -275,7 +275,7 @@ def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
     others = guarantee(epsilon_of_both(budget, mu), budget.delta, budget.unit, budget.relation)
     return (
         "against both servers together nothing is promised: one of them must keep to the protocol",
-        f"against either server, with any devices, {budget}, by the other server's noise alone",
+        f"against either server, with any nodes, {budget}, by the other server's noise alone",
         f"against everybody else {others}, by the noise of both",
     )
 

@@ -1,4 +1,4 @@
-"""A training over two servers in this process: servers that may be killed, devices, and all that is said."""
+"""A training over two servers in this process: servers that may be killed, nodes, and all that is said."""
 
 import contextlib
 import hashlib
@@ -8,7 +8,6 @@ import weakref
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from hushrec.engines.two_servers.agreement import Agreement
@@ -18,7 +17,7 @@ from hushrec.privacy import Budget
 from hushrec.privacy.testing import SeededNoise
 
 server = pytest.importorskip("hushrec.engines.two_servers.server", exc_type=ImportError)
-device = pytest.importorskip("hushrec.engines.two_servers.device", exc_type=ImportError)
+node = pytest.importorskip("hushrec.engines.two_servers.node", exc_type=ImportError)
 
 PEER = "p" * 32
 
@@ -61,19 +60,32 @@ class Deaf(Line):
 
 
 class World:
-    """Two servers and a device for each user.
+    """Two servers and a node for each user, or nodes with these ratings.
 
     ``ledgers`` and ``noises`` are those of the first and the second server.
     """
 
-    def __init__(self, estimator, ratings, *, ledgers=(None, None), noises=(None, None), deadline=1e9):
-        self.ratings, self.folder = ratings, Path(tempfile.mkdtemp(dir=_fast()))
+    def __init__(
+        self,
+        estimator,
+        ratings,
+        *,
+        nodes=(),
+        ledgers=(None, None),
+        noises=(None, None),
+        deadline=1e9,
+        **agreed,
+    ):
+        self.nodes = nodes or [ratings.rows([number], keyed=True) for number in range(ratings.n_users)]
+        self.folder = Path(tempfile.mkdtemp(dir=_fast()))
         weakref.finalize(self, shutil.rmtree, self.folder, ignore_errors=True)
-        self.agreement = Agreement(estimator=estimator, budget=Budget(5, 1e-6), domain=ratings.domain, seed=4)
-        self.names = [f"device {number}" for number in range(ratings.n_users)]
-        self.lines, self.peers = [Line(), Line()], [Line(), Line()]  # for devices, and for the other server
+        self.agreement = Agreement(
+            estimator=estimator, budget=Budget(5, 1e-6), domain=ratings.domain, seed=4, **agreed
+        )
+        self.names = [f"node {number}" for number in range(len(self.nodes))]
+        self.lines, self.peers = [Line(), Line()], [Line(), Line()]  # for nodes, and for the other server
         self.ledgers, self.noises, self.deadline = ledgers, noises, deadline
-        self.public = device.Public(self.agreement)
+        self.public = node.Public(self.agreement)
         for place in (0, 1):
             self.start(place)
 
@@ -81,7 +93,7 @@ class World:
         """Start a server, or start it again; with other settings, or another agreement."""
         digests = {name: hashlib.sha256(self.token(name, place).encode()).hexdigest() for name in self.names}
         role = server.ROLES[place]
-        settings = server.Settings(role=role, devices=digests, peer_token=PEER, deadline=self.deadline)
+        settings = server.Settings(role=role, nodes=digests, peer_token=PEER, deadline=self.deadline)
         agreement, settings = changes.pop("agreement", self.agreement), replace(settings, **changes)
         rest = self.ledgers[place], self.peers[1 - place], self.noises[place]
         one = server.CollectingServer(agreement, settings, folder or self.folder / role, *rest)
@@ -90,17 +102,18 @@ class World:
     def token(self, name, place):
         return f"{name} at {place}"
 
-    def rows(self, number):
-        return self.ratings.rows(np.arange(self.ratings.n_users) == number, keyed=True)
-
     def answer(self, number, **changes):
-        """Let a device do what is to be done."""
+        """Let a node do what is to be done."""
         name = self.names[number]
-        given = {"servers": self.lines, "public": self.public, "ratings": self.rows(number)}
-        given |= {"tokens": [self.token(name, place) for place in (0, 1)], "ledger": None}
+        given = {"servers": self.lines, "public": self.public, "ratings": self.nodes[number]}
+        given |= {
+            "tokens": [self.token(name, place) for place in (0, 1)],
+            "ledger": None,
+            "dataset": "default",
+        }
         given |= {"name": name, "folder": self.folder / name} | changes
-        who = device.Device(**{key: given.pop(key) for key in ("name", "tokens", "folder", "ledger")})
-        return device.contribute(**given, device=who)
+        who = node.Node(**{key: given.pop(key) for key in ("name", "tokens", "folder", "ledger", "dataset")})
+        return node.contribute(**given, node=who)
 
     def settle(self):
         """Let the servers do what they can."""
@@ -108,7 +121,7 @@ class World:
             pass
 
     def train(self, lost=(), half=()):
-        """Run the training to its end; the model. Some devices are lost, some reach the first server only."""
+        """Run the training to its end; the model. Some nodes are lost, some reach the first server only."""
         deaf = Deaf()
         for _ in range(100):
             self.settle()

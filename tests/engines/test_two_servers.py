@@ -4,7 +4,9 @@ import contextlib
 import itertools
 import math
 import os
+import platform
 import shutil
+import subprocess
 import sys
 from dataclasses import replace
 from functools import partial
@@ -13,11 +15,13 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+import threadpoolctl
 from scipy import stats
 
 import hushrec
-from hushrec.cli.agree import at_most, small
-from hushrec.engines.two_servers import book, device, replay
+from hushrec.cli.servers_init import at_most, small
+from hushrec.data import Ratings
+from hushrec.engines.two_servers import book, node, replay
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
 from hushrec.errors import HushrecError, InputError
@@ -27,7 +31,7 @@ from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.accounting import epsilon_of
 from hushrec.training.gate import LocalGate
 from hushrec.training.named import choose
-from tests.engines.servers import PEER, KeptNoise, World, server
+from tests.engines.servers import PEER, Deaf, KeptNoise, World, server
 
 ALS = hushrec.PrivateALS(
     rank=3, iterations=1, bias_rounds=1, n_users=12, tuning=hushrec.PrivateALS.Tuning(start="spectral")
@@ -78,19 +82,86 @@ class SumOfBoth:
         )
 
 
+def model_of_a_local_gate(world, rows, model):
+    """The bytes of the model that a local gate makes of these rows with the noise of both servers."""
+    estimator = world.agreement.estimator
+    accountant = Accountant(world.agreement.budget, noise=SumOfBoth(world))
+    gate = LocalGate(accountant, world.agreement._training.both)
+    with one_blas_thread():
+        parts = estimator.train(estimator.users(rows.rated()), gate, world.agreement.seed)
+    return hushrec.Billboard.of(estimator, rows.domain, parts, model.privacy).to_bytes()
+
+
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_the_model_is_the_local_gates_with_the_noise_of_both(name, ratings):
     world = World(ESTIMATORS[name], ratings, noises=(KeptNoise(1), KeptNoise(2)))
     model = world.train(lost={3}, half={7})
     there = ratings.rows(~np.isin(np.arange(12), [3, 7]), keyed=True)
-    accountant = Accountant(world.agreement.budget, noise=SumOfBoth(world))
-    gate = LocalGate(accountant, world.agreement.both)
-    estimator = world.agreement.estimator
-    with one_blas_thread():
-        parts = estimator.train(estimator.users(there.rated()), gate, world.agreement.seed)
-    oracle = hushrec.Billboard.of(estimator, ratings.domain, parts, model.privacy)
-    assert oracle.to_bytes() == model.to_bytes()
+    assert model_of_a_local_gate(world, there, model) == model.to_bytes()
     assert not model.privacy.private  # the noise was injected
+
+
+@pytest.mark.parametrize(("name", "k"), [*((name, 1) for name in ESTIMATORS), ("both", 2)])
+def test_nodes_of_any_number_of_users_train_the_model_of_all_their_users(name, k, tmp_path):
+    """Of 0, 1 and 500 users; a user of two nodes is two rows. Nothing tells how many users a node has."""
+    several = hushrec.realistic(502, 9, 3000, seed=1)
+    domain, ledger = several.domain, Ledger(tmp_path / "node.sqlite")
+    nobody = Ratings.from_any(([], [], []), domain)
+    nodes = [nobody, *(several.rows(range(*ends), keyed=True) for ends in ((0, 1), (1, 501)))]
+    everybody = several.rows(range(501), keyed=True)
+    if k == 2:
+        users, items, values = (everybody.to_arrow()[column].to_pylist() for column in range(3))
+        chosen = [number for number, user in enumerate(users) if user in set(several.users[:40].tolist())]
+        again = [[column[number] for number in chosen] for column in (users, items, values)]
+        nodes.append(Ratings.from_any(tuple(again), domain))  # users of the other nodes, here too
+        other = [f"{user} again" for user in again[0]]
+        everybody = Ratings.from_any(
+            ([*map(str, users), *other], [*items, *again[1]], [*values, *again[2]]), domain
+        )
+    noises = KeptNoise(1), KeptNoise(2)
+    world = World(ESTIMATORS[name], several, nodes=nodes, noises=noises, users_per_node=500, nodes_per_user=k)
+    world.settle()
+    for number in range(len(nodes)):
+        assert world.answer(number, ledger=ledger, dataset=f"{number}") == "answered"
+    sent = {tuple(len(raw) for path, raw in line.said if path[0] == "share") for line in world.lines}
+    assert all(len(set(sizes)) == 1 and len(sizes) == len(nodes) for sizes in sent)
+    for number in range(len(nodes)):  # also of the node that has no users
+        assert ledger.summary(f"{number}", 1e-6).epsilon == pytest.approx(5, rel=1e-6)
+    model = world.train()
+    assert model_of_a_local_gate(world, everybody, model) == model.to_bytes()
+    text = " ".join(model.privacy.text().split())
+    assert f"no user is at more than {k} of the nodes" in text and "no node has more than 500 users" in text
+    assert not {number for number in (501, 502) if f"{number}" in text}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize(
+    "estimator", [hushrec.Popular(), hushrec.ItemBias(clip=0.3)], ids=["popular", "bias"]
+)
+def test_a_user_at_k_nodes_moves_a_release_by_the_claimed_mu(estimator, k):
+    """Killed: a sensitivity that counts a user once, noise that does (the total moves k times as far)."""
+    domain = hushrec.Domain([f"i{item}" for item in range(5)], rating_range=(1, 5))
+    others = [[("a", "i0", 5), ("d", "i3", 2)], [("b", "i1", 5)], [("c", "i2", 5)], []]
+    hers = [("she", "i4", 5), ("she", "i3", 1)]
+    with_her = [part + hers if node < k else part for node, part in enumerate(others)]
+    agreement = Agreement(
+        estimator=estimator, budget=Budget(1, 1e-6), domain=domain, nodes_per_user=k, users_per_node=3
+    )
+    wanted, which = agreement.next([]), agreement.round_for([], 0)
+    opened = agreement.opened([], which)
+
+    def total(nodes):
+        rows = [Ratings.from_any(tuple(zip(*part)) or ([], [], []), domain) for part in nodes]
+        for each in rows:
+            agreement.check(each)
+        sums = sum(agreement.answer(opened, each.rated()) for each in rows)
+        ends = np.cumsum([0, *map(len, opened.steps)])
+        return (sums[ends[wanted.question] + wanted.place].view(np.int64)) * wanted.grid.coarse
+
+    moved = np.linalg.norm((total(with_her) - total(others)) / wanted.grid.noise_sd)
+    assert 0.5 * agreement.plan.mu < moved <= agreement.plan.mu * (1 + 1e-9)
+    assert agreement.plan.mu <= agreement.budget.mu * (1 + 1e-12)
+    assert agreement.plan.releases[0].sensitivity == pytest.approx(k * agreement.sent.releases[0].sensitivity)
 
 
 @pytest.mark.parametrize("name", ["lists", "both"])
@@ -171,7 +242,7 @@ def test_a_share_alone_does_not_depend_on_the_ratings(ratings):
     world.settle()
     world.answer(0)
     (path, rest), (_, seed) = (line.said[-1] for line in world.lines)
-    assert path[:3] == ("share", "device 0", "0") and len(seed) == 32
+    assert path[:3] == ("share", "node 0", "0") and len(seed) == 32
     ones = np.unpackbits(np.frombuffer(rest, np.uint8))
     assert abs(ones.mean() - 0.5) < 6 * 0.5 / math.sqrt(ones.size)
 
@@ -245,11 +316,13 @@ def mortal(method, generator):
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))])
 @pytest.mark.parametrize("honest", [0, 1])
 def test_a_lying_server_gets_one_noisy_sum_of_a_release(honest, seed, few):
-    """Whatever the other one says, an honest server publishes one sum of matching shares, once."""
+    """Whatever it and nodes of its side send, an honest server publishes one sum of matching shares, once."""
     generator, published = np.random.default_rng([honest, seed]), 0
     for _ in range(25):
         noises = [KeptNoise(1), KeptNoise(2)]
-        world = World(hushrec.Popular(), few, noises=noises)
+        groups = ((0, 0), (0, 1), (1, 2), (2, 4))
+        nodes = [few.rows(range(*ends), keyed=True) for ends in groups]
+        world = World(hushrec.Popular(), few, nodes=nodes, users_per_node=2, noises=noises)
         liar = Liar(world, honest, generator)
         liar.run()
         liar.check()
@@ -271,6 +344,8 @@ class Liar:
         moves = [self.replay, self.other_values, self.choose_set, self.second_run, self.withhold, self.ask]
         for number in self.generator.permutation(4):
             self.lie(moves)
+            if self.generator.integers(3) == 0:
+                self.lying_node(world.names[number])
             try:
                 world.answer(number)
             except HushrecError:
@@ -284,6 +359,14 @@ class Liar:
     def lie(self, moves):
         moves[self.generator.integers(len(moves))]()
 
+    def lying_node(self, name):
+        """Send words of no answer, as a node on the liar's side."""
+        agreement, which = self.world.agreement, self.line.server._collecting.which
+        opened = agreement.opened([], which)
+        digest = agreement.state(self.line.server._session, which, opened)
+        words = self.generator.bytes(server.share_bytes(server.ROLES[self.honest], opened.size))
+        self.post("share", name, "0", digest, content=words, token=self.world.token(name, self.honest))
+
     def post(self, *path, content=b"x" * 32, token=""):
         try:
             return self.line.post_bytes(content, server.Taken, *path, token=token)
@@ -291,15 +374,15 @@ class Liar:
             return None
 
     def replay(self):
-        """Send a device's share again, changed, as another device, or for another round."""
+        """Send a node's share again, changed, as another node, or for another round."""
         for path, raw in [each for each in self.own.said + self.line.said if each[0][0] == "share"][-3:]:
-            for name in (path[1], "device 3", "nobody"):
+            for name in (path[1], "node 3", "nobody"):
                 for token in ("", self.world.token(path[1], self.honest)):
                     self.post("share", name, path[2], path[3][::-1], content=raw, token=token)
                     self.post("share", name, "1", path[3], content=raw, token=token)
 
     def other_values(self):
-        """Tell devices of another round, of other totals."""
+        """Tell nodes of another round, of other totals."""
         state = self.own.server._state()
         changes = {"digest": "0" * 64} if self.generator.integers(2) and state.round else {"totals": 1}
         lie = replace(state, **changes)
@@ -314,11 +397,11 @@ class Liar:
         self.world.start(1 - self.honest, folder)
 
     def choose_set(self):
-        """Say that it has the shares of some devices alone, or of devices that there are not."""
+        """Say that it has the shares of some nodes alone, or of nodes that there are not."""
         chosen = tuple(name for name in [*self.world.names, "ghost"] if self.generator.integers(2))
 
         def told(kind, *path, token="", most=None):
-            return Held(chosen) if kind is Held else self._sum(path)
+            return Held(self.line.server._collecting.digest, chosen) if kind is Held else self._sum(path)
 
         self.peer.get = told
 
@@ -343,7 +426,7 @@ class Liar:
                 self.published.add(answer.to_json())
 
     def check(self):
-        """One value at most, and it is one sum of answers, each of a device once, with all of its noise."""
+        """One value at most, and it is one sum of answers, each of a node once, with all of its noise."""
         self.ask()
         assert len(self.published) <= 1
         if not self.published:
@@ -396,14 +479,17 @@ def test_a_folder_goes_on_with_its_ledger_and_data_set_alone(few, tmp_path):
     start(Ledger(tmp_path / "moved" / "first.sqlite"))
 
 
-def test_servers_that_do_not_fit_are_both_told_before_a_device_is_charged(few, tmp_path):
-    """A training of theirs would never end; of the devices' names neither is told any."""
+def test_servers_that_do_not_fit_are_both_told_before_a_node_is_charged(few, tmp_path):
+    """A training of theirs would never end; of the nodes' names neither is told any."""
     ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
     world, own = World(BIASES, few, ledgers=ledgers), Ledger(tmp_path / "own.sqlite")
-    devices = dict.fromkeys(world.names[1:], "")
+    nodes = dict.fromkeys(world.names[1:], "")
+    unlike = replace(world.agreement)
+    unlike.__dict__["rehearsal"] = "0" * 64  # what another processor makes of it
     wrong = {
+        "whose processor rounds unlike": {"agreement": unlike},
         "the second one, too; check --peer": {"role": "second"},
-        "other names of devices; give the same list": {"devices": devices},
+        "other names of nodes; give the same list": {"nodes": nodes},
         "another agreement; give the same file": {"agreement": replace(world.agreement, seed=5)},
         "does not know this one's token; give the same": {"peer_token": "q" * 32},
     }
@@ -425,8 +511,161 @@ def test_servers_that_do_not_fit_are_both_told_before_a_device_is_charged(few, t
         world.lines[0].server.step()
 
 
+@pytest.mark.parametrize("name", ["private-als", "private-eigenrec"])
+def test_a_rehearsal_tells_unlike_processors_apart(name):
+    """OpenBLAS rounds otherwise on another processor; within one kind digests are the same."""
+    code = f"""
+import hushrec
+from hushrec.engines.two_servers.agreement import Agreement
+from hushrec.training.named import choose
+domain, budget = hushrec.Domain(range(300), rating_range=(1, 5)), hushrec.Budget(1, 1e-6)
+model = choose({name!r}, budget, domain, n_users=6000)
+print(Agreement(estimator=model, budget=budget, domain=domain).rehearsal)
+"""
+    kinds = ["Haswell", "Haswell", "Prescott"]
+    command = [sys.executable, "-c", code]
+    settings = ({**os.environ, "OPENBLAS_CORETYPE": kind} for kind in kinds)
+    one, again, other = (subprocess.check_output(command, env=each) for each in settings)
+    assert one == again and len(one.strip()) == 64
+    if platform.machine() == "x86_64" and "haswell" in str(threadpoolctl.threadpool_info()).lower():
+        assert one != other
+
+
+@pytest.fixture(scope="module")
+def halfway(few):
+    """A training with releases, a closed round, an open one with two shares, and a copy of it."""
+    world = World(BIASES, few, noises=(KeptNoise(1), KeptNoise(2)))
+    while not (world.folder / "first" / "total-1").exists():
+        world.settle()
+        for number in range(4):
+            world.answer(number)
+    world.settle()
+    for number in range(2):
+        world.answer(number)
+    shutil.copytree(world.folder, world.folder.with_suffix(".copy"))
+    yield world
+    shutil.rmtree(world.folder.with_suffix(".copy"))
+
+
+def continued(world, path=None, change=None):
+    """The model of both servers after a restart from the copy; what is drawn anew is always the same."""
+    shutil.rmtree(world.folder)
+    shutil.copytree(world.folder.with_suffix(".copy"), world.folder)
+    if path is not None:
+        path.write_bytes(change(path.read_bytes()))
+    world.noises, world.public = (KeptNoise(3), KeptNoise(4)), node.Public(world.agreement)
+    for place in (0, 1):
+        world.start(place)
+    return world.train().to_bytes()
+
+
+def flipped(raw):
+    return raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 4]) + raw[len(raw) // 2 + 1 :] if raw else b"x"
+
+
+@pytest.mark.parametrize("who", ["first", "second", "node 0", "node 3"])
+def test_a_damaged_file_is_refused_in_one_sentence_or_not_read(who, halfway):
+    """Killed: a flipped bit that makes another model, and raw errors. Restarts are without a ledger."""
+    expected, refused = continued(halfway), set()
+    files = [path.name for path in sorted((halfway.folder.with_suffix(".copy") / who).iterdir())]
+    for name in files:
+        for change in (flipped, lambda raw: raw[:-3], lambda raw: raw[:9], lambda raw: b""):
+            path = halfway.folder / who / name
+            try:
+                assert continued(halfway, path, change) == expected
+            except HushrecError as error:
+                refused.add(name)
+                assert name in str(error) and "is damaged; begin a new training" in str(error)
+            except AssertionError:
+                # a share that was cut short was not acknowledged: its node is as if it had not answered
+                assert name.startswith("shares") and change is not flipped
+    server_files = {"nonce", "session", "noisy-0", "published-0", "sum-0", "total-0", "total-1"}
+    node_files = {"session", "agreement", "node"}
+    server_files |= {name for name in files if name.startswith("shares")}
+    assert refused >= (node_files if "node" in who else server_files) and len(server_files) >= 7
+
+
+def test_a_rounds_digest_covers_its_questions(few):
+    """Unlike processors may ask otherwise where totals and steps are the same."""
+    agreement = World(hushrec.ItemBias(), few).agreement
+    which = agreement.round_for([], 0)
+    opened = agreement.opened([], which)
+    other = opened._replace(keys=("0" * 64, *opened.keys[1:]))
+    assert agreement.state("s", which, opened) != agreement.state("s", which, other)
+
+
+def test_a_copied_folder_releases_once(few, tmp_path):
+    """Two processes on a folder and its copy, with one ledger: one noisy share of a release leaves them."""
+    ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
+    world = World(BIASES, few, ledgers=ledgers)
+    world.settle()
+    for number in range(4):
+        world.answer(number)
+    one = world.lines[0].server
+    while not (one._book.path / "sum-0").exists():
+        for line in world.lines:
+            line.server.step()
+    shutil.copytree(one._book.path, tmp_path / "copy")
+    world.start(0, tmp_path / "copy")
+    two, published = world.lines[0].server, []
+    for server_ in (one, two):
+        with contextlib.suppress(HushrecError) if server_ is two else contextlib.nullcontext():
+            for _ in range(6):
+                server_.step()
+        try:
+            published.append(server_.answer("GET", ["noisy", "0"], PEER, b"").to_json())
+        except Refusal as refused:
+            assert server_ is two and refused.status == 404
+    assert len(published) == 1
+    with pytest.raises(HushrecError, match="old copy"):
+        two.step()
+    assert len(ledgers[0].numbered("default", one._run)) == 1
+
+
+def test_a_node_answers_a_release_once_whatever_digest_it_is_asked_under(few):
+    """Both servers name another digest of the same round, before and after each has its share."""
+    world = World(hushrec.Popular(), few)
+    world.settle()
+    honest = [line.server._state for line in world.lines]
+
+    def lie(digest):
+        for line, state in zip(world.lines, honest, strict=True):
+            line.server._state = lambda state=state: replace(state(), digest=digest)
+
+    def shares():
+        return [each for line in world.lines for each in line.said if each[0][0] == "share"]
+
+    lie("1" * 64)  # which the agreement does not lead to
+    with pytest.raises(HushrecError, match="does not follow from this agreement"):
+        world.answer(0)
+    assert not shares()
+    lie(honest[0]().digest)
+    deaf = Deaf()
+    deaf.server = world.lines[1].server
+    with pytest.raises(HushrecError, match="lost"):
+        world.answer(0, servers=[world.lines[0], deaf])
+    (sent,) = shares()
+    lie("2" * 64)
+    world.answer(0)  # sends again what it made, under the digest that it made it for
+    assert shares()[1] == sent and len(shares()) == 3 and shares()[2][0][3] == honest[0]().digest
+    lie("3" * 64)
+    assert world.answer(0) == "waiting" and len(shares()) == 3
+
+
+def test_nodes_that_could_be_too_many_users_are_refused(few):
+    """By the agreement alone, on the node's machine or at the servers, before anything is charged."""
+    world = World(hushrec.Popular(), few, users_per_node=3)
+    with pytest.raises(InputError, match="users_per_node: 3"):
+        world.answer(0, ratings=few)
+    assert not any(line.said for line in world.lines)
+    agreement = replace(world.agreement, users_per_node=2**23)
+    with pytest.raises(InputError, match="sums have no room"):
+        world.start(0, world.folder / "new", agreement=agreement)
+    world.start(0, world.folder / "new", agreement=replace(agreement, users_per_node=2**23 - 1))
+
+
 @pytest.mark.parametrize("name", ["private-als", "private-eigenrec", "both"])
-def test_a_device_sends_what_was_planned_at_most(name):
+def test_a_node_sends_what_was_planned_at_most(name):
     """Counted in the rounds of so many users that all is learned; at 4,000 items within 10 MB in any plan."""
     ratings, budget, copies = hushrec.realistic(60, 12, 500, seed=0), Budget(5, 1e-6), 20_000
     model = small(choose(name, budget, ratings.domain, n_users=60 * copies), {}, 12)
@@ -448,8 +687,8 @@ def test_a_device_sends_what_was_planned_at_most(name):
     for epsilon, users in itertools.product((0.5, 5, 100), (1000, 10**5, 10**8)):
         chosen = choose(name, Budget(epsilon, 1e-6), domain, n_users=users)
         assert at_most(small(chosen, {}, 4000), 4000)[1] <= 1e7
-    few_devices = choose("private-eigenrec", budget, domain, n_users=6040)
-    assert small(few_devices, {}, 4000).iterations == few_devices.iterations == 8
+    few_nodes = choose("private-eigenrec", budget, domain, n_users=6040)
+    assert small(few_nodes, {}, 4000).iterations == few_nodes.iterations == 8
 
 
 def test_what_is_refused(few, tmp_path):
@@ -459,23 +698,23 @@ def test_what_is_refused(few, tmp_path):
     world.settle()
     name, token = world.names[0], world.token(world.names[0], 0)
     post = partial(one.answer, "POST")
-    edited = device.Public(replace(world.agreement, budget=Budget(4, 1e-6)))
+    edited = node.Public(replace(world.agreement, budget=Budget(4, 1e-6)))
     wrong = {
-        "has no device of this name": lambda: post(["share", name, "0", digest()], "guess", b""),
+        "has no node of this name": lambda: post(["share", name, "0", digest()], "guess", b""),
         "other totals": lambda: post(["share", name, "0", "0" * 64], token, b""),
         "has 48 bytes": lambda: post(["share", name, "0", digest()], token, b"x" * 32),
         "not open": lambda: post(["share", name, "1", digest()], token, b""),
         "other server alone": lambda: one.answer("GET", ["held", "0"], token, b""),
-        "answers for one user": lambda: world.answer(0, ratings=few),
+        "more users than the agreement allows": lambda: world.answer(0, ratings=few),
         "another domain": lambda: world.answer(0, ratings=hushrec.realistic(1, 7, 3, seed=0)),
         "past its budget": lambda: world.answer(0, ledger=spent(tmp_path)),
-        "the first server has no device": lambda: world.answer(0, ledger=own, tokens=["guess", "guess"]),
-        "the second server has no device": lambda: world.answer(0, ledger=own, tokens=[token, token]),
+        "the first server has no node": lambda: world.answer(0, ledger=own, tokens=["guess", "guess"]),
+        "the second server has no node": lambda: world.answer(0, ledger=own, tokens=[token, token]),
         "in this order": lambda: world.answer(0, servers=world.lines[::-1]),
         "not the first and the second": lambda: world.answer(0, servers=world.lines[:1] * 2),
         "Another process": lambda: in_use(world, name),
         "answered under": lambda: world.answer(1, public=edited),
-        "another device's": lambda: world.answer(0, folder=world.folder / world.names[1]),
+        "another node's": lambda: world.answer(0, folder=world.folder / world.names[1]),
         "use its folder": lambda: world.answer(1, folder=world.folder / "lost"),
     }
     own = Ledger(tmp_path / "own.sqlite")
@@ -499,7 +738,7 @@ def test_what_is_refused(few, tmp_path):
 
 
 def in_use(world, name):
-    """Two looks of one device at once would make two answers, of which each server may keep another."""
+    """Two looks of one node at once would make two answers, of which each server may keep another."""
     with book.Book(world.folder / name).alone():
         world.answer(0)
 
@@ -521,8 +760,8 @@ def test_windows_which_has_no_fcntl_locks_a_folder_too(few, monkeypatch):
 
 
 def spent(tmp_path):
-    """A device's ledger without room."""
-    ledger = Ledger(tmp_path / "device.sqlite")
+    """A node's ledger without room."""
+    ledger = Ledger(tmp_path / "node.sqlite")
     ledger.open_dataset("default", Budget(1, 1e-6))
     return ledger
 

@@ -1,6 +1,6 @@
-"""The agreement of two servers and all devices, and what follows from it and from the totals so far.
+"""The agreement of two servers and all nodes, and what follows from it and from the totals so far.
 
-The public side of a training is a function of the released totals: whoever knows them, a server or a device,
+The public side of a training is a function of the released totals: whoever knows them, a server or a node,
 runs it on no users at all and finds what is asked next, in which units, and with how much noise
 (:meth:`Agreement.next`, :meth:`Agreement.opened`). So nobody has to be believed about that.
 """
@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.checks import settings_of
+from hushrec.checks import check_numbers, settings_of
 from hushrec.data import Domain, Ratings
 from hushrec.engines.two_servers.grid import LARGEST_MULTIPLIER
 from hushrec.engines.two_servers.replay import (
@@ -29,8 +29,10 @@ from hushrec.engines.two_servers.replay import (
     Wanted,
     Words,
     integers,
+    rehearsal,
 )
 from hushrec.errors import InputError
+from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.statement import library_version, two_servers_promise
 from hushrec.serving.billboard import Billboard
@@ -45,7 +47,7 @@ _LARGEST_EPSILON, _SMALLEST_DELTA = 100.0, 1e-100
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """The settings of one training over two servers; servers and devices compare its fingerprint.
+    """The settings of one training over two servers; servers and nodes compare its fingerprint.
 
     Attributes
     ----------
@@ -57,14 +59,20 @@ class Agreement:
         Declared; item features belong to it.
     seed : int
         Of initialisation and sampling.
+    nodes_per_user : int
+        Largest number of nodes that hold ratings of one user. Noise is drawn for a user at all of them.
+    users_per_node : int
+        Largest number of users of a node, chosen without counting rows. A device has one.
 
     Privacy
     -------
-    Unit: user, a device being one user's. Relation: a user is replaced by empty contributions (the
-    sensitivities of "add-remove"), since who takes part is public. Against one server that does anything,
-    with any number of devices on its side, the budget holds by the noise of the other server alone; against
-    everybody else there is the noise of both (:attr:`promises`). Both are computational: shares are AES-256
-    in counter mode. Against both servers together nothing is promised. Proof: docs/proofs/two-servers.md.
+    Unit: user, with all their ratings at up to ``nodes_per_user`` nodes. Relation: a user is replaced by
+    empty contributions (the sensitivities of "add-remove"), since which nodes take part is public. A user
+    moves one node's sum by the sensitivity of :attr:`sent` at most, and all sums together by
+    ``nodes_per_user`` times that. The budget holds against one server that does anything, with any nodes on
+    its side, by the noise of the other server alone. The noise of both holds against everybody else
+    (:attr:`promises`). Both are computational: shares are AES-256 in counter mode. Against both servers
+    together nothing is promised. Proof: docs/proofs/two-servers.md.
 
     Examples
     --------
@@ -81,9 +89,15 @@ class Agreement:
     budget: Budget
     domain: Domain
     seed: int = 0
+    nodes_per_user: int = 1
+    users_per_node: int = 1
 
     def __post_init__(self) -> None:
         budget, name = self.budget, self.estimator.name
+        check_numbers(
+            nodes_per_user=(self.nodes_per_user, int, f"[1, {LARGEST_COUNT}]"),
+            users_per_node=(self.users_per_node, int, f"[1, {LARGEST_COUNT}]"),
+        )
         if (budget.unit, budget.relation) != ("user", "add-remove"):
             raise InputError("Two servers protect unit 'user' under relation 'add-remove'.")
         if not (budget.epsilon <= _LARGEST_EPSILON and budget.delta >= _SMALLEST_DELTA):
@@ -102,34 +116,50 @@ class Agreement:
                 " private-eigenrec or both."
             )
         self.plan.check()
-        if not all(isinstance(each.mechanism, Gaussian) for each in self.plan.releases):
+        if not all(isinstance(each.mechanism, Gaussian) for each in self.sent.releases):
             raise InputError(f"{name} has releases that are not Gaussian; two servers cannot share those.")
-        if any(each.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for each in self.plan.releases):
+        if any(each.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for each in self.sent.releases):
             raise InputError(
                 f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, for"
                 " which shares have no room, and nothing is learned from it; declare a larger epsilon."
             )
 
     @cached_property
+    def sent(self) -> Plan:
+        """The releases as one node bounds them, each with the noise of one server.
+
+        The sensitivity is that of a user at one node, whose part of mu^2 is 1 / ``nodes_per_user``^2.
+        """
+        return self.estimator.releases(self.budget, self.domain, 1 / self.nodes_per_user**2)
+
+    @cached_property
     def plan(self) -> Plan:
-        """The releases, each with the noise of one server."""
-        return self.estimator.releases(self.budget, self.domain, 1.0)
+        """The releases for a user at all their nodes, each with the noise of one server."""
+        return Plan(self.budget, [_per_user(each, self.nodes_per_user) for each in self.sent.releases])
 
     @cached_property
     def both(self) -> Plan:
-        """The releases, each with the noise of both servers."""
+        """The releases for a user at all their nodes, each with the noise of both servers."""
         return Plan(self.budget, [_twice(each) for each in self.plan.releases])
 
-    @property
+    @cached_property
     def _training(self) -> Training:
-        return Training(self.estimator, self.domain, self.seed, self.plan, self.both)
+        both = Plan(self.budget, [_twice(each) for each in self.sent.releases])
+        return Training(self.estimator, self.domain, self.seed, self.sent, both)
+
+    @cached_property
+    def rehearsal(self) -> str:
+        """Digest of the questions of a training on made-up ratings, in which unlike processors differ."""
+        return rehearsal(self._training, made_up(self.domain))
 
     @cached_property
     def fingerprint(self) -> str:
         """SHA-256 of all attributes, of the item features and of the library's version."""
         estimator = {"name": self.estimator.name, **settings_of(self.estimator)}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.failure]
-        public = ["two servers", estimator, budget, identity_of(self.domain), self.seed, library_version()]
+        nodes = [self.nodes_per_user, self.users_per_node]
+        domain = identity_of(self.domain)
+        public = ["two servers", estimator, budget, domain, self.seed, nodes, library_version()]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -144,16 +174,19 @@ class Agreement:
         return Ratings.from_any(([], [], []), self.domain)
 
     def check(self, ratings: Ratings) -> None:
-        """Refuse rows that are not one user's of this domain; a device does so before it answers."""
+        """Refuse rows that this training cannot use; a node does so on its own machine, before it enrols."""
         if identity_of(ratings.domain) != identity_of(self.domain):
             raise InputError(
                 "These ratings were read over another domain than the agreement's; read them with its"
                 " catalogue, rating range, cap and item features."
             )
-        if ratings.n_users > 1:
+        if ratings.n_users > self.users_per_node:
             raise InputError(
-                "A device answers for one user, and these ratings are of several; pass the rows of one."
+                "These ratings have more users than the agreement allows a node (users_per_node:"
+                f" {self.users_per_node:,}), and no user is left out; agree on a larger maximum. Nothing was"
+                " sent."
             )
+        run.check_users(ratings, Accountant(self.budget))
 
     # ------------------------------------------------------------------ what follows from the totals
 
@@ -224,7 +257,7 @@ class Agreement:
         return replay.opened(which)
 
     def answer(self, opened: Opened, ratings: Ratings) -> Words:
-        """One user's bounded contribution to a round, as integers in units of their steps: private."""
+        """Return a node's sum of bounded contributions to a round, in units of their steps: private."""
         return integers(self.estimator.users, ratings, opened)
 
     def state(self, session: str, which: Round, opened: Opened) -> str:
@@ -242,11 +275,15 @@ class Agreement:
             "shares hide what is answered as well as AES-256 in counter mode does; in the table of releases"
             " the noise is that of one server, and both have drawn as much",
         )
-        public = "which devices took part when (so a user is replaced by an empty contribution)"
+        public = (
+            "which nodes took part when (so a user is replaced by an empty contribution)",
+            f"no user is at more than {self.nodes_per_user} of the nodes",
+            f"no node has more than {self.users_per_node:,} users",
+        )
         return replace(
             privacy,
             releases=self.plan.releases,
-            public=(*privacy.public, public),
+            public=(*privacy.public, *public),
             notes=(*notes, *privacy.notes),
             reasons=(*injected, *privacy.reasons),
             secure_noise=secure,
@@ -259,6 +296,25 @@ def _twice(release: Release) -> Release:
     """A release with twice the variance of its noise."""
     one: Any = release.mechanism
     return replace(release, mechanism=Gaussian(math.sqrt(2) * one.noise_multiplier))
+
+
+def _per_user(release: Release, nodes: int) -> Release:
+    """Return a release with the same noise, in units of the sensitivity of a user at this many nodes."""
+    one: Any = release.mechanism
+    mechanism = Gaussian(one.noise_multiplier / nodes)
+    return replace(release, mechanism=mechanism, sensitivity=nodes * release.sensitivity)
+
+
+def made_up(domain: Domain) -> Ratings:
+    """Return ratings of 64 users of two tastes, the same on every machine."""
+    users = np.repeat(np.arange(64), 40)
+    drawn = np.random.default_rng(0).integers(0, domain.n_items, (users.size, 3))
+    places = drawn.min(axis=1)  # low places are popular
+    agrees = (places + users) % 2 == 0
+    if domain.likes:
+        users, places, agrees = users[agrees], places[agrees], agrees[agrees]
+    ratings = np.where(agrees, domain.high, domain.low)
+    return Ratings.from_any((users, [domain.items[place] for place in places], ratings), domain)
 
 
 def identity_of(domain: Domain) -> list[Any]:
@@ -275,5 +331,5 @@ def session_of(agreement: Agreement, first: str, second: str) -> str:
 
 
 def run_of(session: str, who: str) -> str:
-    """Name of a training in the ledger of a server or a device, which no server can choose."""
+    """Name of a training in the ledger of a server or a node, which no server can choose."""
     return hashlib.sha256(f"two servers {session} {who}".encode()).hexdigest()

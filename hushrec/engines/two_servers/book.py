@@ -1,4 +1,4 @@
-"""Notes that a server or a device must not lose: files in a folder, each written whole or not at all."""
+"""Files that a server or a node must not lose, each with a digest, and each written whole or not at all."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from pathlib import Path
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
 
-#: Bytes before a share in the file of a round: a digest of what follows, and the length of the device's name.
-_HEAD, _DIGEST = 18, 16
+#: Bytes of a digest, and of a node's name among shares: half of SHA-256.
+_DIGEST = 16
 
 
 class Book:
-    """A folder of small files, its owner's alone; what was put there survives a power cut.
+    """A folder of small files, its owner's alone; its files survive a power cut.
 
     Parameters
     ----------
@@ -32,17 +32,18 @@ class Book:
             raise InputError(f"Cannot make the folder {str(path)!r} ({error.strerror}).") from None
 
     def get(self, name: str) -> bytes | None:
-        """Return what is kept under a name; None where nothing is."""
+        """Return what is kept under a name; None where nothing is; refuse a damaged file."""
         try:
-            return (self.path / name).read_bytes()
+            raw = (self.path / name).read_bytes()
         except FileNotFoundError:
             return None
         except OSError as error:
             raise InputError(f"Cannot read {str(self.path / name)!r} ({error.strerror}).") from None
+        return _whole(self.path / name, name.encode(), raw)
 
     def put(self, name: str, content: bytes) -> None:
         """Keep something, in the place of what was there."""
-        write_atomically(self.path / name, [content])
+        write_atomically(self.path / name, [_digest(name.encode(), content), content])
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -55,10 +56,6 @@ class Book:
                     f"Another process is at work in the folder {str(self.path)!r}; let it end first."
                 ) from None
             yield
-
-    def drop(self, name: str) -> None:
-        """Keep something no longer."""
-        (self.path / name).unlink(missing_ok=True)
 
 
 def _lock(handle: int) -> None:
@@ -76,48 +73,53 @@ def _lock(handle: int) -> None:
 class Shares:
     """The shares of one round, one after the other in a file.
 
-    They are there after a kill of the process. After a power cut some may not be, and their devices are as if
-    they had not answered, until :meth:`seal` has brought all to the disk.
+    They survive a kill of the process. A power cut may lose some, whose nodes are then as if they had not
+    answered, until :meth:`seal` has brought all to the disk.
 
     Parameters
     ----------
     path : path
     share_bytes : int
         Of each.
+    names : collection of str
+        The nodes that may send one.
     """
 
-    def __init__(self, path: Path, share_bytes: int) -> None:
-        self._path, self._bytes = path, share_bytes
+    def __init__(self, path: Path, share_bytes: int, names: Collection[str]) -> None:
+        self._path, self._bytes = path, _DIGEST + share_bytes
+        self._names = {hashlib.sha256(name.encode()).digest()[:_DIGEST]: name for name in names}
+        self._keys = {name: key for key, name in self._names.items()}
         self._file = path.open("a+b")
         self._digests: dict[str, bytes] = {}
-        end = self._read(lambda name, share: None)
-        self._file.truncate(end)  # a share that was cut short was not acknowledged
+        self._file.truncate(self._read(lambda name, share: None))
 
     def __len__(self) -> int:
         return len(self._digests)
 
     @property
-    def devices(self) -> list[str]:
+    def nodes(self) -> list[str]:
         """Whose shares are there."""
         return sorted(self._digests)
 
-    def take(self, device: str, share: bytes) -> bool:
-        """Keep a device's share; False where there is another one of it."""
-        name = device.encode()
-        digest = _digest(name, share)
-        if device not in self._digests:
-            self._file.write(b"".join([digest, len(name).to_bytes(2, "little"), name, share]))
+    def take(self, node: str, share: bytes) -> bool:
+        """Keep a node's share; False where there is another one of it."""
+        content = self._keys[node] + share
+        digest = _digest(b"share", content)
+        if node not in self._digests:
+            self._file.write(digest + content)
             self._file.flush()
-            self._digests[device] = digest
-        return self._digests[device] == digest
+            self._digests[node] = digest
+        return self._digests[node] == digest
 
     def seal(self) -> None:
         """Bring all of them to the disk."""
         os.fsync(self._file.fileno())
 
     def each(self, among: Collection[str], then: Callable[[bytes], None]) -> None:
-        """Hand the shares of some devices to a function, one after the other."""
+        """Hand the shares of some nodes to a function, one after the other."""
         self._read(lambda name, share: then(share) if name in among else None)
+        if not self._digests.keys() >= set(among):
+            raise _damaged(self._path)
 
     def remove(self) -> None:
         """Forget all shares."""
@@ -125,19 +127,32 @@ class Shares:
         self._path.unlink(missing_ok=True)
 
     def _read(self, then: Callable[[str, bytes], None]) -> int:
-        """Go through the file; where its last whole share ends."""
+        """Read the file; return where its last whole share ends.
+
+        A share that was cut short, or that a power cut left as zeros, was not acknowledged.
+        """
         end = 0
         with self._path.open("rb") as file:
-            while len(head := file.read(_HEAD)) == _HEAD:
-                name = file.read(int.from_bytes(head[_DIGEST:], "little"))
-                share = file.read(self._bytes)
-                if len(share) != self._bytes or _digest(name, share) != head[:_DIGEST]:
-                    break
-                self._digests[name.decode()] = head[:_DIGEST]
-                then(name.decode(), share)
+            while len(raw := file.read(_DIGEST + self._bytes)) == _DIGEST + self._bytes and any(raw):
+                content = _whole(self._path, b"share", raw)
+                if (name := self._names.get(content[:_DIGEST])) is not None:
+                    self._digests[name] = raw[:_DIGEST]
+                    then(name, content[_DIGEST:])
                 end = file.tell()
         return end
 
 
-def _digest(name: bytes, share: bytes) -> bytes:
-    return hashlib.sha256(name + share).digest()[:_DIGEST]
+def _digest(name: bytes, content: bytes) -> bytes:
+    return hashlib.sha256(name + b"\0" + content).digest()[:_DIGEST]
+
+
+def _whole(path: Path, name: bytes, raw: bytes) -> bytes:
+    """Return what follows a digest, if it is its digest."""
+    if len(raw) < _DIGEST or _digest(name, raw[_DIGEST:]) != raw[:_DIGEST]:
+        raise _damaged(path)
+    return raw[_DIGEST:]
+
+
+def _damaged(path: Path) -> InputError:
+    where = f"The file {path.name!r} in the folder {path.parent.name!r}"
+    return InputError(f"{where} is damaged; begin a new training, with new folders.")

@@ -1,4 +1,4 @@
-"""Messages between devices and servers of a training over two servers."""
+"""Messages between nodes and servers of a training over two servers."""
 
 from __future__ import annotations
 
@@ -33,25 +33,28 @@ MaybeDigest = Annotated[str, _maybe_digest]
 
 @dataclass(frozen=True)
 class Nonce(Message):
-    """What the other server asks for when both first meet.
+    """A server's side of the first meeting.
 
     Attributes
     ----------
     agreement : str
         Its fingerprint.
+    rehearsal : str
+        Digest of the questions of a rehearsed training, in which unlike processors differ.
     nonce : str
         A number that was drawn when the server's folder was made.
     role : str
-    devices : str
-        Digest of the devices' names, under the token of the two servers.
+    nodes : str
+        Digest of the nodes' names, under the token of the two servers.
     session : str
-        The one that it is in already; empty where it has met nobody yet.
+        The server's session; empty before the meeting.
     """
 
     agreement: Digest
+    rehearsal: Digest
     nonce: Digest
     role: Role
-    devices: Digest
+    nodes: Digest
     session: MaybeDigest
 
 
@@ -66,13 +69,13 @@ class State(Message):
     round : tuple of int
         The open round: its release, first and last question; empty where none is open.
     digest : str
-        What a share of the round carries.
+        The digest that a share of the round carries.
     totals : int
-        Releases that are known.
+        Number of released totals.
     over : bool
         Whether that is all of them.
     role : str
-        The server's, in case a device has their addresses the wrong way round.
+        The server's, in case a node has their addresses the wrong way round.
     """
 
     session: MaybeDigest
@@ -89,9 +92,18 @@ class State(Message):
 
 @dataclass(frozen=True)
 class Held(Message):
-    """The devices whose shares of a round a server has, in order; it takes no more."""
+    """A closed round of a server.
 
-    devices: tuple[str, ...]
+    Attributes
+    ----------
+    digest : str
+        The round's.
+    nodes : tuple of str
+        The nodes whose shares the server has.
+    """
+
+    digest: Digest
+    nodes: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -103,6 +115,6 @@ class Sum(Message):
 
 @dataclass(frozen=True)
 class Taken(Message):
-    """Answer to a share: it is there."""
+    """Answer to a share: the server keeps it."""
 
-    device: str
+    node: str

@@ -22,17 +22,17 @@ from hushrec.types import Array
 
 #: A noisy total: integers modulo 2^64.
 Words = NDArray[np.uint64]
-#: ``told(number, size)`` returns the total of a release, of this many entries; None where there is none yet.
-Told = Callable[[int, int], Words | None]
 
 #: The place of an entry among all that a training asks: the number of its question, and where in the answer.
 _PLACE_BITS = 40
 #: Stand-ins for totals that are yet to come are so many times the noise.
 _STAND_IN = 50.0
+#: Copies of the made-up rows of a rehearsal: with a million users all taste exceeds the noise.
+_COPIES = 1 << 14
 
 
 class Round(NamedTuple):
-    """Questions that devices are asked at once, one after the other.
+    """Questions that nodes are asked at once, one after the other.
 
     Attributes
     ----------
@@ -93,6 +93,10 @@ class Wanted(NamedTuple):
     grid: Grid
 
 
+#: ``told(wanted)`` returns the total of a release; None where there is none yet.
+Told = Callable[[Wanted], Words | None]
+
+
 class Training(NamedTuple):
     """A training to replay: its releases with the noise of one server, and with that of both."""
 
@@ -110,7 +114,7 @@ class _Enough(Exception):
 class Replay(PlannedGate):
     """The public side of a training on no users, as far as totals go.
 
-    What its private side returns are the places of the entries in what devices answer. At the first release
+    What its private side returns are the places of the entries in what nodes answer. At the first release
     without a total it stops, or goes on with a stand-in for each.
     """
 
@@ -166,13 +170,14 @@ class Replay(PlannedGate):
         if number != self._made:
             raise HushrecError(f"Release {label!r} does not come in the order of the plan.")
         self._made += 1
-        total = None if self.wanted is not None else self._total(number, places.size)
+        question, place = places.ravel() >> _PLACE_BITS, places.ravel() & ((1 << _PLACE_BITS) - 1)
+        wanted = Wanted(number, question, place, tuple(self.keys), grid)
+        total = None if self.wanted is not None else self._total(wanted)
         if total is not None:
             self.told = hashlib.sha256(self.told + total.tobytes()).digest()
             return grid.value(label, total).reshape(places.shape)
         if self.wanted is None:
-            question, place = places.ravel() >> _PLACE_BITS, places.ravel() & ((1 << _PLACE_BITS) - 1)
-            self.wanted = Wanted(number, question, place, tuple(self.keys), grid)
+            self.wanted = wanted
             self.needed = len(self.keys)
             if self._stand_in is None:
                 raise _Enough
@@ -199,11 +204,31 @@ class Replay(PlannedGate):
 
 
 def _of(totals: Sequence[Words]) -> Told:
-    return lambda number, size: totals[number] if number < len(totals) else None
+    return lambda wanted: totals[wanted.release] if wanted.release < len(totals) else None
+
+
+def rehearsal(training: Training, rows: Ratings) -> str:
+    """Return a digest of all questions of a training on many copies of made-up rows, without noise."""
+    answers: list[Words] = []
+
+    def told(wanted: Wanted) -> Words:
+        for number in range(len(answers), len(replay.asked)):
+            one = Opened((replay.asked[number],), (replay.keys[number],), (replay.steps[number],), b"")
+            answers.append(integers(training.estimator.users, rows, one))
+        ends = np.cumsum([0, *map(len, answers)])
+        sums = np.concatenate(answers)[ends[wanted.question] + wanted.place]
+        return sums * wanted.grid.coarse.astype(np.uint64) * np.uint64(_COPIES)
+
+    replay = Replay(training, told)
+    replay.run()
+    return hashlib.sha256("".join(replay.keys).encode()).hexdigest()
 
 
 def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
-    """Return what some users answer to a round, in units of their steps, modulo 2^64: private."""
+    """Return the users' sums of bounded contributions to a round, in units of their steps: private.
+
+    The sums are modulo 2^64. Each user's contribution is clipped and rounded to integers before it is added.
+    """
     parts = []
     for question, steps in zip(opened.questions, opened.steps, strict=True):
         found = [np.ravel(each._take()) for each in contributions(make, rows, question)]

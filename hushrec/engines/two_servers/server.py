@@ -3,10 +3,10 @@
 It serves
 
     GET  /nonce                               for the other server, and what must fit
-    GET  /state                               where it is; for devices
-    GET  /device/<device>                     whether this is the device's token; before it is charged
+    GET  /state                               where it is; for nodes
+    GET  /node/<node>                     whether this is the node's token; before it is charged
     GET  /total/<release>                     a released total
-    POST /share/<device>/<release>/<digest>   a device's share of the open round, as bytes
+    POST /share/<node>/<release>/<digest>   a node's share of the open round, as bytes
     GET  /held/<release>                      for the other server: whose shares it has, once it takes no more
     GET  /noisy/<release>                     for the other server: its noisy share of a release
 
@@ -36,6 +36,7 @@ from hushrec.engines.two_servers.messages import Held, Nonce, State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
 from hushrec.engines.two_servers.shares import ROLES, add_share, check_length, share_bytes
 from hushrec.errors import HushrecError, InputError
+from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
 from hushrec.privacy import Ledger
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
@@ -62,20 +63,20 @@ class Settings:
     Attributes
     ----------
     role : {"first", "second"}
-    devices : mapping of str to str
-        SHA-256 of each device's token for this server, in hexadecimal digits, by the device's name.
+    nodes : mapping of str to str
+        SHA-256 of each node's token for this server, in hexadecimal digits, by the node's name.
     peer_token : str
         Shared with the other server; participation is for it alone.
     deadline : float
-        Seconds for which a round is open, or less where all devices have answered.
+        Seconds for which a round is open, or less where all nodes have answered.
     dataset : str
-        Name of the devices in the ledger.
+        Name of the nodes in the ledger.
     public : PublicRatings, optional
         Public ratings that are weighed into this server's model when the training has ended.
     """
 
     role: str
-    devices: Mapping[str, str]
+    nodes: Mapping[str, str]
     peer_token: str
     deadline: float = 86_400.0
     dataset: str = "default"
@@ -133,7 +134,7 @@ class CollectingServer:
     >>> from hushrec.network.transport import Connection
     >>> domain = hushrec.Domain(["alien", "matrix"], rating_range=(1, 5))
     >>> agreement = Agreement(estimator=hushrec.ItemBias(), budget=hushrec.Budget(5, 1e-6), domain=domain)
-    >>> settings = Settings(role="first", devices={}, peer_token="0" * 32)
+    >>> settings = Settings(role="first", nodes={}, peer_token="0" * 32)
     >>> ledger, peer = hushrec.Ledger("first.sqlite"), Connection("https://second.example:8765")
     >>> server = CollectingServer(agreement, settings, "first", ledger, peer)    # then: server.step()
     >>> server.billboard is None
@@ -157,6 +158,11 @@ class CollectingServer:
         self._book, self._ledger, self._peer = Book(folder), ledger, peer
         self._noise, self._secure = noise or SystemNoise(), noise is None
         self._public = run.read_public(settings.public, agreement.estimator, agreement.nobody)
+        if len(settings.nodes) * agreement.users_per_node >= LARGEST_COUNT:
+            raise InputError(
+                f"Nodes of up to {agreement.users_per_node:,} users each could have {LARGEST_COUNT:,} users"
+                " or more in all, for which sums have no room; agree on a smaller maximum."
+            )
         self._lock = threading.RLock()
         self._nonce = self._own_nonce()
         self._session = (self._book.get("session") or b"").decode()
@@ -166,7 +172,7 @@ class CollectingServer:
         self._collecting: _Collecting | None = None
         self._collected: list[_Collected] = []
         self._wanted: Wanted | None = None
-        self._published = self._known_to_ledger()
+        self._check_published()
         if self._session:
             self._take_up()
         elif ledger is not None and self._book.get("meeting") is None:
@@ -181,23 +187,24 @@ class CollectingServer:
         match method, path:
             case "GET", ["nonce"]:
                 self._check_peer(token)
-                role, devices = self.settings.role, self._devices
-                return Nonce(self.agreement.fingerprint, self._nonce, role, devices, self._session)
+                role, nodes = self.settings.role, self._nodes
+                fits = self.agreement.fingerprint, self.agreement.rehearsal
+                return Nonce(*fits, self._nonce, role, nodes, self._session)
             case "GET", ["state"]:
                 return self._state()
-            case "GET", ["device", device]:
-                return self._check_device(device, token)
+            case "GET", ["node", node]:
+                return self._check_node(node, token)
             case "GET", ["total", number]:
                 return self._numbered(number)
-            case "POST", ["share", device, number, digest]:
-                return self._take(device, number, digest, token, body)
+            case "POST", ["share", node, number, digest]:
+                return self._take(node, number, digest, token, body)
             case "GET", ["held", number]:
                 self._check_peer(token)
-                return Held(tuple(json.loads(self._kept(f"held-{_index(number)}"))))
+                digest, names = json.loads(self._kept(f"held-{_index(number)}"))
+                return Held(digest, tuple(names))
             case "GET", ["noisy", number]:
                 self._check_peer(token)
-                if _index(number) not in self._published:
-                    raise Refusal(_NOT_YET, "This is not there yet.")
+                self._kept(f"published-{_index(number)}")
                 return Sum(_words(self._kept(f"noisy-{_index(number)}")))
         raise Refusal(404, "There is no such page.")
 
@@ -219,8 +226,8 @@ class CollectingServer:
     def admit(self, method: str, path: list[str], token: str, length: int) -> None:
         """Refuse a request before its body is read (see `hushrec.network.service`)."""
         match method, path:
-            case "POST", ["share", device, number, digest]:
-                self._check_device(device, token)
+            case "POST", ["share", node, number, digest]:
+                self._check_node(node, token)
                 with self._lock:
                     self._open_round(number, digest, length)
             case "POST", _:
@@ -238,23 +245,23 @@ class CollectingServer:
         check_length(length, self.settings.role, now.opened.size)
         return now
 
-    def _take(self, device: str, number: str, digest: str, token: str, share: bytes) -> Taken:
-        """Take a device's share of the open round, once."""
-        taken = self._check_device(device, token)
+    def _take(self, node: str, number: str, digest: str, token: str, share: bytes) -> Taken:
+        """Take a node's share of the open round, once."""
+        taken = self._check_node(node, token)
         with self._lock:
-            if not self._open_round(number, digest, len(share)).shares.take(device, share):
-                raise Refusal(403, "This device has sent another share of this round; use its folder.")
+            if not self._open_round(number, digest, len(share)).shares.take(node, share):
+                raise Refusal(403, "This node has sent another share of this round; use its folder.")
             return taken
 
-    def _check_device(self, device: str, token: str) -> Taken:
-        known = self.settings.devices.get(device, "")
+    def _check_node(self, node: str, token: str) -> Taken:
+        known = self.settings.nodes.get(node, "")
         if not hmac.compare_digest(hashlib.sha256(token.encode()).hexdigest(), known):
             raise Refusal(
                 _NOT_FOR_YOU,
-                f"The {self.settings.role} server has no device of this name with this token; check the name,"
+                f"The {self.settings.role} server has no node of this name with this token; check the name,"
                 " and that the first token is the first server's.",
             )
-        return Taken(device)
+        return Taken(node)
 
     def _check_peer(self, token: str) -> None:
         if not hmac.compare_digest(token.encode(), self.settings.peer_token.encode()):
@@ -269,7 +276,7 @@ class CollectingServer:
     # ------------------------------------------------------------------ steps
 
     def step(self) -> bool:
-        """Do the next thing that is to be done; False where it waits for devices or the other server."""
+        """Do the next thing that is to be done; False where it waits for nodes or the other server."""
         if self.billboard is not None:
             return False
         if not self._session:
@@ -304,21 +311,26 @@ class CollectingServer:
         return True
 
     def _check_fit(self, theirs: Nonce) -> None:
-        """Refuse another server with which this training would never end; devices would be charged for it."""
+        """Refuse another server with which this training would never end; nodes would be charged for it."""
         wrong = ""
         if theirs.agreement != self.agreement.fingerprint:
             wrong = "The other server trains under another agreement; give the same file and version to both"
         elif theirs.role == self.settings.role:
             wrong = f"The other server is the {theirs.role} one, too; check --peer, and --role of both"
-        elif theirs.devices != self._devices:
-            wrong = "The other server has other names of devices; give the same list to both"
+        elif theirs.nodes != self._nodes:
+            wrong = "The other server has other names of nodes; give the same list to both"
+        elif theirs.rehearsal != self.agreement.rehearsal:
+            wrong = (
+                "A rehearsed training asks other questions at the other server, whose processor rounds unlike"
+                " this one's; run both servers on processors of one kind"
+            )
         if wrong:
             raise InputError(f"{wrong}. Nothing was charged.")
 
     @property
-    def _devices(self) -> str:
-        """Digest of the devices' names."""
-        names = json.dumps(sorted(self.settings.devices)).encode()
+    def _nodes(self) -> str:
+        """Digest of the nodes' names."""
+        names = json.dumps(sorted(self.settings.nodes)).encode()
         return hmac.new(self.settings.peer_token.encode(), names, "sha256").hexdigest()
 
     def _look_ahead(self) -> bool:
@@ -332,7 +344,7 @@ class CollectingServer:
         return True
 
     def _booked(self, board: Billboard) -> Billboard:
-        """The model, whose statement says what this server's ledger holds of the devices."""
+        """The model, whose statement says what this server's ledger holds of the nodes."""
         if self._ledger is None:
             return board
         summary = self._ledger.summary(self.settings.dataset, self.agreement.budget.delta)
@@ -361,18 +373,20 @@ class CollectingServer:
             return True
         if now.held is None:
             with self._lock:
-                everybody = len(now.shares) == len(self.settings.devices)
+                everybody = len(now.shares) == len(self.settings.nodes)
                 if not everybody and time.time() < now.since + self.settings.deadline:
                     return False
-                now.held = now.shares.devices  # no share is taken any more
+                now.held = now.shares.nodes  # no share is taken any more
             now.shares.seal()
-            self._book.put(f"held-{now.which.release}", json.dumps(now.held).encode())
+            self._book.put(f"held-{now.which.release}", json.dumps([now.digest, now.held]).encode())
             return True
-        names = len(json.dumps(list(self.settings.devices)))
+        names = len(json.dumps(list(self.settings.nodes)))
         theirs = self._ask(Held, "held", str(now.which.release), most=SHORT + names)
         if theirs is None:
             return False
-        both = set(now.held) & set(theirs.devices)
+        if theirs.digest != now.digest:
+            raise HushrecError("The other server asked other questions in this round; the training stops.")
+        both = set(now.held) & set(theirs.nodes)
         total = np.zeros(now.opened.size, np.uint64)
         now.shares.each(both, lambda share: add_share(total, share, self.settings.role))
         # from here on the set is fixed
@@ -393,7 +407,7 @@ class CollectingServer:
             share = source.total[entries] * wanted.grid.coarse.astype(np.uint64) + noise
             self._book.put(f"noisy-{number}", share.tobytes())
             return True
-        if number not in self._published:  # so far nobody saw it, and after a kill it could be drawn anew
+        if self._book.get(f"published-{number}") is None:  # so far nobody saw it
             self._publish(number, own)
             return True
         size = len(wanted.question)
@@ -410,6 +424,11 @@ class CollectingServer:
         return True
 
     @property
+    def _numbers(self) -> range:
+        """Numbers of all releases."""
+        return range(len(self.agreement.plan.releases))
+
+    @property
     def _run(self) -> str:
         """Name of this training in the ledger."""
         return run_of(self._session, self.settings.role)
@@ -421,30 +440,30 @@ class CollectingServer:
             self._ledger.charge(dataset, run, self.agreement.plan.releases[number], step=number)
 
     def _publish(self, number: int, own: bytes) -> None:
-        """Have the ledger know which noisy share it is, for good."""
-        if self._ledger is not None:
+        """Have ledger and folder know which noisy share it is, for good."""
+        if self._ledger is not None and number not in self._check_published():
             name, digest = f"noisy-{number}", hashlib.sha256(own).hexdigest()
             self._ledger.keep(self.settings.dataset, self._run, number, name, digest)
-        self._published.add(number)
+        self._book.put(f"published-{number}", b"")
 
     # ------------------------------------------------------------------ what is kept
 
-    def _known_to_ledger(self) -> set[int]:
-        """Releases that may have been seen; a folder without them is an old copy, and refused."""
-        found: set[int] = set()
-        if self._ledger is None or not self._session:
-            return found
-        for entry in self._ledger.numbered(self.settings.dataset, self._run):
-            if entry.file is None:
-                continue
-            own = self._book.get(entry.file)
-            if own is None or hashlib.sha256(own).hexdigest() != entry.digest:
+    def _check_published(self) -> set[int]:
+        """Return the releases that the ledger knows as published; refuse an old copy of the folder."""
+        known: dict[int, str | None] = {
+            number: None for number in self._numbers if self._book.get(f"published-{number}") is not None
+        }
+        if self._ledger is not None and self._session:
+            entries = self._ledger.numbered(self.settings.dataset, self._run)
+            known |= {entry.step: entry.digest for entry in entries if entry.file is not None}
+        for number, digest in known.items():
+            own = self._book.get(f"noisy-{number}")
+            if own is None or digest not in (None, hashlib.sha256(own).hexdigest()):
                 raise HushrecError(
-                    f"The folder {str(self._book.path)!r} lacks what was published of release {entry.step};"
-                    " it is an old copy, and going on with it would release twice what was charged once."
+                    f"The folder {str(self._book.path)!r} lacks what was published of release {number}; it is"
+                    " an old copy, and continuing with it would release twice what was charged once."
                 )
-            found.add(entry.step)
-        return found
+        return {number for number, digest in known.items() if digest is not None}
 
     def _own_nonce(self) -> str:
         """Return a number that makes this run another one than all before; of this agreement alone."""
@@ -466,7 +485,7 @@ class CollectingServer:
         """Refuse a ledger, or a data set in it, that was not charged for what this folder's training made."""
         if self._ledger is None or not self._session:
             return
-        made = [each for each in range(len(self.agreement.plan.releases)) if self._book.get(f"noisy-{each}")]
+        made = [each for each in self._numbers if self._book.get(f"noisy-{each}")]
         if not all(self._ledger.charged(self.settings.dataset, self._run, each) for each in {0, *made}):
             raise self._other_account()
 
@@ -478,7 +497,7 @@ class CollectingServer:
 
     def _take_up(self) -> None:
         """Go on where the folder is."""
-        for number in range(len(self.agreement.plan.releases)):
+        for number in self._numbers:
             kept = self._book.get(f"round-{number}")
             if kept is not None:
                 release, first, stop, since = json.loads(kept)
@@ -494,12 +513,11 @@ class CollectingServer:
         digest = self.agreement.state(self._session, which, opened)
         path = self._book.path / f"shares-{which.release}"
         total = self._book.get(f"sum-{which.release}")
-        now = _Collecting(
-            which, opened, digest, Shares(path, share_bytes(self.settings.role, opened.size)), since
-        )
+        each = share_bytes(self.settings.role, opened.size)
+        now = _Collecting(which, opened, digest, Shares(path, each, self.settings.nodes), since)
         held = self._book.get(f"held-{which.release}")
         if held is not None:
-            now.held = json.loads(held)
+            now.held = json.loads(held)[1]
         if total is None:
             with self._lock:
                 self._collecting = now

@@ -1,4 +1,4 @@
-"""``hushrec contribute``."""
+"""``hushrec servers join``."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural
 from hushrec.cli import output
-from hushrec.cli.agree import connected, read_agreement
 from hushrec.cli.options import Account, File, Json, Seconds
+from hushrec.cli.servers_init import connected, read_agreement
 from hushrec.cli.tables import Reading
 from hushrec.data import Ratings
 from hushrec.errors import InputError
 
 
-def contribute(
+def servers_join(
     ratings: str,
     agreement: str,
     /,
     *,
-    device: Annotated[str, Parameter(metavar="NAME")],
+    name: Annotated[str, Parameter(metavar="NAME")],
     first: Annotated[str, Parameter(metavar="URL")],
     second: Annotated[str, Parameter(metavar="URL")],
     tokens: File,
@@ -37,31 +37,31 @@ def contribute(
     plain_http: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Take part with one user's RATINGS in a training of two servers; the ratings stay here.
+    """Take part in a training of two servers with the RATINGS of this node's users; the ratings stay here.
 
     What leaves are two shares of bounded integers, each of which is random bits to its server. Before the
-    first one the whole training is charged to this device's own ledger. Ends with the training; or let cron
-    call it with --once whenever the device is online.
+    first one the whole training is charged to this node's own ledger. Ends with the training; or let cron
+    call it with --once whenever the node is online.
 
-      hushrec contribute mine.csv agreement.json --device alice --tokens tokens.txt --folder answers \\
-                         --first https://first.example:8765 --second https://second.example:8765
+      hushrec servers join mine.csv agreement.json --name alice --tokens tokens.txt --folder answers \\
+                           --first https://first.example:8765 --second https://second.example:8765
 
     Parameters
     ----------
     ratings
-        A table with columns of users, items and ratings, of one user.
+        A table with columns of users, items and ratings.
     agreement
-        What hushrec agree wrote; read it.
-    device
-        Its name at both servers.
+        What hushrec servers init wrote; read it.
+    name
+        This node's name at both servers.
     first
         Address of the first server.
     second
         Address of the second server.
     tokens
-        This device's token at the first server, then that at the second, one a line.
+        This node's token at the first server, then that at the second, one a line.
     folder
-        What this device has answered; made where it is not there. A new one is a new device.
+        What this node has answered; made where it is not there. A new one is a new node.
     once
         Answer the open round, if there is one, and end.
     every
@@ -73,7 +73,7 @@ def contribute(
     plain_http
         Send over http:// to another machine, since a tunnel encrypts it.
     """
-    from hushrec.engines.two_servers import device as protocol
+    from hushrec.engines.two_servers import node as protocol
 
     agreed = read_agreement(agreement)
     try:
@@ -87,7 +87,7 @@ def contribute(
     servers = [connected(url, plain_http, ca, patience) for url in (first, second)]
     public, answered = protocol.Public(agreed), 0
     ledger, dataset = account.open(create=True), account.dataset
-    mine = protocol.Device(name=device, tokens=keys, folder=folder, ledger=ledger, dataset=dataset)
+    mine = protocol.Node(name=name, tokens=keys, folder=folder, ledger=ledger, dataset=dataset)
     while True:
         said = protocol.contribute(servers, public, rows, mine)
         answered += said == "answered"

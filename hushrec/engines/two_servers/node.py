@@ -1,4 +1,4 @@
-"""A device of a training over two servers: one user's rows, which never leave it."""
+"""A node of a training over two servers: its users' ratings stay. A device is a node of one user."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hushrec.data import Ratings
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.book import Book
 from hushrec.engines.two_servers.messages import State, Sum, Taken
-from hushrec.engines.two_servers.replay import Opened, Round, Words
+from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
 from hushrec.engines.two_servers.shares import ROLES, SEED_BYTES, split
 from hushrec.errors import HushrecError
 from hushrec.network.messages import SHORT, Kind, Refusal, array_bytes
@@ -19,7 +19,7 @@ from hushrec.privacy import Gaussian, Ledger, Release
 
 
 class Line(Protocol):
-    """A server, as a device reaches it: :class:`hushrec.network.transport.Connection` is one."""
+    """A server, as a node reaches it: :class:`hushrec.network.transport.Connection` is one."""
 
     def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
         """Ask for a message of at most so many bytes."""
@@ -29,7 +29,7 @@ class Line(Protocol):
 
 
 class Public:
-    """The part that devices compute alike from an agreement and totals; many in one process share it.
+    """The part that nodes compute alike from an agreement and totals; many in one process share it.
 
     Parameters
     ----------
@@ -45,10 +45,11 @@ class Public:
         """The questions of a server's open round, with totals that it tells."""
         which = Round(*state.round)
 
-        def told(number: int, size: int) -> Words | None:
+        def told(wanted: Wanted) -> Words | None:
+            number = wanted.release
             if number == len(self._totals) < which.release:
-                path = "total", str(number)
-                self._totals.append(server.get(Sum, *path, most=array_bytes(size)).values)
+                most = array_bytes(len(wanted.place))
+                self._totals.append(server.get(Sum, "total", str(number), most=most).values)
             return self._totals[number] if number < which.release else None
 
         if self._last is None or self._last[0] != state.digest:
@@ -60,30 +61,30 @@ class Public:
             if self.agreement.state(state.session, which, opened) != state.digest:
                 self._totals.clear()
                 raise HushrecError(
-                    "What the servers say of their round does not follow from this agreement and their"
-                    " totals; nothing was sent."
+                    "The servers' round does not follow from this agreement and their totals, or this"
+                    " processor rounds unlike theirs; nothing was sent."
                 )
             self._last = (state.digest, opened)
         return self._last[1]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Device:
-    """Settings that the owner of a device decides.
+class Node:
+    """Settings that the owner of a node decides.
 
     Attributes
     ----------
     name : str
-        Unlike any other device's.
+        Unlike any other node's.
     tokens : sequence of two str
-        This device's at the first server, and at the second one.
+        This node's at the first server, and at the second one.
     folder : path
-        Where it keeps what it has answered. A lost folder is a new device.
+        Where it keeps what it has answered. A lost folder is a new node.
     ledger : Ledger or None
-        The device's own: the whole training is charged there before the first share leaves, whether or not
-        the device answers every round. None is the explicit word for not counting.
+        The node's own: the whole training is charged there before the first share leaves, whether or not
+        the node answers every round. None is the explicit word for not counting.
     dataset : str
-        Name of the user in it.
+        Name of the node's users in it. All of them are charged, without their number.
     """
 
     name: str
@@ -93,20 +94,20 @@ class Device:
     dataset: str = "default"
 
 
-def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device: Device) -> str:
-    """Answer the open round, if there is one and this device has not answered it.
+def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: Node) -> str:
+    """Answer the open round, if there is one and this node has not answered it.
 
-    To be called again and again, as often as the device is online: it does no more than is to be done.
+    To be called again and again, as often as the node is online: it does no more than is to be done.
 
     Parameters
     ----------
     servers : sequence of two Lines
         The first and the second one.
     public : Public
-        With what the owner of this device agreed to.
+        With what the owner of this node agreed to.
     ratings : Ratings
-        The rows of this device's user. They never leave: only shares of bounded integers do.
-    device : Device
+        The rows of this node's users, or none. They never leave: only shares of bounded integers do.
+    node : Node
 
     Returns
     -------
@@ -116,12 +117,12 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
     Raises
     ------
     BudgetError
-        The device's own budget has no room for the training. Nothing was sent.
+        The node's own budget has no room for the training. Nothing was sent.
     HushrecError
-        The servers disagree, do not follow the agreement, or do not know the device. Nothing was sent.
+        The servers disagree, do not follow the agreement, or do not know the node. Nothing was sent.
     """
     public.agreement.check(ratings)
-    book, ways = Book(device.folder), list(zip(servers, device.tokens, ROLES, strict=True))
+    book, ways = Book(node.folder), list(zip(servers, node.tokens, ROLES, strict=True))
     with book.alone():
         states = [server.get(State, "state") for server in servers]
         if tuple(state.role for state in states) != ROLES:  # one of them would be told both shares in the end
@@ -129,14 +130,14 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
                 "These are not the first and the second server, in this order; check their addresses. Nothing"
                 " was sent."
             )
-        _check_session(book, {state.session for state in states if state.session})
+        _check_session(book, {state.session for state in states})
         agreed = public.agreement.fingerprint.encode()
         if book.get("agreement") not in (None, agreed):
             raise HushrecError(
-                "This is not the agreement that this device answered under; pass that one. Nothing was sent."
+                "This is not the agreement that this node answered under; pass that one. Nothing was sent."
             )
-        if book.get("device") not in (None, device.name.encode()):
-            raise HushrecError("This folder is another device's; pass one of this device. Nothing was sent.")
+        if book.get("node") not in (None, node.name.encode()):
+            raise HushrecError("This folder is another node's; pass one of this node. Nothing was sent.")
         if all(state.over for state in states):
             return "over"
         state = states[0]
@@ -144,10 +145,10 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
             opened = public.opened(servers[0], state)  # which the agreement must lead to
             if book.get("agreement") is None:
                 for server, token, _ in ways:
-                    server.get(Taken, "device", device.name, token=token)
-            _charge(device, public.agreement, state.session)
+                    server.get(Taken, "node", node.name, token=token)
+            _charge(node, public.agreement, state.session)
             book.put("agreement", agreed)
-            book.put("device", device.name.encode())
+            book.put("node", node.name.encode())
             rest, seed = split(public.agreement.answer(opened, ratings.rated()))
             # kept before any of it leaves: sent again, it is the same
             book.put(_kept(state), b"".join([state.digest.encode(), seed, rest]))
@@ -155,7 +156,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, device
         for (server, token, role), state in zip(ways, states, strict=True):
             answer = _answer(book, state, role)
             if answer is not None:
-                _send(server, ("share", device.name, *answer[0]), answer[1], token)
+                _send(server, ("share", node.name, *answer[0]), answer[1], token)
             sent.append(answer is not None)
         if all(sent):
             book.put(_kept(state), b"")
@@ -174,7 +175,7 @@ def _kept(state: State) -> str:
 
 
 def _answer(book: Book, state: State, role: str) -> tuple[tuple[str, str], bytes] | None:
-    """A server's share, with its release and digest, where its round is open and this device has answered."""
+    """A server's share, with its release and digest, where its round is open and this node has answered."""
     kept = book.get(_kept(state)) if state.round else None
     if not kept:
         return None
@@ -191,25 +192,25 @@ def _send(server: Line, path: Sequence[str], share: bytes, token: str) -> None:
 
 
 def _check_session(book: Book, sessions: set[str]) -> None:
-    """A device takes part in the training of its folder alone."""
+    """A node takes part in the training of its folder alone."""
     known = book.get("session")
-    if known is None and len(sessions) == 1:
+    if known is None and len(sessions) == 1 and "" not in sessions:
         book.put("session", "".join(sessions).encode())
-    elif known is not None and sessions - {known.decode()}:
+    elif known is not None and sessions - {"", known.decode()}:
         raise HushrecError(
-            "The servers are not in the training that this device began with; to take part in another one,"
+            "The servers are not in the training that this node began with; to take part in another one,"
             " which is charged anew, pass another folder."
         )
 
 
-def _charge(device: Device, agreement: Agreement, session: str) -> None:
+def _charge(node: Node, agreement: Agreement, session: str) -> None:
     """Record the whole training durably, once."""
-    ledger, dataset = device.ledger, device.dataset
+    ledger, dataset = node.ledger, node.dataset
     if ledger is None:
         return
     label = f"training over two servers: {agreement.estimator.name}"
     budget = agreement.budget
     release = Release(label, Gaussian(1 / agreement.plan.mu), 1.0, budget.unit, budget.relation)
-    run = run_of(session, "device")
+    run = run_of(session, "node")
     if not ledger.charged(dataset, run, 0):
         ledger.charge(dataset, run, release, step=0)

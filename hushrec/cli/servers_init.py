@@ -1,4 +1,4 @@
-"""``hushrec agree``."""
+"""``hushrec servers init``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Force, Job, Json, Model, Promise, Seed, Users, model_for
+from hushrec.cli.options import Count, Force, Job, Json, Model, Promise, Seed, Users, model_for
 from hushrec.cli.tables import Declared
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from hushrec.network.transport import Connection
 
 _FORMAT = "hushrec agreement of two servers"
-#: Bytes that a device is planned to send at most; the fewest iterations and learned items planned for it.
+#: Bytes that a node is planned to send at most; the fewest iterations and learned items planned for it.
 _MOST_BYTES, _FEWEST, _LEAST_LEARNED = 10_000_000, 3, 3000
 
 
-def agree(
+def servers_init(
     agreement: str,
     /,
     *,
@@ -42,26 +42,32 @@ def agree(
     promise: Promise,
     declared: Declared = Declared(),
     implicit: bool = False,
+    nodes_per_user: Count = 1,
+    users_per_node: Count = 1,
     force: Force = False,
     as_json: Json = False,
     **settings: Any,
 ) -> None:
-    """Write the AGREEMENT that two servers and all devices train under: a file that people can read.
+    """Write the AGREEMENT that two servers and all nodes train under: a file that people can read.
 
-    Give the same file to both operators and to every device. The model is item-bias, popular, private-als,
-    private-eigenrec or both; few rounds suit devices that are rarely online. What is planned has as many
-    rounds as let a device send 10 MB at most, and releases no item x item matrix, which would be long to
+    Give the same file to both operators and to every node. The model is item-bias, popular, private-als,
+    private-eigenrec or both; few rounds suit nodes that are rarely online. What is planned has as many
+    rounds as let a node send 10 MB at most, and releases no item x item matrix, which would be long to
     send; --iterations and --tuning.start spectral ask for more.
 
-      hushrec agree agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 --rank 8 \\
-                    --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+      hushrec servers init agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 \\
+                           --rank 8 --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
 
     Parameters
     ----------
     agreement
         Where it goes.
     implicit
-        Every row of a device is a like.
+        Every row of a node is a like.
+    nodes_per_user
+        Largest number of nodes that hold ratings of one user; noise grows with it.
+    users_per_node
+        Largest number of users of a node; choose it without counting rows. A device has one.
     """
     if declared.item_features is not None:
         raise InputError("Two servers train without item features; leave --item-features out.")
@@ -77,6 +83,8 @@ def agree(
         "rating_range": [domain.low, domain.high],
         "likes": domain.likes,
         "max_ratings_per_user": domain.max_ratings_per_user,
+        "nodes_per_user": nodes_per_user,
+        "users_per_node": users_per_node,
     }
     found = _made(written)
     target = output_file(agreement, (declared.catalogue,), force)
@@ -89,14 +97,14 @@ def agree(
         "fingerprint": found.fingerprint,
         "promises": list(found.promises),
         "least_rounds": len(sizes),
-        "least_bytes_a_device": sum(sizes),
-        "most_bytes_a_device": most,
+        "least_bytes_a_node": sum(sizes),
+        "most_bytes_a_node": most,
     }
     output.done(
         as_json,
         words,
         f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
-        f"At least {plural(len(sizes), 'round')} and {sum(sizes) / 1e6:.2g} MB from a device that answers"
+        f"At least {plural(len(sizes), 'round')} and {sum(sizes) / 1e6:.2g} MB from a node that answers"
         f" all, and at most {most / 1e6:.2g} MB, where all is learned.",
         *found.promises,
         "Against both servers together nothing is promised.",
@@ -133,7 +141,7 @@ def read_agreement(path: str) -> Agreement:
         raise InputError(f"The agreement {path!r} cannot be read ({error.strerror}).") from None
     except (ValueError, TypeError, KeyError, AttributeError):
         pass
-    raise InputError(f"{path!r} is no agreement; pass the file that hushrec agree wrote.")
+    raise InputError(f"{path!r} is no agreement; pass the file that hushrec servers init wrote.")
 
 
 def _made(written: dict[str, Any]) -> Agreement:
@@ -153,13 +161,14 @@ def _made(written: dict[str, Any]) -> Agreement:
         raise InputError(f"{name} is tuned to the number of users: declare it, for example --users 6000.")
     chosen = named.choose(name, budget, domain, n_users=n_users, settings=settings)
     estimator = small(chosen, settings, domain.n_items)
-    return Agreement(estimator=estimator, budget=budget, domain=domain, seed=written["seed"])
+    numbers = {name: written[name] for name in ("seed", "nodes_per_user", "users_per_node")}
+    return Agreement(estimator=estimator, budget=budget, domain=domain, **numbers)
 
 
 def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
-    """A planned model for which devices send little: so many bytes at most, where that can be planned.
+    """A planned model for which nodes send little: so many bytes at most, where that can be planned.
 
-    It has no release of an item x item matrix, for which every device would send 64 MB at 4,000 items, and of
+    It has no release of an item x item matrix, for which every node would send 64 MB at 4,000 items, and of
     lists fewer iterations, down to three, and then fewer learned items. What is given stays as it is.
     """
     if hasattr(model, "lists"):
@@ -187,7 +196,7 @@ def _of(part: str, given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def at_most(model: Any, n_items: int) -> tuple[int, int]:
-    """Rounds, and bytes that a device sends, of a model with iterations, where all is learned that may be."""
+    """Rounds, and bytes that a node sends, of a model with iterations, where all is learned that may be."""
     if hasattr(model, "lists"):
         rounds, sent = zip(*(at_most(part, n_items) for part in (model.ratings, model.lists)), strict=True)
         return sum(rounds), sum(sent)

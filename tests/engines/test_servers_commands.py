@@ -1,4 +1,4 @@
-"""Two servers and devices as processes: one server is killed, and both end with the same model."""
+"""Two servers and nodes as processes: one server is killed, and both end with the same model."""
 
 import json
 import signal
@@ -33,13 +33,13 @@ URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
 
 def start(role, *more, names="names.txt", stderr=subprocess.DEVNULL):
     other = {"first": "second", "second": "first"}[role]
-    words = f"collect agreed.json --role {role} --devices {names} --folder {role} --out {role}.hush --peer"
+    words = f"servers run agreed.json --role {role} --nodes {names} --folder {role} --out {role}.hush --peer"
     words += f" {URLS[other]} --peer-token peer.txt --port {PORTS[role]} --ledger {role}.sqlite --linger 3"
     return subprocess.Popen([sys.executable, "-m", "hushrec", *words.split(), *more], stderr=stderr)
 
 
-def device(number, tokens, *more):
-    Path("tokens.txt").write_text("\n".join(tokens[role][f"device {number}"] for role in PORTS))
+def node(number, tokens, *more):
+    Path("tokens.txt").write_text("\n".join(tokens[role][f"node {number}"] for role in PORTS))
     link = [
         "--first",
         URLS["first"],
@@ -50,7 +50,7 @@ def device(number, tokens, *more):
         "--ledger",
         "d.sqlite",
     ]
-    words = ["contribute", f"{number}.csv", "agreed.json", "--device", f"device {number}", *link]
+    words = ["servers", "join", f"{number}.csv", "agreed.json", "--name", f"node {number}", *link]
     return invoke(*words, "--dataset", f"d{number}", "--folder", f"of {number}", "--once", "--json", *more)
 
 
@@ -61,7 +61,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         row = ratings.rows(range(number, number + 1), keyed=True).to_arrow().to_pandas()
         row.to_csv(f"{number}.csv", index=False)
     Path("items.txt").write_text("\n".join(map(str, ratings.domain.items)))
-    Path("names.txt").write_text("device 0\ndevice 1\ndevice 2")
+    Path("names.txt").write_text("node 0\nnode 1\nnode 2")
     Path("peer.txt").write_text("p" * 32)
     declared = ["--rating-range", "1", "5", "--catalogue", "items.txt", "--epsilon", "5", "--delta", "1e-6"]
     settings = [
@@ -75,7 +75,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         "1",
         "--no-features",
     ]
-    agreed = invoke("agree", "agreed.json", *settings, *declared)
+    agreed = invoke("servers", "init", "agreed.json", *settings, *declared)
     assert agreed.exit_code == 0 and "against everybody else epsilon = 3.38" in " ".join(
         agreed.stdout.split()
     )
@@ -92,12 +92,12 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         tokens = {
             role: {json.loads(name): token for name, _, token in found} for role, found in pairs.items()
         }
-        said = [device(0, tokens)]
+        said = [node(0, tokens)]
         running["first"].send_signal(signal.SIGKILL)
         running["first"].wait()
         running["first"] = start("first", *public)
         while any(each.poll() is None for each in running.values()) and time.monotonic() < late:
-            said += [device(number, tokens, "--patience", "60") for number in range(3)]
+            said += [node(number, tokens, "--patience", "60") for number in range(3)]
             if json.loads(said[-1].stdout)["over"]:
                 break
         assert [each.wait(60) for each in running.values()] == [0, 0]
@@ -107,7 +107,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         for each in running.values():
             each.kill()
     answered = sum(json.loads(each.stdout)["answered"] for each in said)
-    assert answered == 3 * 2  # each device in each of the two rounds once
+    assert answered == 3 * 2  # each node in each of the two rounds once
     first, second = (hushrec.load(f"{role}.hush") for role in PORTS)
     assert first.to_bytes() == second.to_bytes() and first.privacy.private
     assert first.judged[0]["donors"] == 5 and first.privacy.public_ratings
@@ -119,7 +119,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     for number in range(3):
         summary = hushrec.Ledger("d.sqlite").summary(f"d{number}", 1e-6)
         assert summary.charges == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)
-    words = ["collect", "agreed.json", "--role", "first", "--devices", "names.txt", "--folder", "x"]
+    words = ["servers", "run", "agreed.json", "--role", "first", "--nodes", "names.txt", "--folder", "x"]
     for token in ("short", 32 * "\N{LATIN SMALL LETTER E WITH ACUTE}"):
         Path("peer.txt").write_text(token, encoding="utf-8")
         wrong = invoke(*words, "--out", "x.hush", "--peer", URLS["second"], "--peer-token", "peer.txt")
@@ -129,16 +129,16 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
 def test_processes_that_do_not_fit_both_say_so(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("items", "others"):
-        Path(f"{name}.txt").write_text(name)
+        Path(f"{name}.txt").write_text(f"{name} 1")
     Path("peer.txt").write_text("p" * 32)
     declared = "--model item-bias --rating-range 1 5 --catalogue items.txt --epsilon 5 --delta 1e-6"
-    assert invoke("agree", "agreed.json", *declared.split()).exit_code == 0
+    assert invoke("servers", "init", "agreed.json", *declared.split()).exit_code == 0
     given = ("first", "items.txt"), ("second", "others.txt")
     running = [start(role, names=names, stderr=subprocess.PIPE) for role, names in given]
     try:
         for each in running:
             said = each.communicate(timeout=120)[1].decode()
-            assert each.returncode == 2 and "other names of devices" in " ".join(said.split())
+            assert each.returncode == 2 and "other names of nodes" in " ".join(said.split())
     finally:
         for each in running:
             each.kill()

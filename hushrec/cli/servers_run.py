@@ -1,4 +1,4 @@
-"""``hushrec collect``."""
+"""``hushrec servers run``."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -14,16 +15,18 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural
 from hushrec.cli import output, output_model
-from hushrec.cli.agree import connected, is_loopback, read_agreement
 from hushrec.cli.donated import Published
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Account, Count, Days, File, Force, Json, Seconds, Whole
+from hushrec.cli.servers_init import connected, is_loopback, read_agreement
 from hushrec.cli.train import save
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
 
 if TYPE_CHECKING:
+    from hushrec.engines.two_servers.book import Book
     from hushrec.engines.two_servers.server import CollectingServer
+    from hushrec.network.service import Service
     from hushrec.network.transport import Connection
     from hushrec.serving.billboard import Billboard
 
@@ -37,12 +40,72 @@ _PAUSE = 0.2
 _TOLD = 2.0
 
 
-def collect(
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """How this server listens.
+
+    Parameters
+    ----------
+    host
+        Address to listen on.
+    port
+        0: a free one.
+    certificate
+        Certificate of this server and its chain, PEM: serves HTTPS.
+    certificate_key
+        Its private key, PEM.
+    plain_http
+        Serve and ask over http:// beyond this machine, since a proxy or a tunnel encrypts it.
+    requests_per_second
+        Requests of one address, on average.
+    connections
+        Largest number of open connections.
+    """
+
+    host: str = "127.0.0.1"
+    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765
+    certificate: File | None = None
+    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None
+    plain_http: bool = False
+    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0
+    connections: Count = 2000
+
+    def check(self) -> None:
+        """Refuse to listen to other machines in the clear, unless a proxy encrypts."""
+        if self.certificate is None and not (self.plain_http or is_loopback(self.host)):
+            raise InputError(
+                f"Without --certificate, everybody on the way to {self.host} reads shares and tokens; pass"
+                " one, or --plain-http where a proxy in front of this server serves HTTPS."
+            )
+
+    def service(self, server: CollectingServer) -> Service:
+        """Return the HTTP service of a server."""
+        from hushrec.network.service import Limits, Service
+
+        limits = Limits(
+            body_bytes=1 << 27,
+            waiting_bytes=1 << 27,
+            requests_per_second=self.requests_per_second,
+            connections=self.connections,
+        )
+        return Service(
+            server.answer,
+            host=self.host,
+            port=self.port,
+            limits=limits,
+            certificate=self.certificate,
+            key=self.certificate_key,
+            admit=server.admit,
+        )
+
+
+def servers_run(
     agreement: str,
     /,
     *,
     role: Literal["first", "second"],
-    devices: File,
+    nodes: File,
     peer: Annotated[str, Parameter(metavar="URL")],
     peer_token: File,
     folder: Annotated[str, Parameter(metavar="FOLDER")],
@@ -51,34 +114,28 @@ def collect(
     linger: Seconds = 60.0,
     account: Account = Account(),
     published: Published = Published(),
-    host: str = "127.0.0.1",
-    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765,
-    certificate: File | None = None,
-    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
+    listening: Listening = Listening(),
     ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
-    plain_http: bool = False,
-    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
-    connections: Count = 2000,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Run one of two servers that train on devices' shares, under an AGREEMENT, without holding a rating.
+    """Run one of two servers that train on nodes' shares, under an AGREEMENT; no server sees a rating.
 
-    The other server belongs to somebody else: against both together nothing is promised. Killed, it goes on
-    with the same command. The first start writes FOLDER/tokens.csv, a token for each device: give each device
-    its own. Ends when both servers have the model; public ratings are weighed into this server's then.
+    Somebody else runs the other server: nothing is promised against both together. After a kill, the same
+    command continues. The first start writes FOLDER/tokens.csv, a token for each node: give each node its
+    own. The command ends when both servers have the model; public ratings are then weighed into this one's.
 
-      hushrec collect agreement.json --role first --devices names.txt --folder first --out model.hush \\
-                      --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
+      hushrec servers run agreement.json --role first --nodes names.txt --folder first --out model.hush \\
+                          --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
 
     Parameters
     ----------
     agreement
-        What hushrec agree wrote, the same file as at the other server.
+        What hushrec servers init wrote, the same file as at the other server.
     role
         Two different ones: the first takes the larger shares.
-    devices
-        Names of the devices that may take part, one a line, as the other server has them.
+    nodes
+        Names of the nodes that may take part, one a line, as the other server has them.
     peer
         Address of the other server.
     peer_token
@@ -88,71 +145,41 @@ def collect(
     out
         Where the model goes.
     deadline
-        How long a round is open, as in 1d or 12h; less where all devices have answered.
+        How long a round is open, as in 1d or 12h; less where all nodes have answered.
     linger
-        Seconds to go on answering devices after the end.
-    host
-        Address to listen on.
-    port
-        0: a free one.
-    certificate
-        Of this server and its chain, PEM: serves HTTPS.
-    certificate_key
-        Its private key, PEM.
+        Seconds to go on answering nodes after the end.
     ca
         Authority that signed the other server's certificate, PEM.
-    plain_http
-        Serve and ask over http:// beyond this machine, since a proxy or a tunnel encrypts it.
-    requests_per_second
-        Of one address on average.
-    connections
-        Open at the same time.
     """
     from hushrec.engines.two_servers.book import Book
     from hushrec.engines.two_servers.server import CollectingServer, Settings
-    from hushrec.network.service import Limits, Service
 
-    agreed, names = read_agreement(agreement), _lines(devices, "device")
+    agreed, names = read_agreement(agreement), _lines(nodes, "node")
     key, public = _peer_token(peer_token), published.read()
-    ended = _ended(Path(folder), out)
-    target = output_file(out, (agreement, devices, peer_token, *published.files()), force or ended)
-    other = connected(peer, plain_http, ca, 0.0)
-    _check_way(host, certificate, plain_http)
+    book = Book(folder)
+    ended = book.get(_ENDED) == out.encode()  # killed when both servers had the model, so that OUT is its own
+    target = output_file(out, (agreement, nodes, peer_token, *published.files()), force or ended)
+    other = connected(peer, listening.plain_http, ca, 0.0)
+    listening.check()
     if public is not None:
         public.read(agreed.estimator, agreed.nobody)
     settings = Settings(
         role=role,
-        devices=_tokens(Path(folder), names),
+        nodes=_tokens(book, names),
         peer_token=key,
         deadline=86_400 * deadline,
         dataset=account.dataset,
         public=public,
     )
-    book = Book(folder)
     with book.alone():
-        ledger = account.open(create=not (Path(folder) / "session").exists())
+        ledger = account.open(create=book.get("session") is None)
         server = CollectingServer(agreed, settings, folder, ledger, other)
-        limits = Limits(
-            body_bytes=1 << 27,
-            waiting_bytes=1 << 27,
-            requests_per_second=requests_per_second,
-            connections=connections,
-        )
-        service = Service(
-            server.answer,
-            host=host,
-            port=port,
-            limits=limits,
-            certificate=certificate,
-            key=certificate_key,
-            admit=server.admit,
-        )
-        with service:
-            output.note(f"The {role} server of {plural(len(names), 'device')} is at {service.url}.")
+        with listening.service(server) as service:
+            output.note(f"The {role} server of {plural(len(names), 'node')} is at {service.url}.")
             board = _trained(server, other, ended)
             book.put(_ENDED, out.encode())
             save(board, target)
-            output.note(f"Both have the model, here in {target}; devices are told so for {linger:g} s more.")
+            output.note(f"Both have the model, here in {target}; nodes are told so for {linger:g} s more.")
             time.sleep(linger)
     output_model.trained(board, target, "Trained", False, as_json, rows=False)
 
@@ -163,21 +190,6 @@ def _peer_token(path: str) -> str:
     if len(token) < _SHORTEST_TOKEN or not token.isascii():
         raise InputError(f"{path!r} must hold {_SHORTEST_TOKEN} characters or more, all of ASCII.")
     return token
-
-
-def _check_way(host: str, certificate: str | None, plain_http: bool) -> None:
-    """Refuse to listen to other machines in the clear, unless somebody says that a proxy encrypts."""
-    if certificate is None and not (plain_http or is_loopback(host)):
-        raise InputError(
-            f"Without --certificate {host} would be told shares and tokens that everybody on the way reads;"
-            " pass one, or --plain-http where a proxy in front of this server serves HTTPS."
-        )
-
-
-def _ended(folder: Path, out: str) -> bool:
-    """Tell whether both servers had the model when this command was killed, so that OUT is its own."""
-    path = folder / _ENDED
-    return path.exists() and path.read_bytes() == out.encode()
 
 
 def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billboard:
@@ -203,19 +215,14 @@ def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billbo
             time.sleep(_PAUSE)
 
 
-def _tokens(folder: Path, names: list[str]) -> dict[str, str]:
-    """SHA-256 of each device's token; those without one get it, written down beside the name."""
-    path = folder / "tokens.csv"
-    try:
-        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    except OSError as error:
-        raise InputError(f"Cannot use the folder {str(folder)!r} ({error.strerror}).") from None
-    known = {json.loads(name): token for name, _, token in (line.rpartition(",") for line in lines)}
+def _tokens(book: Book, names: list[str]) -> dict[str, str]:
+    """Return SHA-256 of each node's token; nodes without one get it, and a table of all is written."""
+    known = json.loads(book.get("tokens") or b"{}")
     tokens = known | {name: secrets.token_urlsafe(32) for name in names if name not in known}
-    if tokens.keys() != known.keys():
-        written = "".join(f"{json.dumps(name)},{token}\n" for name, token in tokens.items())
-        write_atomically(path, [written.encode()])
+    if tokens != known:
+        book.put("tokens", json.dumps(tokens).encode())
+    written = "".join(f"{json.dumps(name)},{token}\n" for name, token in tokens.items())
+    write_atomically(book.path / "tokens.csv", [written.encode()])
     return {name: hashlib.sha256(tokens[name].encode()).hexdigest() for name in names}
 
 
