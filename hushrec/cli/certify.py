@@ -78,7 +78,8 @@ def certify(
         output.note("Attacking the same configuration on generated data, for at most two minutes.")
     found = made.certify(model, book, controller=controller, dataset=dataset, attacks=quick)
     dossier = made.sign(found, signer)
-    if wrong := [each for each in made.check(made.canonical(dossier), model, ledger=book) if not each.passed]:
+    checks = made.check(made.canonical(dossier), model, ledger=book)
+    if wrong := [each for each in checks if each.passed is False]:
         raise HushrecError(
             f"The dossier does not agree with itself ({wrong[0].words}), so nothing was written; if nobody"
             " trained meanwhile, this is a fault of hushrec."

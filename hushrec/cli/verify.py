@@ -21,9 +21,10 @@ def verify(
     public_key: Annotated[File, Parameter(show_default="the key in the dossier")] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Check DOSSIER (its .json) against MODEL: signature, digests, hash chain and arithmetic.
+    """Check DOSSIER (its .json) against MODEL, its signature and, with --ledger, its ledger.
 
-    A line for each check. The exit code is 1 if one fails, 2 if DOSSIER is none.
+    Prints a line for each check: ok, FAILED, or NOT CHECKED with the parts of the dossier that were compared
+    with nothing. The exit code is 1 if a check fails, 2 if DOSSIER is none.
 
       hushrec verify dossier.json model.hush --public-key officer.pub.pem
       hushrec verify dossier.json model.hush --ledger team.sqlite
@@ -35,7 +36,7 @@ def verify(
     model
         The model file that it is about.
     ledger
-        Compare charges and budgets with the ledger too.
+        Compare charges, seasons and budget with the ledger in both directions.
     public_key
         Whose signature it must be, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
     """
@@ -48,7 +49,7 @@ def verify(
     wanted = None if public_key is None else key_of(public_key)
     book = None if ledger is None else Account(ledger=ledger).open()
     found = check(content, model, ledger=book, public_key=wanted)
-    rows = [f"{'ok' if each.passed else 'FAILED':<8}{each.what + ':':<12}{each.words}" for each in found]
-    output.result(as_json, {"checks": [each._asdict() for each in found]}, *rows)
-    if failed := [each.what for each in found if not each.passed]:
+    rows = [f"{each.status:<13}{each.what + ':':<12}{each.words}" for each in found]
+    output.result(as_json, {"checks": [each._asdict() | {"status": each.status} for each in found]}, *rows)
+    if failed := [each.what for each in found if each.passed is False]:
         raise HushrecError(f"The dossier is not to be relied on; what failed: {', '.join(failed)}.")

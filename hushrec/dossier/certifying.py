@@ -6,7 +6,7 @@ import hashlib
 import json
 import math
 from collections.abc import Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -102,7 +102,7 @@ def certify(
     dossier = {
         "format": FORMAT,
         "version": VERSION,
-        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "made": _now(rows).isoformat(),
         "controller": controller,
         "model": described(board, octets),
         "promise": {**statement.budget.promise, "failure": statement.budget.failure},
@@ -149,6 +149,12 @@ def code() -> dict[str, str]:
     found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _PACKAGE}
     lines = [f"{_sha256(path.read_bytes())}  {name}\n" for name, path in sorted(found.items())]
     return {"version": __version__, "sha256": _sha256("".join(lines).encode())}
+
+
+def _now(rows: Sequence[Sequence[Any]]) -> datetime:
+    """Return the second of now, after that of every charge: charges from then on came later."""
+    last = max(datetime.fromisoformat(row[3]) for row in rows) + timedelta(seconds=1)
+    return max(datetime.now(UTC).replace(microsecond=0), last)
 
 
 def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:

@@ -1,6 +1,6 @@
-"""A dossier held against its signature, its model, its ledger's chain and the recorded mechanisms.
+"""Compare a dossier with its signature, its model, its ledger and the recorded mechanisms.
 
-Formulas are those of the library; a second verifier, examples/verify_dossier.py, has its own.
+The formulas are those of the library; the second verifier, examples/verify_dossier.py, has its own.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import json
 import math
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,9 +29,11 @@ from hushrec.dossier.certifying import (
 from hushrec.dossier.form import parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Ledger, Release
+from hushrec.privacy import Budget, Ledger, Release, total_mu
 from hushrec.privacy.budget import guarantee
+from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.schema import GENESIS
+from hushrec.privacy.season import SeasonSummary
 from hushrec.serving.billboard import Billboard
 
 _BOOK = {"dataset", "unit", "relation", "closed", "head", "charges", "runs", "budget", "seasons"}
@@ -38,6 +41,10 @@ _PARTS = {
     "format", "version", "made", "controller", "model", "promise", "ledger", "learned", "attacks", "code",
     "not_covered", "deletion", "questions", "signature",
 }  # fmt: skip
+_SEASON = {"name", "weeks", "first_share", "gap", "epsilon", "delta", "unit", "relation", "failure", "begun",
+           "closed"}  # fmt: skip
+#: How far the clocks of the signer and of the reader may differ.
+_CLOCKS = timedelta(days=1)
 _HASH = re.compile("[0-9a-f]{64}")
 #: What a damaged dossier can raise.
 _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, HushrecError)
@@ -49,24 +56,34 @@ class Check(NamedTuple):
     Attributes
     ----------
     what : str
-    passed : bool
+    passed : bool or None
+        None where the dossier states something that was not compared with anything.
     words : str
-        What was found, or what is wrong.
+        The finding. Where nothing was compared it begins with the names of the dossier's parts.
     """
 
     what: str
-    passed: bool
+    passed: bool | None
     words: str
+
+    @property
+    def status(self) -> str:
+        """Return ``"ok"``, ``"FAILED"`` or ``"NOT CHECKED"``."""
+        return {True: "ok", False: "FAILED", None: "NOT CHECKED"}[self.passed]
 
 
 class _Wrong(ValueError):
-    """A check that fails, with what is said of it."""
+    """A check that fails, with the reason."""
+
+
+class _NotChecked(Exception):
+    """A check that cannot be made, with the names of the parts that were not compared."""
 
 
 def check(
     content: bytes, model: str | Path, *, ledger: Ledger | None = None, public_key: str | None = None
 ) -> list[Check]:
-    """Hold a dossier against everything that it names.
+    """Compare a dossier with its model, its signature and, if given, its ledger.
 
     Parameters
     ----------
@@ -75,14 +92,15 @@ def check(
     model : str or path
         The model file that the dossier should be about.
     ledger : Ledger, optional
-        That of the training: without it, links to charges of other data sets are not followed.
+        That of the training. Without it, nothing shows that the charges, seasons and budget are the ledger's.
     public_key : str, optional
-        Whose signature it must be, 32 bytes in hexadecimal; without it, the key in the dossier is named.
+        The key that must have signed, 32 bytes in hexadecimal.
 
     Returns
     -------
     list of Check
-        One that fails proves the dossier wrong; where the form fails, nothing else is looked at.
+        A check that fails proves the dossier wrong. One with ``passed=None`` names parts of the dossier that
+        were not compared. If the form fails, nothing else is checked.
 
     Raises
     ------
@@ -99,8 +117,11 @@ def check(
     >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     >>> dossier = hushrec.dossier.sign(facts, Ed25519PrivateKey.generate())
     >>> content = hushrec.dossier.canonical(dossier)          # as hushrec certify writes it
-    >>> [line.what for line in hushrec.dossier.check(content, "model.hush") if line.passed]
-    ['form', 'signature', 'model', 'chain', 'arithmetic']
+    >>> lines = hushrec.dossier.check(content, "model.hush", ledger=book)
+    >>> [line.what for line in lines if line.passed]
+    ['form', 'signature', 'model', 'chain', 'arithmetic', 'time', 'sentences', 'ledger']
+    >>> [line.what for line in lines if line.passed is None]
+    ['key', 'declared']
     """
     check_kind(content, bytes, "content", "pass what Path(...).read_bytes() gives")
     if f'"format": "{FORMAT}"'.encode() not in content:
@@ -109,28 +130,37 @@ def check(
         )
     try:
         dossier = parsed(content)
-        if (dossier["format"], dossier["version"]) != (FORMAT, VERSION):
+        if not _exactly([dossier["format"], dossier["version"]], [FORMAT, VERSION]):
             raise ValueError("it is of another format or version")
         if set(dossier) != _PARTS:
             raise ValueError("it holds more or less than certify writes")
     except _WRONG as error:
         return [Check("form", False, f"the dossier was changed: {_said(error)}")]
     octets = _content(model)
+    book = dossier["ledger"]
     checks: list[tuple[str, Callable[[], str]]] = [
         ("signature", lambda: _signature(dossier, public_key)),
         ("model", lambda: _model(dossier, octets)),
-        ("chain", lambda: _chain(dossier["ledger"])),
+        ("chain", lambda: _chain(book)),
         ("arithmetic", lambda: _arithmetic(dossier)),
+        ("time", lambda: _time(dossier)),
+        ("sentences", lambda: _sentences(dossier)),
     ]
     if ledger is not None:
-        checks.append(("ledger", lambda: _ledger(dossier["ledger"], ledger)))
-    same = "the code that" if dossier.get("code") == code() else "other code than"
-    found = [Check("form", True, f"made {dossier.get('made')} by {same} is installed here")]
+        checks.append(("ledger", lambda: _ledger(dossier, ledger)))
+    found = [Check("form", True, "as certify writes it")]
     for what, look in checks:
         try:
             found.append(Check(what, True, look()))
+        except _NotChecked as missing:
+            found.append(Check(what, None, str(missing)))
         except _WRONG as error:
             found.append(Check(what, False, _said(error)))
+    if public_key is None:
+        found.append(Check("key", None, "signature: whose key it is; pass --public-key"))
+    if ledger is None:
+        found.append(Check("ledger", None, "ledger: whether the ledger has all of this; pass --ledger"))
+    found.append(Check("declared", None, "controller, made, attacks: as the signer states them"))
     return found
 
 
@@ -154,7 +184,7 @@ def _signature(dossier: dict[str, Any], public_key: str | None) -> str:
     if not signed(dossier):
         raise _Wrong("it is not that of the key in the dossier; something was changed")
     if public_key is None:
-        return f"by key {key}; whose that is, --public-key can tell"
+        return f"by key {key}"
     if key != public_key:
         raise _Wrong(f"it is by another key, {key}")
     return f"by the key that was passed, {key}"
@@ -167,15 +197,26 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
         raise _Wrong("the model file is another one")
     board = Billboard.from_bytes(octets)
     budget = board.privacy.budget
-    if not board.privacy.private or {**budget.promise, "failure": budget.failure} != dossier["promise"]:
+    if not board.privacy.private:
+        raise _Wrong("the model is NOT PRIVATE")
+    if not _exactly({**budget.promise, "failure": budget.failure}, dossier["promise"]):
         raise _Wrong("the model's own statement promises something else")
     if (book["unit"], book["relation"]) != (budget.unit, budget.relation):
         raise _Wrong("the ledger counts another unit or relation")
-    if described(board, octets) != named:
+    if not _exactly(described(board, octets), named):
         raise _Wrong("the model is not as it is described")
     charges = [row for row in book["charges"] if row[2] in book["runs"]]
     if not charges or charged_to(board.privacy, charges) != book["runs"]:
         raise _Wrong("the model's releases are not charged as it says")
+    if board.privacy.ledger is None:
+        raise _Wrong("the model was trained without a ledger")
+    _counted(book, board.privacy.ledger)
+    week = board.privacy.week
+    if week is not None:
+        season = season_entry(SeasonSummary(week.season, week.dataset, False, 0, 0.0, 0, None))
+        stated = [{**each, "begun": 0, "closed": False} for each in book["seasons"]]
+        if season not in stated:
+            raise _Wrong("the model's season is left out, or is another one")
     if not _same(own(board.privacy), dossier["learned"][0]):
         raise _Wrong("what is learned from the model at most does not follow from its releases")
     return f"{named['name']}, SHA-256 {named['sha256']}; its releases are in the chain"
@@ -201,8 +242,23 @@ def _chain(book: dict[str, Any]) -> str:
     if head["count"] < last[0] or (head["count"] == last[0] and head["hash"] != last[1]):
         raise _Wrong("the chain does not end at its head")
     gaps += head["count"] != last[0]
-    between = f"; links over other data sets, for --ledger: {gaps}" if gaps else ", without a gap"
+    _seasons(book)
+    between = f"; links over other data sets: {gaps}" if gaps else ", without a gap"
     return f"{len(book['charges'])} charges up to head {head['hash']}{between}"
+
+
+def _seasons(book: dict[str, Any]) -> None:
+    """The seasons are those of the charges, with as many weeks begun."""
+    runs: dict[str, set[str]] = {}
+    for row in book["charges"]:
+        if row[12] is not None:
+            runs.setdefault(row[12], set()).add(row[2])
+    names = [each["name"] for each in book["seasons"]]
+    if len(set(names)) != len(names) or not set(runs) <= set(names):
+        raise _Wrong("a season of the charges is left out, or one is named twice")
+    for each in book["seasons"]:
+        if set(each) != _SEASON or not _exactly(each["begun"], len(runs.get(each["name"], ()))):
+            raise _Wrong(f"season {each['name']!r} is not as its charges show it")
 
 
 def _arithmetic(dossier: dict[str, Any]) -> str:
@@ -213,39 +269,97 @@ def _arithmetic(dossier: dict[str, Any]) -> str:
         if not (_same([release.mu, release.epsilon], row[7:9]) and release.failure <= row[9] < 1):
             raise _Wrong(f"charge {row[0]} is not what its mechanism costs")
     promise, mine, limit = dossier["promise"], levels[0], book["budget"]
+    if limit is not None and set(limit) != {"epsilon", "delta", "failure"}:
+        raise _Wrong("the budget holds more or less than it should")
     if mine["delta"] != promise["delta"] or mine["epsilon"] > promise["epsilon"] * (1 + 1e-9):
         raise _Wrong("the model costs more than it promises")
     if not _same(together(book, promise["delta"]), levels[1:]):
         raise _Wrong("what is learned at most does not follow from the charges, budget and seasons")
     if limit is not None and levels[1]["epsilon"] > limit["epsilon"] * (1 + 1e-9):
         raise _Wrong("all models cost more than the budget allows")
-    if dossier["code"] == code() and any(dossier[key] != said for key, said in worded(dossier).items()):
-        raise _Wrong("its sentences do not follow from its facts")
     total = guarantee(levels[1]["epsilon"], levels[1]["delta"], book["unit"], book["relation"])
     return f"mu = {levels[1]['mu']:.6g}, so {total} for all trainings so far"
 
 
-def _ledger(book: dict[str, Any], ledger: Ledger) -> str:
-    """The ledger has these charges and this head, and its limits are no wider than the dossier's."""
+def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
+    """The dossier has all charges, seasons and the budget that the model's own statement counts."""
+    earlier = book["charges"][: then.charges]
+    mu = total_mu(row[7] for row in earlier)
+    if then.dataset != book["dataset"] or len(earlier) != then.charges or not _same(mu, then.mu):
+        raise _Wrong("charges from before the model's training are left out, or are others")
+    if len({row[2] for row in earlier}) != then.runs:
+        raise _Wrong("the model's statement counts other runs")
+    reserved = 0.0
+    for each in book["seasons"]:
+        spent = math.fsum(row[7] ** 2 for row in earlier if row[12] == each["name"])
+        budget = Budget(each["epsilon"], each["delta"], failure=each["failure"])
+        reserved += max(0.0, budget.mu**2 - spent)
+    if then.reserved > reserved * (1 + 1e-6) + 1e-12:
+        raise _Wrong("a season that was open at the model's training is left out, or is another one")
+    limit = book["budget"]
+    if then.budget is not None and (
+        limit is None or limit["epsilon"] > then.budget.epsilon or limit["delta"] > then.budget.delta
+    ):
+        raise _Wrong("the data set's budget is left out, or is larger than the model's statement has it")
+    if then.closed and not book["closed"]:
+        raise _Wrong("the data set was closed at the model's training")
+
+
+def _time(dossier: dict[str, Any]) -> str:
+    """The dossier was made after its last charge, and not in the future."""
+    made = datetime.fromisoformat(dossier["made"])
+    last = max(datetime.fromisoformat(row[3]) for row in dossier["ledger"]["charges"])
+    if made.isoformat() != dossier["made"] or made.utcoffset() != timedelta(0):
+        raise _Wrong("the time at which it was made is not written in UTC")
+    if made <= last:
+        raise _Wrong("it was made before its last charge")
+    if made > datetime.now(UTC) + _CLOCKS:
+        raise _Wrong("it was made in the future")
+    return f"made {dossier['made']}, the last charge at {last.isoformat()}"
+
+
+def _sentences(dossier: dict[str, Any]) -> str:
+    """The sentences follow from the facts, by the code that is installed here."""
+    same = all(dossier[part] == text for part, text in worded(dossier).items())
+    if dossier["code"] == code():
+        if not same:
+            raise _Wrong("its sentences do not follow from its facts")
+        return "they follow from the facts; made by the code that is installed here"
+    parts = "code" if same else "code, not_covered, deletion, questions"
+    raise _NotChecked(f"{parts}: written by other code than is installed here")
+
+
+def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
+    """The ledger has the same charges, seasons and budget, and nothing more from before the dossier."""
+    book, made = dossier["ledger"], datetime.fromisoformat(dossier["made"])
     head, rows = ledger.chain(book["dataset"], book["head"]["count"])
     stated = book["head"]["count"], book["head"]["hash"]
     if head != stated or [list(row) for row in rows] != book["charges"]:
         raise _Wrong("the ledger has other charges, or another chain")
+    later = ledger.chain(book["dataset"])[1][len(rows) :]
+    if any(datetime.fromisoformat(row[3]) < made for row in later):
+        raise _Wrong("the ledger has charges from before the dossier was made, which it leaves out")
     summary = ledger.summary(book["dataset"], 1e-6)
-    limit, now = book["budget"], summary.budget
-    if book["closed"] and not summary.closed:  # none is opened again
+    limit = summary.budget
+    stored = limit and {key: getattr(limit, key) for key in ("epsilon", "delta", "failure")}
+    if not _exactly(stored, book["budget"]):
+        raise _Wrong("the ledger has another budget for the data set; ask for a dossier of today")
+    if book["closed"] and not summary.closed:  # it cannot be opened again
         raise _Wrong("the ledger's data set is not closed")
-    if limit is not None and (now is None or now.epsilon > limit["epsilon"] or now.delta > limit["delta"]):
-        raise _Wrong("the ledger has no such budget")
-    known = {each.season.name: season_entry(each) for each in ledger.seasons(book["dataset"])}
-    for each in book["seasons"]:
-        entry = known.get(each["name"], {})
-        closed = each["closed"] and entry.get("closed", False)
-        if {**entry, "begun": each["begun"], "closed": closed} != each:
-            raise _Wrong("the ledger has no such season")
-    later = len(ledger.chain(book["dataset"])[1]) - len(rows)
-    since = f"; charges that came later, for a newer dossier: {later}" if later else ""
-    return f"the same charges and head{since}"
+    entries = [season_entry(each) for each in ledger.seasons(book["dataset"])]
+    if [each["name"] for each in entries] != [each["name"] for each in book["seasons"]]:
+        raise _Wrong("the ledger has other seasons; ask for a dossier of today")
+    for entry, each in zip(entries, book["seasons"]):
+        closed = each["closed"] and entry["closed"]
+        if not _same({**entry, "begun": each["begun"], "closed": closed}, each):
+            raise _Wrong(f"season {each['name']!r} is another one in the ledger")
+    since = f"; charges that came later, for a newer dossier: {len(later)}" if later else ""
+    return f"the same charges, seasons, budget and head{since}"
+
+
+def _exactly(one: Any, two: Any) -> bool:
+    """Equal as JSON, where 1, 1.0 and true differ."""
+    return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
 
 
 def _same(one: Any, two: Any) -> bool:

@@ -112,8 +112,8 @@ def percent(value: float) -> str:
 
 
 def moment(time: str) -> str:
-    """Return a time without the marks of ISO 8601."""
-    return time.replace("T", " ").removesuffix("+00:00")
+    """Return a time in UTC to the second."""
+    return time[:19].replace("T", " ")
 
 
 def plain(dossier: dict[str, Any]) -> str:
