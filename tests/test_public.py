@@ -109,6 +109,23 @@ def test_a_file_keeps_both_models_and_what_donors_said(both, tmp_path) -> None:
         hushrec.Billboard.from_bytes(broken.to_bytes())
 
 
+def test_a_forged_verdict_of_donors_is_refused_as_the_file_is_read(both) -> None:
+    """Each field dropped, of another kind or out of its range; and a verdict where nothing was public."""
+    said = both.judged[0]
+    forged = [[], 5, "x", {}, {**said, "more": 1}, {**said, "job": "lists"}, {**said, "metric": "mae"}]
+    forged += [{key: value for key, value in said.items() if key != name} for name in said]
+    forged += [{**said, "weight": each} for each in (-0.1, 1.5, None, "1", True)]
+    forged += [{**said, "donors": each} for each in (-1, 2.5, None, True)]
+    forged += [{**said, "external": 1}, {**said, "agreement": [1]}]
+    forged += [{**said, "private": each} for each in (None, 3, {}, {"value": 1, "low": 1, "high": "\x1b[2J"})]
+    for entry in forged:
+        with pytest.raises(hushrec.ModelFileError):
+            hushrec.Billboard.from_bytes(replace(both, judged=(entry,)).to_bytes())
+    private = trained("private-als", None)
+    with pytest.raises(hushrec.ModelFileError):
+        hushrec.Billboard.from_bytes(replace(private, judged=(said,)).to_bytes())
+
+
 def test_new_items_are_placed_in_both_models(both) -> None:
     features = np.random.default_rng(0).standard_normal((both.domain.n_items + 1, 2))
     domain = replace(both.domain, items=(*both.domain.items, "a new one"), item_features=features)

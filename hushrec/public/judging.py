@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.blend import LISTED, lowered, mixed, ranks, standard, worth
+from hushrec.serving.judged import Judged as Judged
 from hushrec.serving.lists import PublicPart, Recommender, UserState, own_scores, scores_at
 from hushrec.types import Array
 
@@ -51,51 +52,6 @@ _FAVOUR = {"ratings": 2.0, "likes": 1.0}
 _UNJUDGED = 0.8
 #: Agreement, in standard deviations of chance, that is enough where the noise is not known.
 _SURE = 3.0
-
-
-@dataclass(frozen=True, kw_only=True)
-class Judged:
-    """Worth of public ratings beside a private model, by the donors' own figures.
-
-    Attributes
-    ----------
-    job : {"lists", "ratings"}
-        Which model it is about.
-    donors : int
-        Public users of the same population, who judged.
-    external : bool
-        Whether the public model was fitted to ratings of another population too.
-    agreement : float
-        How far the donors' items are those of the private users, in [0, 1]: what their popularity, or what
-        they rate high, has in common with the released values, over what it would have were they alike.
-    weight : float
-        What the public model counts; 0 where it was refused, and then the private model serves alone.
-    metric : {"recall@20", "rmse"}
-        Of the figures.
-    private, public, together : dict
-        ``value``, ``low`` and ``high``: the figure of either model alone and of both, on what donors held
-        back, with a 95% interval over donors. The weight was chosen on the same donors. Of ratings, the
-        public model is what counts beside the private one: that with what is public merged into it.
-
-    Privacy
-    -------
-    Computed from released values and from rows whose owners have consented to their publication: nothing is
-    charged, and all of it may be published. It says nothing of anybody else.
-    """
-
-    job: str
-    donors: int
-    external: bool
-    agreement: float
-    weight: float
-    metric: str
-    private: dict[str, float | None]
-    public: dict[str, float | None]
-    together: dict[str, float | None]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values for a model file, or for a program."""
-        return asdict(self)
 
 
 class _Votes(NamedTuple):

@@ -23,6 +23,7 @@ from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 from hushrec.serving.extending import check_larger, grown
 from hushrec.serving.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
+from hushrec.serving.judged import Judged
 from hushrec.serving.lists import Algorithm, PublicPart, Recommender
 from hushrec.serving.modelfile import (
     BAD_HEADER,
@@ -346,7 +347,9 @@ def _of_stored(stored: ModelFile) -> Billboard:
         both |= {"lists_share": sections["lists"]["share"], "like_threshold": both["lists"].like_threshold}
         estimator = ESTIMATORS["both"](**both)
     privacy = PrivacyStatement.from_dict(header["privacy"])
-    judged = tuple(header.get("judged", ()))
+    judged = tuple(Judged.from_dict(entry).to_dict() for entry in header.get("judged", ()))
+    if judged and not privacy.public_ratings:
+        raise ValueError("donors judged a model that used no public ratings")
     more: dict[str, Any] = {"state": served.state, "public": served.public}
     board = Billboard(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
     board.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
