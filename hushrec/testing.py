@@ -24,17 +24,18 @@ from __future__ import annotations
 
 import io
 import math
+import sys
 import tempfile
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import chdir, redirect_stderr, redirect_stdout
+from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from fractions import Fraction
 from itertools import combinations
-from multiprocessing import get_context
+from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -54,6 +55,7 @@ from hushrec.privacy import (
 )
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
+from hushrec.registry import ESTIMATORS, register
 from hushrec.serving.billboard import Billboard
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
@@ -182,6 +184,7 @@ def check_estimator(
     >>> from hushrec.testing import check_estimator
     >>> check_estimator(hushrec.Popular(), hushrec.Budget(3, 1e-5), pairs=4)      # raises where it is not
     """
+    _stop_in_the_other_process()
     for one in _relations(budget):
         check_plan(estimator, one, domain=domain)
     check_sensitivity(estimator, budget, domain=domain, pairs=pairs, loose=loose)
@@ -339,12 +342,21 @@ def check_edges(
 def check_weeks(
     estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 12, seed: int = 17
 ) -> None:
-    """Two later weeks of a season, with other users and then another item: plan, sensitivities and replay."""
+    """Check plan, sensitivities and replay in two later weeks of a season, with other users and a new item.
+
+    Where the domain has item features, those of the second later week are others. An estimator from outside
+    the package is registered, since a week continues from a model file.
+    """
+    if estimator.name not in ESTIMATORS:
+        register(type(estimator))
     rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
     estimator = _with_likes(estimator, domain)
     first = ratings_of(hostile_users(rng, 8, domain), domain)
     board = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
-    wider = replace(domain, items=(*domain.items, "new"))
+    features = domain.item_features
+    if features is not None:
+        features = np.vstack([features[::-1], features[:1]])
+    wider = replace(domain, items=(*domain.items, "new"), item_features=features)
     labels = {release.label for release in board.privacy.releases}
     for number, over in ((1, domain), (2, wider)):
         run, part = _next_week(board), season.fraction(number)
@@ -658,11 +670,18 @@ class PublicSide:
         self.announce = announce
 
     def __enter__(self) -> Self:
-        spawn = get_context("spawn")
+        _stop_in_the_other_process()
+        spawn, main = get_context("spawn"), sys.modules["__main__"]
         self._connection, theirs = spawn.Pipe()
-        self._process = spawn.Process(target=_public_side, args=(theirs, self.announce), daemon=True)
-        self._process.start()
+        self._process = spawn.Process(target=_public_side, args=(theirs,), daemon=True)
+        sys.modules["__main__"] = ModuleType("__main__")  # the process runs the caller's script by itself
+        try:
+            self._process.start()
+        finally:
+            sys.modules["__main__"] = main
         theirs.close()
+        self._connection.send(getattr(main, "__file__", None))
+        self._connection.send(self.announce)
         return self
 
     def __exit__(
@@ -732,7 +751,28 @@ class _Arriving:
     add_laplace = flip = add_gaussian
 
 
-def _public_side(connection: Connection, announce: Callable[[Billboard, Path], None]) -> None:
+class _Stop(BaseException):
+    """Ends a script in the other process, where it is run for its classes alone."""
+
+
+def _stop_in_the_other_process() -> None:
+    if parent_process() is not None and "__mp_main__" in sys.modules:
+        raise _Stop
+
+
+def _classes_of(script: str) -> None:
+    """Run the caller's script up to its first check: its classes are unpickled from there."""
+    main = ModuleType("__mp_main__")
+    main.__file__ = script
+    sys.modules["__main__"] = sys.modules["__mp_main__"] = main
+    with suppress(_Stop), redirect_stdout(io.StringIO()):
+        exec(compile(Path(script).read_bytes(), script, "exec"), main.__dict__)
+
+
+def _public_side(connection: Connection) -> None:
+    if script := connection.recv():
+        _classes_of(script)
+    announce = connection.recv()
     while True:
         try:
             estimator, budget, domain, known = connection.recv()

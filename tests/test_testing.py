@@ -1,7 +1,9 @@
 """The contract that a third party's estimator is held to finds what it is for, and passes a good one."""
 
 import os
-from dataclasses import dataclass
+import subprocess
+import sys
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,7 +13,7 @@ import pytest
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry
 from hushrec.errors import HushrecError, InputError, ModelFileError
-from hushrec.models import Billboard, Popular
+from hushrec.models import Billboard, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bounded, Budget, positive
 from hushrec.testing import (
     DOMAIN,
@@ -22,6 +24,7 @@ from hushrec.testing import (
     check_replay,
     check_sensitivity,
     check_two_processes,
+    check_weeks,
     hostile_users,
     ratings_of,
 )
@@ -48,6 +51,41 @@ def test_a_failure_on_the_private_side_is_one_fixed_sentence(public: PublicSide)
 
 def test_an_estimator_from_outside_passes() -> None:
     check_estimator(PrivateSLIM(), BUDGET)
+
+
+SCRIPT = """
+import hushrec
+from hushrec.testing import check_estimator
+
+class Mine(hushrec.Popular):
+    name = "mine"
+
+print("before")
+check_estimator(Mine(), hushrec.Budget(3, 1e-5), pairs=4)
+print("held to the contract")
+"""
+
+
+def test_a_plain_script_checks_its_own_estimator(tmp_path) -> None:
+    """Without a guard for the name of the main module: each line is printed once."""
+    (tmp_path / "mine.py").write_text(SCRIPT)
+    done = subprocess.run([sys.executable, "mine.py"], capture_output=True, text=True, cwd=tmp_path)
+    assert (done.returncode, done.stdout.split("\n")) == (0, ["before", "held to the contract", ""]), (
+        done.stderr
+    )
+
+
+@pytest.mark.parametrize("model", [PrivateALS, PrivateEigenRec], ids=lambda model: model.name)
+def test_weeks_with_item_features_are_held_to_the_contract(model) -> None:
+    features = np.random.default_rng(0).standard_normal((DOMAIN.n_items, 2))
+    domain = replace(DOMAIN, item_features=features)
+    estimator = model.of(rank=2, iterations=1, n_users=20)
+    if model is PrivateEigenRec:
+        estimator = estimator.set_params(tuning__features_share=0.3)
+    assert estimator.uses_features(BUDGET, domain)
+    check_weeks(estimator, BUDGET, domain=domain, pairs=3)
+    with PublicSide() as public:
+        check_two_processes(public, estimator, BUDGET, domain=domain)
 
 
 def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) -> None:
