@@ -27,10 +27,11 @@ from hushrec.data import Domain, Ratings, lifelike, split_ratings
 from hushrec.errors import InputError
 from hushrec.privacy import Budget, default_path
 
-OUTPUT = Path("demo-output")
-SHAPE = (8_000, 800)  # users and items
+TOY = os.environ.get("TOY") == "1"
+OUTPUT = Path("build/toy-demo" if TOY else "demo-output")
+SHAPE = (600, 80) if TOY else (8_000, 800)  # users and items
 #: Users of a shop with few, and how many of them have published their ratings.
-FEW = (600, 60)
+FEW = (200, 20) if TOY else (600, 60)
 NAMES = "user=Kunde,item=Artikel,rating=Sterne"
 NOT_SIMILAR = "This model cannot tell which items are alike: too little was learned of them.\n"
 #: Columns of the table: what evaluate calls them.
@@ -57,7 +58,7 @@ def demonstrate(options: argparse.Namespace) -> None:
     start = time.perf_counter()
     public = options.ratings is None or options.data_is_public
     ratings, ledger = generated(options) if options.ratings is None else own(options, public)
-    OUTPUT.mkdir(exist_ok=True)
+    OUTPUT.mkdir(parents=True, exist_ok=True)
     write_data(ratings)
     print("\nTo follow by hand, type first: . .venv/bin/activate")
 

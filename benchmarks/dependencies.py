@@ -1,4 +1,4 @@
-"""Run the tests in an environment of their own: ``make test-newest`` and ``make test-oldest``.
+"""Run the tests in an environment of their own: ``make test DEPENDENCIES=newest`` or ``oldest``.
 
 ``newest`` takes the newest release of every dependency, whatever upper bound pyproject.toml sets: it tells of
 what a bound will have to say. ``oldest`` takes the lower bounds themselves. What was installed and what came

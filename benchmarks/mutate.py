@@ -40,6 +40,7 @@ ROOMS = ["privacy", "training", "engines", "data", "kernels", "models"]
 #: Tests that look at all rooms together.
 NETS = "models/test_*.py", "endtoend/test_*.py", "evaluation/test_*.py", "test_*.py"
 _COPIED = ("hushrec", "tests", "benchmarks", "examples", "docs")
+TOY = os.environ.get("TOY") == "1"
 _HEAVY = ["hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg"]
 
 
@@ -365,6 +366,9 @@ def main() -> None:
     parser.add_argument("--continue", action="store_true", dest="goes_on", help="keep what is in the report")
     parser.add_argument("--out", type=Path, default=REPORT, help="the report, lines of JSON")
     given = parser.parse_args()
+    if TOY:
+        given.mutants, given.tests = 1, ["tests/privacy/test_budget.py"]
+        given.rooms, given.out = ["privacy/budget"], given.out.with_name("toy-mutants.jsonl")
     if not given.goes_on:
         given.out.unlink(missing_ok=True)
     chosen = sample(given.rooms, given.seed, given.mutants)

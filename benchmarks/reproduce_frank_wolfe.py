@@ -1,22 +1,15 @@
-"""The experiments of Jain, Thakkar and Thakurta 2018, every run at its true epsilon
-(docs/papers/frank-wolfe.md).
-
-    python -m benchmarks.reproduce_frank_wolfe [--long] [--only calibration synthetic ...] [--output FOLDER]
+"""Repeat the experiments of Jain, Thakkar and Thakurta 2018, every run at its true epsilon.
 
 Minutes on two cores; ``--long`` takes the paper's sizes (500,000 users) and its 10 runs, hours. Real ratings
-are read from the folder HUSHREC_DATA, whose parts are skipped where it does not exist. Everything printed is
-evaluated on held-out ratings and is itself not private; settings were chosen on other splits of the same
-data, and step sizes on a validation part, without charge.
+are read from the folder HUSHREC_DATA, whose parts are skipped where it does not exist. All figures are
+evaluated on held-out ratings and are not private themselves; settings were chosen on other splits of the
+same data, and step sizes on a validation part, without charge. Results: docs/papers/frank-wolfe.md.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
 import math
-import os
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -25,8 +18,8 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
-import scipy.sparse
 
+from benchmarks.harness import OUTPUT, TOY, folder
 from benchmarks.matrices import jtt18_matrix
 from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.models import Estimator, GlobalMean, ItemBias, Popular
@@ -38,20 +31,11 @@ from hushrec.papers.frank_wolfe import (
     PrivateSVD,
     ProjectedGradient,
 )
-from hushrec.papers.frank_wolfe.eigensolvers import (
-    CovarianceSolver,
-    OjaSolver,
-    PowerSolver,
-    RowUsers,
-    random_block,
-)
-from hushrec.papers.frank_wolfe.frank_wolfe import Iterates
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget, epsilon_of, mu_of
-from hushrec.training.gate import LocalGate
 
 DELTA = 1e-6
-CAP = 80  # ratings of a user, the paper's xi
+CAP = 20 if TOY else 80  # ratings of a user, the paper's xi
 LIST_EPSILON = 0.2  # of the released list of most rated films
 SCHEDULES = {
     "t^-1/2": (1.0, 0.5),
@@ -292,7 +276,7 @@ def synthetic_methods(k: float, quick_gradient: bool) -> dict[str, Method]:
 
 
 def synthetic(options: argparse.Namespace, n_items: int) -> None:
-    n_users = 500_000 if options.long else 100_000
+    n_users = 500_000 if options.long else 300 if TOY else 100_000
     full = jtt18_matrix(n_users, n_items, ratings_per_user=CAP, seed=0)
     k = float(np.linalg.norm(full.user_factors) * np.linalg.norm(full.item_factors))
     epsilons = options.epsilons or ([0.1, 0.5, 1.0, 2.0, 5.0] if options.long or n_items == 400 else [1.0])
@@ -330,6 +314,7 @@ def synthetic(options: argparse.Namespace, n_items: int) -> None:
 def users(long: bool) -> None:
     """Remarks 1 to 6: Frank-Wolfe improves with the number of users, the SVD has a floor."""
     sizes = [10_000, 30_000, 100_000, 200_000, 500_000] if long else [10_000, 30_000, 100_000]
+    sizes = [200, 400] if TOY else sizes
     print("\n## RMSE against the number of users, epsilon 1, synthetic, 400 items\n")
     print("RMSE over that of the trivial solution.\n")
     chosen = (
@@ -352,11 +337,6 @@ def users(long: bool) -> None:
 
 
 # ---------------------------------------------------------------------- real ratings
-
-
-def folder() -> Path | None:
-    named = os.environ.get("HUSHREC_DATA")
-    return Path(named) if named else None
 
 
 def read(name: str, domain: Domain, rescale: Callable[[np.ndarray], np.ndarray] = lambda x: x) -> Ratings:
@@ -468,173 +448,36 @@ def movielens(options: argparse.Namespace, count: int) -> None:
     real(f"MovieLens-1M top {count}", most_rated(ratings, count), CAP, options, spent)
 
 
-# ---------------------------------------------------------------------- speed and memory
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """The fastest of three."""
-    times = []
-    for _ in range(3):
-        started = time.perf_counter()
-        work()
-        times.append(time.perf_counter() - started)
-    return min(times)
-
-
-def seconds_of_product(dense: np.ndarray) -> float:
-    return seconds(lambda: dense.T @ dense)
-
-
-def iteration(rows: scipy.sparse.csr_array) -> float:
-    """Seconds of one step of private Frank-Wolfe on these rows."""
-    budget, solver = Budget(1.0, DELTA), CovarianceSolver(3.0)
-    plan = solver.releases("step", budget, 1.0)
-    users = Iterates(rows, 9.0)
-
-    def step() -> None:
-        residuals = users.residuals()
-        start = random_block(rows.shape[1], 1, 0)
-        found = solver.solve(RowUsers(residuals), start, LocalGate(Accountant(budget), plan), "step", 0.1)
-        users.advance(residuals, found.vectors[:, 0], 0.1, 1.0)
-
-    return seconds(step)
-
-
-def speed(long: bool) -> None:
-    n_users = 500_000 if long else 100_000
-    rows = jtt18_matrix(n_users, 400, ratings_per_user=CAP, seed=0).ratings.matrix.astype(np.float64)
-    print(f"\n## Speed, {n_users:,} x 400, {CAP} ratings a user\n")
-    ours = iteration(rows)
-    product = seconds_of_product(rows.toarray())
-    print(
-        "One iteration of private Frank-Wolfe (residuals, covariance, noise, eigenvector, update): "
-        f"{ours:.2f} s. The float64 product of the dense matrix with itself: {product:.2f} s. "
-        f"Ratio {ours / product:.2f}.\n"
-    )
-    parts = (n_users // 4, n_users // 2, n_users)
-    by_users = "; ".join(f"{part:,}: {iteration(rows[:part]):.2f}" for part in parts)
-    print(f"Seconds an iteration against users: {by_users}.\n", flush=True)
-    command = [sys.executable, "-m", "benchmarks.reproduce_frank_wolfe", "--child"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    oja = json.loads(done.stdout.splitlines()[-1])
-    print(
-        "Oja, 100,000 users x 20,000 items, 50 ratings a user: peak memory of the process "
-        f"{oja['peak']:.0f} MB ({oja['before']:.0f} before; the covariance alone would take 3,200). "
-        f"A step: {oja['step'] * 1000:.0f} ms, SciPy's two products: {oja['products'] * 1000:.0f} ms, "
-        f"ratio {oja['step'] / oja['products']:.2f}."
-    )
-
-
-def peak_memory() -> float:
-    """Peak resident memory of this process in MB, without what it inherited from its parent."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        lines = status.read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 ** (2 if sys.platform == "darwin" else 1)
-
-
-def oja_child() -> None:
-    """Memory and time of Oja's products at 20,000 items; a process of its own."""
-    rng = np.random.default_rng(0)
-    n_users, n_items, count = 100_000, 20_000, 50
-    columns = np.sort(
-        rng.integers(0, n_items // count, (n_users, count)) + np.arange(count) * (n_items // count), axis=1
-    )
-    indptr = np.arange(0, n_users * count + 1, count, dtype=np.int32)
-    rows = scipy.sparse.csr_array(
-        (rng.uniform(-1, 1, n_users * count), columns.ravel().astype(np.int32), indptr),
-        shape=(n_users, n_items),
-    )
-    before = peak_memory()
-    steps = 20
-    budget, solver = Budget(1.0, DELTA), OjaSolver(3.0, steps)
-    plan = solver.releases("step", budget, 1.0)
-    start, users = random_block(n_items, 1, 0), RowUsers(rows)
-    ours = seconds(lambda: solver.solve(users, start, LocalGate(Accountant(budget), plan), "step", 0.1))
-    products = seconds(lambda: rows.T @ (rows @ start[:, 0]))
-    print(json.dumps({"step": ours / steps, "products": products, "before": before, "peak": peak_memory()}))
-
-
-def eigensolvers(long: bool) -> None:
-    """Covariance, Oja and block power iteration at equal budget: how much of the top eigenvalue they find."""
-    n_users = 500_000 if long else 100_000
-    full = jtt18_matrix(n_users, 400, ratings_per_user=CAP, seed=0).ratings
-    rows = full.matrix.astype(np.float64)
-    rows.has_sorted_indices = True
-    dense = (rows.T @ rows).toarray()
-    top = np.linalg.eigvalsh(dense)[-1]
-    print(f"\n## One eigenvector at equal budget, {n_users:,} x 400, rows clipped to 3, mean of 5\n")
-    print("Share of the top eigenvalue that the vector found has (v.Wv / largest), from a random start.\n")
-    solvers = {
-        "covariance": CovarianceSolver(3.0),
-        "Oja, 4 products": OjaSolver(3.0, 4),
-        "Oja, 10 products": OjaSolver(3.0, 10),
-        "Oja, 100 products": OjaSolver(3.0, 100),
-        "power, 4 products of 1": PowerSolver(3.0, 4, 1),
-        "power, 2 products of 8": PowerSolver(3.0, 2, 8),
-        "power, 4 products of 8": PowerSolver(3.0, 4, 8),
-    }
-    epsilons = [0.01, 0.03, 0.1, 1.0]
-    print(
-        "| method | "
-        + " | ".join(f"epsilon {epsilon:g}" for epsilon in epsilons)
-        + " |\n|---|"
-        + "---|" * len(epsilons)
-    )
-    for name, solver in solvers.items():
-        cells = []
-        for epsilon in epsilons:
-            shares = []
-            for run in range(5):
-                budget = Budget(epsilon, DELTA)
-                gate = LocalGate(Accountant(budget), solver.releases("pca", budget, 1.0))
-                found = solver.solve(RowUsers(rows), random_block(400, solver.block, run), gate, "pca", 0.1)
-                vector = found.vectors[:, 0]
-                shares.append(vector @ dense @ vector / top)
-            cells.append(f"{np.mean(shares):.4f}")
-        print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
-
-
 # ---------------------------------------------------------------------- main
+
 
 PARTS: dict[str, Callable[[argparse.Namespace], None]] = {
     "calibration": lambda options: calibration(),
-    "speed": lambda options: speed(options.long),
-    "eigensolvers": lambda options: eigensolvers(options.long),
-    "synthetic": lambda options: synthetic(options, 400),
-    "synthetic-900": lambda options: synthetic(options, 900),
+    "synthetic": lambda options: synthetic(options, 40 if TOY else 400),
+    "synthetic-900": lambda options: synthetic(options, 90 if TOY else 900),
     "users": lambda options: users(options.long),
     "jester": lambda options: real("Jester part 1", jester(), 100, options),
-    "movielens": lambda options: movielens(options, 400),
+    "movielens": lambda options: movielens(options, 40 if TOY else 400),
     "movielens-900": lambda options: movielens(options, 900),
 }
 REAL = {"jester", "movielens", "movielens-900"}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--long", action="store_true", help="the paper's sizes and numbers of runs")
-    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS))
-    parser.add_argument("--epsilons", nargs="+", type=float, help="instead of 0.1 to 5")
-    parser.add_argument("--runs", type=int, help="instead of 1 to 5, or 10 with --long")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS)[:: 2 if TOY else 1])
+    parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0] if TOY else None)
+    parser.add_argument("--runs", type=int, default=1 if TOY else None, help="instead of 1 to 5, or 10")
     parser.add_argument("--methods", nargs="+", help="parts of names, for the synthetic and real parts")
-    parser.add_argument("--output", type=Path, default=Path("bench-output"), help="folder of the figures")
-    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the figures")
     options = parser.parse_args()
-    if options.child:
-        oja_child()
-        return
     options.output.mkdir(exist_ok=True)
-    started = time.perf_counter()
     for part in options.only:
         if part in REAL and folder() is None:
             print(f"\nHUSHREC_DATA is not set, so {part} is skipped.")
         else:
             PARTS[part](options)
-    print(f"\nAll of it took {(time.perf_counter() - started) / 60:.0f} minutes.")
 
 
 if __name__ == "__main__":

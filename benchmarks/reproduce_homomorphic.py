@@ -1,11 +1,8 @@
-"""The experiments of "Homomorphic Matrix Completion" and of the attack on it (`make reproduce-homomorphic`).
+"""Repeat the experiments of "Homomorphic Matrix Completion", and the attack on it.
 
-    python -m benchmarks.reproduce_homomorphic                          short form, 200 x 200
-    python -m benchmarks.reproduce_homomorphic --long                   1,000 x 1,000
-    python -m benchmarks.reproduce_homomorphic --movielens ml-1m.parquet  the real ratings too
-
-Tables go to the terminal, pictures to a folder. Everything is seeded but mask coefficients and
-privacy noise.
+200 x 200; ``--long`` takes 1,000 x 1,000. HUSHREC_DATA names the folder of the real ratings. Tables are
+printed, pictures go to a folder. Everything is seeded but mask coefficients and privacy noise. Results:
+docs/papers/homomorphic.md.
 """
 
 from __future__ import annotations
@@ -14,13 +11,13 @@ import argparse
 import itertools
 import math
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import scipy.sparse as sp
 
+from benchmarks.harness import OUTPUT, TOY, folder
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.papers.masked.completion import (
     Completion,
@@ -32,10 +29,12 @@ from hushrec.papers.masked.masking import draw_coefficients, masked, public_key
 from hushrec.papers.masked.reconstruction import reconstruct
 
 SUCCESS = 1e-5
-TRIALS = 10
-MASK_RANK = 10
-RANKS = (2, 5, 10, 15, 20, 30, 40, 50)
-FRACTIONS = tuple(round(0.05 + 0.1 * step, 2) for step in range(10))
+TRIALS = 1 if TOY else 10
+#: Rows and columns of the short form.
+SIZE = 40 if TOY else 200
+MASK_RANK = 2 if TOY else 10
+RANKS = (2, 5) if TOY else (2, 5, 10, 15, 20, 30, 40, 50)
+FRACTIONS = tuple(round(0.05 + 0.1 * step, 2) for step in range(10))[:: 4 if TOY else 1]
 LONG_GRID = (2, 5, 10, 20, 30, 50), (0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3), 3
 GRID_SWEEPS = 200
 GRID_RULES = f"""A trial of NN ends with success as soon as a step has RSE <= 1e-5, and with failure as
@@ -44,7 +43,6 @@ truth (the norm of the step plus a bound on that of its misfit). A trial of AM h
 "-": not run, since there are fewer observed entries than a matrix of the rank has free parameters, so that
 nothing can succeed, or since no trial succeeded with more entries; the pictures show these with a cross.
 """
-SECTIONS = ("agreement", "speed", "samples", "attack", "grids", "movielens")
 
 
 class Report:
@@ -63,34 +61,6 @@ class Report:
         for row in rows:
             self.say("| " + " | ".join(str(cell) for cell in row) + " |")
         self.say()
-
-
-def main() -> None:
-    """Run the sections asked for."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--long", action="store_true", help="grids at 1,000 x 1,000")
-    parser.add_argument("--movielens", help="ratings of MovieLens-1M")
-    parser.add_argument("--out", type=Path, default=Path("homomorphic-output"))
-    parser.add_argument("--sections", nargs="+", choices=SECTIONS, default=list(SECTIONS))
-    options = parser.parse_args()
-    report = Report(options.out)
-    for section in options.sections:
-        start, work = time.perf_counter(), time.process_time()
-        match section:
-            case "agreement":
-                agreement(report)
-            case "speed":
-                speed(report)
-            case "samples":
-                samples(report)
-            case "attack":
-                attack(report)
-            case "grids":
-                grids(report, 1000 if options.long else 200)
-            case "movielens" if options.movielens:
-                movielens(report, options.movielens)
-        spent = time.perf_counter() - start, time.process_time() - work
-        report.say(f"({section}: {spent[0]:.0f} s, {spent[1]:.0f} CPU seconds)\n")
 
 
 # ---------------------------------------------------------------------- problems
@@ -137,8 +107,8 @@ def agreement(report: Report) -> None:
     """Decrypted masked completion against plain completion of the same entries."""
     report.say("## Masked completion returns the plain result\n")
     rows = []
-    for rank, fraction in ((5, 0.5), (5, 0.7), (10, 0.6), (20, 0.8)):
-        plain, hidden = (Problem(200, rank, fraction, mask_rank, 1) for mask_rank in (0, MASK_RANK))
+    for rank, fraction in ((5, 0.5), (5, 0.7), (10, 0.6), (20, 0.8))[: 1 if TOY else 4]:
+        plain, hidden = (Problem(SIZE, rank, fraction, mask_rank, 1) for mask_rank in (0, MASK_RANK))
         row: list[Any] = [rank, f"{fraction:.0%}"]
         for solver, tolerance in (("am", 1e-9), ("nn", 1e-8)):
             solve_one = alternating_minimization if solver == "am" else nuclear_norm_minimization
@@ -155,58 +125,16 @@ def agreement(report: Report) -> None:
     report.table(["rank", "observed", "relative difference, AM", "relative difference, NN"], rows)
 
 
-def speed(report: Report) -> None:
-    """1,000 x 1,000, rank 10, half observed: ours and a public peer."""
-    report.say("## 1,000 x 1,000, rank 10, 50% observed\n")
-    plain, hidden = (Problem(1000, 10, 0.5, mask_rank, 0) for mask_rank in (0, MASK_RANK))
-    holes = np.full(plain.matrix.shape, np.nan)
-    holes[plain.cells] = plain.matrix[plain.cells]
-    runs: dict[str, tuple[Problem, Callable[[], np.ndarray]]] = {
-        "AM": (plain, lambda: solve(plain, "am").matrix),
-        "AM, masked": (hidden, lambda: solve(hidden, "am").matrix),
-        "NN": (plain, lambda: solve(plain, "nn").matrix),
-        "NN, masked": (hidden, lambda: solve(hidden, "nn").matrix),
-    }
-    for name, peer in peers().items():
-        runs[name] = (plain, lambda peer=peer: peer(holes))
-    solve(Problem(100, 2, 0.9, 0, 0), "am")  # compiles
-    report.say("| solver | seconds | CPU seconds | RSE |\n|---|---:|---:|---:|")
-    for name, (problem, run) in runs.items():
-        wall, work = time.perf_counter(), time.process_time()
-        found = run()
-        wall, work = time.perf_counter() - wall, time.process_time() - work
-        report.say(f"| {name} | {wall:.1f} | {work:.1f} | {problem.error(found):.1e} |")
-    report.say()
-
-
-def peers() -> dict[str, Callable[[np.ndarray], np.ndarray]]:
-    """Public solvers that are installed."""
-    try:
-        from fancyimpute import SoftImpute, soft_impute, solver
-    except ImportError:
-        return {}
-    for module in (solver, soft_impute):  # scikit-learn 1.8 dropped the name that they use for an argument
-        module.check_array = lambda holes, force_all_finite, check=module.check_array: check(
-            holes, ensure_all_finite=force_all_finite
-        )
-
-    def soft(holes: np.ndarray, **settings: Any) -> np.ndarray:
-        return SoftImpute(verbose=False, **settings).fit_transform(holes)
-
-    return {
-        "fancyimpute SoftImpute, as it comes": soft,
-        "fancyimpute SoftImpute, rank 10, shrinkage 0.1, to 1e-6": lambda holes: soft(
-            holes, max_rank=10, shrinkage_value=0.1, convergence_threshold=1e-6, max_iters=1000
-        ),
-    }
-
-
 def samples(report: Report) -> None:
     """Least fraction at which half of the trials succeed, against what Theorem 3 predicts."""
     report.say("## Fraction that alternating minimisation needs, 200 x 200\n")
     report.say("Predicted: plain fraction times (rank + mask rank) / rank.\n")
     rows = []
-    for rank, mask_rank in itertools.product((2, 5, 10, 20), (0, 10, 20)):
+    for rank, mask_rank in (
+        itertools.product(RANKS[:2], (0, MASK_RANK))
+        if TOY
+        else itertools.product((2, 5, 10, 20), (0, 10, 20))
+    ):
         needed = least_fraction(rank, mask_rank)
         if mask_rank == 0:
             plain = needed
@@ -242,7 +170,7 @@ def masked_fraction(
     return plain_fraction * coherence_ratio * (rank + mask_rank) / rank
 
 
-def least_fraction(rank: int, mask_rank: int, size: int = 200, trials: int = 3) -> float:
+def least_fraction(rank: int, mask_rank: int, size: int = SIZE, trials: int = 1 if TOY else 3) -> float:
     """Return the least fraction that is completed, by bisection to 4%."""
     low, high = 0.01, 1.0
     while high / low > 1.04:
@@ -260,7 +188,7 @@ def attack(report: Report) -> None:
     report.say(
         "## Share of ratings that the server recovers from one upload, 10 uploads each, noise sd 240\n"
     )
-    uploads, ranks = (4, 6, 8, 11, 15, 20, 40, 100, 300), (2, 5, 10, 20, 30)
+    uploads, ranks = ((4, 20), (2,)) if TOY else ((4, 6, 8, 11, 15, 20, 40, 100, 300), (2, 5, 10, 20, 30))
     shares = np.zeros((len(ranks), len(uploads)))
     slowest = 0.0
     for (a, mask_rank), (b, count) in itertools.product(enumerate(ranks), enumerate(uploads)):
@@ -291,7 +219,7 @@ def attack(report: Report) -> None:
 
 def grids(report: Report, size: int) -> None:
     """Phase transitions of both solvers, plain and masked."""
-    ranks, fractions, nn_trials = (RANKS, FRACTIONS, TRIALS) if size == 200 else LONG_GRID
+    ranks, fractions, nn_trials = (RANKS, FRACTIONS, TRIALS) if size == SIZE else LONG_GRID
     report.say(f"## Successes (RSE <= 1e-5), {size} x {size}, mask rank {MASK_RANK}\n")
     report.say(GRID_RULES)
     names = {
@@ -390,7 +318,7 @@ def movielens(report: Report, path: str) -> None:
     rows_of_test = np.repeat(np.arange(targets.n_users), np.diff(targets.matrix.indptr))
     truth = targets.matrix.data.astype(float)
     masked_rows, private_rows = [], []
-    for fraction in (0.2, 0.4, 0.6, 0.8, 1.0):
+    for fraction in (0.6,) if TOY else (0.2, 0.4, 0.6, 0.8, 1.0):
         part = known.where(np.random.default_rng(1).random(known.n_ratings) < fraction, drop_empty=False)
         row: list[Any] = [f"{fraction:.0%}"]
         for noise_sd in (0.0, 10.0, 240.0):
@@ -470,6 +398,21 @@ def picture(
     bar = figure.colorbar(shown, ax=list(panels), ticks=[0, 0.5, 1], shrink=0.6)
     bar.ax.set_yticklabels(key, fontsize=7)
     figure.savefig(path)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--long", action="store_true", help="grids at 1,000 x 1,000")
+    parser.add_argument("--out", type=Path, default=OUTPUT, help="folder of the pictures")
+    options = parser.parse_args()
+    report = Report(options.out)
+    agreement(report)
+    samples(report)
+    attack(report)
+    grids(report, 1000 if options.long else SIZE)
+    home = folder()
+    if home is not None and (home / "ml-1m.parquet").exists():
+        movielens(report, str(home / "ml-1m.parquet"))
 
 
 if __name__ == "__main__":

@@ -1,10 +1,9 @@
-"""The experiments of "One-Bit Matrix Completion with Differential Privacy" again (`make reproduce-one-bit`).
+"""Repeat the experiments of "One-Bit Matrix Completion with Differential Privacy".
 
-Every mechanism at what it costs; "output, as printed" is Algorithm 4 with the epsilon that the paper prints,
+Every mechanism at its true cost; "output, as printed" is Algorithm 4 with the epsilon that the paper prints,
 whose true cost is that times the number of entries released. Real data come from the folder ``HUSHREC_DATA``
-and are public: nothing is charged to a ledger. What is printed is the results section of
-docs/papers/one-bit.md; figures go to ``--figures``. Noise is the system's, so that figures differ from run to
-run by their error.
+and are public: nothing is charged to a ledger. The output is the results section of docs/papers/one-bit.md;
+figures go to ``--figures``. Noise is the system's, so that figures differ from run to run by their error.
 """
 
 from __future__ import annotations
@@ -17,9 +16,7 @@ import argparse
 import itertools
 import math
 import multiprocessing
-import resource
 import sys
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
@@ -29,6 +26,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, ndtr
 
+from benchmarks.harness import OUTPUT, TOY, folder
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.evaluation.one_bit import (
     auc,
@@ -41,7 +40,7 @@ from hushrec.papers.one_bit import OneBitCompletion, completion_scores
 from hushrec.privacy import Accountant, Budget
 
 DELTA = 1e-6
-EPSILONS = (1.0, 2.0, 4.0, 10.0)
+EPSILONS = (1.0, 10.0) if TOY else (1.0, 2.0, 4.0, 10.0)
 LINKS = ("logistic", "probit")
 PUBLISHED = "output, as printed"
 RADII = {1.0: "nuclear norm 100, as printed", 1 / 3: "nuclear norm 33, that of the truth"}
@@ -49,29 +48,6 @@ RATES = "user rate plus item rate, no privacy"
 MECHANISMS = ("input", "objective", "gradient", "output", PUBLISHED)
 
 Table = dict[tuple[str, float], list[float]]
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parts: dict[str, Callable[[argparse.Namespace], None]] = {
-        "movielens": movielens,
-        "restaurant": restaurant,
-        "synthetic": synthetic,
-        "ratios": ratios,
-        "cost": cost,
-        "user": user_level,
-        "speed": speed,
-    }
-    parser.add_argument("--only", choices=list(parts), help="one part")
-    parser.add_argument("--draws", type=int, default=40, help="draws of the synthetic data (default 40)")
-    parser.add_argument("--jobs", type=int, default=1, help="processes that share the draws (default 1)")
-    parser.add_argument("--figures", type=Path, help="folder for SVG figures")
-    options = parser.parse_args()
-    for name, part in parts.items():
-        if options.only in (None, name):
-            start = time.perf_counter()
-            part(options)
-            print(f"{name}: {time.perf_counter() - start:.0f} s", file=sys.stderr)
 
 
 def gathered(draw: Callable[[int], Table], count: int, jobs: int) -> Table:
@@ -171,7 +147,9 @@ def draw(title: str, table: Table, epsilons: list[float], names: list[str], path
 # ---------------------------------------------------------------------- section 5.1: synthetic data
 
 
-def signs(seed: int, link: str, observed: float, size: int = 100) -> tuple[Ratings, np.ndarray]:
+def signs(
+    seed: int, link: str, observed: float, size: int = 20 if TOY else 100
+) -> tuple[Ratings, np.ndarray]:
     """Signs of a rank-one matrix with largest entry 1 in absolute value, and the matrix."""
     rng = np.random.default_rng(seed)
     truth = np.outer(rng.uniform(-0.5, 0.5, size), rng.uniform(-0.5, 0.5, size))
@@ -191,7 +169,7 @@ def synthetic_draw(
     ratings, truth = signs(number, link, observed)
     published = OneBitCompletion.as_published(link=link, nuclear_norm=radius)
     names = ("solver", "offsets", "weighting", "bound", "tolerance")
-    settings = {name: getattr(published, name) for name in names}
+    settings = {name: settings_of(published)[name] for name in names}
     table: Table = {}
     for run in runs(link, epsilons):
         done = completion(*run, ratings, number, link=link, nuclear_norm=radius, **settings)
@@ -234,7 +212,7 @@ def cost(options: argparse.Namespace) -> None:
     print("L1 change of the optimum by one label, over 2 alpha: the true epsilon for each one printed.\n")
     print("| matrix | observed | inputs | true epsilon for each printed one | bound |")
     print("|---|---|---|---|---|")
-    for size in (2, 3, 4):
+    for size in (2, 3) if TOY else (2, 3, 4):
         cells = [(i, (i + shift) % size) for i in range(size) for shift in range(2)]
         rows, columns = zip(*cells)
         domain = Domain(range(size), rating_range=(0, 1))
@@ -251,8 +229,8 @@ def cost(options: argparse.Namespace) -> None:
         )
         print(f"| {size} x {size} | {len(rows)} | {len(optima)} | {worst / 2:.2f} | {size * size} |")
     moves = []
-    for seed in range(5):
-        ratings, _ = signs(seed, "logistic", 0.15, 40)
+    for seed in range(1 if TOY else 5):
+        ratings, _ = signs(seed, "logistic", 0.15, 10 if TOY else 40)
         fit = OneBitCompletion.as_published(mechanism="none", tolerance=1e-8, iterations=500)
         budget = Budget(math.inf, DELTA, unit="rating", relation="replace")
         before = fit.complete(ratings, Accountant(budget)).matrix()
@@ -264,15 +242,6 @@ def cost(options: argparse.Namespace) -> None:
 
 
 # ---------------------------------------------------------------------- real data
-
-
-def data(*names: str) -> list[Path] | None:
-    folder = Path(os.environ.get("HUSHREC_DATA", ""))
-    paths = [folder / name for name in names]
-    if not os.environ.get("HUSHREC_DATA") or not all(path.exists() for path in paths):
-        print(f"\n{names[0]} skipped: set HUSHREC_DATA to a folder that holds it.")
-        return None
-    return paths
 
 
 def rates(train: Ratings, test: Ratings, threshold: float) -> np.ndarray:
@@ -310,7 +279,7 @@ def real(title: str, words: str, splits: Any, threshold: float, options: argpars
     """Ten runs on some splits, both links."""
     entries = splits[0][0].n_users * splits[0][0].n_items
     for link in LINKS:
-        table = gathered(partial(real_draw, splits, link, threshold), 10, options.jobs)
+        table = gathered(partial(real_draw, splits, link, threshold), 1 if TOY else 10, options.jobs)
         losses, areas = (summary(table.pop(key)) for key in [k for k in table if math.isnan(k[1])])
         extra = f" Without privacy: log loss {losses}, AUC {areas}."
         show(f"{title}, {link}", words + extra, table, entries, options, "sign accuracy")
@@ -355,7 +324,7 @@ def user_level(options: argparse.Namespace) -> None:
     majority = {"rank": 0, "features": False, "iterations": 0, "bias_rounds": 0}
     one_release = majority | {"bias_rounds": 1}
     models = [("user majority", majority), ("user majority plus private item log-odds", one_release)]
-    for epsilon in (1.0, 5.0, 10.0):
+    for epsilon in (5.0,) if TOY else (1.0, 5.0, 10.0):
         budget = Budget(epsilon, DELTA)
         for name, settings in [*models, ("`one-bit-user`", {})]:
             estimator = UserLevelOneBit.planned(budget, domain, 6040, threshold=3.5, **settings)
@@ -373,45 +342,29 @@ def user_level(options: argparse.Namespace) -> None:
     print(f"| {RATES} | inf | {baseline:.4f} | | |", flush=True)
 
 
-# ---------------------------------------------------------------------- time and memory
+def data(*names: str) -> list[Path] | None:
+    home = folder()
+    if home is None or not all((home / name).exists() for name in names):
+        print(f"\n{names[0]} skipped: set HUSHREC_DATA to a folder that holds it.")
+        return None
+    return [home / name for name in names]
 
 
-def speed(options: argparse.Namespace) -> None:
-    """One completion in a process of its own, for each solver and size."""
-    rows: list[tuple[str, str, int, dict[str, Any]]] = [
-        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "none"}),
-        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "input"}),
-        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "none", "solver": "dense"}),
-        ("ML-100K", "ml-100k.parquet", 1683, {"mechanism": "input", "solver": "dense"}),
-        ("ML-1M", "ml-1m.parquet", 3953, {"mechanism": "none"}),
-        ("ML-1M", "ml-1m.parquet", 3953, {"mechanism": "input"}),
-    ]
-    if data("ml-100k.parquet", "ml-1m.parquet") is None:
-        return
-    print("\n### Time and memory")
-    print("All ratings, logistic, input perturbation at epsilon 4 per rating, one core; dense: alpha 1.\n")
-    print("| data | solver | mechanism | seconds | processor | GiB at the peak |\n|---|---|---|---|---|---|")
-    for title, name, end, settings in rows:
-        with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
-            wall, busy, peak = pool.submit(timed, name, end, settings).result()
-        solver, mechanism = settings.get("solver", "factored"), settings["mechanism"]
-        print(f"| {title} | {solver} | {mechanism} | {wall:.0f} | {busy:.0f} | {peak:.2f} |", flush=True)
+PARTS = (movielens, restaurant, synthetic, ratios, cost, user_level)
 
 
-def timed(name: str, end: int, settings: dict[str, Any]) -> tuple[float, float, float]:
-    """Seconds, processor seconds and peak memory of the process, in GiB, with what was loaded."""
-    from hushrec.kernels import threads
-
-    ratings = Ratings.read(data(name)[0], Domain(range(1, end), rating_range=(1, 5)))  # type: ignore[index]
-    published = settings.get("solver") == "dense"
-    fit = (OneBitCompletion.as_published if published else OneBitCompletion.of)(threshold=3.5, **settings)
-    epsilon = math.inf if fit.mechanism == "none" else 4.0
-    accountant = Accountant(Budget(epsilon, DELTA, unit="rating", relation="replace"), data_is_public=True)
-    wall, busy = time.perf_counter(), time.process_time()
-    with threads.limit(1):
-        fit.complete(ratings, accountant)
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    return time.perf_counter() - wall, time.process_time() - busy, peak
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    names = [part.__name__ for part in PARTS]
+    parser.add_argument("--only", nargs="+", choices=names, default=names)
+    parser.add_argument("--draws", type=int, default=1 if TOY else 40, help="draws of the synthetic data")
+    parser.add_argument("--jobs", type=int, default=1, help="processes that share the draws")
+    parser.add_argument("--figures", type=Path, default=OUTPUT, help="folder of the figures")
+    options = parser.parse_args()
+    options.figures.mkdir(exist_ok=True)
+    for part in PARTS:
+        if part.__name__ in options.only:
+            part(options)
 
 
 if __name__ == "__main__":

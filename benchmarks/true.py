@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+TOY = os.environ.get("TOY") == "1"
 SENTENCES = {
     "A1": "An edited model file is refused before a week is charged, and no number in it unbounds a user",
     "A2": "One user's long texts are no ids, and stop nobody else's run, in any format",
@@ -62,12 +63,15 @@ def main() -> int:
     os.chdir(Path(__file__).parents[1])
     reporter = Reporter()
     with contextlib.redirect_stdout(io.StringIO()):
-        pytest.main(["-m", "true and not full", "tests"], plugins=[reporter])
+        where = "tests/evaluation/test_metrics.py" if TOY else "tests"
+        pytest.main(["-m", "true and not full", where], plugins=[reporter])
     wrong = sorted(reporter.outcomes.keys() - SENTENCES.keys())
     for number, sentence in SENTENCES.items():
         came = reporter.outcomes[number]
         failed = [name for outcome, name in came if outcome == "failed"]
         passed = sum(outcome == "passed" for outcome, _ in came)
+        if TOY and not came:
+            continue
         verdict = "PASS" if passed and not failed else f"FALLS SHORT: {'; '.join(failed) or 'no test ran'}"
         print(f"{number:4} {verdict}  {sentence} ({passed} tests)")
         wrong += [number] * (verdict != "PASS")

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import fcntl
-import json
 import math
-import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -22,12 +19,11 @@ import pyarrow.parquet as pq
 from scipy.stats import t as student
 
 from benchmarks.frontier.data import Split, kind_of, split
-from hushrec.checks import settings_of
+from benchmarks.harness import DELTA, rmse, settings as described
 from hushrec.evaluation import evaluate
 from hushrec.models import Estimator
 from hushrec.privacy import Accountant, Budget
 
-DELTA = 1e-5
 #: Seconds between two writes of the results.
 _WRITE_EVERY = 20.0
 
@@ -52,10 +48,6 @@ class Cell:
         Number of the noise draw, and seed of start and sample.
     estimator : Estimator
         With all its settings.
-    patch : str
-        A change of the code that a study needs, by its name in ``benchmarks.frontier.patches``.
-    validation : bool
-        Judge it on the validation part.
     """
 
     part: str
@@ -64,19 +56,16 @@ class Cell:
     epsilon: float
     draw: int
     estimator: Estimator
-    patch: str = ""
-    validation: bool = False
 
     @property
     def key(self) -> tuple[Any, ...]:
         """Return what a stored result must agree in to stand for this run."""
-        return (self.part, self.data, self.method, self.epsilon, self.draw, self.settings, self.patch)
+        return (self.part, self.data, self.method, self.epsilon, self.draw, self.settings)
 
     @property
     def settings(self) -> str:
         """Class and hyper-parameters."""
-        described = getattr(self.estimator, "described", None) or settings_of(self.estimator)
-        return json.dumps({"algorithm": self.estimator.name, **described}, sort_keys=True)
+        return described(self.estimator)
 
 
 class Results:
@@ -114,7 +103,7 @@ class Results:
 
 
 def _key(row: Row) -> tuple[Any, ...]:
-    names = ("part", "data", "method", "epsilon", "draw", "settings", "patch")
+    names = ("part", "data", "method", "epsilon", "draw", "settings")
     return tuple(row[name] for name in names)
 
 
@@ -146,12 +135,11 @@ def _rows(cells: Sequence[Cell], jobs: int) -> Iterable[Row]:
 def result(cell: Cell) -> Row:
     """Train and judge once."""
     parts, started = split(cell.data), time.perf_counter()
-    with patched(cell.patch):
-        budget = Budget(cell.epsilon, DELTA)
-        accountant = Accountant(budget, data_is_public=True)
-        model = cell.estimator.fit(parts.train, accountant, seed=cell.draw)
-        seconds = time.perf_counter() - started
-        metrics = judge(model, cell.data, parts, cell.validation)
+    budget = Budget(cell.epsilon, DELTA)
+    accountant = Accountant(budget, data_is_public=True)
+    model = cell.estimator.fit(parts.train, accountant, seed=cell.draw)
+    seconds = time.perf_counter() - started
+    metrics = judge(model, cell.data, parts)
     return {
         "part": cell.part,
         "data": cell.data,
@@ -159,7 +147,6 @@ def result(cell: Cell) -> Row:
         "epsilon": cell.epsilon,
         "draw": cell.draw,
         "settings": cell.settings,
-        "patch": cell.patch,
         "rmse": metrics.get("rmse", math.nan),
         "rmse random": metrics.get("rmse random", math.nan),
         "recall@20": metrics.get("recall@20", math.nan),
@@ -168,32 +155,13 @@ def result(cell: Cell) -> Row:
     }
 
 
-def judge(model: Any, data: str, parts: Split, validation: bool) -> dict[str, float]:
-    """Errors on the test part, or on the validation part."""
-    history, targets = parts.history, parts.targets
-    if validation:
-        history, targets = parts.validation[0], {next(iter(targets)): parts.validation[1]}
+def judge(model: Any, data: str, parts: Split) -> dict[str, float]:
+    """Errors on the test part."""
     if kind_of(data) == "items":
-        target = next(iter(targets.values()))
-        figures = evaluate(model, history, target, metrics=["capped-recall", "ndcg"], resamples=0)
-        return {"recall@20": figures["capped-recall@20"].value, "ndcg@20": figures["ndcg@20"].value}
-    return {name: rmse(model, history, target) for name, target in targets.items()}
-
-
-def rmse(model: Any, history: Any, target: Any) -> float:
-    """Root mean squared error over all ratings of a part."""
-    errors = model.predict_pairs(history, target) - target.matrix.data
-    return math.sqrt(float(np.mean(errors**2)))
-
-
-def patched(name: str) -> AbstractContextManager[Any]:
-    """The change of the code that a study asks for."""
-    if not name:
-        return nullcontext()
-    from benchmarks.frontier.patches import PATCHES
-
-    change: Callable[[], AbstractContextManager[Any]] = PATCHES[name]
-    return change()
+        target = next(iter(parts.targets.values()))
+        found = evaluate(model, parts.history, target, metrics=["capped-recall", "ndcg"], resamples=0)
+        return {"recall@20": found["capped-recall@20"].value, "ndcg@20": found["ndcg@20"].value}
+    return {name: rmse(model, parts.history, target) for name, target in parts.targets.items()}
 
 
 def interval(values: Sequence[float]) -> tuple[float, float]:
@@ -204,9 +172,3 @@ def interval(values: Sequence[float]) -> tuple[float, float]:
     freedom = len(values) - 1
     quantile = float(student.ppf(0.975, freedom))
     return mean, quantile * float(np.std(values, ddof=1)) / math.sqrt(len(values))
-
-
-def single_thread() -> None:
-    """One thread a process: set before NumPy and Numba are loaded by the workers."""
-    for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ[name] = "1"

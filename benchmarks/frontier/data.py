@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from pathlib import Path
 
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.harness import TOY, folder
 from benchmarks.matrices import dpals_matrix
 from hushrec.data import Domain, Ratings, realistic, split_ratings, strong_generalization
 
@@ -77,12 +76,6 @@ class DataSet:
     metrics: tuple[str, ...] = ("rmse",)
     low_rank: bool = False
     draws: int = 1
-
-
-def folder() -> Path | None:
-    """Folder of the real ratings."""
-    named = os.environ.get("HUSHREC_DATA")
-    return Path(named) if named else None
 
 
 def available(name: str) -> bool:
@@ -150,7 +143,8 @@ def _of_file(file: str, rating_range: tuple[float, float], seed: int) -> Split:
 
 
 def _synthetic(seed: int) -> Split:
-    return by_ratings(dpals_matrix(20_000, 1_000, seed=0).ratings, seed)
+    sizes = (300, 60) if TOY else (20_000, 1_000)
+    return by_ratings(dpals_matrix(*sizes, seed=0).ratings, seed)
 
 
 def kind_of(name: str) -> str:

@@ -11,9 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.frontier.cells import DELTA, Row, interval
+from benchmarks.frontier.cells import Row, interval
 from benchmarks.frontier.data import DATASETS
 from benchmarks.frontier.methods import methods
+from benchmarks.harness import DELTA
 
 #: Marks of a part of a page that the command writes.
 _BEGIN, _END = "<!-- {name}: written by the command -->", "<!-- end of {name} -->"

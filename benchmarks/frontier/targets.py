@@ -8,10 +8,11 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from benchmarks.frontier.cells import DELTA, Cell, Row, interval
+from benchmarks.frontier.cells import Cell, Row, interval
 from benchmarks.frontier.data import DATASETS, available, kind_of, split
 from benchmarks.frontier.methods import methods
 from benchmarks.frontier.tables import Curve, curves, spell
+from benchmarks.harness import DELTA
 from hushrec.privacy import Budget
 
 #: Whether a target holds, and what was measured.

@@ -138,7 +138,7 @@ def season_ranges(
     """Errors week by week while nothing changes, for a program and for a reader.
 
     In a world that stands still a week's model is about as good as one that is trained once with all that the
-    season has spent by then (`make bench-year`).
+    season has spent by then (`make bench PART=year`).
     """
     last, budget = season.weeks - 1, season.budget.part(share)
     weeks = sorted({round(last * step / 4) for step in range(5)})

@@ -20,7 +20,7 @@ from hushrec.public.models import MOST_ITEMS, likes_of, regressions
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
 
-# Chosen on other users than `make bench-public` judges: a half of MovieLens-1M, of Jester and of Yahoo! R3,
+# Chosen on other users than `benchmarks/public.py` judges: halves of MovieLens-1M, Jester and Yahoo! R3,
 # and other generated likes, sparse and of a shop; 3 to 120 donors, epsilon 1 and 5. Recall is flat about
 # them.
 

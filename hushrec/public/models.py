@@ -11,7 +11,7 @@ from hushrec.models.ease import EASE, item_weights, own_likes
 from hushrec.serving.lists import Recommender
 from hushrec.types import Array
 
-# Chosen on other users than `make bench-public` judges: halves of MovieLens-1M, Jester and Yahoo! R3, and
+# Chosen on other users than `benchmarks/public.py` judges: halves of MovieLens-1M, Jester and Yahoo! R3, and
 # generated likes of a shop; 15 to 240 donors. Recall is flat about them.
 
 #: Items that the regressions learn, those of most likes.

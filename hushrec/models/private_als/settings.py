@@ -94,8 +94,8 @@ class PrivateALS(Estimator[FittedUsers]):
 
         The study is ``python -m benchmarks.never_loses`` unless another one is named
         (docs/guides/planning.md: the rule, why, and how far to trust it). What the falling factor clip,
-        adaptive weights and the spectral start are worth is printed by
-        ``python -m benchmarks.frontier --part ablation`` (docs/understand/frontier.md).
+        adaptive weights and the spectral start are worth is in
+        the ablation in docs/understand/frontier.md.
 
         Parameters
         ----------

@@ -102,7 +102,7 @@ class DPALS(Estimator["SampledUsers"]):
         """The heuristics of section 5, and the parts of the budget.
 
         The heuristics are off here, and no study chose the parts: those that are best for a data set are
-        printed by ``python -m benchmarks.frontier --part tune`` (docs/understand/frontier.md).
+        in docs/understand/frontier.md.
 
         Parameters
         ----------

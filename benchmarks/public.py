@@ -1,14 +1,13 @@
-"""Lists and ratings with public ratings of a few users beside a private model (`make bench-public`).
+"""Compare a private model with donors' public ratings and without them.
 
-    python -m benchmarks.bench_public                    # judge the stored rows; make a sample of them anew
-    python -m benchmarks.bench_public --measure 20       # make what is missing, for so many minutes
+    python -m benchmarks.public                    # judge the stored rows; make a sample of them again
+    python -m benchmarks.public --measure 20       # make missing rows, for so many minutes
 
-A row is a data set, a number of users, an epsilon, a share of donors, what they are, and a draw of users and
-noise. The private model is today's plan for these users. 500 others are judged, on a fifth of what each has:
+A row is a data set, a number of users, an epsilon, a fraction of donors, their kind, and a draw of users and
+noise. The private model has today's plan for these users. 500 others are judged, on a fifth of their rows:
 Recall@20 for likes, RMSE in ratings of 1 to 5 (others are scaled to it). `today` is the private model alone,
-`alone` the public one, `together` what a training with donors makes. Donors are `honest`; `permuted`, with
-items that are other items; or `heavy` and `light`, the fourth of the donors who would be with most and fewest
-likes.
+`alone` the public one, `together` the model of a training with donors. Donors are `honest`; `permuted`:
+their items are exchanged; `heavy` and `light`: the quarter of the donors with most and fewest likes.
 
 Constants were chosen on halves of MovieLens-1M, Jester and Yahoo! R3, by a hash of the users, and on likes
 of a shop from another generator. Here the other halves are judged, and flixster, coat, MovieLens-100K and
@@ -19,23 +18,16 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
-import os
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
-os.environ.setdefault("OMP_NUM_THREADS", "1")
-os.environ.setdefault("NUMBA_NUM_THREADS", "1")
-
 import numpy as np
-import pyarrow.parquet as pq
 
+from benchmarks.harness import TOY, Rows, Targets, folder, settings, single_thread, table as real_table, there
 from hushrec import Accountant, Budget, Domain, PublicRatings, Ratings
 from hushrec.data import k_folds, lifelike
 from hushrec.privacy.testing import SeededNoise
@@ -44,16 +36,8 @@ from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.lists import Recommender
 from hushrec.training import named
 
-STORED = Path(__file__).parents[1] / "docs" / "data" / "public.jsonl"
-#: File in HUSHREC_DATA, range, and whether half of the users chose constants.
-TABLES: dict[str, tuple[str, tuple[float, float], bool]] = {
-    "ml-1m": ("ml-1m", (1, 5), True),
-    "jester": ("jester-1", (-10, 10), True),
-    "yahoo-r3": ("yahoo-r3.train", (1, 5), True),
-    "flixster": ("small/flixster", (0.5, 5), False),
-    "coat": ("small/coat.train", (1, 5), False),
-    "ml-100k": ("ml-100k", (1, 5), False),
-}
+#: Real tables, and whether half of their users chose constants.
+HALVED = {"ml-1m": True, "jester": True, "yahoo-r3": True, "flixster": False, "coat": False, "ml-100k": False}
 DOMAINS = {"ml-1m": "films", "ml-100k": "films", "jester": "jokes", "shop": "shop"}
 JUDGED, LISTED = 500, 20
 #: What may be lost: on average over a domain and a number of users, and in a cell.
@@ -97,19 +81,19 @@ def cases() -> Iterator[Case]:
 def table(data: str) -> Ratings:
     """The ratings that are judged, scaled to 1 to 5."""
     if data == "shop":
-        return lifelike("shop", n_users=4000, seed=11)
-    name, (low, high), halved = TABLES[data]
-    found = pq.read_table(Path(os.environ["HUSHREC_DATA"]) / f"{name}.parquet")
-    users, items, ratings = (found[column].to_numpy() for column in ("user", "item", "rating"))
+        return lifelike("shop", n_users=300 if TOY else 4000, seed=11)
+    ratings = real_table(data)
+    users, items = (np.asarray(ratings.to_arrow()[name]) for name in ("user", "item"))
+    values, (low, high) = np.asarray(ratings.to_arrow()["rating"]), ratings.domain.rating_range
     if data == "jester":  # a third is plenty
         kept = users % 3 == 0
-        users, items, ratings = users[kept], items[kept], ratings[kept]
-    if halved:  # the other half chose
+        users, items, values = users[kept], items[kept], values[kept]
+    if HALVED[data]:  # the other half chose
         known = np.unique(users)
         kept = np.isin(users, known[[_hash(f"half/{user}") % 2 == 1 for user in known]])
-        users, items, ratings = users[kept], items[kept], ratings[kept]
+        users, items, values = users[kept], items[kept], values[kept]
     domain = Domain([int(item) for item in np.unique(items)], rating_range=(1, 5))
-    return Ratings.from_any((users, items, 1 + 4 * (ratings - low) / (high - low)), domain)
+    return Ratings.from_any((users, items, 1 + 4 * (values - low) / (high - low)), domain)
 
 
 def _hash(text: str) -> int:
@@ -145,6 +129,7 @@ def measured(case: Case) -> dict[str, Any]:
     return {
         **case._asdict(),
         **figures,
+        "settings": settings(model.estimator),
         "weight": model.judged[0]["weight"],
         "agreement": model.judged[0]["agreement"],
     }
@@ -194,9 +179,8 @@ def losses(rows: list[dict[str, Any]], floor: bool) -> dict[tuple[Any, ...], lis
     return found
 
 
-def judged(rows: list[dict[str, Any]]) -> bool:
-    """Print a line for each target; tell whether all are met."""
-    passed = True
+def judge(targets: Targets, rows: list[dict[str, Any]]) -> None:
+    """Print a line for each target."""
     for floor, against in ((False, "today's model"), (True, "the public model alone")):
         cells = losses(rows, floor)
         for job in ("lists", "ratings"):
@@ -209,18 +193,12 @@ def judged(rows: list[dict[str, Any]]) -> bool:
                 error = np.std(each, ddof=1) / np.sqrt(len(each)) if len(each) > 1 else np.inf
                 if np.mean(each) - 1.96 * error > CELL_LOSS[job]:
                     worst.append(f"{data} {n} {rest} loses {np.mean(each):.4f}")
-            means = {group: float(np.mean(each)) for group, each in groups.items()}
-            above = [f"{d} {n:,} {loss:+.4f}" for (d, n), loss in means.items() if loss > MEAN_LOSS[job]]
-            passed &= not above and not worst
-            print(
-                f"{'PASS' if not above else 'FAIL'}  {job}: mean loss against {against}, a domain and n, at"
-                f" most {MEAN_LOSS[job]}: worst {max(means.values(), default=0):+.4f} {'; '.join(above)}"
+            most = max((float(np.mean(each)) for each in groups.values()), default=0.0)
+            targets.at_most(
+                most, MEAN_LOSS[job], f"{job}: largest mean loss of a domain and n against {against}"
             )
-            print(
-                f"{'PASS' if not worst else 'FAIL'}  {job}: no cell surely more than {CELL_LOSS[job]} below"
-                f" {against} ({len(worst)} of {sum(cell[0] == job for cell in cells)}) {'; '.join(worst[:5])}"
-            )
-    return passed
+            what = f"{job}: cells surely more than {CELL_LOSS[job]} below {against}: {len(worst)}"
+            targets.line(not worst, f"{what} {'; '.join(worst[:5])}")
 
 
 def shown(rows: list[dict[str, Any]]) -> None:
@@ -242,38 +220,29 @@ def shown(rows: list[dict[str, Any]]) -> None:
         )
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--measure", type=float, metavar="MINUTES")
     parser.add_argument("--table", action="store_true", help="print the means of all cells")
-    parser.add_argument("--sample", type=int, default=6, help="rows that are made anew")
-    options = parser.parse_args()
-    rows = [json.loads(line) for line in STORED.read_text().splitlines()] if STORED.exists() else []
+    parser.add_argument("--sample", type=int, default=6, help="rows that are made again")
+    options, targets, stored = parser.parse_args(), Targets(), Rows("public.jsonl")
+    single_thread()
     if options.measure:
-        there = {Case(*(row[name] for name in Case._fields)) for row in rows}
         stop = time.monotonic() + 60 * options.measure
-        with STORED.open("a") as file:
-            for case in cases():
-                if case in there or time.monotonic() > stop:
-                    continue
-                row = measured(case)
-                file.write(json.dumps(row) + "\n")
-                file.flush()
-                rows.append(row)
+        for case in cases():
+            if time.monotonic() < stop and stored.find(case._asdict()) is None:
+                stored.add(measured(case))
     if options.table:
-        shown(rows)
-    passed = judged(rows)
-    if "HUSHREC_DATA" in os.environ:
-        for place in np.random.default_rng(2026).choice(len(rows), min(options.sample, len(rows)), False):
-            case = Case(*(rows[place][name] for name in Case._fields))
-            row = measured(case)
-            same = all(abs(row[name] - rows[place][name]) < 0.005 for name in ("today", "alone", "together"))
-            passed &= same
-            print(f"{'PASS' if same else 'FAIL'}  made anew: {' '.join(map(str, case))}")
-    else:
-        print("HUSHREC_DATA names the folder of the real ratings; without it no row is made anew.")
-    return 0 if passed else 1
+        shown(stored.all)
+    judge(targets, stored.all)
+    for row in stored.sample(options.sample):
+        case = Case(*(row[name] for name in Case._fields))
+        if case.data == "shop" or (folder() is not None and there(case.data)):
+            again = measured(case)
+            same = all(abs(again[name] - row[name]) < 0.005 for name in ("today", "alone", "together"))
+            targets.line(same, f"made again: {' '.join(map(str, case))}")
+    targets.exit()
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()

@@ -1,13 +1,11 @@
-"""Seconds and memory of one sweep (both sides) beside the peers', in one interleaved run.
-
-    python -m benchmarks.bench_speed --peers
+"""Compare the seconds and memory of one sweep (both sides) with implicit's and cmfrec's, in turns.
 
 Every measurement is a process of its own, which imports its own library alone and whose anonymous memory is
-sampled; "beyond imports" is without what libraries took before any rating was read. pandas, which pyarrow
-imports wherever it is installed and hushrec does not need, is hidden from hushrec. The contestants take
-turns for `--rounds` rounds and the fastest sweep of each counts, because other work on the machine only ever
-adds time. The ratings are generated, of MovieLens-10M or -20M shape. DPALS takes 100 ratings of a user
-into its item-wise statistics, the number that its published settings use.
+sampled; "beyond imports" is without the memory of the libraries. pandas, which pyarrow imports wherever it is
+installed and hushrec does not need, is hidden from hushrec. The contestants take turns for `--rounds` rounds
+and the fastest sweep of each counts, because other work on the machine only ever adds time. The ratings are
+generated, of MovieLens-10M or -20M shape. DPALS takes 100 ratings of a user into its item-wise statistics, as
+its published settings do. A library that is not installed is skipped.
 """
 
 from __future__ import annotations
@@ -21,19 +19,15 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import scipy.sparse
 
-from benchmarks.memory import anonymous
-
-SHAPES = {"10m": (69_878, 10_677, 9_000_000), "20m": (138_493, 26_744, 18_000_000)}
-LINEARITY = (1_000_000, 2_000_000, 5_000_000, 10_000_000, 20_000_000)
-RATINGS_PER_USER = 144  # of the 20m shape: users grow with the ratings in the linearity table
+#: As in `benchmarks.harness`, which would load hushrec.
+TOY = os.environ.get("TOY") == "1"
+SHAPES = {"toy": (300, 60, 6000), "10m": (69_878, 10_677, 9_000_000), "20m": (138_493, 26_744, 18_000_000)}
 
 OURS = {
     "hushrec als": "plain",
@@ -66,6 +60,15 @@ def save(matrix: scipy.sparse.csr_array, folder: Path) -> None:
 def read(folder: Path) -> scipy.sparse.csr_array:
     arrays = tuple(np.load(folder / f"{name}.npy") for name in ("data", "indices", "indptr"))
     return scipy.sparse.csr_array(arrays, tuple(np.load(folder / "shape.npy")))
+
+
+def anonymous(pid: int | str = "self") -> float:
+    """GiB of anonymous memory of a process, 0 where it is gone."""
+    try:
+        lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    except OSError:
+        return 0.0
+    return sum(int(line.split()[1]) for line in lines if line.startswith("RssAnon")) / (1 << 20)
 
 
 class Clock:
@@ -174,7 +177,7 @@ def child(library: str, kind: str, rank: int, folder: Path) -> None:
 def measure(library: str, kind: str, rank: int, folder: Path) -> dict[str, float]:
     """A contestant in a process of its own, whose anonymous memory in MB is sampled meanwhile."""
     words = ["--child", library, kind, str(rank), str(folder)]
-    command = [sys.executable, "-m", "benchmarks.bench_speed", *words]
+    command = [sys.executable, "-m", "benchmarks.sweep", *words]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # as implicit asks for
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     process, most = subprocess.Popen(command, env=environment, **pipes), 0.0
@@ -227,133 +230,27 @@ def contest(shape: str, ranks: list[int], rounds: int, contestants: dict[str, tu
             print()
 
 
-def linearity(rank: int, rounds: int) -> None:
-    n_items = SHAPES["20m"][1]
-    print(f"\n## Cost against ratings, rank {rank}, {n_items:,} items, {cores()}\n")
-    print("| ratings | users | wall s | CPU s | CPU s per million ratings | peak MB |")
-    print("|---|---|---|---|---|---|")
-    for n_ratings in LINEARITY:
-        n_users = n_ratings // RATINGS_PER_USER
-        with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            count = generated(n_users, n_items, n_ratings, folder)
-            result = best([measure("hushrec", "plain", rank, folder) for _ in range(rounds)])
-        print(
-            f"| {count:,} | {n_users:,} | {result['wall']:.3f} | {result['cpu']:.3f} "
-            f"| {result['cpu'] / count * 1e6:.4f} | {result['peak']:.0f} |",
-            flush=True,
-        )
-
-
-def noise(entries: int, rounds: int) -> None:
-    """CPU time of noise on so many entries, in turns with float64 noise of the same cipher."""
-    from hushrec.privacy.noise import SystemNoise, stream_cipher
-
-    value, scales = np.zeros((entries // 64, 64)), np.geomspace(0.1, 10, 64)
-    source = SystemNoise()
-
-    def floats(draw: str) -> None:
-        """Add what numpy draws in floating point, a part that fits the cache at a time."""
-        generator = np.random.Generator(stream_cipher())
-        for start in range(0, len(value), 256):
-            value[start : start + 256] + getattr(generator, draw)(size=(256, 64))
-
-    contestants = {
-        "numpy's float64 normals, not exact": lambda: floats("standard_normal"),
-        "numpy's float64 Laplace, not exact": lambda: floats("laplace"),
-        "exact Gaussian": lambda: source.add_gaussian(value, 1.0, "noise"),
-        "exact Gaussian, an sd for each column": lambda: source.add_gaussian(value, scales, "noise"),
-        "exact Gaussian, float32": lambda: source.add_gaussian(value.astype(np.float32), 1.0, "noise"),
-        "exact Laplace": lambda: source.add_laplace(value, 1.0, "noise"),
-        "words of the cipher alone": lambda: stream_cipher().random_raw(2 * value.size),
-    }
-    clocks = {name: Clock() for name in contestants}
-    for _ in range(rounds + 1):
-        for name, run in contestants.items():
-            with clocks[name].measure():
-                run()
-    print(f"\n## Noise on {value.size:,} entries, one core, {cores()}\n")
-    print("| | ns of CPU an entry | million a second | time / numpy's normals |")
-    print("|---|---|---|---|")
-    reference = clocks["numpy's float64 normals, not exact"].cpu
-    for name, clock in clocks.items():
-        speed = value.size / clock.cpu
-        print(f"| {name} | {1e9 / speed:.1f} | {speed / 1e6:.0f} | {clock.cpu / reference:.2f} |")
-
-
-def noise_of_trainings(rounds: int) -> None:
-    """Print how much of a training's CPU time is noise, and the words of the cipher in it."""
-    from hushrec import Both, PrivateALS, PrivateEigenRec
-    from hushrec.data import realistic
-    from hushrec.privacy import Accountant, Budget, SystemNoise
-    from hushrec.privacy.noise import stream_cipher
-
-    drawn, words = [0.0], [0.0]
-
-    def timed(total: list[float], draw: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*arguments: Any) -> Any:
-            start = time.process_time()
-            try:
-                return draw(*arguments)
-            finally:
-                total[0] += time.process_time() - start
-
-        return run
-
-    class Timed(SystemNoise):
-        def __init__(self) -> None:
-            self.add_gaussian = timed(drawn, super().add_gaussian)
-
-        def _stream(self) -> Any:
-            return SimpleNamespace(random_raw=timed(words, timed(words, stream_cipher)().random_raw))
-
-    ratings, budget = realistic(6040, 3706, 1_000_000, seed=0), Budget(5.0, 1e-6)
-    print("\n## Noise of trainings, MovieLens-1M shape, epsilon 5: parts of the CPU time\n")
-    print("| | CPU s | noise | words of the cipher |\n|---|---|---|---|")
-    for model in (PrivateALS, PrivateEigenRec, Both):
-        planned, found = model.planned(budget, ratings.domain, n_users=6040), []
-        for _ in range(rounds + 1):
-            drawn[0] = words[0] = 0.0
-            start = time.process_time()
-            planned.fit(ratings, Accountant(budget, noise=Timed()))
-            found.append((time.process_time() - start, drawn[0], words[0]))
-        total, noise, cipher = min(found)
-        print(f"| {planned.name} | {total:.2f} | {noise / total:.1%} | {cipher / total:.1%} |")
-
-
 def cores() -> str:
     return f"{len(os.sched_getaffinity(0))} cores, load {os.getloadavg()[0]:.1f}"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--shape", choices=SHAPES, default="10m")
-    parser.add_argument("--ranks", type=int, nargs="+", default=[32, 64])
-    parser.add_argument("--rounds", type=int, default=2)
-    parser.add_argument("--peers", action="store_true", help="also time implicit and cmfrec, if installed")
-    parser.add_argument("--no-linearity", action="store_true", help="skip the table from 1M to 20M ratings")
-    parser.add_argument("--noise", action="store_true", help="only the tables of the noise")
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--shape", choices=SHAPES, default="toy" if TOY else "10m")
+    parser.add_argument("--ranks", type=int, nargs="+", default=[8] if TOY else [32, 64])
+    parser.add_argument("--rounds", type=int, default=1 if TOY else 2)
     parser.add_argument("--child", nargs=4, help=argparse.SUPPRESS)
     arguments = parser.parse_args()
     if arguments.child:
         library, kind, rank, folder = arguments.child
         child(library, kind, int(rank), Path(folder))
         return
-    noise(1 << 20, 10 * arguments.rounds)
-    noise_of_trainings(3 * arguments.rounds)
-    if arguments.noise:
-        return
     contestants = {label: ("hushrec", kind) for label, kind in OURS.items()}
-    if arguments.peers:
-        missing = sorted({name for name, _ in PEERS.values() if importlib.util.find_spec(name) is None})
-        contestants |= {label: peer for label, peer in PEERS.items() if peer[0] not in missing}
-        if missing:
-            print(f"Not installed, so not measured: {', '.join(missing)}.")
+    missing = sorted({name for name, _ in PEERS.values() if importlib.util.find_spec(name) is None})
+    contestants |= {label: peer for label, peer in PEERS.items() if peer[0] not in missing}
+    if missing:
+        print(f"Not installed, so not measured: {', '.join(missing)}.")
     contest(arguments.shape, arguments.ranks, arguments.rounds, contestants)
-    if not arguments.no_linearity:
-        linearity(32, arguments.rounds)
 
 
 if __name__ == "__main__":

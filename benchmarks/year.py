@@ -1,18 +1,17 @@
-"""A year of weekly models for one budget, against the targets of this project (`make bench-year`).
+"""Measure a year of weekly models for one budget.
 
-Worlds: static (MovieLens-1M, all users from week 0), growth (users join in the order of their ids, 30%
-in week 0), drift (`benchmarks/drifting.py`), likes (MovieLens-1M, ratings of 4 and 5). A season of 52 weeks
-costs epsilon 5 in all (static: 1 too), delta 1e-5, user level, add/remove. Beside it: from scratch with
-composition, where each week spends a 52nd of mu squared; once and never again; and all of the budget every
-week, which nobody may. Last, the time of a week at ten million generated ratings. The data sets are public:
-no run is charged to a ledger. Means over noise draws; ``--long`` takes five draws and judges every week.
-``--figure FILE`` draws the worlds. A line a target: PASS, or what falls short; exit code 1 if any does.
+Worlds: static (MovieLens-1M, all users from week 0), growth (users join in the order of their ids, 30% in
+week 0), drift (`benchmarks/drifting.py`), likes (MovieLens-1M, ratings of 4 and 5), time (seconds of a week
+at ten million generated ratings). A season of 52 weeks costs epsilon 5 in all (static: 1 too), delta 1e-5,
+unit user, add-remove. It is compared with training from scratch with composition, where each week spends a
+52nd of mu squared; with one training; and with the whole budget every week, which no ledger allows. The data
+sets are public: no run is charged to a ledger. Means over noise draws; ``--long`` takes five draws and
+judges every week. ``--figure FILE`` draws the worlds.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,22 +19,20 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.bench_both import of_lists
-from benchmarks.bench_quality import DELTA, rmse
 from benchmarks.drifting import DriftingWorld
-from benchmarks.frontier.data import available, folder
+from benchmarks.harness import DELTA, TOY, Targets, folder, of_lists, rmse, there
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.models import PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
 from hushrec.serving.billboard import Billboard
 
-WEEKS = 52
+WEEKS = 6 if TOY else 52
 WORLDS, REAL = ("static", "growth", "drift", "likes", "time"), {"static", "growth", "likes"}
 #: Part of the budget for week 0 in the drifting world, and settings of the season's models there: what is
 #: learned in week 0 grows old, and a week tells few directions from noise. Chosen on worlds 11 and 12.
 CHANGING, FEW = 0.3, {"rank": 4, "features": False}
 #: Weeks at which the expensive ways are judged in the short form.
-SOME = (0, 4, 13, 26, 39, 51)
+SOME = (0, 4, 5) if TOY else (0, 4, 13, 26, 39, 51)
 
 
 class Ways:
@@ -66,18 +63,12 @@ class Ways:
         return estimator.fit(rows, Accountant(part, data_is_public=True), seed=seed)
 
 
-class Report:
-    """Lines of targets, and curves."""
+class Report(Targets):
+    """Targets, and curves."""
 
     def __init__(self) -> None:
-        self.short, self.curves = False, dict[str, dict[str, dict[int, float]]]()
-
-    def line(self, what: str, value: float, target: float, *, least: bool = False) -> None:
-        """One target."""
-        good = value >= target if least else value <= target
-        self.short |= not good
-        side = "≥" if least else "≤"
-        print(f"{'PASS' if good else 'SHORT'}  {what}: {value:.4f} ({side} {target:.4f})", flush=True)
+        super().__init__()
+        self.curves = dict[str, dict[str, dict[int, float]]]()
 
     def curve(self, world: str, way: str, found: Iterable[dict[int, float]]) -> dict[int, float]:
         """The mean over draws of a figure by week, printed and kept."""
@@ -123,8 +114,8 @@ def static(report: Report, ratings: Ratings, draws: int, epsilons: Iterable[floa
         once = _flat(report, world, "all of the budget every week", whole, judged)
         _flat(report, world, "from scratch with composition", scratch, judged)
         every, last = (0.896, once + 0.001) if epsilon == 5 else (0.937, 0.920)
-        report.line(f"{world}: RMSE of the worst week", max(mean.values()), every)
-        report.line(f"{world}: RMSE of the last week", mean[WEEKS - 1], last)
+        report.at_most(max(mean.values()), every, f"{world}: RMSE of the worst week")
+        report.at_most(mean[WEEKS - 1], last, f"{world}: RMSE of the last week")
 
 
 def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> None:
@@ -158,19 +149,14 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
     report.curve("growth", "once and never again", never)
     at_most = report.curve("growth", f"{most:.3f} of the budget every week, the most a schedule gives", bound)
     late = [week for week in mean if week >= 4]
-    report.line(
-        "growth: RMSE above a training with the whole budget, the worst week from the 4th",
-        max(mean[week] - free[week] for week in late),
-        0.012,
+    above = max(mean[week] - free[week] for week in late)
+    report.at_most(
+        above, 0.012, "growth: RMSE above a training with the whole budget, worst week from the 4th"
     )
     gap = max(at_most[week] - free[week] for week in late)
     print(f"       growth: the same of the most that a schedule gives: {gap:.4f}", flush=True)
-    report.line(
-        "growth: RMSE below scratch with composition, the worst week from the 4th",
-        min(composed[week] - mean[week] for week in late),
-        0.03,
-        least=True,
-    )
+    below = min(composed[week] - mean[week] for week in late)
+    report.at_least(below, 0.03, "growth: RMSE below scratch with composition, worst week from the 4th")
 
 
 def best_schedule() -> float:
@@ -188,7 +174,7 @@ def best_schedule() -> float:
 
 def timing(report: Report) -> None:
     """Seconds of a week and of a first training on the same ten million generated ratings."""
-    rows = realistic(66_667, 4000, 10_000_000, seed=0)
+    rows = realistic(*((500, 50, 5000) if TOY else (66_667, 4000, 10_000_000)), seed=0)
     ways, clock = Ways(5.0, planned_ratings), []
     for _ in range(5):
         begun = time.perf_counter()
@@ -198,7 +184,7 @@ def timing(report: Report) -> None:
     ways.scratch(rows, 0, 1.0)
     first = min(clock[0], time.perf_counter() - begun)
     print(f"       a first training {first:.1f} s, the later weeks {min(clock[1:]):.1f} s", flush=True)
-    report.line("time of a week at 10M ratings, in first trainings", min(clock[1:]) / first, 0.25)
+    report.at_most(min(clock[1:]) / first, 0.25, "time of a week at 10M ratings, in first trainings")
 
 
 def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) -> None:
@@ -233,8 +219,9 @@ def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) 
             ("all of the budget every week", whole),
         )
     ]
-    report.line("drift: excess RMSE over that of scratch with composition, year", means[0] / means[1], 0.25)
-    report.line("drift: excess RMSE over that of never again, year", means[0] / means[2], 1 / 3)
+    what = "drift: mean excess RMSE of the year over that of"
+    report.at_most(means[0] / means[1], 0.25, f"{what} scratch with composition")
+    report.at_most(means[0] / means[2], 1 / 3, f"{what} one training")
     print(f"       drift: the same of the whole budget every week: {means[3] / means[2]:.4f}", flush=True)
     kept = [sum(map(year, found)) for found in (kept_ours, kept_never)]
     print(f"       drift: ours, where users keep all that they rated: {kept[0] / kept[1]:.4f}", flush=True)
@@ -257,7 +244,7 @@ def _wider(model: Billboard, domain: Domain) -> Billboard:
 
 def likes(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> None:
     """Recall@20 of users who did not train, folded in from 80% of their likes."""
-    task = of_lists(ratings, False)
+    task = of_lists(ratings)
     ours = []
     for draw in range(draws):
         ways, curve = Ways(5.0, planned_lists), {}
@@ -272,7 +259,7 @@ def likes(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> Non
     once = _flat(report, "likes", "all of the budget every week", whole, judged)
     _flat(report, "likes", "from scratch with composition", scratch, judged)
     year = float(np.mean(list(mean.values()))) / once
-    report.line("likes: Recall@20 over that of one shot, year", year, 0.94, least=True)
+    report.at_least(year, 0.94, "likes: mean Recall@20 of the year over that of one training")
 
 
 def _flat(report: Report, world: str, way: str, found: list[dict[int, float]], judged: set[int]) -> float:
@@ -304,37 +291,30 @@ def figure(report: Report, path: str) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--long", action="store_true", help="five draws, every week judged")
-    parser.add_argument("--only", choices=WORLDS, help="one of the worlds")
+    parser.add_argument("--only", nargs="+", choices=WORLDS, default=WORLDS, help="some of the worlds")
     parser.add_argument("--draws", type=int, help="noise draws (default 1, long 5)")
     parser.add_argument("--figure", metavar="FILE", help="draw the curves too (PNG or SVG)")
-    options = parser.parse_args()
+    options, report = parser.parse_args(), Report()
     draws = options.draws or (5 if options.long else 1)
     judged = set(range(WEEKS)) if options.long else set(SOME)
-    report, worlds = Report(), [options.only] if options.only else list(WORLDS)
-    if available("ml-1m"):
+    if "drift" in options.only:
+        drift(report, draws, judged, (200, 60) if TOY else (6000, 1200))
+    if "time" in options.only:
+        timing(report)
+    if set(options.only) & REAL and there("ml-1m"):
         domain = Domain(items=range(1, 3953), rating_range=(1, 5))
         ratings = Ratings.read(folder() / "ml-1m.parquet", domain)  # type: ignore[operator]
-    elif set(worlds) & REAL:
-        print("MovieLens-1M skipped: set HUSHREC_DATA to a folder that holds ml-1m.parquet.")
-        worlds = [each for each in worlds if each not in REAL]
-    for world in worlds:
-        if world == "static":
+        if "static" in options.only:
             static(report, ratings, draws, (5.0, 1.0), set(range(WEEKS)))
-        elif world == "growth":
+        if "growth" in options.only:
             growth(report, ratings, draws, judged)
-        elif world == "drift":
-            drift(report, draws, judged, (6000, 1200))
-        elif world == "time":
-            timing(report)
-        else:
+        if "likes" in options.only:
             likes(report, ratings, draws, judged)
     if options.figure:
         figure(report, options.figure)
-    sys.exit(report.short)
+    report.exit()
 
 
 if __name__ == "__main__":

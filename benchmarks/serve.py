@@ -1,9 +1,7 @@
-"""``make bench-serve``: how many lists a server gives a second, how fast, and whether it stays small and up.
-
-    python -m benchmarks.bench_serve [--seconds 10] [--soak 180] [--swaps 20] [--workers 2]
+"""Measure how many lists a server gives a second, how fast, and whether it stays small and up.
 
 Everything runs on this machine: the server, and one process that asks over 16 kept connections for the lists
-of users with histories of 20. What the machine has to spare shows in the rate of a Starlette route that
+of users with histories of 20. The spare capacity of the machine shows in the rate of a Starlette route that
 returns a constant, in the same run and with the same requests.
 """
 
@@ -28,9 +26,11 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.harness import TOY, Targets
+
 CONNECTIONS, HISTORY, RANK, LISTED = 16, 20, 32, 20
 #: Items: lists a second in a closed loop, and milliseconds within which 99 of 100 come at half that rate.
-TARGETS = {10_000: (2000, 30), 100_000: (400, 80)}
+RATES = {100: (2000, 30)} if TOY else {10_000: (2000, 30), 100_000: (400, 80)}
 _MOST_GROWTH = 1.05
 
 
@@ -196,7 +196,7 @@ def constant_served(workers: int) -> Iterator[int]:
     """The constant route, in as many processes, by the same protocol; its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    line = [sys.executable, "-m", "uvicorn", "benchmarks.bench_serve:constant", "--port", str(port)]
+    line = [sys.executable, "-m", "uvicorn", "benchmarks.serve:constant", "--port", str(port)]
     line += ["--workers", str(workers), "--http", "httptools", "--log-level", "critical", "--lifespan", "off"]
     with subprocess.Popen(line, stdin=subprocess.DEVNULL) as process:
         try:
@@ -229,81 +229,56 @@ def used(parent: int) -> tuple[int, float]:
     return memory, ticks / os.sysconf("SC_CLK_TCK")
 
 
-def say(good: bool, sentence: str) -> bool:
-    """Print one target."""
-    print(f"{'PASS' if good else 'SHORT'}  {sentence}", flush=True)
-    return good
-
-
 def main() -> None:
-    """Measure and judge."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=10.0)
-    parser.add_argument("--soak", type=float, default=180.0)
-    parser.add_argument("--swaps", type=int, default=20)
-    parser.add_argument("--workers", type=int, default=2)
-    given = parser.parse_args()
-    good = []
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=0.3 if TOY else 10.0)
+    parser.add_argument("--soak", type=float, default=0.9 if TOY else 180.0)
+    parser.add_argument("--swaps", type=int, default=1 if TOY else 20)
+    parser.add_argument("--workers", type=int, default=1 if TOY else 2)
+    given, targets = parser.parse_args(), Targets()
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         with constant_served(given.workers) as port:
-            load = Load(port, requests_for(10_000))
-            load.run(2)
+            load = Load(port, requests_for(min(RATES)))
+            load.run(given.seconds / 5)
             base = load.run(given.seconds)
         print(f"a constant Starlette route: {base.rate:,.0f} a second, load average {os.getloadavg()[0]:.1f}")
-        for n_items, (rate, wait) in TARGETS.items():
+        for n_items, (rate, wait) in RATES.items():
             path = model(n_items, folder / f"m{n_items}.hush")
             with served([path], given.workers) as (port, process):
                 load = Load(port, requests_for(n_items))
-                load.run(2)
-                before, own = used(process)[1], time.process_time()
+                load.run(given.seconds / 5)
+                before = used(process)[1]
                 closed = load.run(given.seconds)
                 cost = (used(process)[1] - before) / max(closed.replies, 1) * 1e3
-                asking = (time.process_time() - own) / max(closed.replies, 1) * 1e3
-                share = closed.rate / base.rate
-                sentence = (
-                    f"{n_items:,} items, closed loop: {closed.rate:,.0f} lists a second (wanted {rate:,}),"
-                )
-                sentence += f" {share:.2f} of the constant route, {closed.errors} errors"
-                good.append(say(closed.rate >= rate and not closed.errors, sentence))
-                print(
-                    f"       a list takes {cost:.2f} ms of processor, and {asking:.2f} ms to ask for: with"
-                    f" {given.workers} free cores {1e3 * given.workers / (cost + asking):,.0f} a second"
-                )
+                part = f"{closed.rate / base.rate:.2f} of the constant route's rate"
+                print(f"{n_items:,} items: {cost:.2f} ms of processor a list, {part}")
+                targets.at_least(closed.rate, rate, f"{n_items:,} items, closed loop: lists a second")
                 opened = load.run(given.seconds, rate / 2)
-                p99 = opened.percentile(99)
-                sentence = f"{n_items:,} items, open loop at {rate // 2:,} a second: p99 {p99:.1f} ms (wanted"
-                sentence += f" {wait}), p50 {opened.percentile(50):.1f} ms, {opened.errors} errors"
-                good.append(say(p99 <= wait and not opened.errors, sentence))
-                if n_items == min(TARGETS):
-                    good += _lasting(load, process, path, given, rate)
-    sys.exit(0 if all(good) else 1)
+                what = f"{n_items:,} items, open loop at {rate // 2:,} a second: p99 in ms"
+                targets.at_most(opened.percentile(99), wait, what)
+                targets.line(not closed.errors + opened.errors, f"{n_items:,} items: no errors")
+                if n_items == min(RATES):
+                    lasting(targets, load, process, path, given, rate)
+    targets.exit()
 
 
-def _lasting(load: Load, process: int, path: Path, given: argparse.Namespace, rate: int) -> list[bool]:
+def lasting(
+    targets: Targets, load: Load, process: int, path: Path, given: argparse.Namespace, rate: int
+) -> None:
     """Memory over minutes of load, then exchanges of the model under it."""
-    minute, sizes = given.soak / 3, []
-    errors = 0
+    sizes, errors = [], 0
     for _ in range(3):
-        errors += load.run(minute, rate / 4).errors
+        errors += load.run(given.soak / 3, rate / 4).errors
         sizes.append(used(process)[0])
-    growth = sizes[2] / sizes[0]
-    sentence = f"memory of minute 3 over minute 1: {growth:.3f} (wanted {_MOST_GROWTH} at most),"
-    good = [
-        say(growth <= _MOST_GROWTH and not errors, f"{sentence} {sizes[2] / 2**20:.0f} MiB, {errors} errors")
-    ]
-    others = [model(min(TARGETS), path.with_name(f"other{seed}.hush"), seed).read_bytes() for seed in (1, 2)]
-    errors, replies = 0, 0
+    targets.at_most(sizes[2] / sizes[0], _MOST_GROWTH, "memory of the last third of the load over the first")
+    others = [model(min(RATES), path.with_name(f"other{seed}.hush"), seed).read_bytes() for seed in (1, 2)]
     for number in range(given.swaps):
-        fresh = path.with_name("fresh")
-        fresh.write_bytes(others[number % 2])
-        fresh.replace(path)
-        found = load.run(1.5, rate / 4)
-        errors, replies = errors + found.errors, replies + found.replies
-    good.append(
-        say(not errors, f"{given.swaps} exchanges of the model: {errors} errors in {replies:,} requests")
-    )
-    return good
+        new = path.with_name("new")
+        new.write_bytes(others[number % 2])
+        new.replace(path)
+        errors += load.run(given.seconds / 7, rate / 4).errors
+    targets.line(not errors, f"{given.swaps} exchanges of the model under load: {errors} errors")
 
 
 if __name__ == "__main__":

@@ -1,70 +1,61 @@
-"""Worth of features for films that nobody has rated: ``make bench-new-items``.
-
-    HUSHREC_DATA=... python -m benchmarks.bench_new_items [--draws 3]
+"""Measure what item features are worth for films that no user has rated.
 
 A tenth of MovieLens-1M's films is hidden from the training, then added by genre and decade, and judged on 600
 users who were not trained on: `private-eigenrec` by Recall@20 of their likes (ratings from 4 up) when new
 films are ranked alone, `private-als` by the RMSE of their ratings of new films. User-level, add-remove, delta
-1e-6. A minute on one core. Exits 1 unless both are better than what needs no model, with certainty (95%).
+1e-6. PASS: both are better than what needs no model, by more than the 95% interval.
 """
 
 from __future__ import annotations
 
 import argparse
-import os
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from benchmarks.harness import TOY, Targets, folder, there
 from hushrec.data import Domain, Ratings
 from hushrec.models import Billboard, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.lists import all_scores
 
 BUDGET = Budget(5.0, 1e-6)
-JUDGED, HIDDEN, LISTED = 600, 0.1, 20
+JUDGED, HIDDEN, LISTED = 20 if TOY else 600, 0.1, 20
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    parser.add_argument(
+        "--draws", type=int, default=1 if TOY else 3, help="choices of films, users and noise"
     )
-    parser.add_argument("--draws", type=int, default=3, help="choices of films, users and noise (default 3)")
-    options = parser.parse_args()
-    if "HUSHREC_DATA" not in os.environ:
-        sys.exit("HUSHREC_DATA is not set: it names the folder of real ratings.")
-    short = False
+    options, targets = parser.parse_args(), Targets()
+    if not there("ml-1m"):
+        return
     for algorithm in (PrivateEigenRec, PrivateALS):
         found = np.concatenate([run(algorithm, seed) for seed in range(options.draws)])
-        if algorithm is PrivateEigenRec:
-            names = ("placed by features", "in random order", "newest first", "trained on their ratings")
-            figures, sign = found.mean(axis=0), 1.0
-            share = f"; {figures[0] / figures[-1]:.0%} of the last"
-        else:
-            names = ("placed by features", "all placed in the middle", "trained on their ratings")
-            figures, sign, share = np.sqrt(found.mean(axis=0)), -1.0, ""
-        what = f"{algorithm.name}: {'RMSE' if sign < 0 else f'Recall@{LISTED}'} of new films "
-        print(what + ", ".join(f"{x:.3f} {name}" for x, name in zip(figures, names)) + share)
+        lists = algorithm is PrivateEigenRec
+        names = ["in random order", "newest first"] if lists else ["all placed in the middle"]
+        names = ["placed by features", *names, "trained on their ratings"]
+        figures = found.mean(axis=0) if lists else np.sqrt(found.mean(axis=0))
+        metric = f"Recall@{LISTED}" if lists else "RMSE"
+        shown = ", ".join(f"{figure:.3f} {name}" for figure, name in zip(figures, names))
+        print(f"{algorithm.name}: {metric} of new films {shown}")
         for at in range(1, len(names) - 1):
-            gain = sign * (found[:, 0] - found[:, at])
+            gain = (found[:, 0] - found[:, at]) * (1 if lists else -1)
             half = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))
-            short |= bool(gain.mean() <= half)
-            said = "PASS" if gain.mean() > half else "falls short"
-            of = "squared error" if sign < 0 else "Recall"
-            print(f"  {said}: better than {names[at]} by {gain.mean():.3f} ± {half:.3f} ({of})")
-    sys.exit(short)
+            what = f"{algorithm.name}: better than {names[at]} by {gain.mean():.3f} ± {half:.3f}"
+            targets.line(gain.mean() > half, f"{what} ({'Recall' if lists else 'squared error'})")
+    targets.exit()
 
 
 def run(algorithm: type[PrivateALS | PrivateEigenRec], seed: int) -> np.ndarray:
     """Recall, or mean squared error, of each judged user, one column an order of the new films."""
-    folder, rng = Path(os.environ["HUSHREC_DATA"]), np.random.default_rng(seed)
-    table = pq.read_table(folder / "ml-1m.parquet").select(["user", "item", "rating"])
-    facts = pq.read_table(folder / "features" / "ml-1m-items.parquet")
+    home, rng = folder(), np.random.default_rng(seed)
+    table = pq.read_table(home / "ml-1m.parquet").select(["user", "item", "rating"])
+    facts = pq.read_table(home / "features" / "ml-1m-items.parquet")
     items = np.unique(table["item"].to_numpy())
     hidden = np.sort(rng.choice(items, int(HIDDEN * len(items)), replace=False))
     old = np.setdiff1d(items, hidden)
