@@ -449,6 +449,57 @@ class Liar:
         assert any(np.array_equal(each, noisy - noise) for each in sums)
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, few):
+    """One server changes fields of all that it tells nodes and the other one, after they were read."""
+    generator, said = np.random.default_rng(seed), 0
+    odd = ["f" * 64, (), (0, 0, 1), (1, 0, 9), (9, 9, 10), (0, 1, 1 << 40), 7, True, False, "second", ("x",)]
+    odd += [
+        np.zeros(2, np.uint64),
+        np.full(6, 1 << 63, np.uint64),
+        np.arange(6, dtype=np.uint64) << np.uint64(50),
+    ]
+
+    def lying(get):
+        def told(kind, *path, token="", most=None):
+            found = get(kind, *path, token=token)
+            name = generator.choice([*vars(found)]) if generator.integers(2) else ""
+            fits = [each for each in odd if name and type(each) is type(getattr(found, name))]
+            try:
+                return replace(found, **{name: fits[generator.integers(len(fits))]}) if fits else found
+            except InputError:
+                return found
+
+        return told
+
+    for _ in range(12):
+        world = World(ESTIMATORS["both"] if seed else BIASES, few)
+        for way in (world.lines[0], world.peers[0]):
+            way.get = lying(way.get)
+        for _ in range(12):
+            for number in range(4):
+                try:
+                    world.answer(number)
+                except HushrecError as error:
+                    said += 1
+                    assert "\n" not in str(error) and str(error).endswith(".")
+            for line in world.lines:
+                try:
+                    line.server.step()
+                except HushrecError as error:
+                    said += 1
+                    assert "\n" not in str(error) and str(error).endswith(".")
+        for number in range(4):  # each share is one of an answer that was asked by both
+            shares = [
+                raw
+                for line in world.lines
+                for path, raw in line.said
+                if path[:2] == ("share", f"node {number}")
+            ]
+            assert len({*shares}) <= 2 * 4
+    assert said > 20
+
+
 def test_a_folder_goes_on_with_its_ledger_and_data_set_alone(few, tmp_path):
     """A ledger that was not charged for what is released, or none, would let it be released for nothing."""
     (tmp_path / "own").mkdir()
