@@ -1,4 +1,4 @@
-"""Lines of code of the package and its tests, but for docstrings, comments, imports, blanks: ``make lines``.
+"""Lines of code of the package and its tests, but for docstrings, comments, imports, blanks: ``make check``.
 
     python -m benchmarks.lines [--check]
 

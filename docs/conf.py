@@ -30,7 +30,7 @@ exclude_patterns = ["_ext", "**.ipynb_checkpoints"]
 myst_enable_extensions = ["dollarmath", "colon_fence", "deflist"]
 myst_heading_anchors = 4
 # the notebook of docs/start is run in every build, as its other pages are (docs/_ext/execute.py),
-# the long ones in `make notebooks`
+# the long ones in `make docs NOTEBOOKS=1`
 nb_execution_mode = "force"
 nb_execution_excludepatterns = [] if os.environ.get("HUSHREC_NOTEBOOKS") else ["understand/notebooks/*"]
 smartquotes = False

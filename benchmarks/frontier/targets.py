@@ -36,7 +36,7 @@ _NO_PRIVACY_LIKES = {"ml-1m-likes": 0.352, "ml-100k-likes": 0.403}
 _BOTH = {1.0: 1.015, 5.0: 1.01, 20.0: 1.01}
 #: How much worse than a baseline is no worse (on a scale of 1 to 5), and the error to which that is known.
 _MARGIN, _PRECISE = 0.002, 0.0007
-#: With fewer held-out ratings one split says little: `make never-loses` judges over many.
+#: With fewer held-out ratings one split says little: `make bench PART=never_loses` judges over many.
 _LEAST_TARGET = 500
 _BASELINES = ("item-bias", "user-mean")
 _WALKS = ("frank-wolfe", "frank-wolfe-biases", "corrective", "oja")
