@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.mutate import ROOT, Copy, mutants_of
 from tests.mutants.mutants import BUGS, Bug
+from tests.mutants.planting import plant
 
 #: Raised by code that does not run at all, which any test would notice.
 BROKEN = {"TypeError", "NameError", "AttributeError", "SyntaxError", "ImportError", "UnboundLocalError"}
@@ -16,10 +17,9 @@ BROKEN = {"TypeError", "NameError", "AttributeError", "SyntaxError", "ImportErro
 def planted(bug: Bug) -> dict[str, bytes]:
     """Return the files with the bug in them."""
     files: dict[str, str] = {}
-    for file, old, new in bug.edits:
+    for file, function, old, new in bug.edits:
         text = files.get(file) or (ROOT / file).read_text(encoding="utf-8")
-        assert text.count(old) == 1, f"{file} holds {text.count(old)} times, not once: {old}"
-        files[file] = text.replace(old, new)
+        files[file] = plant(text, function, old, new)
     return {file: text.encode() for file, text in files.items()}
 
 
@@ -34,6 +34,24 @@ def test_a_bug_fits_the_code_and_its_killer_exists(bug):
 
 def test_there_are_enough_and_no_two_have_a_name():
     assert len({bug.name for bug in BUGS}) == len(BUGS) >= 129
+
+
+def test_a_bug_is_found_under_other_names_and_in_another_layout():
+    source = "def clip(rows, bound):\n    norms = size(rows)\n    return rows * min(bound / norms, 1.0)\n"
+    other = (
+        "def clip(vectors,\n         limit):\n    n = size(vectors)\n    return vectors * min(  # shorter\n"
+    )
+    other += "        limit / n, 1.0)\n"
+    old, new = "rows * min(bound / norms, 1.0)", "rows * max(bound / norms, 1.0)"
+    assert plant(source, "clip", old, new) == source.replace("min", "max")
+    expected = other.replace(
+        "vectors * min(  # shorter\n        limit / n, 1.0)", "vectors * max(limit / n, 1.0)"
+    )
+    assert plant(other, "clip", old, new) == expected
+    with pytest.raises(AssertionError, match="2 times|0 times"):
+        plant(source + source, "", old, new)
+    with pytest.raises(AssertionError, match="0 times"):  # one name cannot stand for two
+        plant(source.replace("bound / norms", "norms / norms"), "clip", old, new)
 
 
 @pytest.fixture(scope="module")
