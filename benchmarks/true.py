@@ -17,8 +17,8 @@ TOY = os.environ.get("TOY") == "1"
 SENTENCES = {
     "A1": "An edited model file is refused before a week is charged, and no number in it unbounds a user",
     "A2": "One user's long texts are no ids, and stop nobody else's run, in any format",
-    "A3": "A run's name is a hash of agreement and session, and its chance of failure is always charged",
-    "A4": "Injected noise is never booked in a ledger, a node's neither",
+    "A3": "One charged noisy share of a release leaves a server, after kills and from a copy of its folder too",
+    "A4": "Injected noise is never booked in a ledger, a server's neither",
     "A5": "The server's counts tell strangers nothing of single requests",
     "A6": "A catalogue that shrinks, however far, ends no week in an error after a charge",
     "A7": "A statement lists all that its season charged, skipped weeks too",
@@ -35,6 +35,9 @@ SENTENCES = {
     "S1": "No request takes a server long, whatever its fields, and none holds up another",
     "S2": "A condition is true of the same items in Python, in the browser and in SQL",
     "E4": "What split, demo, reprs and the server's page of its API say is so",
+    "T1": "No server sees a rating or a node's number of users; a user of several nodes is covered",
+    "T2": "A damaged file of two servers or a node is refused, and makes no other model",
+    "T3": "A stranger takes little of a server, and a lying server little of a client",
     "F1": "A job whose streams are closed or full ends in 0 where its work is done, and charges nothing else",
 }
 

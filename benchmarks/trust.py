@@ -288,6 +288,8 @@ ROWS = [
         "one is recommended before a supported item", "{cases} widths and shapes"),
     Row("F12", "an accountant that is used up says so", ("evaluation/test_runs.py::test_an_accountant",),
         "anything is computed with nothing left", "{cases} calls"),
+    Row("L10", "strangers, slow clients and lying servers", ("network/test_http.py::", "network/test_messages.py::"),
+        "a body is read before its token, or a peer takes more time or memory than it was given", "{cases} tests"),
     Row("L9", "two servers, one of which may lie", ("engines/test_two_servers.py::",),
         "a server is killed, replays or lies, and what leaves the other is not one charged and noisy sum",
         "{cases} tests"),

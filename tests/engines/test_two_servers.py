@@ -101,6 +101,7 @@ def test_the_model_is_the_local_gates_with_the_noise_of_both(name, ratings):
     assert not model.privacy.private  # the noise was injected
 
 
+@pytest.mark.true("T1")
 @pytest.mark.parametrize(("name", "k"), [*((name, 1) for name in ESTIMATORS), ("both", 2)])
 def test_nodes_of_any_number_of_users_train_the_model_of_all_their_users(name, k, tmp_path):
     """Of 0, 1 and 500 users; a user of two nodes is two rows. Nothing tells how many users a node has."""
@@ -134,6 +135,7 @@ def test_nodes_of_any_number_of_users_train_the_model_of_all_their_users(name, k
     assert not {number for number in (501, 502) if f"{number}" in text}
 
 
+@pytest.mark.true("T1")
 @pytest.mark.parametrize("k", [1, 2, 3])
 @pytest.mark.parametrize(
     "estimator", [hushrec.Popular(), hushrec.ItemBias(clip=0.3)], ids=["popular", "bias"]
@@ -251,6 +253,7 @@ class Killed(Exception):
     """The process of a server is gone."""
 
 
+@pytest.mark.true("A3")
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in (1, 2, 3))])
 def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, monkeypatch):
     """Killed 60 times, before or after anything is written, either server ends with the same model."""
@@ -617,6 +620,7 @@ def flipped(raw):
     return raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 4]) + raw[len(raw) // 2 + 1 :] if raw else b"x"
 
 
+@pytest.mark.true("T2")
 @pytest.mark.parametrize("who", ["first", "second", "node 0", "node 3"])
 def test_a_damaged_file_is_refused_in_one_sentence_or_not_read(who, halfway):
     """Killed: a flipped bit that makes another model, and raw errors. Restarts are without a ledger."""
@@ -648,6 +652,7 @@ def test_a_rounds_digest_covers_its_questions(few):
     assert agreement.state("s", which, opened) != agreement.state("s", which, other)
 
 
+@pytest.mark.true("A3")
 def test_a_copied_folder_releases_once(few, tmp_path):
     """Two processes on a folder and its copy, with one ledger: one noisy share of a release leaves them."""
     ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
@@ -704,6 +709,14 @@ def test_a_node_answers_a_release_once_whatever_digest_it_is_asked_under(few):
     assert shares()[1] == sent and len(shares()) == 3 and shares()[2][0][3] == honest[0]().digest
     lie("3" * 64)
     assert world.answer(0) == "waiting" and len(shares()) == 3
+
+
+@pytest.mark.true("A4")
+def test_a_servers_ledger_takes_no_injected_noise(few, tmp_path):
+    ledger = Ledger(tmp_path / "first.sqlite")
+    with pytest.raises(InputError, match="leave out the injected noise source or the ledger"):
+        World(hushrec.Popular(), few, ledgers=(ledger, None), noises=(KeptNoise(1), None))
+    assert not ledger.datasets()
 
 
 def test_nodes_that_could_be_too_many_users_are_refused(few):

@@ -185,6 +185,7 @@ def code(connection):
     return int(connection.recv(65536).split()[1])
 
 
+@pytest.mark.true("T3")
 def test_a_request_is_refused_before_its_body_is_read():
     """By who sends it, by its length, and by what other requests take already."""
     came, asked = threading.Semaphore(0), []
@@ -219,6 +220,7 @@ def test_a_request_is_refused_before_its_body_is_read():
             assert code(third) == 200
 
 
+@pytest.mark.true("T3")
 @pytest.mark.parametrize("part", ["head", "body", "answer"])
 def test_a_client_that_trickles_is_left(part):
     """Something moves on its connection all the time. Killed: limits on the time between two bytes only."""
@@ -278,6 +280,7 @@ LIES = {
 }
 
 
+@pytest.mark.true("T3")
 @pytest.mark.parametrize("lie", LIES)
 def test_a_lying_server_takes_little_of_a_client(lie):
     """A second of it, and hardly more bytes than were asked for."""
