@@ -17,7 +17,7 @@ TOY = os.environ.get("TOY") == "1"
 SENTENCES = {
     "A1": "An edited model file is refused before a week is charged, and no number in it unbounds a user",
     "A2": "One user's long texts are no ids, and stop nobody else's run, in any format",
-    "A3": "One charged noisy share of a release leaves a server, after kills and from a copy of its folder too",
+    "A3": "One charged noisy share of a release leaves a server, also after kills and from a copied folder",
     "A4": "Injected noise is never booked in a ledger, a server's neither",
     "A5": "The server's counts tell strangers nothing of single requests",
     "A6": "A catalogue that shrinks, however far, ends no week in an error after a charge",
