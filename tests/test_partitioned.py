@@ -1,4 +1,4 @@
-"""Users in partitions that are asked one question at a time give the model of the whole, byte for byte."""
+"""Users in partitions that are asked one query at a time give the model of the whole, byte for byte."""
 
 import contextvars
 import threading
@@ -15,7 +15,7 @@ from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training import named, partitioned
-from hushrec.training.partitioned import Call, PartitionedUsers, Question, Streaming, answer_all
+from hushrec.training.partitioned import Call, PartitionedUsers, Query, Streaming, answer_all
 from hushrec.training.users import Users
 from tests.models.cases import CASES, Case
 from tests.opening import opened
@@ -116,9 +116,9 @@ def test_a_failure_ends_the_others(count) -> None:
             raise MemoryError
         return ratings
 
-    question = Question((), Call("item_weights", (), {}))
+    query = Query((), Call("item_weights", (), {}))
     with threads.limit(count), pytest.raises(MemoryError):
-        answer_all(Popular().users, [read] * 1000, question)
+        answer_all(Popular().users, [read] * 1000, query)
     assert len(begun) < 500
 
 
@@ -133,9 +133,9 @@ def test_a_failure_of_any_thread_is_told(thread: str) -> None:
             raise MemoryError
         return ratings
 
-    question = Question((), Call("item_weights", (), {}))
+    query = Query((), Call("item_weights", (), {}))
     with threads.limit(2), pytest.raises(MemoryError):
-        answer_all(Popular().users, [read] * 2, question)
+        answer_all(Popular().users, [read] * 2, query)
 
 
 @pytest.mark.parametrize("room", [1, 1 << 30])
@@ -144,7 +144,7 @@ def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch
     store = Store.prepare(rows, tmp_path / "s", rows.domain, partitions=7)
     monkeypatch.setattr(partitioned, "TABLES_BYTES", room)
     at_once, most = [], []
-    question = Question((), Call("item_weights", (), {}), 8 * rows.n_items)
+    query = Query((), Call("item_weights", (), {}), 8 * rows.n_items)
 
     def counted(read):
         def reading():
@@ -157,21 +157,21 @@ def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch
         return reading
 
     with threads.limit(4):
-        found = answer_all(Popular().users, [counted(block) for block in store.blocks()], question)
+        found = answer_all(Popular().users, [counted(block) for block in store.blocks()], query)
     assert found is not None and found[0].tobytes() == opened(Popular().users(rows).item_weights()).tobytes()
     assert max(most) == 1 if room == 1 else max(most) > 1
 
 
 def test_a_part_is_told_what_concerns_it() -> None:
-    """Or both would find everybody's likes at every question about ratings."""
+    """Or both would find everybody's likes at every query about ratings."""
     rows = ratings_of(hostile_users(np.random.default_rng(5), 23))
     asked = []
-    users = PartitionedUsers(Both().users, rows.domain, lambda question: asked.append(question) or [])
+    users = PartitionedUsers(Both().users, rows.domain, lambda query: asked.append(query) or [])
     users.lists.scale(np.ones(rows.n_items), np.ones(rows.n_items))
     users.ratings.weigh(3.0, np.ones(rows.n_items))
     for part in (users.ratings, users.lists):
         part.item_weights()
-    assert [[call.name for call in each.told] for each in asked] == [["ratings.weigh"], ["lists.scale"]]
+    assert [[call.name for call in each.updates] for each in asked] == [["ratings.weigh"], ["lists.scale"]]
 
 
 def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
@@ -182,11 +182,11 @@ def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
         def second(self, number: int) -> None: ...
 
     rows, asked = ratings_of(hostile_users(np.random.default_rng(5), 9)), []
-    users = PartitionedUsers(Told, rows.domain, lambda question: asked.append(question) or [])
+    users = PartitionedUsers(Told, rows.domain, lambda query: asked.append(query) or [])
     for name, number in (("first", 1), ("second", 2), ("first", 3)):
         getattr(users, name)(number)
     users.count()
-    assert [(call.name, call.positional) for call in asked[0].told] == [("second", (2,)), ("first", (3,))]
+    assert [(call.name, call.positional) for call in asked[0].updates] == [("second", (2,)), ("first", (3,))]
 
 
 def test_sums_are_added_to_numbers_of_their_own() -> None:
@@ -207,7 +207,7 @@ def test_what_cannot_be_added_is_refused(answer) -> None:
         def total(self):
             return answer
 
-    users = PartitionedUsers(Answering, ratings_of({}).domain, lambda question: [])
+    users = PartitionedUsers(Answering, ratings_of({}).domain, lambda query: [])
     with pytest.raises(HushrecError, match="cannot be added over partitions") as refused:
         users.total()
     assert "7.25" not in str(refused.value)
@@ -233,7 +233,7 @@ def test_a_thread_has_the_settings_of_whoever_trains() -> None:
         return Users(some)
 
     with threads.limit(3):
-        answer_all(make, [lambda: rows] * 6, Question((), Call("count", (), {})))
+        answer_all(make, [lambda: rows] * 6, Query((), Call("count", (), {})))
     assert seen == ["hers"] * len(seen) and len(seen) > 1
 
 
@@ -264,13 +264,13 @@ def test_blocks_are_answered_together_where_items_are_many(
         return Users(some)
 
     with threads.limit(count):
-        [total] = answer_all(make, blocks, Question((), Call("count", (), {}), 8))
+        [total] = answer_all(make, blocks, Query((), Call("count", (), {}), 8))
     assert total.tolist() == [20.0] and sum(seen) == 10
     if count == 1 or max(sizes) == 1:
         assert seen == sizes
     else:
         assert max(seen) <= max(sizes)
-    assert answer_all(make, [], Question((), Call("count", (), {}), 8)) is None
+    assert answer_all(make, [], Query((), Call("count", (), {}), 8)) is None
 
 
 @pytest.mark.parametrize("model", [Popular(), DPALS()], ids=lambda model: model.name)

@@ -434,10 +434,17 @@ def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     return replace(ratings, splits=tuple(splits), **marks)
 
 
+def of_nobody(domain: Domain) -> Ratings:
+    """Return ratings of no users."""
+    matrix = sp.csr_array((0, domain.n_items), dtype=np.float32)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
+    return Ratings(domain, matrix, np.array([], dtype=object), pa.array([], pa.large_string()))
+
+
 def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
     """Return ratings of different users as one."""
     if not parts:
-        return Ratings.from_any(([], [], []), domain)
+        return of_nobody(domain)
     return Ratings(domain, *join_rows(parts, domain.n_items))
 
 

@@ -1,6 +1,6 @@
 """Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
 
-The driver alone holds ledger, noise and the public side. Each question of a training goes to the workers with
+The driver alone holds ledger, noise and the public side. Each query of a training goes to the workers with
 the released values that it needs; they open their partitions of the store by path, and integer partial sums
 come back through a tree. No release runs inside a task, since tasks are made again, and none remembers
 anything: a lost worker's tasks run elsewhere. What may go wrong comes back as one word, and no worker's
@@ -28,7 +28,7 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES
 from hushrec.privacy.statement import library_version
-from hushrec.training.partitioned import Make, Question, add, answer_all
+from hushrec.training.partitioned import Make, Query, add, answer_all
 from hushrec.types import Array
 
 #: What a task comes to: partial sums, or a word for what went wrong.
@@ -36,7 +36,7 @@ Found = list[Array] | str
 
 #: Tasks a thread of the cluster, which others take over where it is slow; partial sums added at once.
 _TASKS_PER_THREAD, _TOGETHER = 8, 8
-#: A question is asked again this often, where workers were lost with it although Dask had tried others.
+#: A query is asked again this often, where workers were lost with it although Dask had tried others.
 _TRIES = 5
 #: Longest wait between two tries, in seconds; they double.
 _PAUSE = 16.0
@@ -122,11 +122,11 @@ class Dask:
                 self._client.close(timeout=2)
 
     @contextlib.contextmanager
-    def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
+    def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Query], Sequence[Array]]]:
         """Yield a function that asks all users of a store, which all workers reach by its path."""
         if not isinstance(rows, Store):
             raise InputError("Dask trains on a store; make one with Store.prepare or hushrec prepare.")
-        yield lambda question: self.added(partial(_answered, make), rows, question)
+        yield lambda query: self.added(partial(_answered, make), rows, query)
 
     def verify(self, rows: Store) -> None:
         """Let the workers read every octet of a store; refuse what is not as it was written."""
@@ -134,21 +134,21 @@ class Dask:
             if damage:
                 raise InputError(damage)
 
-    def added(self, work: Callable[..., list[Array] | None], rows: Store, question: Question) -> list[Array]:
-        """The sum of what ``work(blocks, question)`` comes to on all partitions of a store.
+    def added(self, work: Callable[..., list[Array] | None], rows: Store, query: Query) -> list[Array]:
+        """The sum of what ``work(blocks, query)`` comes to on all partitions of a store.
 
         Parameters
         ----------
         work : callable
             Runs on a worker, on one thread.
         rows : Store
-        question : Question
+        query : Query
             Public; shipped once to each worker that needs it.
         """
         tries = 0
         while tries < _TRIES:
-            with self._tasks(question) as (submit, shipped):
-                found = self._found(lambda: self._tree(submit, work, rows, shipped, question.size))
+            with self._tasks(query) as (submit, shipped):
+                found = self._found(lambda: self._tree(submit, work, rows, shipped, query.size))
             if not isinstance(found, str):
                 return found
             if found in _FINAL:
@@ -226,7 +226,7 @@ class Dask:
     def _tree(self, submit: Callable[..., Any], work: Any, rows: Store, shipped: Any, size: int) -> Any:
         """Tasks that add up partial sums of blocks: first those of a thread, where they are, then of all.
 
-        A thread is asked for the same blocks at every question: its worker has them mapped, and its host read
+        A thread is asked for the same blocks at every query: its worker has them mapped, and its host read
         them of the disk.
         """
         if isinstance(shipped, str):
@@ -336,24 +336,24 @@ class _NotFinite(Exception):
     """A worker was sent numbers that it cannot compute with."""
 
 
-def _answered(make: Make, blocks: list[Any], question: Question) -> list[Array] | None:
-    if not question.finite:
+def _answered(make: Make, blocks: list[Any], query: Query) -> list[Array] | None:
+    if not query.finite:
         raise _NotFinite
-    return answer_all(make, blocks, question)
+    return answer_all(make, blocks, query)
 
 
-def _itself(question: Any) -> Any:
-    return question
+def _itself(query: Any) -> Any:
+    return query
 
 
 def _work(
-    work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], question: Any, version: str
+    work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], query: Any, version: str
 ) -> Found:
     """Return what some blocks come to; nothing that depends on rows leaves but partial sums."""
 
     def run() -> list[Array]:
         blocks = rows.blocks()
-        return work([blocks[number] for number in numbers], question) or []
+        return work([blocks[number] for number in numbers], query) or []
 
     return _guarded(run, version)
 

@@ -12,8 +12,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from hushrec.checks import plural
-from hushrec.data import Domain, Ratings, Store
+from hushrec.data import Ratings, Store
 from hushrec.data.ids import encode_ids
+from hushrec.data.ratings import of_nobody
 from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked, unjudged
 from hushrec.serving.billboard import Billboard
@@ -138,7 +139,7 @@ class PublicRatings:
 
     def _read(self, ratings: Ratings | Store, same: list[Any], external: list[Any]) -> PublicRows:
         domain = ratings.domain
-        found = ratings.for_users(self._donor_ids).rated() if self._donor_ids else _nobody(domain)
+        found = ratings.for_users(self._donor_ids).rated() if self._donor_ids else of_nobody(domain)
         found = replace(found, by_position=False)
         for source in same:
             read = Ratings.from_any(source, domain)
@@ -268,10 +269,6 @@ def _same_file(source: Any, other: Any) -> bool:
         return False
     one, two = Path(source), Path(other)
     return one.exists() and two.exists() and one.samefile(two)
-
-
-def _nobody(domain: Domain) -> Ratings:
-    return Ratings.from_any(([], [], []), domain)
 
 
 def _one_below_another(parts: list[Ratings]) -> Ratings | None:

@@ -15,6 +15,7 @@ from typing import Any
 from pyarrow import parquet
 
 from hushrec.data import Ratings, Store
+from hushrec.data.ratings import of_nobody
 from hushrec.data.store import Partition
 from hushrec.errors import InputError
 from hushrec.kernels import threads
@@ -80,7 +81,7 @@ def write_lists(
     options["n"] = n
     if options.get("attributes") is not None:  # read once
         options["attributes"] = Attributes.read(options["attributes"], model.domain)
-    nobody = Ratings.from_any(([], [], []), model.domain)
+    nobody = of_nobody(model.domain)
     schema = model.recommend_batch(nobody, **options).schema  # refuses what is wrong with the options
     if engine is not None and not isinstance(history, Store):
         raise InputError("An engine works on a store; make one with Store.prepare or hushrec prepare.")

@@ -1,10 +1,9 @@
-"""The users of many partitions as one private side: a contribution is the sum of the partitions', exactly.
+"""The users of many partitions as one private side.
 
-A training asks its users for bounded sums. Where the users lie in partitions, every question goes to each of
-them with the released values that users were told before, and the answers, integers in units of their step,
-are added in any order: the same bits whatever the partitions are and wherever they are asked. No partition
-remembers anything between two questions, so that one which is lost is asked again and nothing needs to hold
-all users at once.
+A training asks its users for bounded sums. A query goes to each partition together with the released values
+that the users need. The answers are integers in units of their step, so adding them gives the same bits in
+any order, for any partitions, on any machine. A partition keeps nothing between two queries: a lost one is
+asked again, and nothing needs to hold all users at once.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from hushrec.data import Domain, Ratings, Store
-from hushrec.data.ratings import joined
+from hushrec.data.ratings import joined, of_nobody
 from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES
@@ -30,17 +29,17 @@ from hushrec.privacy import Bounded
 from hushrec.training.users import Users
 from hushrec.types import Array
 
-#: Blocks are answered together up to so many ratings an item, and in all; of several threads each answers so
-#: many times at least. An answer costs a table of all items.
+#: Blocks are answered together up to this many ratings per item, and ratings in all; each of several threads
+#: answers at least this many times. An answer costs a table of all items.
 _RATINGS_AN_ITEM, _MOST_TOGETHER, _SHARES = 64, 1 << 23, 4
 #: Makes the private side of some users' rows: an estimator's method `users`.
 Make = Callable[[Ratings], Any]
 
 
 class Call(NamedTuple):
-    """A method of a private side, dotted where it is of a part ("lists.item_weights"), and its arguments.
+    """A method of a private side ("lists.item_weights" of its part `lists`) and its arguments.
 
-    The arguments are released values, or public.
+    The arguments are released or public values.
     """
 
     name: str
@@ -49,35 +48,35 @@ class Call(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """True where all its arrays are finite: users compute with no others."""
+        """Whether all its arrays are finite."""
         return all(np.isfinite(each).all() for each in _arrays((self.positional, self.named)))
 
     def of(self, users: Any) -> Any:
-        """Call the method of these users."""
+        """Return what the method of these users returns."""
         return attrgetter(self.name)(users)(*self.positional, **self.named)
 
 
-class Question(NamedTuple):
-    """A question of a training to its users.
+class Query(NamedTuple):
+    """A query of a training to its users.
 
     Attributes
     ----------
-    told : tuple of Call
-        Calls that return nothing, by which they take released values; of each method the last one counts.
-    asked : Call
+    updates : tuple of Call
+        Calls that send released values to the users. Only the last call of each method matters.
+    call : Call
         The call that returns bounded sums.
     size : int
-        Octets of these sums, which are public.
+        Bytes of these sums; public.
     """
 
-    told: tuple[Call, ...]
-    asked: Call
+    updates: tuple[Call, ...]
+    call: Call
     size: int = 0
 
     @property
     def finite(self) -> bool:
-        """True where all that users are told and asked with is finite."""
-        return all(call.finite for call in (*self.told, self.asked))
+        """Whether all values that it sends are finite."""
+        return all(call.finite for call in (*self.updates, self.call))
 
 
 class Engine(Protocol):
@@ -86,8 +85,8 @@ class Engine(Protocol):
     def verify(self, rows: Store) -> None:
         """Refuse a store whose files are not as they were written, before anything is asked."""
 
-    def asking(self, make: Make, rows: Any) -> AbstractContextManager[Callable[[Question], Sequence[Array]]]:
-        """A function that adds what all partitions answer, for as long as a training lasts.
+    def asking(self, make: Make, rows: Any) -> AbstractContextManager[Callable[[Query], Sequence[Array]]]:
+        """Yield a function that sums the answers of all partitions, for the time of a training.
 
         Parameters
         ----------
@@ -98,21 +97,21 @@ class Engine(Protocol):
         """
 
 
-def contributions(make: Make, rows: Ratings, question: Question) -> tuple[Bounded, ...]:
-    """Return what some users answer: partial sums with what bounds them."""
+def contributions(make: Make, rows: Ratings, query: Query) -> tuple[Bounded, ...]:
+    """Return the answer of some users: partial sums with their bounds."""
     users = make(rows)
-    for call in question.told:
+    for call in query.updates:
         call.of(users)
-    return _several(question.asked.of(users))
+    return _several(query.call.of(users))
 
 
-def answer(make: Make, rows: Ratings, question: Question) -> list[Array]:
-    """Return what some users answer: partial sums, privileged, of integers in units of their step."""
-    return [each._take() for each in contributions(make, rows, question)]
+def answer(make: Make, rows: Ratings, query: Query) -> list[Array]:
+    """Return the answer of some users: partial sums, privileged, of integers in units of their step."""
+    return [each._take() for each in contributions(make, rows, query)]
 
 
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
-    """Partial sums added up; the first may be changed in place."""
+    """Return the sums of partial sums; the first may be changed in place."""
     if totals is None:
         return [np.array(part) for part in parts]
     for total, part in zip(totals, parts, strict=True):
@@ -120,26 +119,26 @@ def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
     return totals
 
 
-def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Question) -> list[Array] | None:
-    """Add what all blocks of users answer, each on one thread; None where there is no block.
+def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query) -> list[Array] | None:
+    """Return the sums of all blocks' answers, each computed on one thread; None without a block.
 
-    A thread holds the table of what its users add, and all threads one of what was added so far: there are
-    fewer threads where these would take more than `TABLES_BYTES`.
+    A thread holds a table of its users' sums, and all threads share one of the totals. If these tables would
+    take more than `TABLES_BYTES`, there are fewer threads.
 
     Parameters
     ----------
     make : callable
     blocks : iterable of callables
-        Each reads its rows when it is called, and they are dropped after their answer.
-    question : Question
+        Each reads its rows when it is called; they are dropped after the answer.
+    query : Query
     """
     blocks, totals = list(blocks), None
     waiting, lock, adding = iter(blocks), threading.Lock(), threading.Lock()
-    count = max(1, min(threads.count(), TABLES_BYTES // max(2 * question.size, 1)))
+    count = max(1, min(threads.count(), TABLES_BYTES // max(2 * query.size, 1)))
     most = max(1, len(blocks) // (_SHARES * count)) if count > 1 else len(blocks)
 
     def together() -> list[Ratings]:
-        """The rows of the next block, and of more where items are many."""
+        """Return the rows of the next block, and of more blocks if there are many items."""
         rows: list[Ratings] = []
         held, enough = 0, 1
         while len(rows) < most and held < enough:
@@ -157,12 +156,12 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
         try:
             with threads.limit(1):
                 while rows := together():
-                    parts = answer(make, joined(rows[0].domain, rows), question)
+                    parts = answer(make, joined(rows[0].domain, rows), query)
                     with adding:
                         totals = parts if totals is None else add(totals, parts)
         except BaseException:
             with lock:
-                waiting = iter(())  # nobody begins another block
+                waiting = iter(())  # no thread begins another block
             raise
 
     if count == 1:
@@ -181,25 +180,25 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], question: Qu
 
 
 class Streaming:
-    """The engine of one process: blocks of users one after the other, on as many threads as there are."""
+    """The engine of one process: blocks of users one after the other, on all threads."""
 
     @contextmanager
-    def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Question], Sequence[Array]]]:
-        """Yield a function that adds what all blocks of users answer."""
-        yield lambda question: answer_all(make, rows.blocks(), question) or []
+    def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Query], Sequence[Array]]]:
+        """Yield a function that sums the answers of all blocks of users."""
+        yield lambda query: answer_all(make, rows.blocks(), query) or []
 
     def verify(self, rows: Store) -> None:
         """Refuse a store whose files are not as they were written."""
         rows.verify()
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """Return what ``work(number, partitions, public)`` comes to, for the partitions of each number.
+        """Return ``work(number, partitions, public)`` for the partitions of each number.
 
         Parameters
         ----------
         work : callable
         stores : sequence of Store
-            With the same number of partitions, so that a user is in the same one.
+            With equal numbers of partitions, so that a user is in the same one of each.
         public : object
         """
 
@@ -214,26 +213,25 @@ class Streaming:
 
 
 class PartitionedUsers:
-    """The private side of a training whose users lie in partitions.
+    """The private side of a training whose users are in partitions.
 
-    It has the methods of the private side that ``make`` returns. One that returns nothing is remembered, one
-    that returns :class:`~hushrec.privacy.Bounded` values is asked of all partitions. Which it is, and what
-    bounds the values, is seen on no users at all.
+    It has the methods of the private side that ``make`` returns. A call that returns nothing is kept as an
+    update; one that returns :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. The
+    private side of no users shows which kind a call is and what bounds its values.
 
     Parameters
     ----------
     make : callable
-        The private side of some rows. Of its methods that return nothing, a call replaces an earlier one of
-        the same method.
+        The private side of some rows. A call that returns nothing replaces an earlier one of the same method.
     domain : Domain
     ask : callable
         As from `Engine.asking`.
     """
 
-    def __init__(self, make: Make, domain: Domain, ask: Callable[[Question], Sequence[Array]]) -> None:
-        self._nobody = make(Ratings.from_any(([], [], []), domain))
+    def __init__(self, make: Make, domain: Domain, ask: Callable[[Query], Sequence[Array]]) -> None:
+        self._nobody = make(of_nobody(domain))
         self._ask = ask
-        self._told: dict[str, Call] = {}
+        self._updates: dict[str, Call] = {}
 
     def __getattr__(self, name: str) -> Any:
         found = attrgetter(name)(self._nobody)
@@ -244,17 +242,17 @@ class PartitionedUsers:
     def _call(self, name: str, *positional: Any, **named: Any) -> Any:
         call = Call(name, positional, named)
         if not call.finite:
-            raise HushrecError("A released value is not finite; users compute with none such. Train anew.")
+            raise HushrecError("A released value is not finite, so users cannot use it. Train again.")
         zero = call.of(self._nobody)
-        if zero is None:  # as it was told: whoever told it may change an array afterwards
-            self._told.pop(name, None)
-            self._told[name] = deepcopy(call)
+        if zero is None:
+            self._updates.pop(name, None)
+            self._updates[name] = deepcopy(call)  # the caller may change an array afterwards
             return None
         empty = _several(zero)
         nothing = [each._take() for each in empty]
-        parts = ("", name.rpartition(".")[0])  # what another part was told does not matter to this one
-        told = tuple(each for key, each in self._told.items() if key.rpartition(".")[0] in parts)
-        sums = self._ask(Question(told, call, sum(each.nbytes for each in nothing))) or nothing
+        parts = ("", name.rpartition(".")[0])  # updates of another part do not matter to this one
+        updates = tuple(each for key, each in self._updates.items() if key.rpartition(".")[0] in parts)
+        sums = self._ask(Query(updates, call, sum(each.nbytes for each in nothing))) or nothing
         # a partition's bounds and steps hold for the sum: they are public, and a user is in one partition
         whole = tuple(Bounded(value, **each.declared) for each, value in zip(empty, sums, strict=True))
         return whole if isinstance(zero, tuple) else whole[0]
@@ -271,7 +269,7 @@ class _Part:
 
 
 def _arrays(value: Any) -> Iterator[Array]:
-    """Arrays of floats within tuples, lists and dictionaries."""
+    """Yield the arrays of floats within tuples, lists and dictionaries."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         yield value
     elif isinstance(value, tuple | list | dict):

@@ -19,7 +19,7 @@ from hushrec.privacy.testing import SeededNoise
 from hushrec.serving.batch import write_lists
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training.gate import LocalGate
-from hushrec.training.partitioned import Call, PartitionedUsers, Question
+from hushrec.training.partitioned import Call, PartitionedUsers, Query
 from tests.engines.mortal import FOLDER, WAYS, Mortal
 
 distributed = pytest.importorskip("distributed")
@@ -156,12 +156,12 @@ def test_an_exception_of_a_worker_is_one_fixed_sentence(store, client, monkeypat
 def test_a_worker_computes_with_no_value_that_is_not_finite(store, client):
     """Wherever it is in what a scheduler passed on; the driver asks with none such, nor tells it."""
     items = {"factors": [np.zeros(3), np.array([1.0, np.nan])]}
-    question = Question((Call("weigh", (2.0, items), {}),), Call("item_weights", (), {}))
+    query = Query((Call("weigh", (2.0, items), {}),), Call("item_weights", (), {}))
     sent = pytest.raises(HushrecError, match="sent released values that are not finite")
     with sent, engine.Dask(client).asking(ItemBias().users, store) as ask:
-        ask(question)
-    users = PartitionedUsers(ItemBias().users, store.domain, lambda question: pytest.fail("asked"))
-    with pytest.raises(HushrecError, match="users compute with none such"):
+        ask(query)
+    users = PartitionedUsers(ItemBias().users, store.domain, lambda query: pytest.fail("asked"))
+    with pytest.raises(HushrecError, match="so users cannot use it"):
         users.item_deviations(np.array([np.inf]))
 
 

@@ -19,6 +19,7 @@ import numpy as np
 
 from hushrec.checks import check_numbers, settings_of
 from hushrec.data import Domain, Ratings
+from hushrec.data.ratings import of_nobody
 from hushrec.engines.two_servers.grid import LARGEST_MULTIPLIER
 from hushrec.engines.two_servers.replay import (
     Opened,
@@ -171,7 +172,7 @@ class Agreement:
     @cached_property
     def nobody(self) -> Ratings:
         """The rows that a server has: none."""
-        return Ratings.from_any(([], [], []), self.domain)
+        return of_nobody(self.domain)
 
     def check(self, ratings: Ratings) -> None:
         """Refuse rows that this training cannot use; a node does so on its own machine, before it enrols."""

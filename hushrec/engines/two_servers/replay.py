@@ -12,12 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings
+from hushrec.data.ratings import of_nobody
 from hushrec.engines.two_servers.grid import Grid
 from hushrec.errors import HushrecError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Bounded, Plan
 from hushrec.training.gate import PlannedGate
-from hushrec.training.partitioned import Make, PartitionedUsers, Question, contributions
+from hushrec.training.partitioned import Make, PartitionedUsers, Query, contributions
 from hushrec.types import Array
 
 #: A noisy total: integers modulo 2^64.
@@ -52,7 +53,7 @@ class Opened(NamedTuple):
 
     Attributes
     ----------
-    questions : tuple of Question
+    questions : tuple of Query
     keys : tuple of str
         Digests of the questions.
     steps : tuple of ndarray
@@ -61,7 +62,7 @@ class Opened(NamedTuple):
         Digest of the totals that the questions follow from.
     """
 
-    questions: tuple[Question, ...]
+    questions: tuple[Query, ...]
     keys: tuple[str, ...]
     steps: tuple[Array, ...]
     told: bytes
@@ -130,8 +131,8 @@ class Replay(PlannedGate):
         self._total = totals if callable(totals) else _of(totals)
         self._order = {each.label: number for number, each in enumerate(training.plan.releases)}
         self._made = 0
-        self._nobody = Ratings.from_any(([], [], []), training.domain)
-        self.asked: list[Question] = []
+        self._nobody = of_nobody(training.domain)
+        self.asked: list[Query] = []
         self.keys: list[str] = []
         self.steps: list[Array] = []
         self.needed, self.told = 0, b""
@@ -184,7 +185,7 @@ class Replay(PlannedGate):
         wave = 1.5 + np.cos((self._stand_in or 0) + np.arange(places.size))
         return (_STAND_IN * wave * grid.noise_sd * grid.steps).reshape(places.shape)
 
-    def _ask(self, question: Question) -> list[Array]:
+    def _ask(self, question: Query) -> list[Array]:
         """The places of what would be answered."""
         if len(self.asked) >= self._until:
             raise _Enough
@@ -236,7 +237,7 @@ def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
     return np.concatenate(parts).view(np.uint64)
 
 
-def _key(question: Question) -> str:
+def _key(question: Query) -> str:
     """Digest of what is asked."""
     digest = hashlib.sha256()
 
