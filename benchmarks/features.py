@@ -20,7 +20,7 @@ from benchmarks.harness import TOY, Targets, folder, there
 from hushrec.data import Domain, Ratings
 from hushrec.models import Billboard, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
-from hushrec.serving.lists import all_scores
+from hushrec.serving.scoring import all_scores
 
 BUDGET = Budget(5.0, 1e-6)
 JUDGED, HIDDEN, LISTED = 20 if TOY else 600, 0.1, 20

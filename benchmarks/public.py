@@ -33,7 +33,7 @@ from hushrec.data import k_folds, lifelike
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 from hushrec.training import named
 
 #: Real tables, and whether half of their users chose constants.
@@ -157,7 +157,7 @@ def _figure(model: Recommender, history: Ratings, held: Ratings, job: str) -> fl
     """Recall@20, or RMSE."""
     if job == "ratings":
         return float(np.sqrt(np.mean((model.predict_pairs(history, held) - held.matrix.data) ** 2)))
-    listed = np.concatenate([columns for columns, _ in model.top_columns(history, LISTED)])
+    listed = np.concatenate([columns for columns, *_ in model.rank(history, LISTED, predict=False)])
     wanted = held.matrix.toarray() > 0
     hits = np.take_along_axis(wanted, np.maximum(listed, 0), 1) & (listed >= 0)
     return float((hits.sum(axis=1) / wanted.sum(axis=1)).mean())

@@ -17,6 +17,7 @@ import pytest
 import safetensors
 import safetensors.numpy
 
+import hushrec
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.models import Billboard, PrivateALS
@@ -40,7 +41,7 @@ def test_round_trip(tmp_path) -> None:
     saved = model()
     path = tmp_path / "model.hush"
     saved.save(path)
-    loaded = Billboard.load(path)
+    loaded = hushrec.load(path)
     assert loaded.estimator == saved.estimator
     assert loaded.domain == saved.domain
     assert loaded.privacy == saved.privacy
@@ -73,7 +74,7 @@ def check_damaged_files(tmp_path, mutants: int, record) -> None:
         path.write_bytes(bytes(bad))
         tracemalloc.start()
         with pytest.raises(ModelFileError) as error:
-            Billboard.load(path)
+            hushrec.load(path)
         largest = max(largest, tracemalloc.get_traced_memory()[1] / len(good))
         tracemalloc.stop()
         assert one_sentence(error.value)
@@ -105,7 +106,7 @@ def signed(header: bytes, payload: bytes = b"") -> bytes:
     return head + payload + hashlib.sha256(head).digest()
 
 
-MARK = b'{"__metadata__":{"format":"hushrec model",'
+MARK = b'{"__metadata__":{"format":"hushrec",'
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,9 @@ MARK = b'{"__metadata__":{"format":"hushrec model",'
         signed(b""),
         signed(b"{}"),
         signed(MARK),
+        signed(MARK + b'"version":"1"}}'),
         signed(MARK + b'"version":"2"}}'),
-        signed(MARK + b'"version":"3"}}'),
+        signed(b'{"__metadata__":{"format":"hushrec model","version":"2"}}'),
         signed(MARK + b"[" * 100_000),
         (2**62).to_bytes(8, "little") + MARK + b"\0" * 32,
     ],
@@ -130,7 +132,7 @@ def test_other_files_are_refused(content: bytes, memory_map: bool, tmp_path) -> 
     path = tmp_path / "model.hush"
     path.write_bytes(content)
     with pytest.raises(ModelFileError) as error:
-        Billboard.load(path, memory_map=memory_map)
+        hushrec.load(path, memory_map=memory_map)
     assert one_sentence(error.value)
 
 
@@ -144,7 +146,7 @@ def forged(change, path, added: bytes = b"") -> None:
     change(header, stored)
     stored["version"] = str(stored["version"])
     texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in stored.items()}
-    whole = {"__metadata__": {"format": "hushrec model"} | texts} | header
+    whole = {"__metadata__": {"format": "hushrec"} | texts} | header
     path.write_bytes(signed(json.dumps(whole, separators=(",", ":")).encode(), payload + added))
 
 
@@ -167,7 +169,7 @@ def test_memory_is_in_proportion_to_the_file(change, memory_map: bool, tmp_path)
     tracemalloc.start()
     try:
         with pytest.raises(ModelFileError):
-            Billboard.load(path, memory_map=memory_map)
+            hushrec.load(path, memory_map=memory_map)
         assert tracemalloc.get_traced_memory()[1] < 10 * path.stat().st_size
     finally:
         tracemalloc.stop()
@@ -235,7 +237,7 @@ def drop_items(arrays: dict, stored: dict) -> None:
         (lambda arrays, stored: stored["sections"]["serve"].update(scores="likes"), "scores"),
         (lambda arrays, stored: stored["sections"]["serve"].update(model="magic"), "magic"),
         (lambda arrays, stored: stored["sections"]["serve"]["settings"].update(rank=-1), "rank"),
-        (lambda arrays, stored: stored.update(version=3), "version 3"),
+        (lambda arrays, stored: stored.update(version=2), "version 2"),
         *(
             (lambda arrays, stored, n=n: arrays["serve/center"].update(shape=[n]), "no shape")
             for n in NO_SIZES
@@ -247,10 +249,10 @@ def drop_items(arrays: dict, stored: dict) -> None:
 def test_files_that_do_not_fit_together_are_refused(change, words, tmp_path) -> None:
     path = tmp_path / "model.hush"
     forged(nothing, path)
-    Billboard.load(path)
+    hushrec.load(path)
     forged(change, path)
     with pytest.raises(ModelFileError, match=words) as error:
-        Billboard.load(path)
+        hushrec.load(path)
     assert one_sentence(error.value)
 
 
@@ -260,7 +262,7 @@ def test_a_name_that_occurs_twice_is_refused(tmp_path) -> None:
     header, payload = taken_apart(path.read_bytes())
     path.write_bytes(signed(header.replace(b'"serve/item_bias":', b'"serve/center":', 1), payload))
     with pytest.raises(ModelFileError, match="a name occurs twice"):
-        Billboard.load(path)
+        hushrec.load(path)
 
 
 # ---------------------------------------------------------------------- the layout
@@ -280,7 +282,7 @@ def test_a_foreign_safetensors_reader_loads_it(iterations: int, tmp_path) -> Non
     assert items == [str(item) for item in RATINGS.domain.items]
     with safetensors.safe_open(tmp_path / "model.hush", "np") as file:
         stored = file.metadata()
-    assert (stored["format"], stored["version"]) == ("hushrec model", "2")
+    assert (stored["format"], stored["version"]) == ("hushrec", "1")
     serve = json.loads(stored["sections"])["serve"]
     assert serve["model"] == "private-als" and serve["scores"] == "ratings"
     assert serve["settings"]["rank"] == 2
@@ -306,7 +308,7 @@ def test_ids_come_back_as_declared(tmp_path) -> None:
         Ratings.from_any((["u"], ["a"], [3.0]), domain), Accountant(Budget(2, 1e-6))
     )
     trained.save(tmp_path / "m")
-    again = Billboard.load(tmp_path / "m").domain
+    again = hushrec.load(tmp_path / "m").domain
     assert again.items == items and [type(item) for item in again.items] == [type(item) for item in items]
     assert again.fingerprint == domain.fingerprint
 
@@ -324,8 +326,8 @@ def test_unknown_sections_are_ignored(tmp_path) -> None:
 
     path = tmp_path / "model.hush"
     forged(add, path, added=bytes(64))
-    assert set(Billboard.load(path).arrays) >= {"center", "item_bias", "item_factors"}
-    assert not any("dreams" in name for name in Billboard.load(path).arrays)
+    assert set(hushrec.load(path).arrays) >= {"center", "item_bias", "item_factors"}
+    assert not any("dreams" in name for name in hushrec.load(path).arrays)
 
 
 def test_a_mapped_file_is_read_array_by_array(tmp_path) -> None:
@@ -333,7 +335,7 @@ def test_a_mapped_file_is_read_array_by_array(tmp_path) -> None:
     path = tmp_path / "model.hush"
     saved = model()
     saved.save(path)
-    mapped = Billboard.load(path, memory_map=True)
+    mapped = hushrec.load(path, memory_map=True)
     history = {RATINGS.domain.items[0]: 4.0, RATINGS.domain.items[3]: 1.0}
     assert mapped.recommend(history, 5) == saved.recommend(history, 5)
     assert mapped.item_factors.ctypes.data % 64 == 0
@@ -347,12 +349,12 @@ def test_a_mapped_file_is_read_array_by_array(tmp_path) -> None:
     content[8 + length + entry["data_offsets"][0]] ^= 1
     path.unlink()
     path.write_bytes(content)
-    damaged = Billboard.load(path, memory_map=True)
+    damaged = hushrec.load(path, memory_map=True)
     assert damaged.item_bias.tobytes() == saved.item_bias.tobytes()
     with pytest.raises(ModelFileError, match="item_factors"):
         damaged.recommend(history, 5)
     with pytest.raises(ModelFileError, match="item_factors"):
-        Billboard.load(path)
+        hushrec.load(path)
 
 
 @pytest.mark.parametrize("name", ["center", "item_bias", "item_factors", "regularization"])

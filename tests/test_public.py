@@ -16,7 +16,7 @@ from hushrec.privacy.testing import SeededNoise
 from hushrec.public import item_vectors, likes, models
 from hushrec.public.judging import GRID, bagged
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
-from hushrec.serving.lists import PublicPart
+from hushrec.serving.recommend import PublicPart
 from hushrec.training import named
 from tests.command_line import invoke
 

@@ -15,7 +15,8 @@ import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.serving.lists import Recommender, UserState
+from hushrec.serving.recommend import Recommender
+from hushrec.serving.scoring import UserState
 
 N_ITEMS, RANK, USERS = 13, 3, ("u", "v", "w", "x", "y")
 DOMAIN = Domain([f"i{place}" for place in range(N_ITEMS)], rating_range=(1, 5))
@@ -111,7 +112,7 @@ OPTIONS = [
 @pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
 def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """One user by one, in a batch, and as positions, whatever the blocks."""
-    monkeypatch.setattr("hushrec.serving.lists._SCORES_PER_BLOCK", block)
+    monkeypatch.setattr("hushrec.serving.scoring._SCORES_PER_BLOCK", block)
     model = served(kind, scores)
     for options in OPTIONS:
         wanted = {user: best(model, history, **options) for user, history in HISTORIES.items()}
@@ -131,7 +132,7 @@ def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeyp
         for user, lists in wanted.items():
             same([(item, *values) for who, item, _, *values in rows if who == user], lists)
             assert [rank for who, _, rank, *_ in rows if who == user] == list(range(1, len(lists) + 1))
-        columns = np.concatenate([columns for columns, _ in model.top_columns(ROWS, **options)])
+        columns = np.concatenate([columns for columns, *_ in model.rank(ROWS, **options)])
         assert columns.shape == (len(USERS), min(options.get("n", 10), N_ITEMS))
         found = [[ITEMS[place] for place in row if place >= 0] for row in columns]
         assert found == [[item for item, *_ in wanted[user]] for user in ROWS.users]
@@ -191,7 +192,7 @@ def test_vectors_rank_as_lists_do(kind: str) -> None:
     for lists in (served(kind, "likes"), with_arrays(served(kind, "likes"), supported=some)):
         for model in (lists, served(lists=lists)):
             products = model.query(ROWS) @ model.item_vectors().T
-            (wanted,) = (columns for columns, _ in model.top_columns(ROWS, N_ITEMS, exclude_seen=False))
+            (wanted,) = (columns for columns, *_ in model.rank(ROWS, N_ITEMS, exclude_seen=False))
             assert (np.argsort(-products, axis=1, kind="stable") == wanted).all()
             alone = [model.query(HISTORIES[user]) for user in ROWS.users]
             np.testing.assert_allclose(alone, model.query(ROWS), rtol=1e-6)
@@ -207,7 +208,7 @@ def with_arrays(model: Recommender, **arrays) -> Recommender:
 @pytest.mark.parametrize("block", [2 * N_ITEMS, 1 << 22])
 def test_predictions_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """For one user, many, cells and a table's rows; strangers get the released values alone."""
-    monkeypatch.setattr("hushrec.serving.lists._SCORES_PER_BLOCK", block)
+    monkeypatch.setattr("hushrec.serving.scoring._SCORES_PER_BLOCK", block)
     model, close = served(kind, scores), {"rtol": 1e-12}
 
     def wanted(user: str, item: str) -> float:
@@ -287,7 +288,7 @@ def test_what_is_not_ratings_of_the_models_catalogue_is_refused() -> None:
         model.recommend(ROWS)
     with pytest.raises(InputError, match="history must be Ratings, not dict"):
         model.recommend_batch({})
-    with pytest.raises(InputError, match="is predicted from Ratings"):
+    with pytest.raises(InputError, match="histories as Ratings"):
         model.predict({}, {"user": ["u"], "item": ["i1"]})
     wider = Domain(ITEMS, rating_range=(1, 6))
     with pytest.raises(InputError, match="another catalogue or rating range"):

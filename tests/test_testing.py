@@ -10,6 +10,7 @@ from typing import ClassVar
 import numpy as np
 import pytest
 
+import hushrec
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry
 from hushrec.errors import HushrecError, InputError, ModelFileError
@@ -94,9 +95,9 @@ def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) ->
     model = PrivateSLIM().fit(ratings, Accountant(BUDGET))
     model.save(tmp_path / "slim.hush")
     with pytest.raises(ModelFileError):
-        Billboard.load(tmp_path / "slim.hush")
+        hushrec.load(tmp_path / "slim.hush")
     registry.register(PrivateSLIM)
-    again = Billboard.load(tmp_path / "slim.hush")
+    again = hushrec.load(tmp_path / "slim.hush")
     assert again.recommend({"i0": 5.0}, n=3) == model.recommend({"i0": 5.0}, n=3)
     with pytest.raises(InputError, match="name of its own"):
         registry.register(Popular)

@@ -17,7 +17,7 @@ from hushrec.evaluation.taste import Taste, taste
 from hushrec.models.liked_features import VOTES
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
-from hushrec.serving.lists import Algorithm
+from hushrec.serving.recommend import Algorithm
 from hushrec.training import named
 from hushrec.training.run import Trainable
 

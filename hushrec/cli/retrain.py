@@ -28,7 +28,7 @@ from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import SeasonAccountant
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.billboard import Billboard, load
 
 
 def retrain(
@@ -126,7 +126,7 @@ def retrain(
 def _loaded(last: str) -> Billboard:
     """The last week's model; what to do where its file is none any more."""
     try:
-        return Billboard.load(last)
+        return load(last)
     except ModelFileError as error:
         raise ModelFileError(
             f"{error} Nothing was charged. A season goes on from a copy of its last week's model; where there"

@@ -22,7 +22,7 @@ from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
 from hushrec.privacy.statement import epsilon_of_both
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.billboard import Billboard, load
 
 FORMAT, VERSION = "hushrec dossier", 1
 #: A charge by its columns (docs/reference/ledger.md): its hash is that of all before it.
@@ -81,7 +81,7 @@ def certify(
     """
     name("controller", controller)
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
-    board, octets = Billboard.load(model), Path(model).read_bytes()
+    board, octets = load(model), Path(model).read_bytes()
     statement = board.privacy
     called = _dataset(statement, dataset)
     summary = ledger.summary(called, statement.budget.delta)

@@ -15,7 +15,7 @@ import numpy as np
 from hushrec.data import Ratings, Store
 from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
 from hushrec.models.baselines import ItemBias, Popular
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 
 if TYPE_CHECKING:
     from hushrec.serving.billboard import Billboard

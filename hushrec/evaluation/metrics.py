@@ -21,7 +21,7 @@ from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 from hushrec.training.partitioned import Streaming
 from hushrec.types import Array
 
@@ -449,7 +449,7 @@ def _rank_metrics(
     ranks = np.zeros((history.n_users, len(_RANKED)))
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
     start = 0
-    for columns, _ in billboard.top_columns(history, k):
+    for columns, *_ in billboard.rank(history, k, predict=False):
         stop = start + len(columns)
         lists[start:stop, : columns.shape[1]] = columns
         rows = np.arange(start, stop, dtype=np.int64)[:, None]
@@ -466,7 +466,7 @@ def _before_history(billboard: Recommender, history: Ratings, k: int) -> Array:
     """A digest of each user's list and its first item, before items of the history are left out."""
     found = [
         (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
-        for columns, _ in billboard.top_columns(history, k, exclude_seen=False)
+        for columns, *_ in billboard.rank(history, k, predict=False, exclude_seen=False)
         for row in columns
     ]
     return np.array(found, dtype=np.uint64).reshape(-1, 2)

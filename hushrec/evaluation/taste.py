@@ -15,7 +15,7 @@ from hushrec.privacy import epsilon_of, mu_of
 
 if TYPE_CHECKING:
     from hushrec.privacy import Budget, LedgerSummary
-    from hushrec.serving.lists import Recommender
+    from hushrec.serving.recommend import Recommender
 
 #: Said where none was learned, and none shows.
 NO_SIGN = "There is no sign of taste in these data: more budget would be a guess."

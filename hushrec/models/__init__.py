@@ -6,7 +6,7 @@ import lazy_loader
 
 from hushrec.registry import ESTIMATORS as ESTIMATORS
 from hushrec.serving.billboard import Billboard as Billboard
-from hushrec.serving.lists import UserState as UserState
+from hushrec.serving.scoring import UserState as UserState
 from hushrec.training.estimator import Estimator as Estimator
 from hushrec.training.gate import Gate as Gate
 

@@ -20,7 +20,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.kalman import SEEN, Tracked
 from hushrec.training.posterior import level
 from hushrec.training.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 #: What item biases are computed from: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"
@@ -100,7 +100,7 @@ class ItemBias(Estimator[Users]):
     name: ClassVar[str] = "item-bias"
     streams: ClassVar[bool] = True
 
-    expected: ClassVar[Parts] = Parts(
+    expected: ClassVar[ModelArrays] = ModelArrays(
         state=SEEN
         | Tracked.expected("item_sums", "items")
         | Tracked.expected("item_weights", "items")
@@ -118,11 +118,11 @@ class ItemBias(Estimator[Users]):
         parts = signed(1.0), positive(self._WEIGHT_PART), LEVEL_BOUND.times(self._LEVEL_PART)
         return plan_of([Round("item biases", 1.0, jointly(*parts))], budget, fraction)
 
-    def train(self, users: Users, gate: Gate, seed: int) -> Parts:
+    def train(self, users: Users, gate: Gate, seed: int) -> ModelArrays:
         """One release, then biases shrunk by its noise."""
         return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)
 
-    def week(self, users: Users, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
         """The same release with the noise of a week, and what the filters make of it."""
         tracked = []
         for name, (released, variance) in zip(_TRACKED, self._release(users, gate)):
@@ -142,7 +142,7 @@ class ItemBias(Estimator[Users]):
         released = np.split(noisy, [n_items, 2 * n_items])
         return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]))]
 
-    def _shrunk(self, tracked: list[Tracked], domain: Domain) -> Parts:
+    def _shrunk(self, tracked: list[Tracked], domain: Domain) -> ModelArrays:
         """Biases shrunk by what is known of their noise, and the state for the next week."""
         sums, weights, levels = tracked
         counts = np.maximum(weights.mean, 0.0)
@@ -151,7 +151,7 @@ class ItemBias(Estimator[Users]):
         for name, each in zip(_TRACKED, tracked):
             state |= each.to_arrays(name)
         biases = sums.mean * counts / np.maximum(counts**2 + variance, 1e-12)
-        return Parts(_served(level(levels.mean, domain)[0], biases), state)
+        return ModelArrays(_served(level(levels.mean, domain)[0], biases), state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return ridge_on_items(arrays, history.matrix, self._ridge)
@@ -185,25 +185,25 @@ class Popular(Estimator[Users]):
     name: ClassVar[str] = "popular"
     streams: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
-    expected: ClassVar[Parts] = Parts(state=SEEN | Tracked.expected("item_weights", "items"))
+    expected: ClassVar[ModelArrays] = ModelArrays(state=SEEN | Tracked.expected("item_weights", "items"))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("item weights", 1.0, positive(1.0))], budget, fraction)
 
-    def train(self, users: Users, gate: Gate, seed: int) -> Parts:
+    def train(self, users: Users, gate: Gate, seed: int) -> ModelArrays:
         noisy = gate.release("item weights", users.item_weights())
         return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
 
-    def week(self, users: Users, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
         """The same release with the noise of a week, and what the filter makes of it."""
         noisy = gate.release("item weights", users.item_weights())
         before = Tracked.of(last.state, "item_weights").with_new(last.state["item_seen"] > 0)
         return self._counted(before.measured(noisy, gate.noise_sd("item weights") ** 2, grows=True))
 
     @staticmethod
-    def _counted(tracked: Tracked) -> Parts:
+    def _counted(tracked: Tracked) -> ModelArrays:
         state = tracked.to_arrays("item_weights") | {"item_seen": np.ones(len(tracked.mean))}
-        return Parts(_served(0.0, tracked.mean), state)
+        return ModelArrays(_served(0.0, tracked.mean), state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))

@@ -27,7 +27,7 @@ from hushrec.training.estimator import Estimator, UserState, check_planned
 from hushrec.training.gate import Gate, LabelledGate
 from hushrec.training.named import choose
 from hushrec.training.users import Users
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 #: Chosen on validation users of MovieLens-1M (docs/guides/both.md).
 #: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
@@ -227,18 +227,18 @@ class Both(Estimator[BothUsers]):
     def users(self, ratings: Ratings) -> BothUsers:
         return BothUsers(ratings, self.ratings, self.lists)
 
-    def train(self, users: BothUsers, gate: Gate, seed: int) -> Parts:
+    def train(self, users: BothUsers, gate: Gate, seed: int) -> ModelArrays:
         """One model after the other; what the first says of the items' weights helps the second."""
         ratings_gate = _Weights(gate, "ratings: ")
-        ratings = Parts.of(self.ratings.train(users.ratings, ratings_gate, seed))
+        ratings = ModelArrays.of(self.ratings.train(users.ratings, ratings_gate, seed))
         expected = self._expected_weights(ratings_gate, ratings.serve, users.domain)
         lists = self.lists.train(users.lists, _Weights(gate, "lists: ", expected), seed)
-        return replace(ratings, lists=Parts.of(lists))
+        return replace(ratings, lists=ModelArrays.of(lists))
 
-    def week(self, users: BothUsers, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: BothUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         """The next week of one model after the other."""
         ratings = self.ratings.week(users.ratings, LabelledGate(gate, "ratings: "), last)
-        lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(Parts, last.lists))
+        lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(ModelArrays, last.lists))
         return replace(ratings, lists=lists)
 
     def _expected_weights(

@@ -30,7 +30,7 @@ from hushrec.models.likes_taste import (
 from hushrec.models.liking_users import LikingUsers
 from hushrec.privacy import Budget, Plan, counted, positive, signed
 from hushrec.training.estimator import Estimator, Round, check_planned, plan_of
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 # Chosen as the settings of the tuning; shares of the item matrix on generated pairs too.
 
@@ -232,7 +232,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
             "next_direction": np.float64(taste.sharper),
         }
 
-    def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> Parts:
+    def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> ModelArrays:
         """The model where items recommend items; 0 is a precision without noise."""
         parts = ItemMatrix.of(unpacked(matrix), math.sqrt(0.5 / precision) if precision else 0.0, rank)
         scale, along = known.scale[known.learned], known.first[known.learned]
@@ -254,7 +254,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
             "item_scale": known.scale,
             "item_first": known.first,
         }
-        return Parts(served, state)
+        return ModelArrays(served, state)
 
 
 def _matrix_share(signal: float) -> float:

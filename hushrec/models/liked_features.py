@@ -17,7 +17,7 @@ import numpy as np
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 #: Label of the release.
 VOTES = "votes on the item features"
@@ -85,12 +85,12 @@ def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
 # ---------------------------------------------------------------------- the model
 
 
-def with_features(parts: Parts, domain: Domain, kept: Array | None = None) -> Parts:
+def with_features(parts: ModelArrays, domain: Domain, kept: Array | None = None) -> ModelArrays:
     """Return the parts with a model of likes beside that goes by item features, too, and counts nothing yet.
 
     Parameters
     ----------
-    parts : Parts
+    parts : ModelArrays
         Of a trained `PrivateEigenRec`.
     domain : Domain
     kept : ndarray of shape (n_items, n_components), optional

@@ -23,8 +23,9 @@ from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.models.likes_taste import grid
 from hushrec.privacy import Bound, Bounded, signed, together
-from hushrec.serving.blend import lowered, ranks, worth
-from hushrec.serving.lists import UserState, own_scores
+from hushrec.serving.item_rows import weighted_sums
+from hushrec.serving.score_mixing import lowered, ranks, worth
+from hushrec.serving.scoring import UserState, own_scores
 from hushrec.training.users import Users, finite_or_zero, norms
 from hushrec.types import Array
 
@@ -148,7 +149,7 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
     (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
     ones = np.ones(len(places), np.float32)
     likes = sp.csr_array((ones, places, starts), shape=(len(starts) - 1, len(items)))
-    sums = likes @ (items.astype(np.float64) * weight[:, None])
+    sums = weighted_sums(likes, items, weight)
     popularity = weight_sums(starts, places, popularity * weight)
     popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
     factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)

@@ -28,7 +28,7 @@ from hushrec.privacy import Budget, Plan
 from hushrec.training.estimator import UserState
 from hushrec.training.gate import Gate
 from hushrec.training.users import FittedUsers, finite_or_zero, likes
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,11 +73,11 @@ class UserLevelOneBit(PrivateALS):
         labels.data = (2 * labels.data - 1).astype(np.float32)
         return LabelUsers(replace(ratings, domain=_label_domain(ratings.domain), matrix=labels))
 
-    def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
         """Rounds of private ALS on labels of -1 and +1."""
         return _times(2.0, super().train(users, gate, seed))
 
-    def week(self, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         return _times(2.0, super().week(users, gate, _times(0.5, last)))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -133,7 +133,7 @@ def _regression(labels: CSR, center: float, items: Array, ridge: SweepSettings) 
     return regress_labels(*labels, factors, offset, penalty, "logistic")
 
 
-def _times(factor: float, parts: Parts) -> Parts:
+def _times(factor: float, parts: ModelArrays) -> ModelArrays:
     """Half log-odds as log-odds, or the other way round."""
     return parts | {name: factor * parts.serve[name] for name in ("center", "item_bias", "item_factors")}
 

@@ -40,7 +40,7 @@ from hushrec.models.weekly_eigenrec import EXPECTED, Kept, week, week_of_pairs, 
 from hushrec.privacy import Budget, Plan, positive, signed
 from hushrec.training.estimator import UserState, plan_of
 from hushrec.training.gate import Gate
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 # Those of certainty and of chance were chosen on generated likes.
 
@@ -97,13 +97,13 @@ class PrivateEigenRec(PlannedEigenRec):
 
     name: ClassVar[str] = "private-eigenrec"
     streams: ClassVar[bool] = True
-    expected: ClassVar[Parts] = EXPECTED
+    expected: ClassVar[ModelArrays] = EXPECTED
     scores: ClassVar[str] = "likes"
 
     def users(self, ratings: Ratings) -> LikingUsers:
         return LikingUsers(ratings.liked(self.like_threshold).rated())
 
-    def train(self, users: LikingUsers, gate: Gate, seed: int) -> Parts:
+    def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
         """Weights, then rounds of power iteration, each ending in a release."""
         n_users = float(self.n_users or 1)
         if gate.planned("number of users"):
@@ -125,7 +125,7 @@ class PrivateEigenRec(PlannedEigenRec):
             supported = supported | self._learned(noisy, noise_sd, rank)
         counted_sd = gate.noise_sd("number of users") if gate.planned("number of users") else 0.0
         kept = Kept.first(known, counted_sd, noisy, noise_sd, taste)
-        found = Parts(self.served(known, noisy, noise_sd, taste, supported), kept.to_arrays())
+        found = ModelArrays(self.served(known, noisy, noise_sd, taste, supported), kept.to_arrays())
         if not gate.planned(VOTES):
             return found
         found = with_features(found, users.domain)
@@ -149,7 +149,7 @@ class PrivateEigenRec(PlannedEigenRec):
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of(weekly_rounds(self._rank(domain)), budget, fraction)
 
-    def week(self, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         if "learned_items" in last.serve:
             return week_of_pairs(self, users, gate, last)
         parts, weight = week(self, users, gate, last), last.state.get("beside_weight")
@@ -207,7 +207,9 @@ class PrivateEigenRec(PlannedEigenRec):
         """Choose what the rounds release, by the released matrix alone."""
         return parts.has_pairs()
 
-    def _of_pairs(self, users: LikingUsers, known: Known, matrix: Array, rank: int, gate: Gate) -> Parts:
+    def _of_pairs(
+        self, users: LikingUsers, known: Known, matrix: Array, rank: int, gate: Gate
+    ) -> ModelArrays:
         """The matrix again in every round, then items that recommend items."""
         precision = _precision(gate.noise_sd("item matrix"))
         total = precision * matrix

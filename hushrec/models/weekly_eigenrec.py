@@ -22,14 +22,14 @@ from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 #: Parts of a week's budget: number of users, item weights, sums. No study chose them.
 _COUNT, _WEIGHTS, _SUMS = 0.01, 0.09, 0.9
 
 _BY_ITEM = Expected("f", ("items",), 0.0)
 #: What the arrays of a model hold.
-EXPECTED = Parts(
+EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
         "next_direction": Expected("f", (), 0.0),
@@ -105,7 +105,7 @@ class Kept(NamedTuple):
         return cls(**own, weights=weights)
 
 
-def week(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
+def week(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
     """The next week's model."""
     kept = Kept.of(last.state)
     rank = min(kept.item_probe.shape[1], users.domain.n_items - 1)  # the catalogue may have shrunk
@@ -132,10 +132,10 @@ def week(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: Parts) ->
             item_sums_variance=_everywhere(now.variance.mean(axis=1), learned),
             sums_drifts=now.evidence,
         )
-    return Parts(model.served(known, weights.mean, weights_sd, taste, learned), kept.to_arrays())
+    return ModelArrays(model.served(known, weights.mean, weights_sd, taste, learned), kept.to_arrays())
 
 
-def week_of_pairs(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: Parts) -> Parts:
+def week_of_pairs(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
     """The next week's model where items recommend items; what was learned of them stays the same items."""
     n_items = users.domain.n_items
     learned = np.zeros(n_items, dtype=bool)

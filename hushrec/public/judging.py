@@ -28,9 +28,10 @@ from hushrec.data.splits import k_folds
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
-from hushrec.serving.blend import LISTED, lowered, mixed, ranks, standard, worth
 from hushrec.serving.judged import Judged as Judged
-from hushrec.serving.lists import PublicPart, Recommender, UserState, own_scores, scores_at
+from hushrec.serving.recommend import PublicPart, Recommender
+from hushrec.serving.score_mixing import LISTED, lowered, mixed, ranks, standard, worth
+from hushrec.serving.scoring import UserState, own_scores, scores_at
 from hushrec.types import Array
 
 #: Weights that are tried.

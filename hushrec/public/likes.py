@@ -17,7 +17,7 @@ from hushrec.data import Ratings
 from hushrec.data.features import feature_scores
 from hushrec.models.ease import own_likes
 from hushrec.public.models import MOST_ITEMS, likes_of, regressions
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
 # Chosen on other users than `benchmarks/public.py` judges: halves of MovieLens-1M, Jester and Yahoo! R3,

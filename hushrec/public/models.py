@@ -8,7 +8,7 @@ import scipy.sparse as sp
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.models.ease import EASE, item_weights, own_likes
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
 # Chosen on other users than `benchmarks/public.py` judges: halves of MovieLens-1M, Jester and Yahoo! R3, and

@@ -19,7 +19,7 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.models.als import ALS
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
 # Chosen on users who are not judged: of MovieLens-1M, with 15 to 150 donors, MovieLens-100K as another

@@ -18,7 +18,7 @@ from hushrec.data.ratings import of_nobody
 from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked, unjudged
 from hushrec.serving.billboard import Billboard
-from hushrec.serving.lists import PublicPart, Recommender
+from hushrec.serving.recommend import PublicPart, Recommender
 from hushrec.types import Array
 
 Served = TypeVar("Served", bound=Recommender)
@@ -183,7 +183,7 @@ class PublicRows:
         ----------
         board : Billboard
         state : mapping of str to ndarray, optional
-            Released beside what is served, as of `Parts`; a model that is not of a season does not keep it.
+            The released state, as of `ModelArrays`; only a model of a season keeps it.
         """
         state = board.state if state is None else state
         if self.external is not None and not self.same.n_users:

@@ -22,7 +22,7 @@ from hushrec.server.models import Models, Served
 from hushrec.server.openapi import openapi, page as page_of
 from hushrec.server.request_schemas import BODIES, RULES, body_of
 from hushrec.serving.attributes import titled_page
-from hushrec.serving.lists import own_ratings
+from hushrec.serving.recommend import own_ratings
 
 _KEPT_NOWHERE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _ASKED_AGAIN = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
@@ -194,13 +194,14 @@ def _from_here(request: Request) -> bool:
 def _recommended(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     options = {"exclude_seen": asked["exclude_seen"], "items": asked["only"]}
     options |= {"attributes": served.attributes} | {name: asked[name] for name in RULES}
-    ((columns, scores, ratings),) = served.billboard.top_rated(_rows(served, asked), asked["n"], **options)
-    texts, there = served.billboard.domain.text_list, columns[0] >= 0
+    (block,) = served.billboard.rank(_rows(served, asked), asked["n"], **options)
+    columns, ratings = block.columns[0][block.columns[0] >= 0], block.ratings
+    texts = served.billboard.domain.text_list
     listed = [
         {"item": texts[column], "score": score}
-        for column, score in zip(columns[0][there].tolist(), scores[0][there].tolist())
+        for column, score in zip(columns.tolist(), block.scores[0].tolist())
     ]
-    for entry, rating in zip(listed, () if ratings is None else ratings[0][there].tolist()):
+    for entry, rating in zip(listed, () if ratings is None else ratings[0].tolist()):
         entry["rating"] = rating
     return {"items": _titled(served, listed)}
 

@@ -1,2 +1,3 @@
 from .attributes import Attributes as Attributes
-from .lists import Explanation as Explanation, Recommended as Recommended, UserState as UserState
+from .recommend import Explanation as Explanation, Recommended as Recommended
+from .scoring import UserState as UserState

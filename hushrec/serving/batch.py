@@ -22,7 +22,7 @@ from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.lists import Recommender
+from hushrec.serving.recommend import Recommender
 
 #: Inside every file of lists.
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"

@@ -21,13 +21,10 @@ from hushrec.data.domain import check_domain
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
-from hushrec.serving.extending import check_larger, grown
-from hushrec.serving.int8 import BYTES, FACTORS, SCALE, Unpacked, packed
+from hushrec.serving.item_rows import ItemRows, compact, without_rows_of_zeros
 from hushrec.serving.judged import Judged
-from hushrec.serving.lists import Algorithm, PublicPart, Recommender
 from hushrec.serving.modelfile import (
     BAD_HEADER,
-    Arrays,
     Expected,
     ModelFile,
     encode,
@@ -35,11 +32,14 @@ from hushrec.serving.modelfile import (
     read,
     write,
 )
-from hushrec.types import Parts
+from hushrec.serving.new_items import check_larger, grown
+from hushrec.serving.recommend import Algorithm, PublicPart, Recommender
+from hushrec.serving.stored_arrays import BYTES, FACTORS, SCALE, StoredArrays, to_stored
+from hushrec.types import ModelArrays
 
 Model = TypeVar("Model", bound=Recommender)
 
-#: What the arrays hold that every model may have; an estimator says the same of its own.
+#: The arrays that any model may have; an estimator declares its own.
 _SERVED = {
     "center": Expected(),
     "item_bias": Expected("f", ("items",)),
@@ -58,27 +58,26 @@ _SERVED = {
 class Billboard(Recommender):
     """A trained model: released values, the declared domain, the settings and the privacy statement.
 
-    Nothing in it was computed from private rows without passing the gate, so it may be printed,
-    published and shipped to devices. It holds no user: whoever is served brings their own ratings
-    (joint differential privacy), which is also how new users are served. What is computed for one
-    user is for their eyes only; show it to nobody else and feed it into nothing shared.
+    All of it was released with noise, so it may be printed, published and shipped to devices. It holds no
+    user: users, new ones too, supply their own ratings (joint differential privacy). What is computed for one
+    user is private; show it to that user alone, and feed it into nothing shared.
 
     Attributes
     ----------
     estimator, domain, arrays, lists, state
-        As of a :class:`~hushrec.serving.lists.Recommender`; the arrays are read-only.
+        As of a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
         What was released, at what cost, under which assumptions.
     public, judged
-        A model of public ratings that counts beside this one, and what donors said of it: one entry a job,
-        as of `hushrec.public.Judged`. Both are public, and no release (docs/guides/public.md).
+        A model of public ratings that is mixed with this one, and the donors' judgement of it: one entry a
+        job, as of `hushrec.public.Judged`. Both are public, and no release (docs/guides/public.md).
 
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
     >>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> first, second, *others = ratings.domain.items
-    >>> len(model.recommend({first: 5}, n=3))                     # anybody's own ratings
+    >>> len(model.recommend({first: 5}, n=3))                     # a user's own ratings
     3
     >>> len(model.predict({first: 5}, [first, second]))
     2
@@ -92,23 +91,25 @@ class Billboard(Recommender):
     judged: tuple[Mapping[str, Any], ...] = ()
 
     def __post_init__(self) -> None:
-        if isinstance(self.arrays, Arrays | Unpacked):  # read-only, and perhaps not yet read
-            return
         for name in ("arrays", "state"):
             object.__setattr__(self, name, _read_only(getattr(self, name)))
+        if self.public is not None and (held := self.public.model.arrays) is not _read_only(held):
+            model = replace(self.public.model, arrays=_read_only(held))
+            object.__setattr__(self, "public", replace(self.public, model=model))
 
     @classmethod
     def of(
-        cls, estimator: Any, domain: Domain, found: Parts | Mapping[str, Any], privacy: PrivacyStatement
+        cls, estimator: Any, domain: Domain, found: ModelArrays | Mapping[str, Any], privacy: PrivacyStatement
     ) -> Billboard:
-        """Put together what a training returned; no model but a season's keeps a state to go on from."""
-        parts, lists = Parts.of(found), None
+        """Build the model that a training returned; only that of a season keeps its state."""
+        parts, lists = ModelArrays.of(found), None
         weekly = privacy.week is not None
         if parts.lists is not None:
-            served, state = _read_only(parts.lists.serve), _read_only(parts.lists.state if weekly else {})
-            lists = _beside(Recommender(estimator.lists, domain, served, state=state), parts.lists)
+            state = _read_only(parts.lists.state if weekly else {})
+            served = _read_only(parts.lists.serve)
+            lists = _with_other(Recommender(estimator.lists, domain, served, state=state), parts.lists)
         state = parts.state if weekly else {}
-        return _beside(cls(estimator, domain, parts.serve, privacy, lists=lists, state=state), parts)
+        return _with_other(cls(estimator, domain, parts.serve, privacy, lists=lists, state=state), parts)
 
     def __repr__(self) -> str:
         return f"Billboard({self.estimator!r}, {self.domain!r}, {self.privacy!r})"
@@ -124,18 +125,19 @@ class Billboard(Recommender):
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the model file, hexadecimal: it tells this model from every other, edited ones too."""
+        """SHA-256 of the model file, hexadecimal."""
         return encode(*self._stored(int8=False))[-1].hex()
 
     def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """Return the items most like one, or like several; refused where noise may be all that items share.
+        """Return the items most similar to one, or to several.
 
-        That is so of private models that do not say how many of their ``directions`` stand out of it.
+        Refused where the similarity may be noise: of private models that do not know how many taste
+        dimensions exceed it.
         """
         served = (self.lists or self).arrays
         if self.directions is None and self.privacy.private and "learned_items" not in served:
             raise InputError(
-                "This model cannot tell what it learned of people's tastes from noise, so items cannot be"
+                "This model cannot distinguish the tastes that it learned from noise, so items cannot be"
                 " compared; train for lists, or for both."
             )
         return super().similar_items(item, n)
@@ -180,15 +182,15 @@ class Billboard(Recommender):
 
     @property
     def new_items(self) -> tuple[Any, ...]:
-        """The items that :meth:`with_items` added, which no rating of anybody has touched yet."""
+        """The items that :meth:`with_items` added, of which no rating was used."""
         fresh = self.arrays.get("new", np.zeros(0))
         return tuple(self.domain.items[place] for place in np.flatnonzero(fresh).tolist())
 
     def with_items(self, domain: Domain) -> Billboard:
-        """Return the model with new items, which what is publicly known of them places among the others.
+        """Return the model with new items, placed by their public features.
 
-        Nothing is trained or charged; the others keep their bias and factors. A week's model that was grown
-        serves users; the next week goes on from the model as it was trained.
+        Nothing is trained or charged; the other items keep their bias and factors. In a season, the next week
+        continues from the model as it was trained.
 
         Parameters
         ----------
@@ -210,9 +212,9 @@ class Billboard(Recommender):
         Costs nothing: a function of released values and public features.
         """
         check_larger(self.domain, check_domain(domain))
-        found = grown(self, domain)
-        beside: dict[str, Any] = {"lists": found.lists, "public": found.public}
-        return Billboard(self.estimator, domain, found.arrays, self.privacy, judged=self.judged, **beside)
+        larger = grown(self, domain)
+        others: dict[str, Any] = {"lists": larger.lists, "public": larger.public}
+        return Billboard(self.estimator, domain, larger.arrays, self.privacy, judged=self.judged, **others)
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/reference/format.md), whole or not at all.
@@ -221,7 +223,7 @@ class Billboard(Recommender):
         ----------
         path : str or Path
         int8 : bool
-            Store item factors in one byte each, with a scale an item: a quarter of the size, a small loss.
+            Store item factors in one byte each, with a scale for each item: a quarter of the size.
         """
         check_kind(path, (str, os.PathLike), "path", "pass the name of a file, for example 'model.hush'")
         write(path, *self._stored(int8))
@@ -231,31 +233,12 @@ class Billboard(Recommender):
         return b"".join(encode(*self._stored(int8)))
 
     @staticmethod
-    def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
-        """Read a model file.
-
-        Parameters
-        ----------
-        path : str or Path
-            A file that :meth:`save` wrote.
-        memory_map : bool
-            Leave the arrays in the file and read each when it is first used.
-
-        Raises
-        ------
-        ModelFileError
-            If the file is missing, is no model file, is damaged, or was written by a newer version.
-        """
-        check_kind(path, (str, os.PathLike), "path", "pass the name of a model file")
-        return _model(str(path), read(path, memory_map=memory_map))
-
-    @staticmethod
     def from_bytes(content: bytes) -> Billboard:
         """Read what :meth:`to_bytes` gave."""
         return _model("in memory", read(content))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled, copied and sent to other processes as the bytes of its model file."""
+        """Pickle the bytes of the model file."""
         return Billboard.from_bytes, (self.to_bytes(),)
 
     def _stored(self, int8: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
@@ -273,20 +256,31 @@ class Billboard(Recommender):
                 public = model.public
                 sections[name] = _entry(public.model.estimator) | {"weight": public.weight}
                 served[name] = public.model.arrays
-        arrays = _flat(served)
-        for key in [key for key in arrays if int8 and key.endswith(f"/{FACTORS}")]:
-            section = key.removesuffix(FACTORS)
-            arrays |= {f"{section}{name}": array for name, array in packed(arrays.pop(key)).items()}
+        arrays = _flat({name: to_stored(held, int8) for name, held in served.items()})
         if self.state:
             sections["state"] = {}
         header: dict[str, Any] = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
         if self.judged:
             header["judged"] = list(self.judged)
-        return header, arrays | _flat(states | {"catalogue": ids})
+        return header, arrays | _flat(
+            {name: _stored_state(held) for name, held in states.items()} | {"catalogue": ids}
+        )
 
 
 def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
-    """Read a model file, as :meth:`Billboard.load` does.
+    """Read a model file.
+
+    Parameters
+    ----------
+    path : str or Path
+        A file that :meth:`Billboard.save` wrote.
+    memory_map : bool
+        Leave the arrays in the file and read each when it is first used.
+
+    Raises
+    ------
+    ModelFileError
+        The file is missing, is no model file, is damaged, or was written by another version.
 
     Examples
     --------
@@ -296,23 +290,34 @@ def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
     >>> hushrec.load("model.hush").to_bytes() == model.to_bytes()
     True
     """
-    return Billboard.load(path, memory_map=memory_map)
+    check_kind(path, (str, os.PathLike), "path", "pass the name of a model file")
+    return _model(str(path), read(path, memory_map=memory_map))
 
 
-def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, NDArray[Any]]:
-    """Copies that cannot be written to."""
-    found = {name: np.array(value) for name, value in arrays.items()}
-    for array in found.values():
-        array.setflags(write=False)
-    return MappingProxyType(found)
+def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Copies that cannot be written to, without rows of zeros of the item factors."""
+    if isinstance(arrays, MappingProxyType | StoredArrays):  # they are already, and perhaps not yet read
+        return arrays
+    copies = without_rows_of_zeros(
+        {name: value if isinstance(value, ItemRows) else np.array(value) for name, value in arrays.items()}
+    )
+    for array in copies.values():
+        for part in (array.rows, array.items) if isinstance(array, ItemRows) else (array,):
+            part.setflags(write=False)
+    return MappingProxyType(copies)
 
 
-def _beside(model: Model, parts: Parts) -> Model:
-    """The model, with the other one that a training returned where that counts."""
+def _with_other(model: Model, parts: ModelArrays) -> Model:
+    """Return the model, mixed with the other one of its training where that has a weight."""
     if not parts.weight:
         return model
     other = Recommender(model.estimator, model.domain, _read_only(parts.beside))
     return replace(model, public=PublicPart(other, parts.weight))
+
+
+def _stored_state(state: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
+    by_item = {name: compact(array) for name, array in state.items() if name.startswith("item_")}
+    return to_stored({**state, **by_item}, int8=False)
 
 
 def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
@@ -326,7 +331,7 @@ def _entry(estimator: Algorithm) -> dict[str, Any]:
 
 
 def _model(place: str, stored: ModelFile) -> Billboard:
-    """The model of a file; refused where its header makes no sense."""
+    """Return the model of a file; refused where its header makes no sense."""
     try:
         return _of_stored(stored)
     except BAD_HEADER as error:
@@ -336,7 +341,7 @@ def _model(place: str, stored: ModelFile) -> Billboard:
 
 
 def _of_stored(stored: ModelFile) -> Billboard:
-    """The model that a file's sections hold; BAD_HEADER's errors where they hold none."""
+    """Return the model that the sections of a file hold; raises BAD_HEADER's errors where they hold none."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
     served, lists = _with_public(stored, "serve", "public", "state", domain), None
@@ -357,48 +362,66 @@ def _of_stored(stored: ModelFile) -> Billboard:
 
 
 def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: Domain) -> Recommender:
-    """The model of a section, with the public one beside it where there is one."""
+    """Return the model of a section, mixed with a public one where there is one."""
     model = _section(stored, name, state, domain)
     if public not in stored.header["sections"]:
         return model
-    beside = _section(stored, public, f"state/{public}", domain)
+    other = _section(stored, public, f"state/{public}", domain)
     weight = float(stored.header["sections"][public]["weight"])
-    if not 0 < weight <= 1 or beside.scores != model.scores:
-        raise ValueError("the public model does not go with the private one")
-    return replace(model, public=PublicPart(beside, weight))
+    if not 0 < weight <= 1 or other.scores != model.scores:
+        raise ValueError("the public model does not fit the private one")
+    return replace(model, public=PublicPart(other, weight))
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
-    """The model of a section; its arrays fit the catalogue, as those of its state do."""
-    entry, arrays = stored.header["sections"][name], stored.arrays.section(name)
-    with_factors = domain.n_items
-    if "learned_items" in arrays:
-        learned = np.asarray(arrays["learned_items"], dtype=np.int64)
-        with_factors = len(learned)
-        if (np.diff(learned, prepend=-1, append=domain.n_items) < 1).any():
-            raise ValueError("the learned items do not fit the catalogue")
-    factors = BYTES if BYTES in arrays else FACTORS
+    """Return the model of a section; its arrays fit the catalogue, as those of its state do."""
+    entry, section = stored.header["sections"][name], stored.arrays.section(name)
+    arrays = StoredArrays(section, domain.n_items)
+    kept = StoredArrays(stored.arrays.section(state), domain.n_items, whole=True)
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
     estimator = ESTIMATORS[entry["model"]].of(settings)
     if entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
-    rank = (*arrays.shape(factors), 0, 0)[1]
-    sizes = {"items": domain.n_items, "learned": with_factors, "rank": rank}
-    own, known = rank, f"{state}/item_factor_variance"
-    if known in stored.arrays:  # columns of item features have none
-        own = min(rank, (*stored.arrays.shape(known), 0, 0)[1])
-    sizes |= {
+    sizes = _sizes(arrays, kept, domain.n_items)
+    factors = BYTES if BYTES in section else FACTORS
+    needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
+    expected = ModelArrays.of(estimator.expected)
+    for place, held, declared in (
+        (name, arrays, {**_SERVED, **expected.serve}),
+        (state, kept, expected.state),
+    ):
+        for each, what in declared.items():
+            if f"{place}/{each}" in stored.arrays or (place == name and each in needed):
+                positions = held.positions(FACTORS if each in (BYTES, SCALE) else each)
+                local = (
+                    sizes
+                    if positions is None
+                    else sizes | dict.fromkeys(("items", "learned"), len(positions))
+                )
+                stored.arrays.expect(f"{place}/{each}", what, local)
+    return Recommender(estimator, domain, arrays, state=kept if "state" in stored.header["sections"] else {})
+
+
+def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str, int]:
+    """The sizes for which words stand in the shapes of `Expected`."""
+    learned = arrays.positions(FACTORS)
+    if "learned_items" in arrays:
+        learned = np.asarray(arrays["learned_items"], dtype=np.int64)
+        if (np.diff(learned, prepend=-1, append=n_items) < 1).any():
+            raise ValueError("the learned items do not fit the catalogue")
+    with_factors = n_items if learned is None else len(learned)
+    rank = (*arrays.shape(FACTORS), 0, 0)[1]
+    own, components = rank, rank
+    if "item_factor_variance" in state:  # columns of item features have none
+        own = min(rank, (*state.shape("item_factor_variance"), 0, 0)[1])
+    if "item_components" in state:
+        components = (*state.shape("item_components"), 0, 0)[1]
+    return {
+        "items": n_items,
+        "learned": with_factors,
+        "rank": rank,
         "own rank": own,
         "gramian": own * (own + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
+        "components": components,
     }
-    if f"{state}/item_components" in stored.arrays:
-        sizes["components"] = (*stored.arrays.shape(f"{state}/item_components"), 0, 0)[1]
-    needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
-    expected = Parts.of(estimator.expected)
-    for section, held in ((name, {**_SERVED, **expected.serve}), (state, expected.state)):
-        for each, what in held.items():
-            if f"{section}/{each}" in stored.arrays or (section == name and each in needed):
-                stored.arrays.expect(f"{section}/{each}", what, sizes)
-    kept = stored.arrays.section(state) if "state" in stored.header["sections"] else {}
-    return Recommender(estimator, domain, Unpacked(arrays) if factors == BYTES else arrays, state=kept)

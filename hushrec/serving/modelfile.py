@@ -1,11 +1,10 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
-What is read and written here is a header, a plain dictionary, and named arrays: what they mean is
-the billboard's to know. Nothing is pickled and nothing executed. The last 32 bytes of a file are
-the digest of its header, which holds the digest of every array: a reader can trust one array after the
-other, also those of a file that is mapped and never read whole. Anyone can compute a digest, so what the
-header says is checked too: arrays share no byte, leave no hole and end where the file does. Floats that are
-not finite are refused, and what else no training releases, as its estimator says (:class:`Expected`).
+This module reads and writes a header, which is a plain dictionary, and named arrays; `billboard` gives them
+their meaning. Nothing is pickled and nothing executed. The last 32 bytes of a file are the digest of its
+header, which holds the digest of every array, so that a mapped file can be checked array by array. Anyone can
+compute a digest, so the header is checked too: arrays share no byte, leave no hole and end where the file
+does. Numbers that no training releases are refused (:class:`Expected`).
 """
 
 from __future__ import annotations
@@ -28,18 +27,20 @@ from hushrec.disk import sync_folder
 from hushrec.errors import InputError, ModelFileError
 from hushrec.types import Array
 
-FORMAT = "hushrec model"
-VERSION = 2
+FORMAT = "hushrec"
+VERSION = 1
 #: Arrays begin at multiples of this, so that a mapped file can be computed with as it is.
 ALIGNMENT = 64
-#: What reading a header can raise that is whole but not as expected.
+#: Errors of reading a header that is valid JSON but not as expected.
 BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 #: No training releases a number whose square overflows.
 LARGEST = 1e150
 #: The file's last array, which is not listed among the digests: SHA-256 of the header.
 DIGEST = "digest"
 
-_MARK = b'{"__metadata__":{"format":"hushrec model",'
+_MARK = b'{"__metadata__":{"format":"hushrec",'
+#: Files of versions that were never released began so.
+_UNRELEASED = b"HUSHREC1", b'{"__metadata__":{"format":"hushrec model",'
 #: Of SHA-256.
 _DIGEST_BYTES = 32
 _DTYPES = {
@@ -77,10 +78,7 @@ class Expected(NamedTuple):
 
 
 class Arrays(Mapping[str, Array]):
-    """Read-only arrays over the bytes of a file, each checked when it is first used.
-
-    It is held against its digest, and its numbers against what is expected: floats are finite.
-    """
+    """Read-only arrays over the bytes of a file; digest and numbers of each are checked at its first use."""
 
     def __init__(self, entries: Mapping[str, _Entry], place: str, prefix: str = "") -> None:
         self._entries, self._place, self._prefix = entries, place, prefix
@@ -97,7 +95,7 @@ class Arrays(Mapping[str, Array]):
         return entry.array
 
     def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
-        """Refuse an array of another type or shape; its numbers are looked at when they are first used."""
+        """Refuse an array of another type or shape; its numbers are checked at its first use."""
         entry = self._entries[self._prefix + name]
         shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
         if entry.array.dtype.kind not in expected.kind:
@@ -130,11 +128,11 @@ class Arrays(Mapping[str, Array]):
         return sum(1 for _ in self)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an array, which costs no look at its bytes."""
+        """The shape of an array; its bytes are not read."""
         return self._entries[self._prefix + name].array.shape
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """The type of an array, which costs no look at its bytes."""
+        """The type of an array; its bytes are not read."""
         return self._entries[self._prefix + name].array.dtype
 
     def section(self, name: str) -> Arrays:
@@ -146,8 +144,7 @@ class Arrays(Mapping[str, Array]):
 
 @dataclass
 class _Entry:
-    """One array, its bytes, the digest they must have as long as nobody has looked, and its least and largest
-    number."""
+    """One array: its bytes, their digest until it was checked, and its least and largest number allowed."""
 
     array: Array
     octets: memoryview
@@ -168,7 +165,7 @@ class ModelFile:
     arrays : Arrays
         By name, ``section/array``.
     digest : str
-        SHA-256, hexadecimal: it tells this model from every other.
+        SHA-256, hexadecimal.
     """
 
     header: dict[str, Any]
@@ -216,7 +213,7 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes
 
 
 def write(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write a model file atomically: the path holds the whole new file or what it held before.
+    """Write a model file whole, or leave the path as it was.
 
     Raises
     ------
@@ -234,8 +231,8 @@ def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
     path : str, Path or bytes
         The file, or what it holds.
     memory_map : bool
-        Leave the arrays in the file, and hold each against its digest when it is first used. Such a file may
-        be replaced, as :func:`write` does, but never written into.
+        Leave the arrays in the file, and check each at its first use. Such a file may be replaced, as
+        :func:`write` does, but never written into.
 
     Raises
     ------
@@ -272,7 +269,7 @@ def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
 
 
 def other_version(place: str, error: Exception) -> NoReturn:
-    """Refuse a file whose bytes are whole but whose header makes no sense."""
+    """Refuse a file whose bytes have their digests but whose header makes no sense."""
     raise ModelFileError(
         f"Model file {place!r} was written by another version of hushrec ({error});"
         " read it with the version that wrote it."
@@ -317,9 +314,9 @@ def _damaged(place: str, why: object) -> NoReturn:
 
 
 def _decode(raw: memoryview, place: str) -> ModelFile:
-    if raw[:8] == b"HUSHREC1":
+    if bytes(raw[:60]).startswith(_UNRELEASED[0]) or bytes(raw[8:60]).startswith(_UNRELEASED[1]):
         raise ModelFileError(
-            f"Model file {place!r} was written by hushrec 0.1; load it with hushrec 0.2 and save it anew."
+            f"Model file {place!r} was written before the first release of hushrec; train the model again."
         )
     length = int.from_bytes(raw[:8], "little")
     if raw[8 : 8 + len(_MARK)] != _MARK:
@@ -346,7 +343,7 @@ def _decode(raw: memoryview, place: str) -> ModelFile:
 def _entries(
     parts: list[tuple[str, str, Any, Any]], payload: memoryview, digests: Mapping[str, str]
 ) -> dict[str, _Entry]:
-    """Arrays that lie one after the other and fill the payload, so that no byte of it is read twice."""
+    """Return arrays that follow each other and fill the payload, so that no byte of it is read twice."""
     entries: dict[str, _Entry] = {}
     end = 0
     for name, kind, shape, (begin, stop) in parts:
@@ -368,7 +365,7 @@ def _entries(
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON none of whose keys occurs twice."""
+    """Return a JSON object; refuse one with a key twice."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise _LayoutError("a name occurs twice")

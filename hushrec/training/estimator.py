@@ -25,12 +25,12 @@ from hushrec.privacy import (
     Plan,
     Release,
 )
-from hushrec.serving.lists import UserState
 from hushrec.serving.modelfile import Expected
+from hushrec.serving.scoring import UserState
 from hushrec.training import run
 from hushrec.training.gate import Gate
 from hushrec.training.users import Users
-from hushrec.types import Parts
+from hushrec.types import ModelArrays
 
 #: The private side of an estimator: a `Users`, or the ratings where there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
@@ -120,7 +120,7 @@ class Estimator(Settings, Generic[PrivateSide]):
     #: What its scores are: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
     scores: ClassVar[str] = "ratings"
     #: What its arrays hold, beside those of every model: a file in which they hold anything else is refused.
-    expected: ClassVar[Parts | Mapping[str, Expected]] = {}
+    expected: ClassVar[ModelArrays | Mapping[str, Expected]] = {}
     #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
     #: True where its users remember nothing but the last call of each method that returns nothing, so that
@@ -160,10 +160,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         """The private side of a training on these rows, as :meth:`train` takes it."""
         return Users(ratings)  # type: ignore[return-value]
 
-    def train(self, users: PrivateSide, gate: Gate, seed: int) -> Parts | dict[str, Any]:
+    def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
         """The public side: released arrays ``center``, ``item_bias``, ``item_factors``, ...
 
-        :class:`~hushrec.types.Parts` where there is more than users are served with.
+        :class:`~hushrec.types.ModelArrays` where there is more than users are served with.
 
         It holds released values only: the methods of ``users`` return :class:`~hushrec.privacy.Bounded`
         values, which nothing but the gate opens.
@@ -218,7 +218,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         """
         return self.releases(budget, domain, fraction)
 
-    def week(self, users: PrivateSide, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: PrivateSide, gate: Gate, last: ModelArrays) -> ModelArrays:
         """The public side of a later week: as :meth:`train`, from what the last week made."""
         raise NotImplementedError
 

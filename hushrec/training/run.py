@@ -23,11 +23,11 @@ from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAc
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
 from hushrec.serving.billboard import Billboard
-from hushrec.serving.extending import moved
-from hushrec.serving.lists import Algorithm
+from hushrec.serving.new_items import moved
+from hushrec.serving.recommend import Algorithm
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
 from hushrec.training.partitioned import Engine, PartitionedUsers, Streaming
-from hushrec.types import Parts
+from hushrec.types import ModelArrays
 
 #: Data that every privacy statement assumes to be public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
@@ -67,10 +67,10 @@ class Trainable(Algorithm, Protocol):
     def users(self, ratings: Ratings) -> Any:
         """Make the private side."""
 
-    def train(self, users: Any, gate: Gate, seed: int) -> Parts | dict[str, Any]:
+    def train(self, users: Any, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
         """Train on the public side."""
 
-    def week(self, users: Any, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: Any, gate: Gate, last: ModelArrays) -> ModelArrays:
         """Train a later week on the public side."""
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
@@ -283,7 +283,7 @@ def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAcc
     accountant.check_model(board)
 
 
-def _over(domain: Domain, board: Billboard, retire: bool) -> Parts:
+def _over(domain: Domain, board: Billboard, retire: bool) -> ModelArrays:
     """Return all released values of a model over another catalogue; rows of new items are zero."""
     old = board.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
@@ -332,11 +332,11 @@ def ask(
     seed: int,
     progress: bool = False,
     engine: Engine | None = None,
-) -> Parts:
+) -> ModelArrays:
     """Train on released sums of what the users answer."""
     gate = LocalGate(accountant, plan, progress)
     with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
-        return Parts.of(estimator.train(users, gate, int(seed)))
+        return ModelArrays.of(estimator.train(users, gate, int(seed)))
 
 
 @contextmanager
@@ -365,7 +365,7 @@ def state(
     estimator: Trainable,
     ratings: Ratings | Store,
     accountant: Accountant,
-    parts: Parts,
+    parts: ModelArrays,
     notes: tuple[str, ...] = (),
     *,
     kept_features: bool = False,

@@ -27,7 +27,7 @@ from hushrec.kernels.residuals import added_residuals, added_weights, predict_pa
 from hushrec.kernels.sweeps import SweepSettings, blocks_of_rows, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
-from hushrec.serving.lists import UserState
+from hushrec.serving.scoring import UserState
 from hushrec.types import Array
 
 #: Most that one user moves (sum of their mean less the middle of the range, number of users), in units of

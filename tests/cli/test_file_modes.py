@@ -4,7 +4,8 @@ import os
 
 import pytest
 
-from hushrec import Accountant, Billboard, Budget, ItemBias, Ledger, Store, write_lists
+import hushrec
+from hushrec import Accountant, Budget, ItemBias, Ledger, Store, write_lists
 
 pytestmark = [
     pytest.mark.true("A8"),
@@ -63,7 +64,7 @@ def test_what_a_command_writes_is_its_owners(run, files, shared, line: str) -> N
 
 def test_what_python_writes_is_its_owners(files, shared) -> None:
     """A store, a ledger with what it keeps of a training, a model, lists; killed: a store for everybody."""
-    domain = Billboard.load(files.model).domain
+    domain = hushrec.load(files.model).domain
     store = Store.prepare(files.train, shared / "there" / "store", domain)
     ledger = Ledger(shared / "there" / "ledger.sqlite")
     model = ItemBias().fit(Store(store.path), Accountant(Budget(5, 1e-6), ledger=ledger))

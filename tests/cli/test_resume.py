@@ -2,6 +2,7 @@
 
 import pytest
 
+import hushrec
 from hushrec.privacy import Ledger, SystemNoise
 from hushrec.serving.billboard import Billboard
 
@@ -21,7 +22,7 @@ def test_a_training_that_could_not_be_saved_is_resumed_at_no_cost(run, files, mo
         again = run(*ask, "--resume", "--force")
     assert Ledger(run.ledger).summary("default", 1e-6) == before
     assert again.exit_code == 2 and "one that was saved is closed" in again.stderr
-    model = Billboard.load(run.folder / "model.hush")
+    model = hushrec.load(run.folder / "model.hush")
     assert len(model.privacy.releases) == before.charges
     other = run(*ask, "--resume", "--force", "--dataset", "another")
     assert other.exit_code == 2 and '"another"' in other.stderr

@@ -9,7 +9,7 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.evaluation.metrics import evaluate
 from hushrec.models import Billboard, GlobalMean, PrivateALS
 from hushrec.privacy import Accountant, Budget
-from hushrec.serving.lists import UserState, all_scores
+from hushrec.serving.scoring import UserState, all_scores
 
 RATINGS = realistic(200, 60, 5000, seed=0)
 MODEL = PrivateALS(rank=3).fit(RATINGS, Accountant(Budget(math.inf, 1e-6)), seed=1)

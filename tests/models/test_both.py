@@ -6,12 +6,12 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+import hushrec
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.models import ALS, EASE, Both, PrivateEigenRec
 from hushrec.models.both import _joined
 from hushrec.privacy import Accountant, Budget
-from hushrec.serving.billboard import Billboard
 from hushrec.training.named import train
 
 RATINGS = realistic(300, 40, 6000, seed=0)
@@ -58,7 +58,7 @@ def test_the_file_holds_both(tmp_path) -> None:
     both.save(tmp_path / "both.hush")
     hers = {DOMAIN.items[0]: 5.0, DOMAIN.items[1]: 1.0}
     for memory_map in (False, True):
-        again = Billboard.load(tmp_path / "both.hush", memory_map=memory_map)
+        again = hushrec.load(tmp_path / "both.hush", memory_map=memory_map)
         assert again.estimator == both.estimator and again.to_bytes() == both.to_bytes()
         assert again.recommend(hers, 5) == both.recommend(hers, 5)
         assert np.array_equal(again.predict(hers, DOMAIN.items), both.predict(hers, DOMAIN.items))

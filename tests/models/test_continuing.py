@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+import hushrec
 from hushrec.data import Domain, Ratings, Store, realistic, split_by_time
 from hushrec.errors import BudgetError, InputError, ModelFileError
 from hushrec.models import Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
@@ -14,8 +15,8 @@ from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving import modelfile
 from hushrec.serving.billboard import Billboard, load
-from hushrec.serving.extending import moved, rows_moved
 from hushrec.serving.modelfile import encode, read
+from hushrec.serving.new_items import moved, rows_moved
 from hushrec.training.gate import LocalGate
 from tests.models.cases import InformedALS, PairedEigenRec
 from tests.opening import opened
@@ -132,14 +133,14 @@ def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path)
             forged.reshape(-1)[-1] = bad
             path.write_bytes(b"".join(encode(stored.header, arrays | {name: forged})))
             for loaded in (
-                Billboard.load,
-                lambda path: every_array_of(Billboard.load(path, memory_map=True)),
+                hushrec.load,
+                lambda path: every_array_of(hushrec.load(path, memory_map=True)),
             ):
                 with pytest.raises(ModelFileError, match=f"holds what no training releases .array '{name}'"):
                     loaded(path)
         path.write_bytes(b"".join(encode(stored.header, arrays | {name: arrays[name][None]})))
         with pytest.raises(ModelFileError, match="does not fit"):
-            Billboard.load(path)
+            hushrec.load(path)
 
 
 def held(board):
@@ -345,7 +346,7 @@ def test_a_window_is_declared_and_needs_times():
 def test_a_file_holds_all_that_a_week_goes_on_from(model, tmp_path):
     board = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
     board.save(tmp_path / "week-0.hush")
-    loaded = Billboard.load(tmp_path / "week-0.hush")
+    loaded = hushrec.load(tmp_path / "week-0.hush")
     assert loaded.privacy.week == board.privacy.week
     one, other = (
         each.continue_training(WEEKS[1], SeasonAccountant.following(each.privacy, noise=SeededNoise(2)))

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
+import hushrec
 from hushrec.kernels.packed import unpacked
-from hushrec.models import Billboard
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
     FrankWolfe,
@@ -82,7 +82,7 @@ def test_the_replay_of_every_training_user_is_what_training_computed(
     )
     model, _ = recorded(estimator, ratings)
     model.save(tmp_path / "model")
-    replayed = Billboard.load(tmp_path / "model").fold_in(ratings)
+    replayed = hushrec.load(tmp_path / "model").fold_in(ratings)
     assert replayed.factors.tobytes() == kept[0].coefficients.tobytes()
     assert np.abs(replayed.factors).max() > 0.1
     one = model.fold_in(ratings.rows([7])).factors[0]  # they alone, without anybody else's rows

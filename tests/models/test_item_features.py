@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal
 
+import hushrec
 from hushrec.data import Ratings, realistic
 from hushrec.data.features import feature_scores
 from hushrec.models import Billboard, PrivateALS
@@ -190,7 +191,7 @@ def test_the_model_file_needs_no_features(tmp_path) -> None:
     ratings = realistic(200, 60, 3000, n_features=5, seed=0)
     model = trained(ratings, 5.0, 0)
     model.save(tmp_path / "model.hush")
-    again = Billboard.load(tmp_path / "model.hush")
+    again = hushrec.load(tmp_path / "model.hush")
     assert again.domain.item_features is None
     assert again.predict({"i00001": 5.0}, ["i00002"]) == model.predict({"i00001": 5.0}, ["i00002"])
     assert "5 item features" in model.privacy.text()

@@ -12,7 +12,7 @@ from hushrec.models.one_bit_user import LabelUsers
 from hushrec.privacy import Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.users import Users
-from hushrec.types import Parts
+from hushrec.types import ModelArrays
 from tests.opening import opened
 
 
@@ -81,7 +81,9 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
     wide = PrivateALS.of(rank=2, iterations=1, features=False)
     assert model.plan(budget, ratings.domain).releases == wide.plan(budget, users.domain).releases
     arrays = {"center": np.float64(0.5), "item_bias": np.ones(2), "item_factors": np.full((2, 1), 3.0)}
-    monkeypatch.setattr(PrivateALS, "train", lambda self, *asked: Parts(arrays | {"regularization": 7.0}))
+    monkeypatch.setattr(
+        PrivateALS, "train", lambda self, *asked: ModelArrays(arrays | {"regularization": 7.0})
+    )
     found = model.train(users, None, 0).serve
     assert (found["center"], found["regularization"]) == (1.0, 7.0)
     assert found["item_bias"].tolist() == [2.0, 2.0] and found["item_factors"].tolist() == [[6.0]] * 2

@@ -69,7 +69,7 @@ WEEKS = "models/test_continuing.py"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
-TRAINED = "return Parts(serve, state.to_arrays())"
+TRAINED = "return ModelArrays(serve, state.to_arrays())"
 TRAIN = "budget, domain = accountant.budget, ratings.domain"
 
 

@@ -34,8 +34,8 @@ from hushrec.models import (
 from hushrec.papers.dpals import DPALS
 from hushrec.public.models import likes_of, regressions
 from hushrec.public.ratings_model import ratings_model
-from hushrec.serving.lists import PublicPart, Recommender
 from hushrec.serving.modelfile import read as decode
+from hushrec.serving.recommend import PublicPart, Recommender
 from tests.models.cases import PairedEigenRec
 from tests.vectors.answers import answers, rules_of, similar_to
 from tests.vectors.random_conditions import random_cases

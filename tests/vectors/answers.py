@@ -26,8 +26,8 @@ def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
         model.recommend(pairs)
     except InputError as error:
         refused = next(item for item, _ in pairs if repr(item) in str(error))
-    ((ranked, scores),) = model.top_columns(rows, model.domain.n_items, exclude_seen=False)
-    ((listed, _),) = model.top_columns(rows, _LISTED)
+    ((ranked, scores, _),) = model.rank(rows, model.domain.n_items, exclude_seen=False)
+    ((listed, _, _),) = model.rank(rows, _LISTED)
     usable = {model.domain.items[at]: rating for at, rating in zip(rows.matrix.indices, rows.matrix.data)}
     return {
         "refused": refused,
@@ -134,7 +134,7 @@ def rules_of(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     }
     lists = []
     for options in RULES:
-        ((columns, scores),) = model.top_columns(
+        ((columns, scores, _),) = model.rank(
             Ratings.of_user(pairs, model.domain), _LISTED, attributes=attributes, **options
         )
         there = columns[0] >= 0

@@ -38,10 +38,8 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   }
   const [regularization, offsets] = ["regularization", "bias_regularization"].map((name) => section.number(name));
   if (settings.unobserved_weight > 0) return ridge(section, row, regularization, null);
-  // files of earlier versions hold no ridge on offsets, and one ridge for all users
-  const exponent = offsets === undefined ? 0 : settings.ridge_exponent;
-  const factor = 2 ** (exponent * Math.round(Math.log2(row.items.length || 1)));
-  return ridge(section, row, regularization! * factor, offsets ?? (settings.bias_regularization || 5));
+  const factor = 2 ** (settings.ridge_exponent * Math.round(Math.log2(row.items.length || 1)));
+  return ridge(section, row, regularization! * factor, offsets);
 }
 
 /** Who is served from released values alone. */
@@ -89,8 +87,8 @@ function gramian(section: Section): Float64Array {
   if (!found) {
     const { rank } = section;
     found = new Float64Array(rank * rank);
-    for (let item = 0; item < section.nItems; item++) {
-      const row = section.row(item);
+    for (let place = 0; place < section.rows; place++) {
+      const row = section.stored(place);
       for (let a = 0; a < rank; a++) for (let b = 0; b <= a; b++) found[a * rank + b]! += row[a]! * row[b]!;
     }
     gramians.set(section, found);

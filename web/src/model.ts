@@ -5,7 +5,7 @@ import { foldIn, type Row, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, type Beside, best, blended, ranking, scoreOf } from "./scoring.js";
+import { allScores, best, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 /** An item and its score, or how similar it is. */
@@ -48,10 +48,10 @@ class Recommender {
     readonly items: Catalogue,
     readonly domain: Domain,
     protected readonly isPrivate: boolean,
-    private readonly beside?: Beside,
+    private readonly publicModel?: PublicScores,
   ) {
     this.scores = section.scores;
-    for (const each of [section, ...(beside ? [beside.section] : [])]) {
+    for (const each of [section, ...(publicModel ? [publicModel.section] : [])]) {
       foldIn(each, { items: [], values: [] }, 0); // refused now where something is missing
     }
   }
@@ -80,7 +80,7 @@ class Recommender {
 
   /** Predicted scores of some items; ratings are clipped to the declared range. */
   predict(ratings: Ratings, items: Iterable<Id>): number[] {
-    if (this.beside) {
+    if (this.publicModel) {
       const { scores } = this.scored(ratings);
       return this.positions(items).map((item) => this.clipped(scores[item]!));
     }
@@ -107,12 +107,12 @@ class Recommender {
     const { section } = this;
     if (this.directions === undefined && this.isPrivate && !section.learned) {
       throw new InputError(
-        "This model cannot tell what it learned of people's tastes from noise, so items cannot be compared; train for lists, or for both.",
+        "This model cannot distinguish the tastes that it learned from noise, so items cannot be compared; train for lists, or for both.",
       );
     }
     if (this.directions === 0 && !section.learned) {
       throw new InputError(
-        "This model learned nothing of people's tastes beyond chance, so items cannot be compared. Whether a model learns tastes depends on how much they differ; another training on the same users is charged on top.",
+        "This model learned no taste dimension that exceeds the noise, so items cannot be compared. Another training on the same users adds to the privacy cost.",
       );
     }
     const { mean, known } = section.learned ? this.weightsFor(places) : this.cosinesWith(places);
@@ -138,12 +138,12 @@ class Recommender {
 
   /** All scores; what each of their items adds to one; which items come first, where that is still to be done. */
   private scored(ratings: Ratings) {
-    const { section, beside } = this;
+    const { section, publicModel } = this;
     const { state, rated, row, midpoint } = this.folded(ratings);
     const own = allScores(section, state);
-    if (!beside) return { scores: own, moved: state.moved, supported: section.supported, rated };
-    const theirs = foldIn(beside.section, row, midpoint);
-    const { scores, parts } = blended(own, allScores(beside.section, theirs), beside, section.supported);
+    if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated };
+    const theirs = foldIn(publicModel.section, row, midpoint);
+    const { scores, parts } = mixed(own, allScores(publicModel.section, theirs), publicModel, section.supported);
     const moved = (item: number) => {
       const public_ = theirs.moved(item);
       return state.moved(item).map((by, i) => parts[0] * by + parts[1] * public_[i]!);
@@ -194,23 +194,25 @@ class Recommender {
    * noise, each item has one more of usual length that it shares with no other.
    */
   private cosinesWith(items: number[]): Similarities {
-    const { nItems, rank, factors, scale } = this.section;
+    const { nItems, rank, factors, scale, positions, rows } = this.section;
     const width = this.section.number("directions") ?? rank;
-    const squares = new Float64Array(nItems);
-    const factor = (item: number, k: number) => (scale ? scale[item]! : 1) * factors[item * rank + k]!;
-    for (let item = 0; item < nItems; item++) for (let k = 0; k < width; k++) squares[item]! += factor(item, k) ** 2;
+    const factor = (row: number, k: number) => (scale ? scale[row]! : 1) * factors[row * rank + k]!;
+    const squares = new Float64Array(rows);
+    for (let row = 0; row < rows; row++) for (let k = 0; k < width; k++) squares[row]! += factor(row, k) ** 2;
     const present = squares.filter((square) => square > 0);
     const unknown = this.directions === undefined ? 0 : present.reduce((a, b) => a + b, 0) / (present.length || 1) / (width || 1);
     const lengths = squares.map((square) => Math.sqrt(square + unknown));
+    const places = items.map((item) => this.section.place(item));
+    const known = places.map((place) => squares[place]! > 0 && present.length > 1);
     const unit = Float64Array.from({ length: width }, (_, k) =>
-      items.reduce((sum, item) => sum + factor(item, k) / lengths[item]!, 0) / items.length,
+      places.reduce((sum, place) => sum + factor(place, k) / lengths[place]!, 0) / items.length,
     );
     const mean = new Float64Array(nItems).fill(-Infinity);
-    for (let item = 0; item < nItems; item++) {
-      if (!(squares[item]! > 0)) continue;
-      mean[item] = unit.reduce((sum, entry, k) => sum + entry * factor(item, k), 0) / lengths[item]!;
+    for (let row = 0; row < rows; row++) {
+      if (!(squares[row]! > 0)) continue;
+      mean[positions?.[row] ?? row] = unit.reduce((sum, entry, k) => sum + entry * factor(row, k), 0) / lengths[row]!;
     }
-    return { mean, known: items.map((item) => squares[item]! > 0 && present.length > 1) };
+    return { mean, known };
   }
 }
 
@@ -234,11 +236,11 @@ export class Model extends Recommender {
     readonly privacy: Readonly<Record<string, any>>,
     /** SHA-256, hexadecimal: it tells this model from every other. */
     readonly digest: string,
-    beside?: Beside,
-    besideLists?: Beside,
+    publicModel?: PublicScores,
+    publicLists?: PublicScores,
   ) {
-    super(section, items, domain, privacy.private, beside);
-    this.lists = lists && new Recommender(lists, items, domain, privacy.private, besideLists);
+    super(section, items, domain, privacy.private, publicModel);
+    this.lists = lists && new Recommender(lists, items, domain, privacy.private, publicLists);
   }
 
   /**
@@ -260,10 +262,10 @@ export class Model extends Recommender {
       if (!sections[0]) throw new Error("it has no model");
       const publics = ["public", "public/lists"].map((name, at) => {
         if (!file.header.sections[name]) return undefined;
-        const beside = { section: new Section(file, name, items.length), weight: file.header.sections[name].weight };
-        const fits = beside.weight > 0 && beside.weight <= 1 && beside.section.scores === sections[at]?.scores;
-        if (!fits) throw new Error("the public model does not go with the private one");
-        return beside;
+        const publicModel = { section: new Section(file, name, items.length), weight: file.header.sections[name].weight };
+        const fits = publicModel.weight > 0 && publicModel.weight <= 1 && publicModel.section.scores === sections[at]?.scores;
+        if (!fits) throw new Error("the public model does not fit the private one");
+        return publicModel;
       });
       return new Model(sections[0], sections[1], items, domain, file.header.privacy, file.digest, ...publics);
     } catch (error) {

@@ -23,7 +23,7 @@ export interface ModelFile {
   digest: string;
 }
 
-const MARK = '{"__metadata__":{"format":"hushrec model",';
+const MARK = '{"__metadata__":{"format":"hushrec",';
 const [ALIGNMENT, DIGEST_BYTES, LARGEST] = [64, 32, 1e150];
 const WIDTHS: Record<string, number> = {
   U8: 1, I8: 1, U32: 4, I32: 4, U64: 8, I64: 8, F16: 2, F32: 4, F64: 8,
@@ -69,7 +69,7 @@ async function whole(bytes: Uint8Array): Promise<ModelFile> {
   const text = utf8.decode(bytes.subarray(8, start));
   const { __metadata__: stored, ...places } = JSON.parse(text);
   refuseTwins(text);
-  if (stored.version !== "2") otherVersion(`format version ${stored.version}`);
+  if (stored.version !== "1") otherVersion(`format version ${stored.version}`);
   const arrays = new Map<string, Stored>();
   const digests = JSON.parse(stored.digests);
   const checks: Promise<string | true>[] = [];

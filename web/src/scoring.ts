@@ -4,14 +4,14 @@ import type { Numbers } from "./modelfile.js";
 import { dot } from "./ridge.js";
 import type { Section } from "./section.js";
 
-/** A public model that counts beside a private one: in steps, where scores only rank, of deviation 1 around 0. */
-export interface Beside {
+/** A public model that is mixed with a private one; scores that only rank are standardised first. */
+export interface PublicScores {
   section: Section;
   weight: number;
 }
 
-/** Both models' scores of every item, each counting its part; by a deviation what a part of a score counts. */
-export function blended(own: Float64Array, theirs: Float64Array, { section, weight }: Beside, supported?: Numbers) {
+/** The weighted mean of both models' scores, and the factors of the parts of a score. */
+export function mixed(own: Float64Array, theirs: Float64Array, { section, weight }: PublicScores, supported?: Numbers) {
   const ranks = section.scores !== "ratings";
   const spreads = ranks ? [standardise(ranking(own, supported)), standardise(theirs)] : [1, 1];
   own.forEach((score, item) => (own[item] = (1 - weight) * score + weight * theirs[item]!));
@@ -30,22 +30,19 @@ function standardise(scores: Float64Array): number {
 
 /** The score of every item for one user: center + offset + item bias + factors . item factors. */
 export function allScores(section: Section, { offset, factors: taste }: UserState): Float64Array {
-  const { nItems, itemBias, center, factors, scale, learned, rank } = section;
+  const { nItems, itemBias, center, factors, scale, learned, positions, rows } = section;
   const scores = new Float64Array(nItems);
-  if (!learned) addProducts(factors, scale, taste, scores);
-  else if (rank) {
-    const products = new Float64Array(rank);
-    addChosen(factors, taste, products);
-    learned.forEach((item, row) => (scores[item] = (scale?.[row] ?? 1) * products[row]!));
-  }
+  const products = positions ? new Float64Array(rows) : scores;
+  if (learned) addChosen(factors, scale, taste, products);
+  else addProducts(factors, scale, taste, products);
+  positions?.forEach((item, row) => (scores[item] = products[row]!));
   for (let item = 0; item < nItems; item++) scores[item]! += offset + (center + itemBias[item]!);
   return scores;
 }
 
 /** The same for one item. */
 export function scoreOf(section: Section, { offset, factors }: UserState, item: number): number {
-  const place = section.place(item);
-  return offset + (section.center + section.itemBias[item]!) + (place < 0 ? 0 : dot(section.row(place), factors));
+  return offset + (section.center + section.itemBias[item]!) + dot(section.row(item), factors);
 }
 
 /**
@@ -98,10 +95,11 @@ function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float6
 }
 
 /** Only the columns where their factors are not 0: few of many. */
-function addChosen(factors: Numbers, taste: Float64Array, products: Float64Array): void {
+function addChosen(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, products: Float64Array): void {
   const chosen = [...taste.keys()].filter((k) => taste[k]);
   products.forEach((_, row) => {
-    for (const k of chosen) products[row]! += taste[k]! * factors[row * taste.length + k]!;
+    const sum = chosen.reduce((total, k) => total + taste[k]! * factors[row * taste.length + k]!, 0);
+    products[row] = (scale?.[row] ?? 1) * sum;
   });
 }
 

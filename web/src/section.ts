@@ -19,10 +19,13 @@ export class Section {
   readonly center: number;
   readonly itemBias: Numbers;
   readonly factors: Numbers;
-  /** Of each item, where factors are of one byte. */
+  /** A scale for each row of the factors, where these are of one byte. */
   readonly scale: Numbers | undefined;
   readonly supported: Numbers | undefined;
-  /** Positions of the items that there are factors of; all where undefined. */
+  /** The number of rows of the factors, and the items that have one; all where undefined. */
+  readonly rows: number;
+  readonly positions: Numbers | undefined;
+  /** The same where items recommend items. */
   readonly learned: Numbers | undefined;
 
   /**
@@ -40,9 +43,9 @@ export class Section {
     }
     this.nItems = nItems;
     this.learned = this.array("learned_items", -1);
-    const learned = this.learned && Array.from(this.learned);
-    if (learned?.some((item, i) => !(item > (learned[i - 1] ?? -1) && item < nItems))) throw new Error("the learned items do not fit the catalogue");
-    const rows = this.learned?.length ?? nItems;
+    const positions = (this.positions = this.learned ?? this.array("item_factors_rows", -1));
+    if (positions?.some((item, i) => !(item > (positions[i - 1] ?? -1) && item < nItems))) throw new Error("the rows of the factors do not fit the catalogue");
+    const rows = (this.rows = positions?.length ?? nItems);
     this.center = this.number("center")!;
     this.itemBias = this.array("item_bias", nItems)!;
     this.supported = this.array("supported", nItems);
@@ -78,18 +81,31 @@ export class Section {
     return stored?.shape.length === 0 ? stored.values[0] : undefined;
   }
 
-  /** The factors of an item that has a row of them, with some numbers behind. */
+  /** The factors of an item, with some numbers behind. */
   row(item: number, ...tail: number[]): Float64Array {
+    return this.stored(this.place(item), ...tail);
+  }
+
+  /** A row of the factors, zeros where its number is negative, with some numbers behind. */
+  stored(place: number, ...tail: number[]): Float64Array {
     const row = new Float64Array(this.rank + tail.length);
-    const unit = this.scale ? this.scale[item]! : 1;
-    for (let k = 0, at = item * this.rank; k < this.rank; k++) row[k] = unit * this.factors[at + k]!;
+    const unit = place < 0 ? 0 : (this.scale?.[place] ?? 1);
+    if (unit) for (let k = 0, at = place * this.rank; k < this.rank; k++) row[k] = unit * this.factors[at + k]!;
     row.set(tail, this.rank);
     return row;
   }
 
-  /** Where an item is among the learned ones; -1 where it is not. */
+  /** The number of an item's row of the factors; -1 where it has none. */
   place(item: number): number {
-    return this.learned ? this.learned.indexOf(item) : item;
+    const { positions } = this;
+    if (!positions) return item;
+    let [low, high] = [0, positions.length];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (positions[middle]! < item) low = middle + 1;
+      else high = middle;
+    }
+    return positions[low] === item ? low : -1;
   }
 }
 

@@ -21,7 +21,7 @@ export function encode(header, arrays) {
   }
   places.digest = { dtype: "U8", shape: [32], data_offsets: [end, end + 32] };
   const texts = Object.entries({ ...header, digests }).map(([key, value]) => [key, JSON.stringify(value)]);
-  return signed({ __metadata__: { format: "hushrec model", version: "2", ...Object.fromEntries(texts) }, ...places }, payload);
+  return signed({ __metadata__: { format: "hushrec", version: "1", ...Object.fromEntries(texts) }, ...places }, payload);
 }
 
 /** A header before a payload, with the digest of the header. */

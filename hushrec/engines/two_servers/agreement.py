@@ -40,7 +40,7 @@ from hushrec.serving.billboard import Billboard
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
 from hushrec.training.run import PublicRows
-from hushrec.types import Parts
+from hushrec.types import ModelArrays
 
 #: What the two laws of docs/proofs/two-servers.md differ by vanishes beside these.
 _LARGEST_EPSILON, _SMALLEST_DELTA = 100.0, 1e-100
@@ -213,7 +213,7 @@ class Agreement:
             return Billboard.of(self.estimator, self.domain, parts, privacy)
         released = replace(privacy, releases=self.both.releases)  # by whose noise public rows are weighed
         board = Billboard.of(self.estimator, self.domain, parts, released)
-        board = public.beside(board, Parts.of(parts).state)
+        board = public.beside(board, ModelArrays.of(parts).state)
         notes = *privacy.notes, *public.notes
         return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))
 

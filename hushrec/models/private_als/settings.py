@@ -20,7 +20,7 @@ from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
 from hushrec.training.estimator import Estimator, Round, UserState, check_planned, plan_of
 from hushrec.training.gate import Gate
 from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers, ridge_on_items, ridge_parts
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 #: Factor of the bias clip from one round to the next.
 _BIAS_CLIP_DECAY = 0.85
@@ -86,7 +86,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     name: ClassVar[str] = "private-als"
     streams: ClassVar[bool] = True
-    expected: ClassVar[Parts] = EXPECTED
+    expected: ClassVar[ModelArrays] = EXPECTED
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
@@ -300,13 +300,13 @@ class PrivateALS(Estimator[FittedUsers]):
     def users(self, ratings: Ratings) -> FittedUsers:
         return FittedUsers(ratings)
 
-    def train(self, users: FittedUsers, gate: Gate, seed: int) -> Parts:
+    def train(self, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
         return train_first(self, users, gate, seed)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of(weekly_rounds(self), budget, fraction)
 
-    def week(self, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+    def week(self, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         return train_week(self, users, gate, last)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
@@ -342,6 +342,6 @@ class FactorRound(NamedTuple):
 
 
 def _geometric(count: int, growth: float) -> list[float]:
-    """Parts that grow by a factor and add up to 1."""
+    """ModelArrays that grow by a factor and add up to 1."""
     parts = [growth**step for step in range(count)]
     return [part / sum(parts) for part in parts]

@@ -52,7 +52,7 @@ from hushrec.training.posterior import (
     wiener_gain,
 )
 from hushrec.training.users import USUAL_SPREAD, FittedUsers
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
     from hushrec.models.private_als.settings import PrivateALS
@@ -88,7 +88,7 @@ _RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
 _OFFSET_RIDGES, _SMALLEST_SPREAD = (0.2, 300.0), 1 / 400
 
 
-def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> Parts:
+def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
     """Bias rounds, then iterations, each ending in a release."""
     domain = users.domain
     level = _level(model, users, gate)
@@ -116,7 +116,7 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
     if model.scores == "ratings" and ground.scores.size:
         slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.informative)
         serve = with_slopes(serve, slopes_on, private=gate.private)
-    return Parts(serve, state.to_arrays())
+    return ModelArrays(serve, state.to_arrays())
 
 
 def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:

@@ -45,7 +45,7 @@ from hushrec.training.kalman import (
 )
 from hushrec.training.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
 from hushrec.training.users import FittedUsers
-from hushrec.types import Array, Parts
+from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
     from hushrec.models.private_als.settings import PrivateALS
@@ -77,7 +77,7 @@ _NEW_PRIOR = 10.0
 _OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
 _BY_ITEM = Expected("f", ("items",), 0.0)
 #: What the arrays of a model hold.
-EXPECTED = Parts(
+EXPECTED = ModelArrays(
     serve={"directions": Expected("iu", (), 0)},
     state=SEEN
     | {
@@ -201,12 +201,12 @@ class Last(NamedTuple):
         return float(self.state.numbers[4])
 
 
-def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -> Parts:
+def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
     """The next week's model."""
     domain = users.domain
     scores = feature_scores(domain.item_features, domain.n_items)
     own, columns = _divided(model, last, scores)
-    items, state = _with_new_items(model, Parts(own, last.state), scores)
+    items, state = _with_new_items(model, ModelArrays(own, last.state), scores)
     spread, user_variance, residual, bias_prior = state.numbers[2:]
     counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
     level = Level(
@@ -254,7 +254,7 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: Parts) -
         factors,
     )
     found = served(level, now, items, supported, factors is not None)
-    return Parts(with_slopes(found, columns, private=gate.private), following.to_arrays())
+    return ModelArrays(with_slopes(found, columns, private=gate.private), following.to_arrays())
 
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
@@ -283,7 +283,7 @@ def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) ->
     return found
 
 
-def _divided(model: PrivateALS, last: Parts, scores: Array) -> tuple[dict[str, Any], Array]:
+def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[str, Any], Array]:
     """Return what the last week served without its columns of features, and these with rows of new items.
 
     The components of a grown catalogue may be turned: how, is seen from the items that were there.
@@ -343,7 +343,7 @@ def _factor_change(
     return gain * noisy, known, evidence
 
 
-def _with_new_items(model: PrivateALS, last: Parts, scores: Array) -> tuple[Array, State]:
+def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[Array, State]:
     """The last week's items and state, where new ones are what is usual, given their features."""
     items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
     state = State.of(last.state)

@@ -1,4 +1,4 @@
-"""Scores of two models as one."""
+"""Mix the scores of two models."""
 
 from __future__ import annotations
 
@@ -6,21 +6,20 @@ import numpy as np
 
 from hushrec.types import Array
 
-#: Length of the lists that two models are compared by.
+#: Length of the lists by which two models are compared.
 LISTED = 20
 
 
 def lowered(scores: Array, supported: Array | None) -> Array:
-    """Scores of which those of items that do not stand out of the noise are below all others.
+    """Lower the scores of items that do not exceed the noise to below all others.
 
-    A user's are all lowered by one number, so that the best of them comes to just below the least of the
-    supported items.
+    All of them are lowered by one number for each user: the best comes just below the least supported item.
 
     Parameters
     ----------
     scores : ndarray of shape (n_users, n_items)
     supported : ndarray of shape (n_items,), optional
-        Whether an item stands out; all do by default.
+        Whether an item exceeds the noise; all do by default.
     """
     first = None if supported is None else np.asarray(supported).astype(bool)
     if first is None or first.all() or not first.any():
@@ -32,9 +31,9 @@ def lowered(scores: Array, supported: Array | None) -> Array:
 
 
 def standard(scores: Array) -> tuple[Array, Array]:
-    """Scores of mean 0 and deviation 1 over a user's items, and the deviations that they had.
+    """Return scores with mean 0 and deviation 1 over a user's items, and the deviations they had.
 
-    Scores that are all one are 0, and their deviation counts as 1.
+    Equal scores become 0, and their deviation counts as 1.
     """
     spread = scores.std(axis=1)
     spread = np.where(spread > 1e-12 * np.abs(scores).max(axis=1, initial=1e-300), spread, 1.0)
@@ -42,12 +41,12 @@ def standard(scores: Array) -> tuple[Array, Array]:
 
 
 def mixed(private: Array, public: Array, weight: float) -> Array:
-    """Return both scores, each counting its part."""
+    """Return the weighted mean of both scores."""
     return (1.0 - weight) * private + weight * public
 
 
 def ranks(scores: Array, seen: Array, held: Array) -> Array:
-    """Return where a user's held-out items stand in a list of what they have not seen; ties in the middle.
+    """Return the ranks of a user's held-out items among the items not seen; ties get the middle rank.
 
     Parameters
     ----------
@@ -61,5 +60,5 @@ def ranks(scores: Array, seen: Array, held: Array) -> Array:
 
 
 def worth(rank: Array) -> Array:
-    """Return 1 / (1 + (r / 20)^2) of ranks: it rises where Recall@20 does, and chance moves it less."""
+    """Return 1 / (1 + (r / 20)^2) of ranks r: it rises where Recall@20 does, with less chance in it."""
     return np.asarray(1 / (1 + (rank / LISTED) ** 2))

@@ -1,4 +1,4 @@
-"""New items in a trained model, from what is publicly known of them."""
+"""New items in a trained model, placed by their public features."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from hushrec.checks import plural
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.errors import InputError
-from hushrec.serving.lists import Recommender
-from hushrec.types import Array, Parts
+from hushrec.serving.recommend import Recommender
+from hushrec.types import Array, ModelArrays
 
-#: Candidates of the ridge, in units of the features' largest squared singular value; the last leaves a mean.
+#: Candidate ridges, in units of the features' largest squared singular value; the last leaves only a mean.
 _RIDGES = np.append(np.exp2(np.arange(-16.0, 5.0)), np.inf)
 
 
 def grown(model: Recommender, domain: Domain) -> Recommender:
-    """Return a model over a larger catalogue: new items get what their features let expect.
+    """Return a model over a larger catalogue, in which new items get what their features predict.
 
-    Bias and factors of the items that were learned are regressed on the features, by the ridge of smallest
-    error on items left out one at a time; where features tell nothing that is the mean. It is a function of
-    released values and public features alone. What a season goes on from is left out.
+    Biases and factors of the learned items are regressed on the features, with the ridge of smallest error on
+    items left out one at a time. It is a function of released values and public features alone. The state of
+    a season is left out.
     """
     position = model.domain.index(domain.items)
     fresh, kept = position < 0, np.flatnonzero(position >= 0)
@@ -48,15 +48,15 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
 
 
 def _expected(scores: Array, target: Array, others: Array) -> Array:
-    """Ridge regressions with an intercept, a column at its ridge of least error on rows left out in turn."""
+    """Predict each column by the ridge regression of least error on rows left out in turn."""
     middle, mean = scores.mean(axis=0), target.mean(axis=0)
     left, values, right = np.linalg.svd(scores - middle, full_matrices=False)
     along, best = left.T @ (target - mean), np.full(len(mean), np.inf)
     found = np.tile(mean, (len(others), 1))
     for ridge in _RIDGES * max(float(values.max(initial=0.0)) ** 2, 1e-300):
         kept = values**2 / (values**2 + ridge)
-        own = left**2 @ kept + 1 / len(scores)  # what a row says of itself
-        rest = (target - mean - (left * kept) @ along) / np.maximum(1 - own, 1e-9)[:, None]
+        leverage = left**2 @ kept + 1 / len(scores)
+        rest = (target - mean - (left * kept) @ along) / np.maximum(1 - leverage, 1e-9)[:, None]
         error = (rest**2).sum(axis=0)
         better = error <= best
         weights = (right.T * (kept / np.maximum(values, 1e-150))) @ along
@@ -65,7 +65,7 @@ def _expected(scores: Array, target: Array, others: Array) -> Array:
 
 
 def check_larger(last: Domain, domain: Domain) -> None:
-    """Refuse a catalogue that is not the model's with more items, or says nothing of them."""
+    """Refuse a catalogue that is not the model's with more items, or has no features of these."""
     if domain.rating_range != last.rating_range or domain.likes != last.likes:
         raise InputError(
             "The new domain has another rating range than the model's; declare the same range, or likes."
@@ -78,32 +78,31 @@ def check_larger(last: Domain, domain: Domain) -> None:
         raise InputError("The new catalogue has no item that the model's lacks; there is nothing to add.")
     if domain.item_features is None:
         raise InputError(
-            "New items are placed by what is publicly known of all items; pass item_features with a row for"
-            " the old items and the new ones."
+            "New items are placed by their public features; pass item_features with a row for the old items"
+            " and the new ones."
         )
     fresh = domain.index(last.items)
-    told = ~np.isnan(np.delete(domain.item_features, fresh, axis=0)).all(axis=1)
-    if not told.all():
+    known = ~np.isnan(np.delete(domain.item_features, fresh, axis=0)).all(axis=1)
+    if not known.all():
         raise InputError(
-            f"Without a feature: {int((~told).sum()):,} of {plural(len(told), 'new item')}; give each a row,"
-            " or leave it out of the catalogue."
+            f"Without a feature: {int((~known).sum()):,} of {plural(len(known), 'new item')}; give each a"
+            " row, or leave it out of the catalogue."
         )
 
 
-def moved(model: Recommender, position: Array) -> Parts:
+def moved(model: Recommender, position: Array) -> ModelArrays:
     """Return a model's released values over another catalogue, whose items were at ``position``.
 
-    A negative position is a new item. Where a model learned some of its items only, and has values for each
-    two of them, these stay the same items.
+    A negative position is a new item. Where items recommend items, the learned items stay the same.
     """
     learned = _learned(model, position)
     serve = {name: learned.get(name, each) for name, each in model.arrays.items()}
     lists = None if model.lists is None else moved(model.lists, position)
-    return Parts(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
+    return ModelArrays(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
 
 
 def _learned(model: Recommender, position: Array) -> dict[str, Array]:
-    """Return what a model has for learned items alone, over another catalogue."""
+    """Return the arrays of the learned items over another catalogue."""
     if "learned_items" not in model.arrays:
         return {}
     place = np.full(model.domain.n_items, -1)
@@ -120,7 +119,7 @@ def _learned(model: Recommender, position: Array) -> dict[str, Array]:
 
 
 def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
-    """Arrays over another catalogue: those whose rows are items, as their names say, but the fixed ones."""
+    """Return arrays over another catalogue: those whose rows are items are moved, except the fixed ones."""
     return {
         name: at(each, position) if _by_item(name) and name not in fixed else each
         for name, each in arrays.items()
@@ -128,10 +127,10 @@ def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[st
 
 
 def at(rows: Array, position: Array) -> Array:
-    """The rows at these positions, and zeros where a position is negative."""
-    found = rows[np.maximum(position, 0)].copy()
-    found[position < 0] = 0
-    return found
+    """Return the rows at these positions, and zeros where a position is negative."""
+    moved_rows = rows[np.maximum(position, 0)].copy()
+    moved_rows[position < 0] = 0
+    return moved_rows
 
 
 def _by_item(name: str) -> bool:

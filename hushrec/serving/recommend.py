@@ -1,0 +1,677 @@
+"""Predictions, ranked lists and explanations for users, from released values and their own ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from hushrec.checks import plural
+from hushrec.data import Domain, Ratings
+from hushrec.data.ids import encode_ratings
+from hushrec.data.ratings_builder import within_range
+from hushrec.data.readers import read_columns
+from hushrec.errors import InputError
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.progress import progress_bar
+from hushrec.serving.attributes import Attributes
+from hushrec.serving.rules import Rules
+from hushrec.serving.score_mixing import lowered, standard
+from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at, similarities
+from hushrec.serving.vectors import item_vectors, queries, reach
+from hushrec.types import ModelArrays
+
+#: Up to this many ids are looked up one by one.
+_FEW_IDS = 1000
+
+History = Mapping[Any, float] | Iterable[tuple[Any, float]]
+
+
+class Recommended(NamedTuple):
+    """An item of a user's list.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    score : float
+        The list is ranked by it: it never rises from one rank to the next. Compare it within one user's
+        scores only.
+    rating : float or None
+        What :meth:`Recommender.predict` returns for the item; None where the model predicts no ratings.
+
+    Examples
+    --------
+    >>> best = hushrec.serving.Recommended("alien", 0.41, 4.2)
+    >>> item, score, rating = best
+    >>> best.rating
+    4.2
+    """
+
+    item: Any
+    score: float
+    rating: float | None = None
+
+
+class Ranked(NamedTuple):
+    """Lists of a block of users, as positions in the catalogue.
+
+    Attributes
+    ----------
+    columns : ndarray of int64, shape (n_users, n)
+        Best first; -1 past the end of a list.
+    scores : ndarray, same shape
+    ratings : ndarray or None
+        What is predicted of the items, NaN past the end; None where nothing is.
+    """
+
+    columns: NDArray[np.int64]
+    scores: NDArray[Any]
+    ratings: NDArray[np.float64] | None
+
+
+class Because(NamedTuple):
+    """One of a user's items, and how much it moved the score of another.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    moved : float
+        What it added to the score; negative where it lowered it.
+    """
+
+    item: Any
+    moved: float
+
+
+class Explanation(NamedTuple):
+    """Why an item has its score for a user; private, like the list.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    score : float
+        Before items that do not exceed the noise are lowered, as they are in lists.
+    base : float
+        The score without the items below.
+    because : list of Because
+        What each of the user's items adds to the base, the largest effect first.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
+    >>> model = hushrec.PrivateALS().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> first, second, third, *others = ratings.domain.items
+    >>> why = model.explain({first: 5, second: 1}, third)
+    >>> round(why.base + sum(each.moved for each in why.because) - why.score, 9)
+    0.0
+    """
+
+    item: Any
+    score: float
+    base: float
+    because: list[Because]
+
+
+class Algorithm(Protocol):
+    """The members of an estimator that serving uses."""
+
+    @property
+    def name(self) -> str:
+        """The name in model files."""
+
+    @property
+    def scores(self) -> str:
+        """The kind of the scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
+
+    @property
+    def expected(self) -> ModelArrays | Mapping[str, Any]:
+        """The kinds and shapes of its own arrays (`hushrec.serving.modelfile.Expected`)."""
+
+    def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
+        """Compute each user's state from the released arrays and their own rows."""
+
+    def score_parts(
+        self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
+    ) -> NDArray[np.float64]:
+        """Return what each rating of one user adds to the score of an item."""
+
+
+@dataclass(frozen=True, eq=False)
+class PublicPart:
+    """A model of public ratings that is mixed with a private one (docs/guides/public.md).
+
+    Attributes
+    ----------
+    model : Recommender
+        The public model.
+    weight : float
+        Its weight, in (0, 1].
+    """
+
+    model: Recommender
+    weight: float
+
+
+@dataclass(frozen=True, eq=False)
+class Recommender:
+    """Serves users, each from released values and the user's own ratings.
+
+    Attributes
+    ----------
+    estimator : Algorithm
+        The algorithm and its hyper-parameters.
+    domain : Domain
+        The declared catalogue and rating range.
+    arrays : mapping of str to ndarray
+        The released values: always ``center`` (a scalar), ``item_bias`` (n_items,) and ``item_factors``
+        (n_items, rank), of which rows of zeros are not stored. Items with ``supported`` 0 do not exceed the
+        noise and come last in lists. ``directions``: how many first columns of the factors exceed it. With
+        ``learned_items`` (ascending positions), items recommend items: the factors are weights between these.
+    lists : Recommender or None
+        The model that recommends and finds similar items, where this one only predicts.
+    state : mapping of str to ndarray
+        In a season: means and variances of released statistics, from which the next week continues.
+    public : PublicPart or None
+        A model of public ratings, mixed into predictions, lists and explanations.
+    """
+
+    estimator: Algorithm
+    domain: Domain
+    arrays: Mapping[str, Any]
+    lists: Recommender | None = field(default=None, kw_only=True)
+    state: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+    public: PublicPart | None = field(default=None, kw_only=True)
+
+    @property
+    def scores(self) -> str:
+        """The kind of scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``; ratings keep to the range."""
+        return self.estimator.scores
+
+    @property
+    def item_factors(self) -> NDArray[Any]:
+        """The released item factors, shape (n_items, rank)."""
+        return np.asarray(self.arrays["item_factors"])
+
+    @property
+    def item_bias(self) -> NDArray[Any]:
+        """The released item biases, shape (n_items,)."""
+        return self.arrays["item_bias"]
+
+    def fold_in(self, history: Ratings) -> UserState:
+        """Compute users' offsets and factors from their own ratings.
+
+        Parameters
+        ----------
+        history : Ratings
+            The users' own rows, over the model's catalogue. They need not have been in training.
+
+        Returns
+        -------
+        UserState
+            One row a user, in the order of ``history.users``.
+        """
+        if history.domain.fingerprint != self.domain.fingerprint:
+            raise InputError(
+                "These ratings were read with another catalogue or rating range than the model's;"
+                " read them with the model's own domain (billboard.domain)."
+            )
+        if history.n_users == 1:  # setting the number of threads takes a millisecond
+            return self._folded(history)
+        with one_blas_thread():
+            return self._folded(history)
+
+    def _folded(self, history: Ratings) -> UserState:
+        state = self.estimator.fold_in(self.arrays, history)
+        if self.public is None:
+            return state
+        public = self.public.model.fold_in(history)
+        ranks = self.scores != "ratings"
+        return state._replace(
+            public=PublicScores(self.public.model.arrays, public, self.public.weight, ranks)
+        )
+
+    def predict(self, history: Ratings | History, items: Any) -> Any:
+        """Return predicted ratings of some items, clipped to the declared range.
+
+        Parameters
+        ----------
+        history : mapping or pairs of item id and rating, or Ratings
+            One user's own ratings, or many users'.
+        items : sequence of item ids, or a table
+            Items of the catalogue. With Ratings also a data frame, Arrow table or mapping with a column of
+            users and one of items (their usual names): one prediction a row.
+
+        Returns
+        -------
+        list of float
+            For one user, in the order of ``items``.
+        ndarray
+            For Ratings: of shape (n_users, n_items); (n_rows,) for a table, NaN where the item is not in the
+            catalogue. Users without a row in ``history`` are served from released values alone.
+        """
+        if isinstance(items, Mapping) or hasattr(items, "columns"):
+            return self._predict_rows(history, items)
+        rows, single = self._rows(history)
+        columns = self._columns(items)
+        users = np.repeat(np.arange(rows.n_users), len(columns))
+        scores = scores_at(self.arrays, self.fold_in(rows), users, np.tile(columns, rows.n_users))
+        predicted = self._clip(scores).reshape(rows.n_users, len(columns))
+        return predicted[0].tolist() if single else predicted
+
+    def predict_pairs(self, history: Ratings, targets: Ratings) -> NDArray[np.float64]:
+        """Return predicted ratings at the cells of ``targets``, clipped to the declared range.
+
+        Parameters
+        ----------
+        history : Ratings
+            The users' own ratings.
+        targets : Ratings
+            The cells to predict; users without a row in ``history`` are served from released values alone.
+
+        Returns
+        -------
+        ndarray of shape (targets.n_ratings,)
+            In the order of ``targets.matrix.data``.
+        """
+        state = self.fold_in(history).moved(history.user_index(targets))
+        rows = np.repeat(np.arange(targets.n_users), np.diff(targets.matrix.indptr))
+        return self._clip(scores_at(self.arrays, state, rows, targets.matrix.indices))
+
+    def recommend(
+        self,
+        history: History,
+        n: int = 10,
+        *,
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        exclude_items: Sequence[Any] | None = None,
+        attributes: Any = None,
+        where: str | None = None,
+        at_most: Mapping[str, int] | None = None,
+        boost: Mapping[str, float] | None = None,
+    ) -> list[Recommended]:
+        """Return the best items for one user, from the user's own ratings.
+
+        Parameters
+        ----------
+        history : mapping or pairs of item id and rating
+            May be empty.
+        n : int
+            The number of items, at most.
+        exclude_seen : bool
+            Leave out the items in the history.
+        items : sequence of item ids, optional
+            Recommend among these only.
+        exclude_items : sequence of item ids, optional
+            Recommend none of these.
+        attributes : Attributes, table or path, optional
+            The public table of the items (:meth:`hushrec.serving.Attributes.read`) for the rules below
+            (docs/guides/rules.md).
+        where : str, optional
+            Recommend items of which this condition is true, such as ``"in_stock and price < 50"``.
+        at_most : mapping of str to int, optional
+            How many items may share a value of a column: ``{"brand": 2}``.
+        boost : mapping of str to float, optional
+            Factors for items of which a condition is true: ``{"new": 1.1}``. They multiply how far an item's
+            score is above the user's lowest.
+
+        Returns
+        -------
+        list of Recommended
+            Best first: tuples of item id, score and, from a model that predicts, rating.
+
+        Privacy
+        -------
+        Rules are post-processing: they use released values, the public table and the user's own ratings.
+        """
+        rows, single = self._rows(history)
+        if not single:
+            raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
+        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
+        options |= {"attributes": attributes, "where": where, "at_most": at_most, "boost": boost}
+        (block,) = self.rank(rows, n, **options)
+        columns, scores = block.columns[0].tolist(), block.scores[0].tolist()
+        ratings = [None] * len(columns) if block.ratings is None else block.ratings[0].tolist()
+        return [
+            Recommended(self.domain.items[column], score, rating)
+            for column, score, rating in zip(columns, scores, ratings)
+            if column >= 0
+        ]
+
+    def recommend_batch(
+        self, history: Ratings, n: int = 10, *, progress: bool = False, **options: Any
+    ) -> pa.Table:
+        """Return the best items for many users; each user's rows are for that user alone.
+
+        Parameters
+        ----------
+        history : Ratings
+            The users to serve and their own ratings.
+        n, **options
+            As in :meth:`recommend`.
+        progress : bool
+            Show the fraction of users served, and the time: private.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, of a model that predicts, ``rating``
+            (:class:`Recommended`), ``title`` where the attributes have one; private, like any recommendation.
+        """
+        blocks = []
+        with progress_bar(progress, getattr(history, "n_users", 0), "lists (private)") as advance:
+            for block in self.rank(history, n, **options):
+                blocks.append(block)
+                advance(len(block.columns))
+        empty = np.empty((0, 0))
+        columns = np.concatenate([block.columns for block in blocks] or [empty.astype(np.int64)])
+        scores = np.concatenate([block.scores for block in blocks] or [empty])
+        users, ranks = np.nonzero(columns >= 0)
+        table = {
+            "user": history.user_column.take(pa.array(users)),
+            "item": self.domain.item_column.take(pa.array(columns[users, ranks])),
+            "rank": pa.array((ranks + 1).astype(np.int32)),
+            "score": pa.array(scores[users, ranks].astype(np.float64)),
+        }
+        if self.scores == "ratings":
+            ratings = np.concatenate(
+                [block.ratings for block in blocks if block.ratings is not None] or [empty]
+            )
+            table["rating"] = pa.array(ratings[users, ranks])
+        if "new" in self.arrays:
+            table["new"] = pa.array(np.asarray(self.arrays["new"])[columns[users, ranks]] != 0)
+        titles = Attributes.read(options.get("attributes"), self.domain).title_column
+        if titles is not None:
+            table["title"] = titles.take(pa.array(columns[users, ranks]))
+        return pa.table(table)
+
+    def rank(
+        self,
+        history: Ratings,
+        n: int = 10,
+        *,
+        predict: bool = True,
+        exclude_seen: bool = True,
+        items: Sequence[Any] | None = None,
+        exclude_items: Sequence[Any] | None = None,
+        **rules: Any,
+    ) -> Iterator[Ranked]:
+        """Yield the lists of :meth:`recommend_batch` as positions in the catalogue, in blocks of users.
+
+        Parameters
+        ----------
+        history, n, exclude_seen, items, exclude_items, **rules
+            As in :meth:`recommend`.
+        predict : bool
+            Yield predictions too, where the model makes any.
+        """
+        if not isinstance(history, Ratings):
+            raise InputError(
+                f"history must be Ratings, not {type(history).__name__}; load it with Ratings.read(table,"
+                " model.domain), or serve one user with recommend."
+            )
+        count = min(_count(n), self.domain.n_items)
+        evaluated = Rules.of(self.domain, **rules)
+        if items is not None or exclude_items is not None:
+            among = np.full(self.domain.n_items, items is None)
+            among[self._columns([] if items is None else items)] = True
+            among[self._columns([] if exclude_items is None else exclude_items)] = False
+            allowed = among if evaluated.allowed is None else among & evaluated.allowed
+            evaluated = evaluated._replace(allowed=allowed)
+        lister, predict = self.lists or self, predict and self.scores == "ratings"
+        state = lister.fold_in(history)
+        own = state if lister is self or not predict else self.fold_in(history)
+        excluded = history.matrix if exclude_seen else None
+        for users, columns, scores in best_columns(
+            lister.arrays, state, count, excluded=excluded, rules=evaluated
+        ):
+            ratings = None
+            if predict:
+                rows, ranks = np.nonzero(columns >= 0)
+                ratings = np.full(columns.shape, np.nan)
+                ratings[rows, ranks] = self._clip(
+                    scores_at(self.arrays, own.at(users), rows, columns[rows, ranks])
+                )
+            yield Ranked(columns, scores, ratings)
+
+    def explain(self, history: History, item: Any) -> Explanation:
+        """Return which of a user's items moved the score of this one; private, like the list.
+
+        Parameters
+        ----------
+        history : mapping or pairs of item id and rating
+            May be empty.
+        item
+            An item of the catalogue.
+
+        Raises
+        ------
+        InputError
+            The item is not in the catalogue, or the model's scores are no sums over the ratings: of the
+            papers' models only those of `dpals` are.
+        """
+        rows, single = self._rows(history)
+        if not single:
+            raise InputError("explain is for one user; pass a mapping or pairs of item and rating.")
+        lister, column = self.lists or self, int(self._columns([item])[0])
+        here = np.zeros(1, np.int64)
+        state = lister.fold_in(rows)
+        score = float(scores_at(lister.arrays, state, here, here + column)[0])
+        moved = lister.score_parts(rows, state, column).tolist()
+        named = [
+            Because(self.domain.items[at], part) for at, part in zip(rows.matrix.indices.tolist(), moved)
+        ]
+        because = sorted(named, key=lambda each: -abs(each.moved))
+        return Explanation(self.domain.items[column], score, score - sum(moved), because)
+
+    def score_parts(self, history: Ratings, state: UserState, column: int) -> NDArray[np.float64]:
+        """Return what each rating of one user adds to the score of an item."""
+        parts = self.estimator.score_parts(self.arrays, history, column)
+        if self.public is None or state.public is None:
+            return parts
+        public_parts = self.public.model.score_parts(history, state.public.state, column)
+        private, public = 1.0 - self.public.weight, self.public.weight
+        if state.public.ranks:
+            scores = own_scores(self.arrays, state), own_scores(state.public.arrays, state.public.state)
+            private /= float(standard(lowered(scores[0], self.arrays.get("supported")))[1][0])
+            public /= float(standard(scores[1])[1][0])
+        return private * parts + public * public_parts
+
+    @property
+    def directions(self) -> int | None:
+        """The number of taste dimensions that exceed the noise; None where the model does not know.
+
+        With 0, all users get nearly the same list.
+        """
+        arrays = (self.lists or self).arrays
+        if "directions" in arrays and np.ndim(arrays["directions"]) == 0:
+            return int(arrays["directions"])
+        return None if arrays["item_factors"].shape[1] else 0
+
+    def item_vectors(self) -> NDArray[np.float32]:
+        """Return a vector for each item of the catalogue, for an index of inner products; public.
+
+        Returns
+        -------
+        ndarray of shape (n_items, n_dimensions)
+            In the order of the catalogue. Their inner products with :meth:`query` rank as lists do, except
+            where scores are equal in float32 (docs/guides/vectors.md).
+        """
+        return item_vectors(self._ranking.arrays)
+
+    @property
+    def _ranking(self) -> Recommender:
+        """The one model that makes the lists; no inner product ranks as two mixed models do."""
+        lister = self.lists or self
+        if lister.public is not None and lister.public.weight < 1:
+            raise InputError(
+                "This model mixes the scores of a private and a public model, and no inner product ranks as"
+                " they do; train without public ratings for an index of vectors."
+            )
+        return lister if lister.public is None else lister.public.model
+
+    def query(self, history: Ratings | History) -> NDArray[np.float32]:
+        """Return a user's vector for an index of :meth:`item_vectors`; private, like the list.
+
+        Parameters
+        ----------
+        history : mapping or pairs of item id and rating, or Ratings
+            One user's own ratings, or many users'.
+
+        Returns
+        -------
+        ndarray of shape (n_dimensions,), or (n_users, n_dimensions) of Ratings
+            Items of the history are ranked too: ask the index for as many more and leave them out.
+        """
+        rows, single = self._rows(history)
+        model = self._ranking
+        if model is self:
+            vectors = queries(self.arrays, self.fold_in(rows).factors, self._reach)
+        else:
+            vectors = model.query(rows)
+        return vectors[0] if single else vectors
+
+    @cached_property
+    def _reach(self) -> tuple[float, float]:
+        return reach(self.arrays)
+
+    def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
+        """Return items that the same users like, most similar first; public.
+
+        The similarity is the cosine of the items' factors in the taste dimensions that exceed the noise or,
+        where items recommend items, the item's weight for the others.
+
+        Parameters
+        ----------
+        item : item id, or list of them
+            Of a list, such as a basket, similarities are averaged.
+        n : int
+            The number of items, at most.
+
+        Raises
+        ------
+        InputError
+            An item is not in the catalogue or was not learned, or no taste dimension exceeds the noise.
+        """
+        given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
+        columns = self._columns(given)
+        if not given:
+            raise InputError("The list of items is empty; pass one item or more.")
+        lister = self.lists or self
+        if lister.directions == 0 and "learned_items" not in lister.arrays:
+            raise InputError(
+                "This model learned no taste dimension that exceeds the noise, so items cannot be compared."
+                " Another training on the same users adds to the privacy cost."
+            )
+        mean, known = similarities(lister.arrays, columns)
+        if not known.all():
+            raise InputError(
+                f"Too few users like item {given[int(np.argmin(known))]!r} to tell at this epsilon what is"
+                " similar to it; ask for a more popular one."
+            )
+        best = np.argsort(-mean, kind="stable")[: _count(n)]
+        return [
+            (self.domain.items[column], float(mean[column])) for column in best if np.isfinite(mean[column])
+        ]
+
+    # ------------------------------------------------------------------ inside
+
+    def _predict_rows(self, history: Any, table: Any) -> NDArray[np.float64]:
+        """Predict each row of a table of users and items; NaN where there is no such item."""
+        if not isinstance(history, Ratings):
+            raise InputError("To predict a table of users and items, pass the users' histories as Ratings.")
+        read = read_columns(table, None, None, implicit=True)
+        users, columns = history.user_index(read.users), self.domain.index(read.items)
+        known = columns >= 0
+        rows = np.where(users < 0, history.n_users, users)[known]  # the last one has no ratings
+        state = self.fold_in(history).moved(np.append(np.arange(history.n_users), -1))
+        predicted = np.full(len(columns), np.nan)
+        predicted[known] = self._clip(scores_at(self.arrays, state, rows, columns[known]))
+        return predicted
+
+    def _rows(self, history: Any) -> tuple[Ratings, bool]:
+        if isinstance(history, Ratings):
+            return history, False
+        return own_ratings(history, self.domain, self.scores == "likes"), True
+
+    def _columns(self, items: Sequence[Any]) -> NDArray[np.int64]:
+        if isinstance(items, str | bytes):
+            raise InputError(f"items={items!r} is one id; pass a list of item ids.")
+        if not isinstance(items, Iterable):
+            raise InputError(f"items={items!r} is no list; pass a list of item ids.")
+        items = list(items) if isinstance(items, Iterator) else items  # an iterator is read once only
+        few = isinstance(items, list | tuple) and len(items) <= _FEW_IDS
+        columns = np.fromiter(map(self.domain.position, items), np.int64) if few else self.domain.index(items)
+        if (columns < 0).any():
+            unknown = list(items)[int(np.argmin(columns))]
+            raise InputError(
+                f"Item {unknown!r} is not in the model's catalogue of {plural(self.domain.n_items, 'item')};"
+                " leave it out or declare it and train again."
+            )
+        return columns
+
+    def _clip(self, scores: NDArray[Any]) -> NDArray[Any]:
+        if self.scores != "ratings":
+            return scores
+        return np.clip(scores, self.domain.low, self.domain.high)
+
+
+def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
+    """Return one user's ratings; refused where some cannot be used, since they are the caller's own."""
+    if isinstance(history, str | bytes):
+        raise InputError(
+            f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
+        )
+    if hasattr(history, "columns"):
+        raise InputError(
+            "A table may hold several users' ratings: read it with Ratings.from_any(table, model.domain) for"
+            " recommend_batch, or pass one user's as a mapping from item to rating."
+        )
+    pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
+    if isinstance(pairs, Iterable):
+        pairs = list(pairs)
+        alone = [entry for entry in pairs if not isinstance(entry, tuple | list)]
+        if likes and len(alone) == len(pairs):  # ids of liked items
+            pairs = [(item, domain.high) for item in pairs]
+        elif alone:
+            raise InputError(
+                f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
+                " neither."
+            )
+    rows = Ratings.of_user(pairs, domain)
+    if rows.n_ratings < len(pairs):
+        _refuse_unusable(pairs, domain)
+    return rows
+
+
+def _refuse_unusable(pairs: list[Any], domain: Domain) -> None:
+    """Name the first pair without an item of the catalogue or without a rating in the range."""
+    items, ratings = [entry[0] for entry in pairs], [entry[-1] for entry in pairs]
+    known = np.fromiter(map(domain.position, items), np.int64, len(items)) >= 0
+    usable = known if domain.likes else known & ~np.isnan(within_range(encode_ratings(ratings), domain))
+    if usable.all():  # an item twice, or more ratings than a user may have
+        return
+    item, rating = pairs[int(np.argmin(usable))]
+    if domain.position(item) < 0:
+        raise InputError(
+            f"Item {item!r} of these ratings is not in the model's catalogue of"
+            f" {plural(domain.n_items, 'item')}; leave it out."
+        )
+    raise InputError(
+        f"Rating {rating!r} of item {item!r} is not a number from {domain.low:g} to {domain.high:g}, the"
+        " model's range; leave it out or rescale it."
+    )
+
+
+def _count(n: int) -> int:
+    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
+        raise InputError(f"n={n!r} is not a positive number of items; pass for example 10.", parameter="n")
+    return int(n)

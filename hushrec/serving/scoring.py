@@ -1,0 +1,242 @@
+"""Scores of items for users, from released arrays and what users computed from their own ratings."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+from numpy.typing import NDArray
+
+from hushrec.kernels import residuals, topk
+from hushrec.serving.item_rows import ItemRows, stored_rows
+from hushrec.serving.rules import Rules, boosted, limited
+from hushrec.serving.score_mixing import lowered, mixed, standard
+from hushrec.types import Array
+
+#: Scores of a block of users: memory does not grow with the number of users.
+_SCORES_PER_BLOCK = 1 << 22
+
+
+class UserState(NamedTuple):
+    """What users compute from released arrays and their own ratings; never released.
+
+    Attributes
+    ----------
+    offset : ndarray of shape (n_users,)
+        Added to every score of a user.
+    factors : ndarray or csr_array of shape (n_users, rank)
+        The users' taste, in the space of the item factors; sparse where it is a row of likes.
+    public : PublicScores, optional
+        A public model's part of the scores.
+
+    Examples
+    --------
+    >>> state = hushrec.serving.UserState(offset=np.zeros(1), factors=np.ones((1, 2)))      # of one user
+    >>> state.factors.shape
+    (1, 2)
+    """
+
+    offset: NDArray[np.float64]
+    factors: NDArray[np.float64] | sp.csr_array
+    public: PublicScores | None = None
+
+    @classmethod
+    def of(cls, table: NDArray[np.float64]) -> UserState:
+        """Split a table whose last column is the offset."""
+        return cls(offset=table[:, -1], factors=table[:, :-1])
+
+    def at(self, rows: slice) -> UserState:
+        """Return the state of some users."""
+        return UserState(self.offset[rows], self.factors[rows], self.public and self.public.at(rows))
+
+    def moved(self, position: Array) -> UserState:
+        """Return the rows at ``position``; a negative one gives zeros, for the released values alone."""
+        known = position >= 0
+        start = np.concatenate([[0], np.cumsum(known)])
+        chosen = sp.csr_array(
+            (np.ones(start[-1]), position[known], start), shape=(len(position), len(self.offset))
+        )
+        public = self.public and self.public._replace(state=self.public.state.moved(position))
+        return UserState(chosen @ self.offset, chosen @ self.factors, public)
+
+
+class PublicScores(NamedTuple):
+    """A public model's part of some users' scores.
+
+    Attributes
+    ----------
+    arrays : mapping of str to ndarray
+        The public model's.
+    state : UserState
+        The users', folded into the public model.
+    weight : float
+        The weight of the public model, in (0, 1]; the private one has the rest.
+    ranks : bool
+        Scores only rank: both are first standardised over each user's items.
+    """
+
+    arrays: Mapping[str, Array]
+    state: UserState
+    weight: float
+    ranks: bool
+
+    def at(self, rows: slice) -> PublicScores:
+        """Return the part of some users."""
+        return self._replace(state=self.state.at(rows))
+
+
+def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
+    """Return the score of every item for every user, shape (n_users, n_items)."""
+    scores, public = own_scores(arrays, state), state.public
+    if public is None:
+        return scores
+    others = own_scores(public.arrays, public.state)
+    if public.ranks:
+        scores = standard(lowered(scores, arrays.get("supported")))[0]
+        others = standard(others)[0]
+    return mixed(scores, others, public.weight)
+
+
+def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
+    """Return the scores of one model alone, shape (n_users, n_items)."""
+    level = float(arrays["center"]) + np.asarray(arrays["item_bias"])
+    factors, items = stored_rows(arrays["item_factors"])
+    if "learned_items" in arrays:
+        scores = state.offset[:, None] + level
+        scores[:, arrays["learned_items"]] += state.factors @ factors.astype(np.float64).T
+    elif items is None:
+        scores = topk.row_scores(np.asarray(state.factors), factors, state.offset, level)
+    else:
+        scores = state.offset[:, None] + level
+        if len(items):
+            scores[:, items] = topk.row_scores(np.asarray(state.factors), factors, state.offset, level[items])
+    return scores
+
+
+def scores_at(
+    arrays: Mapping[str, Any], state: UserState, rows: Array, columns: Array
+) -> NDArray[np.float64]:
+    """Return the scores of some cells."""
+    public = state.public
+    if "learned_items" in arrays or (public is not None and public.ranks):  # which need all scores
+        scores, order = np.empty(len(rows)), np.argsort(rows, kind="stable")
+        for users in _blocks(arrays, state):
+            first, last = np.searchsorted(rows[order], (users.start, users.stop))
+            cells = order[first:last]
+            scores[cells] = all_scores(arrays, state.at(users))[rows[cells] - users.start, columns[cells]]
+        return scores
+    factors, places = arrays["item_factors"], columns
+    if len(columns) < len(factors):  # only the rows that are needed
+        factors, places = factors[columns], np.arange(len(columns))
+    elif isinstance(factors, ItemRows):
+        places, stored = factors.places(columns)
+        places = np.where(stored, places, len(factors.rows))
+        factors = np.vstack([factors.rows, np.zeros((1, factors.shape[1]), factors.dtype)])
+    scores = residuals.predict_pairs(rows, places, state.factors, np.asarray(factors, dtype=np.float64))
+    scores += float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
+    if public is None:
+        return scores
+    return mixed(scores, scores_at(public.arrays, public.state, rows, columns), public.weight)
+
+
+def best_columns(
+    arrays: Mapping[str, Any],
+    state: UserState,
+    count: int,
+    *,
+    excluded: sp.csr_array | None = None,
+    rules: Rules = Rules(),
+) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
+    """Yield the best items of each user, a block of users at a time.
+
+    Parameters
+    ----------
+    arrays : mapping of str to ndarray
+        The released arrays. Items whose ``supported`` is 0 come after all others, with scores below theirs.
+    state : UserState
+    count : int
+        The length of the lists, at most the number of items.
+    excluded : csr_array of shape (n_users, n_items), optional
+        Cells that must not be chosen.
+    rules : Rules, optional
+
+    Yields
+    ------
+    (users, columns, scores)
+        Columns and scores of shape (users in the block, count), best first; columns are -1 past the end of a
+        list. The score of an item depends on no other argument, unless rules boost some.
+    """
+    supported = arrays.get("supported")
+    if state.public is not None and state.public.ranks:
+        supported = None  # the scores are lowered already
+    first = None if supported is None else np.asarray(supported).astype(bool)
+    for users in _blocks(arrays, state):
+        every = all_scores(arrays, state.at(users))
+        if rules.factors is not None:
+            every = boosted(every, rules.factors)
+        allowed = every if rules.allowed is None else np.where(rules.allowed, every, -np.inf)
+        indptr, taken = None, None
+        if excluded is not None:
+            indptr = excluded.indptr[users.start : users.stop + 1]
+            indptr, taken = indptr - indptr[0], excluded.indices[indptr[0] : indptr[-1]]
+        columns, scores = topk.top_k(allowed, count, indptr, taken, first)
+        if rules.limits:
+            columns, scores = limited(rules.limits, allowed, columns, indptr, taken, first)
+        yield users, columns, scores if first is None else _below(every, first, columns, scores)
+
+
+def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array) -> Array:
+    """Lower the scores of chosen items that are not of ``first`` to below all that are."""
+    other = ~first[columns] & (columns >= 0)
+    (users,) = np.nonzero(other.any(axis=1))
+    if not len(users):  # the usual case in short lists
+        return scores
+    every = every if len(users) == len(every) else every[users]
+    low = np.take_along_axis(lowered(every, first), np.maximum(columns[users], 0), axis=1)
+    scores[users] = np.where(other[users], low, scores[users])
+    return scores
+
+
+def _blocks(arrays: Mapping[str, Any], state: UserState) -> Iterator[slice]:
+    """Blocks of users with a bounded number of scores."""
+    block = max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
+    for start in range(0, len(state.offset), block):
+        yield slice(start, start + block)
+
+
+def similarities(arrays: Mapping[str, Any], columns: Array) -> tuple[Array, NDArray[np.bool_]]:
+    """Return the mean similarity of every item to some, and which of these can be compared with another.
+
+    The similarity is the cosine of the items' factors or, where items recommend items, their weight. Where
+    only the first ``directions`` of the factors exceed the noise, each item has one more of usual length that
+    it shares with no other: few directions would else make all items alike.
+
+    Returns
+    -------
+    (mean, known)
+        Of shape (n_items,), -inf for the given items and where nothing is known, and (n_columns,).
+    """
+    factors, items = stored_rows(arrays["item_factors"])
+    mean = np.full(len(arrays["item_bias"]), -np.inf)
+    items = arrays.get("learned_items", np.arange(len(mean)) if items is None else items)
+    places, known = ItemRows(factors, items, len(mean)).places(columns)
+    if "learned_items" in arrays:
+        present = np.ones(len(items), bool)
+        similar = factors[:, places[known]].mean(axis=1, dtype=np.float64) if known.any() else -np.inf
+    else:
+        directions = arrays.get("directions")
+        factors = factors if directions is None else factors[:, : int(directions)]
+        squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
+        present = squares > 0
+        if directions is not None:
+            squares = squares + squares[present].sum() / max(present.sum(), 1) / max(factors.shape[1], 1)
+        lengths = np.sqrt(np.where(present, squares, 1.0))
+        known &= present[places] if len(present) else False
+        units = factors[places[known]] / lengths[places[known], None]
+        middle = units.mean(axis=0)[None] if known.any() else np.zeros((1, factors.shape[1]))
+        similar = topk.row_scores(middle, factors, np.zeros(1), np.zeros(len(items)))[0] / lengths
+    mean[items] = np.where(present, similar, -np.inf)
+    mean[columns] = -np.inf
+    return mean, known & (present.sum() > 1)
