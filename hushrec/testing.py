@@ -193,7 +193,7 @@ def check_estimator(
     if budget.unit == "user":
         check_sums(estimator, budget, domain=domain)
         check_edges(estimator, budget)
-    if estimator.goes_on:
+    if estimator.supports_seasons:
         check_weeks(estimator, budget, domain=domain)
     with PublicSide() as public:
         check_two_processes(public, estimator, budget, domain=domain)

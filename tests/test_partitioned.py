@@ -56,7 +56,9 @@ def test_a_store_gives_the_model_of_the_memory_in_any_shape(tmp_path, monkeypatc
     if not isinstance(case.estimator.users(ratings_of({})), Users):
         pytest.skip("a training of rows by position")
     monkeypatch.setattr(store_files, "BLOCK_RATINGS", 8)
-    a_store_gives_the_model_of_the_memory(tmp_path, case, SHAPES if case.estimator.streams else SHAPES[:1])
+    a_store_gives_the_model_of_the_memory(
+        tmp_path, case, SHAPES if case.estimator.supports_partitions else SHAPES[:1]
+    )
 
 
 def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -> None:

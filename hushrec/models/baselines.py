@@ -48,7 +48,7 @@ class GlobalMean(Estimator[Users]):
     """
 
     name: ClassVar[str] = "global-mean"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return plan_of([Round("level", 1.0, LEVEL_BOUND)], budget, fraction)
@@ -98,7 +98,7 @@ class ItemBias(Estimator[Users]):
     """
 
     name: ClassVar[str] = "item-bias"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
 
     expected: ClassVar[ModelArrays] = ModelArrays(
         state=SEEN
@@ -183,7 +183,7 @@ class Popular(Estimator[Users]):
     """
 
     name: ClassVar[str] = "popular"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
     expected: ClassVar[ModelArrays] = ModelArrays(state=SEEN | Tracked.expected("item_weights", "items"))
 

@@ -144,7 +144,7 @@ class Both(Estimator[BothUsers]):
     """
 
     name: ClassVar[str] = "both"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
 
     like_threshold: float | None = None
     lists_share: Part = _LISTS_SHARE
@@ -160,7 +160,9 @@ class Both(Estimator[BothUsers]):
                 f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
             )
         super().__post_init__()
-        object.__setattr__(self, "goes_on", self.ratings.goes_on and self.lists.goes_on)
+        object.__setattr__(
+            self, "supports_seasons", self.ratings.supports_seasons and self.lists.supports_seasons
+        )
         lists = cast(Any, self.lists)
         if (
             lists.like_threshold != self.like_threshold

@@ -58,7 +58,7 @@ class UserLevelOneBit(PrivateALS):
     """
 
     name: ClassVar[str] = "one-bit-user"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
     scores: ClassVar[str] = "log-odds"
     link: ClassVar[str] = "logistic"
 

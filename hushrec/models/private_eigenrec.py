@@ -96,7 +96,7 @@ class PrivateEigenRec(PlannedEigenRec):
     """
 
     name: ClassVar[str] = "private-eigenrec"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
     expected: ClassVar[ModelArrays] = EXPECTED
     scores: ClassVar[str] = "likes"
 

@@ -1,8 +1,7 @@
 """The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate.
 
-Left of the gate everything is privileged; what the gate returns is public and ends in
-the :class:`~hushrec.Billboard`, from which any user, known or new, is served by folding their own
-ratings in.
+Everything that enters the gate is private. Everything that leaves it is public and becomes part of the
+:class:`~hushrec.Billboard`. The billboard serves known and new users, who fold their own ratings in.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
 
-#: The private side of an estimator: a `Users`, or the ratings where there is no privacy.
+#: The private side of an estimator: a `Users`, or the ratings if there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
 
 
@@ -44,9 +43,9 @@ class Round(NamedTuple):
     label : str
         Its name at the gate and in the privacy statement.
     share : float
-        Part of the budget (of mu squared), relative to the other rounds' shares.
+        Fraction of mu squared, relative to the shares of the other rounds.
     bound : Bound
-        The most that one user moves it, in the units of its release.
+        The most that one user can change it, in units of the release.
     """
 
     label: str
@@ -55,9 +54,9 @@ class Round(NamedTuple):
 
 
 def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: float | None = None) -> Plan:
-    """Gaussian releases that spend ``fraction`` of the budget's mu squared.
+    """Return Gaussian releases that spend ``fraction`` of the budget's mu squared.
 
-    The rounds' shares are parts of ``whole``, their sum by default.
+    The rounds' shares are fractions of ``whole``, by default their sum.
     """
     rounds = tuple(rounds)
     whole = math.fsum(each.share for each in rounds) if whole is None else whole
@@ -74,13 +73,13 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
 
 
 def check_planned(budget: Budget, domain: Domain) -> None:
-    """Refuse what is no budget or no domain, as where they were swapped."""
+    """Refuse values of other kinds, for example a swapped budget and domain."""
     check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
     check_kind(domain, Domain, "domain", "pass Domain(items=..., rating_range=(low, high))")
 
 
 def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> Plan:
-    """The one release of an algorithm without privacy: its whole model, unprotected."""
+    """Return the one release of an algorithm without privacy: its whole model."""
     if budget.private:
         raise InputError(
             f"{name} has no privacy: train {instead}, or say that you want none",
@@ -94,11 +93,15 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
 class Estimator(Settings, Generic[PrivateSide]):
     """Hyper-parameters of one algorithm; frozen, so training never changes them.
 
-    Subclasses write ``name``, :meth:`releases` (what will pass the gate, computable without data),
-    :meth:`users` (the private side), :meth:`train` (the public side: it asks the users for bounded values,
-    releases them through the gate, and computes with what comes out) and :meth:`fold_in` (the local step that
-    serves a user from the billboard). One that can continue a season writes :meth:`week` too, and one that
-    chooses its settings by the number of users :meth:`planned`.
+    A subclass writes ``name`` and these methods:
+
+    * :meth:`releases`: the plan, computed without data;
+    * :meth:`users`: the private side;
+    * :meth:`train`: the public side. It asks the users for bounded values, releases them through the gate,
+      and computes with the noisy values;
+    * :meth:`fold_in`: the local step that serves a user from the billboard;
+    * :meth:`week`, if it supports seasons;
+    * :meth:`planned`, if it chooses its settings by the number of users.
 
     Examples
     --------
@@ -115,29 +118,29 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     #: Name on the command line and in model files.
     name: ClassVar[str] = ""
-    #: Units of privacy that its sensitivities are derived for.
+    #: Units of privacy for which its sensitivities are derived.
     units: ClassVar[tuple[str, ...]] = ("user",)
-    #: What its scores are: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
+    #: Kind of its scores: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
     scores: ClassVar[str] = "ratings"
-    #: What its arrays hold, beside those of every model: a file in which they hold anything else is refused.
+    #: Kinds and shapes of its own arrays; a file with other values is refused.
     expected: ClassVar[ModelArrays | Mapping[str, Expected]] = {}
-    #: True where what is released is a sum of fixed-point numbers, free of floating-point rounding.
+    #: Whether its releases are sums of fixed-point numbers, free of floating-point rounding.
     exact_arithmetic: ClassVar[bool] = True
-    #: True where its users remember nothing but the last call of each method that returns nothing, so that
-    #: they may lie in partitions (:mod:`hushrec.training.partitioned`).
-    streams: ClassVar[bool] = False
-    #: Follow from what a class writes: it has its own :meth:`planned`, its own :meth:`week`.
+    #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`). They must keep only the
+    #: last call of each method that returns nothing.
+    supports_partitions: ClassVar[bool] = False
+    #: Set by whether a class has its own :meth:`planned` and its own :meth:`week`.
     uses_user_count: ClassVar[bool]
-    goes_on: ClassVar[bool]
+    supports_seasons: ClassVar[bool]
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         cls.uses_user_count = cls.planned.__func__ is not Estimator.planned.__func__  # type: ignore[attr-defined]
-        cls.goes_on = cls.week is not Estimator.week
+        cls.supports_seasons = cls.week is not Estimator.week
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Settings chosen from public quantities alone: the defaults, unless an estimator knows better.
+        """Return settings chosen from public quantities alone; by default the defaults.
 
         Parameters
         ----------
@@ -148,16 +151,16 @@ class Estimator(Settings, Generic[PrivateSide]):
         n_users : int
             The declared or released number of users.
         **changes
-            Settings that override the choice, those of the tuning too.
+            Settings that override the choice, including those of the tuning.
         """
         return cls.of(changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Every release of a run that spends ``fraction`` of the budget's mu squared."""
+        """Return the plan of a run that spends ``fraction`` of the budget's mu squared."""
         raise NotImplementedError
 
     def users(self, ratings: Ratings) -> PrivateSide:
-        """The private side of a training on these rows, as :meth:`train` takes it."""
+        """Return the private side of a training on these rows, for :meth:`train`."""
         return Users(ratings)  # type: ignore[return-value]
 
     def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
@@ -171,15 +174,15 @@ class Estimator(Settings, Generic[PrivateSide]):
         raise NotImplementedError
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """Local step: what each user computes from the released arrays and their own rows."""
+        """Compute each user's state from the released arrays and their own rows, locally."""
         raise NotImplementedError
 
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
     ) -> NDArray[np.float64]:
-        """Return what each rating of one user adds to the score of an item, shape (history.n_ratings,).
+        """Return the contribution of each rating of one user to an item's score, shape (history.n_ratings,).
 
-        Local, as :meth:`fold_in`; refused where an estimator's scores are no sum over a user's items.
+        Local, as :meth:`fold_in`; refused if an estimator's scores are no sum over a user's items.
         """
         raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
 
@@ -188,7 +191,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         return False
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        """Return what else its privacy statement must say, in words."""
+        """Return further sentences for its privacy statement."""
         return ()
 
     def plan(self, budget: Budget, domain: Domain) -> Plan:
@@ -212,14 +215,14 @@ class Estimator(Settings, Generic[PrivateSide]):
         return self.releases(budget, domain, 1.0)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Every release of a later week of a season that spends ``fraction`` of the budget's mu squared.
+        """Return the plan of a later week that spends ``fraction`` of the budget's mu squared.
 
-        Those of a first training, where an estimator has no others.
+        By default that of a first training.
         """
         return self.releases(budget, domain, fraction)
 
     def week(self, users: PrivateSide, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """The public side of a later week: as :meth:`train`, from what the last week made."""
+        """Train a later week from the arrays of the last one, as :meth:`train` does."""
         raise NotImplementedError
 
     fit = run.fit

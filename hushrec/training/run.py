@@ -51,11 +51,11 @@ class Trainable(Algorithm, Protocol):
         """Whether its sums are free of rounding."""
 
     @property
-    def streams(self) -> bool:
+    def supports_partitions(self) -> bool:
         """Whether its users may be in partitions."""
 
     @property
-    def goes_on(self) -> bool:
+    def supports_seasons(self) -> bool:
         """Whether it can continue a season."""
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -203,7 +203,7 @@ def check(
     check_numbers(seed=(seed, int, "[0, inf)"), budget_fraction=(budget_fraction, float, "(0, 1]"))
     check_rows(estimator, ratings, accountant, engine)
     check_domain(estimator, ratings.domain)
-    if isinstance(accountant, SeasonAccountant) and not estimator.goes_on:
+    if isinstance(accountant, SeasonAccountant) and not estimator.supports_seasons:
         raise InputError(f"{estimator.name} cannot go on from week to week; train both, or one of its parts.")
     plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
     accountant.check(plan)
@@ -272,7 +272,7 @@ def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAcc
     """Refuse an accountant that is not of the week after a model, or a model that cannot be continued."""
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
-    if not estimator.goes_on:
+    if not estimator.supports_seasons:
         raise InputError(f"{estimator.name} cannot go on from week to week; train it anew, or train both.")
     if accountant.after != board.privacy.week or board.privacy.week is None:
         raise InputError(
@@ -355,7 +355,7 @@ def private_side(
 
 def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:
     """Tell whether the users of a store may answer in partitions."""
-    return estimator.streams and estimator.exact_arithmetic and accountant.budget.private
+    return estimator.supports_partitions and estimator.exact_arithmetic and accountant.budget.private
 
 
 # ---------------------------------------------------------------------- 5: state what was released

@@ -132,7 +132,7 @@ def test_edges_of_planned_settings(cls: type[Estimator], n_users: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in OF_USERS if case.estimator.goes_on], ids=lambda case: case.name
+    "case", [case for case in OF_USERS if case.estimator.supports_seasons], ids=lambda case: case.name
 )
 def test_weeks(case: Case) -> None:
     """The ranges include two that float32 cannot hold."""

@@ -134,7 +134,7 @@ def test_no_configuration_keeps_a_private_row(case: Case, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    "case", [case for case in CASES if case.estimator.goes_on], ids=lambda case: case.name
+    "case", [case for case in CASES if case.estimator.supports_seasons], ids=lambda case: case.name
 )
 def test_no_week_keeps_a_private_row(case: Case) -> None:
     season, public = Season(case.budget(), weeks=3), declared(case)

@@ -53,7 +53,7 @@ class Agreement:
     Attributes
     ----------
     estimator : Estimator
-        One whose users remember nothing between two questions (``streams``).
+        One whose users remember nothing between two questions (``supports_partitions``).
     budget : Budget
         The promise against either server.
     domain : Domain
@@ -111,7 +111,7 @@ class Agreement:
                 "The catalogue and rating range of this domain were read from ratings, which leaks them;"
                 " declare Domain(items=..., rating_range=(low, high))."
             )
-        if not (self.estimator.streams and self.estimator.exact_arithmetic):
+        if not (self.estimator.supports_partitions and self.estimator.exact_arithmetic):
             raise InputError(
                 f"{name} cannot be trained over two servers; train item-bias, popular, private-als,"
                 " private-eigenrec or both."

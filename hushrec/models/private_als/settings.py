@@ -85,7 +85,7 @@ class PrivateALS(Estimator[FittedUsers]):
     """
 
     name: ClassVar[str] = "private-als"
-    streams: ClassVar[bool] = True
+    supports_partitions: ClassVar[bool] = True
     expected: ClassVar[ModelArrays] = EXPECTED
 
     @dataclass(frozen=True, kw_only=True)
