@@ -51,9 +51,9 @@ def servers_init(
     """Write the AGREEMENT that two servers and all nodes train under: a file that people can read.
 
     Give the same file to both operators and to every node. The model is item-bias, popular, private-als,
-    private-eigenrec or both; few rounds suit nodes that are rarely online. What is planned has as many
-    rounds as let a node send 10 MB at most, and releases no item x item matrix, which would be long to
-    send; --iterations and --tuning.start spectral ask for more.
+    private-eigenrec or both. Few rounds suit nodes that are rarely online. The planned rounds let a node
+    send at most 10 MB, and release no item x item matrix; --iterations and --tuning.start spectral ask for
+    more.
 
       hushrec servers init agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 \\
                            --rank 8 --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -112,13 +112,13 @@ def servers_init(
 
 
 def connected(url: str, plain_http: bool, ca: str | None, patience: float) -> Connection:
-    """A connection to another machine, encrypted unless somebody says that something else does so."""
+    """Return a connection to another machine; refuse plain HTTP without --plain-http."""
     from hushrec.network.transport import Connection
 
     if urlsplit(url).scheme == "http" and not (plain_http or is_loopback(urlsplit(url).hostname or "")):
         raise InputError(
-            f"Over {url} everybody on the way reads what is sent; use https://, or pass --plain-http where a"
-            " tunnel of your own encrypts it."
+            f"Everybody on the way to {url} could read the messages; use https://, or pass --plain-http where"
+            " a tunnel of your own encrypts them."
         )
     return Connection(url, patience=patience, ca=ca)
 
@@ -169,7 +169,7 @@ def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_
     """A planned model for which nodes send little: so many bytes at most, where that can be planned.
 
     It has no release of an item x item matrix, for which every node would send 64 MB at 4,000 items, and of
-    lists fewer iterations, down to three, and then fewer learned items. What is given stays as it is.
+    lists fewer iterations, down to three, and then fewer learned items. Given settings are kept.
     """
     if hasattr(model, "lists"):
         ratings = small(model.ratings, _of("ratings", given), n_items)

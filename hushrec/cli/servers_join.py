@@ -39,9 +39,9 @@ def servers_join(
 ) -> None:
     """Take part in a training of two servers with the RATINGS of this node's users; the ratings stay here.
 
-    What leaves are two shares of bounded integers, each of which is random bits to its server. Before the
-    first one the whole training is charged to this node's own ledger. Ends with the training; or let cron
-    call it with --once whenever the node is online.
+    This node sends two shares of bounded integers; each is random bits to its server. Before the first one,
+    the whole training is charged to this node's own ledger. The command ends with the training. Or let cron
+    call it with --once.
 
       hushrec servers join mine.csv agreement.json --name alice --tokens tokens.txt --folder answers \\
                            --first https://first.example:8765 --second https://second.example:8765
@@ -61,7 +61,7 @@ def servers_join(
     tokens
         This node's token at the first server, then that at the second, one a line.
     folder
-        What this node has answered; made where it is not there. A new one is a new node.
+        This node's answers; made if missing. A new folder is a new node.
     once
         Answer the open round, if there is one, and end.
     every

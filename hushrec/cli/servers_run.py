@@ -133,7 +133,7 @@ def servers_run(
     agreement
         What hushrec servers init wrote, the same file as at the other server.
     role
-        Two different ones: the first takes the larger shares.
+        The other server has the other role; the first takes the larger shares.
     nodes
         Names of the nodes that may take part, one a line, as the other server has them.
     peer
@@ -141,11 +141,11 @@ def servers_run(
     peer_token
         A file with 32 characters or more that the two operators share.
     folder
-        What this server must not forget; made where it is not there.
+        This server's memory; made if missing.
     out
-        Where the model goes.
+        File of the model.
     deadline
-        How long a round is open, as in 1d or 12h; less where all nodes have answered.
+        Longest time of a round, as in 1d or 12h; it ends early when all nodes have answered.
     linger
         Seconds to go on answering nodes after the end.
     ca
@@ -193,7 +193,7 @@ def _peer_token(path: str) -> str:
 
 
 def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billboard:
-    """Take one step after the other until both servers have the model."""
+    """Step until both servers have the model."""
     from hushrec.engines.two_servers.messages import State
     from hushrec.network.transport import TransportError
 

@@ -1,1 +1,1 @@
-"""The talk of nodes and servers: typed messages over HTTP, with limits, TLS and retries."""
+"""Typed messages over HTTP, with limits, TLS and retries."""

@@ -1,8 +1,8 @@
 """Typed messages between nodes and servers: frozen dataclasses that check themselves, written as JSON.
 
-Arrays travel as base64 of their bytes with type and shape, integers and text as they are. Whatever does not
-fit a message exactly is refused with one sentence before anything is done with it. What a field's type does
-not say, a size or a range, its annotation does: ``Annotated[str, check_name]``.
+Arrays travel as base64 of their bytes with type and shape, integers and text unchanged. Input that does not
+fit a message exactly is refused with one sentence before it is used. An annotation checks what a type cannot
+express, a size or a range: ``Annotated[str, check_name]``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def check_token(token: str) -> None:
 
 
 def check_digest(text: str) -> None:
-    """Refuse what is no SHA-256 in hexadecimal digits."""
+    """Refuse a text that is not SHA-256 in hexadecimal digits."""
     check(len(text) == 64 and set(text) <= set("0123456789abcdef"), "A digest has 64 hexadecimal digits.")
 
 
@@ -94,7 +94,7 @@ _hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, i
 
 
 class Message:
-    """Base of all messages; equality is that of what would be sent."""
+    """Base of all messages."""
 
     def __post_init__(self) -> None:
         for name, wanted in _hints(type(self)).items():
@@ -102,7 +102,7 @@ class Message:
                 refuse(getattr(self, name))
 
     def to_json(self) -> bytes:
-        """The message as it travels."""
+        """Return the message as JSON."""
         return self._json
 
     @cached_property
@@ -132,7 +132,7 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
     ----------
     kind : type of Message
     raw : bytes
-        Whatever came over the network.
+        Bytes from the network.
     """
     try:
         entries = json.loads(raw.decode())
@@ -154,7 +154,7 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
 
 
 def _entry(value: Any) -> Any:
-    """Bytes and arrays as JSON has them."""
+    """Return bytes and arrays as JSON values."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     code = value.dtype.newbyteorder("<").str

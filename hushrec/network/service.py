@@ -32,23 +32,23 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """The most that clients may ask of a server.
+    """Limits on the requests of all clients.
 
     Attributes
     ----------
     body_bytes : int
         Longest request.
     waiting_bytes : int
-        Of all requests together that are arriving or being answered; more are turned away.
+        Bytes of all requests that are arriving or being answered. Further requests are refused.
     requests_per_second : float
-        Of one address, on average; bursts of ten seconds' worth pass. A refused request does not count.
+        Average for one address; a burst of ten seconds' worth passes. A refused request does not count.
     connections : int
-        Of all clients together, open at the same time; more are turned away.
+        Open connections of all clients. Further connections are closed.
     idle_seconds : float
-        A connection on which nothing moves is closed after this time, and one whose request has not begun to
-        arrive in full: method, path and headers.
+        A connection is closed after this time if nothing moves on it, or if the method, path and headers of a
+        request have not arrived.
     request_seconds : float
-        A request that has not arrived whole after this time is given up, and so is an answer that has not
+        A connection is closed after this time if a request's body has not arrived, or if its answer has not
         been taken.
     """
 
@@ -62,7 +62,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reply:
-    """An answer that is no message.
+    """A reply in bytes.
 
     Attributes
     ----------
@@ -72,7 +72,7 @@ class Reply:
     status : int
         HTTP code.
     headers : mapping of str to str
-        Besides those of length and type.
+        Further headers; length and type are set.
     """
 
     content: bytes | memoryview
@@ -90,13 +90,13 @@ Admit = Callable[[str, list[str], str, int], None]
 #: ``respond(request)`` runs in the event loop, and reads the body of the request when it wants it.
 Respond = Callable[[Request], Awaitable[Reply]]
 
-#: ``note(path, status, seconds)`` is told of every reply.
+#: ``note(path, status, seconds)`` is called after every reply.
 Note = Callable[[str, int, float], None]
 
-#: Bytes of an answer that are handed to the connection at a time, so that a slow client holds no copy of it.
+#: Bytes of an answer that are passed to a connection at once. A slow client then holds no copy of it.
 _PIECE = 1 << 16
 
-#: Of SO_LINGER: on, for 0 seconds.
+#: SO_LINGER: on, with 0 seconds.
 _AT_ONCE = struct.pack("ii", 1, 0)
 
 #: Bytes of a request before its body.
@@ -106,7 +106,7 @@ _LONGEST_HEAD = 1 << 16
 class Service:
     """Serves answers over HTTP, on the loopback address by default; `url` says where.
 
-    Nothing is logged: it would tell who took part when.
+    There is no log, since it would show who took part and when.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class Service:
         same file.
     in_loop : bool
     note : callable, optional
-        Told of every reply.
+        Called after every reply.
     admit : callable, optional
         Called in a thread before the body of a request is read, with its length in place of it.
 
@@ -211,7 +211,7 @@ def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
 
 
 class Rates:
-    """The requests that each address has left."""
+    """The number of requests that each address may make now."""
 
     def __init__(self, per_second: float) -> None:
         self._rate = per_second
@@ -267,7 +267,7 @@ def _parts(request: Request) -> list[str]:
 
 
 def bearer(request: Request) -> str:
-    """The bearer token of a request; empty where there is none."""
+    """Return the bearer token of a request, or an empty text."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     return token if kind == "Bearer" else ""
 
@@ -334,7 +334,7 @@ def _protocol(parser: Any, seconds: float) -> Any:
 
 
 class _Limited:
-    """A connection that is turned away where there are too many, and closed where nothing moves on it."""
+    """A connection with limits on number and time."""
 
     request_seconds: float
     # of uvicorn's protocols
@@ -366,14 +366,14 @@ class _Limited:
             self.transport.abort()
 
     def on_response_complete(self) -> None:
-        """Forget with the reply what was received, also what the request said of itself."""
+        """Forget the request with its reply."""
         self._received, self._phase, self._taken = b"", "", 0
         if self.cycle.response_complete:
             self.cycle.scope, self.scope, self.headers, self.url = {}, None, None, b""
         super().on_response_complete()  # type: ignore[misc]
 
     def _watch(self) -> None:
-        """Hang up if the client was awaited for too long; look again soon."""
+        """Hang up on a client that is too slow; check again soon."""
         now, unsent = self.loop.time(), self.transport.get_write_buffer_size()
         answering = self.cycle is not None and not self.cycle.response_complete
         if unsent:
@@ -397,7 +397,7 @@ class _Limited:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what is no HTTP; lengths that are endless, or no numbers, have codes of their own."""
+        """Refuse a request that is not HTTP; bad lengths have codes of their own."""
         found = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
         length = b"0" if found is None else found[1].strip()
         status = 411 if not length.isdigit() else 413 if len(length) > 18 else 400

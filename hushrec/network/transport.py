@@ -1,6 +1,6 @@
 """The HTTP side of a client: one kept connection, typed replies, limits, and retries that are safe to make.
 
-A server may lie: the size of its answers and the time of a request are bounded, and nothing is decompressed.
+A server may lie, so the size of an answer and the time of a request are bounded. Answers are not unzipped.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Connection:
     url : str
         ``https://host:port``, or ``http://`` for a server on this machine or behind a TLS proxy.
     patience : float
-        Seconds to keep trying from when the server first does not answer or says "not now".
+        Seconds to keep trying after a request first fails.
     timeout : float
         Seconds in which nothing arrives, after which a request is given up.
     deadline : float
@@ -111,7 +111,7 @@ class Connection:
         token: str,
         most: int = SHORT,
     ) -> Kind:
-        """Make the request, again and again while the server is away, within the patience."""
+        """Make the request; repeat it within the patience while the server is away."""
         # a node may be called "..", which would lead elsewhere
         target = "/".join(quote(part, safe="").replace(".", "%2E") for part in path)
         headers = {"Authorization": f"Bearer {token}"} if token else {}

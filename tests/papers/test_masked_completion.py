@@ -69,7 +69,7 @@ def start_node(url, folder, node, rounds, *crash):
 def serving(tmp_path, limits=None, **changes):
     settings = Settings(**{**SETTINGS, **changes})
     server = CompletionServer(settings, Store(tmp_path / "store.sqlite", settings))
-    with Service(server.answer, limits=limits) as service:
+    with Service(server.answer, limits=limits, admit=server.admit) as service:
         yield service
 
 
@@ -192,6 +192,7 @@ def test_malformed_requests(tmp_path):
             (post(good, headers=b"Authorization: Bearer short\r\n"), 401),
             (post(good, path=b"/elsewhere"), 404),
             (post(b"x" * 2001), 413),
+            (post(b"", headers=b"", length=b"1999"), 401),  # without waiting for what follows
             (post(b"", length=b"99999999999999999999"), 413),
             (post(b"", length=b"9" * 5000), 413),
             (post(good.replace(b'"<i4"', b"[]")), 400),

@@ -1,4 +1,4 @@
-"""Two servers that each hold half of nothing: nodes share their contributions, and both servers add noise.
+"""Training over two servers: nodes split their answers into two shares, and each server adds noise.
 
 Protocol and proof: docs/proofs/two-servers.md.
 """

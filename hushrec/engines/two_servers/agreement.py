@@ -1,8 +1,8 @@
-"""The agreement of two servers and all nodes, and what follows from it and from the totals so far.
+"""The agreement of two servers and all nodes, and the rounds that follow from it.
 
-The public side of a training is a function of the released totals: whoever knows them, a server or a node,
-runs it on no users at all and finds what is asked next, in which units, and with how much noise
-(:meth:`Agreement.next`, :meth:`Agreement.opened`). So nobody has to be believed about that.
+The public side of a training is a function of the released totals. A server or a node that has them runs it
+on no users, and finds the next questions with their units and noise (:meth:`Agreement.next`,
+:meth:`Agreement.opened`). So no party trusts another one about them.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from hushrec.training.estimator import Estimator
 from hushrec.training.run import PublicRows
 from hushrec.types import ModelArrays
 
-#: What the two laws of docs/proofs/two-servers.md differ by vanishes beside these.
+#: The total variation of docs/proofs/two-servers.md, section 5, is negligible within these limits.
 _LARGEST_EPSILON, _SMALLEST_DELTA = 100.0, 1e-100
 
 
@@ -59,7 +59,7 @@ class Agreement:
     domain : Domain
         Declared; item features belong to it.
     seed : int
-        Of initialisation and sampling.
+        Seed of initialisation and sampling.
     nodes_per_user : int
         Largest number of nodes that hold ratings of one user. Noise is drawn for a user at all of them.
     users_per_node : int
@@ -165,13 +165,13 @@ class Agreement:
 
     @property
     def promises(self) -> tuple[str, str]:
-        """The promises against a server, and against everybody else, in words."""
+        """The promises against a server, and against all others."""
         _, either, others = two_servers_promise(self.budget, self.plan.mu)
         return either, others
 
     @cached_property
     def nobody(self) -> Ratings:
-        """The rows that a server has: none."""
+        """Ratings of no users, as a server has them."""
         return of_nobody(self.domain)
 
     def check(self, ratings: Ratings) -> None:
@@ -194,7 +194,7 @@ class Agreement:
     def next(
         self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
     ) -> Wanted | Billboard:
-        """Return what is to be released next, or the model, given the totals so far in the order of the plan.
+        """Return the next release, or the model, given the totals so far in the order of the plan.
 
         Parameters
         ----------
@@ -218,10 +218,10 @@ class Agreement:
         return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
-        """The next round: every question from `first` on that no total to come can change.
+        """Return the next round: the questions from `first` on that no later total can change.
 
-        Whether one can is seen with two stand-ins for these totals. A question that changes after all is
-        asked again, in another round.
+        Two stand-ins for these totals show which ones can. A question that changes in spite of that is asked
+        again in another round.
         """
         one, other = (Replay(self._training, totals, stand_in=number) for number in (0, 1))
         one.run()
@@ -234,9 +234,9 @@ class Agreement:
         return Round(len(totals), first, stop)
 
     def rehearsed(self) -> list[tuple[Round, Opened]]:
-        """The rounds of a training on nobody, with noise of the planned size in place of totals.
+        """Return the rounds of a training on no users, with noise of the planned size in place of totals.
 
-        As many, and as large, as those of a real one but for what that learns: items, or what a round is for.
+        A real training has at least these rounds and sizes; it may learn more items.
         """
         totals: list[Words] = []
         rounds: list[tuple[Round, Opened]] = []
@@ -319,7 +319,7 @@ def made_up(domain: Domain) -> Ratings:
 
 
 def identity_of(domain: Domain) -> list[Any]:
-    """Return all that a training reads of a domain."""
+    """Return the parts of a domain that a training reads."""
     features = domain.item_features
     if features is None:
         return [domain.fingerprint]
@@ -327,10 +327,10 @@ def identity_of(domain: Domain) -> list[Any]:
 
 
 def session_of(agreement: Agreement, first: str, second: str) -> str:
-    """Name of a training: each server's nonce is in it."""
+    """Return the name of a training; it depends on each server's nonce."""
     return hashlib.sha256(f"two servers {agreement.fingerprint} {first} {second}".encode()).hexdigest()
 
 
 def run_of(session: str, who: str) -> str:
-    """Name of a training in the ledger of a server or a node, which no server can choose."""
+    """Return the name of a training in a ledger; no server can choose it."""
     return hashlib.sha256(f"two servers {session} {who}".encode()).hexdigest()

@@ -32,7 +32,7 @@ class Book:
             raise InputError(f"Cannot make the folder {str(path)!r} ({error.strerror}).") from None
 
     def get(self, name: str) -> bytes | None:
-        """Return what is kept under a name; None where nothing is; refuse a damaged file."""
+        """Return the content of a file, or None if there is none; refuse a damaged one."""
         try:
             raw = (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -42,7 +42,7 @@ class Book:
         return _whole(self.path / name, name.encode(), raw)
 
     def put(self, name: str, content: bytes) -> None:
-        """Keep something, in the place of what was there."""
+        """Write a file, in place of an earlier one."""
         write_atomically(self.path / name, [_digest(name.encode(), content), content])
 
     @contextmanager
@@ -98,11 +98,11 @@ class Shares:
 
     @property
     def nodes(self) -> list[str]:
-        """Whose shares are there."""
+        """The nodes whose shares are in the file."""
         return sorted(self._digests)
 
     def take(self, node: str, share: bytes) -> bool:
-        """Keep a node's share; False where there is another one of it."""
+        """Keep a node's share; return False if the node has sent another one."""
         content = self._keys[node] + share
         digest = _digest(b"share", content)
         if node not in self._digests:

@@ -19,7 +19,7 @@ from hushrec.privacy import Gaussian, Ledger, Release
 
 
 class Line(Protocol):
-    """A server, as a node reaches it: :class:`hushrec.network.transport.Connection` is one."""
+    """A connection to a server: :class:`hushrec.network.transport.Connection` is one."""
 
     def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
         """Ask for a message of at most so many bytes."""
@@ -29,7 +29,7 @@ class Line(Protocol):
 
 
 class Public:
-    """The part that nodes compute alike from an agreement and totals; many in one process share it.
+    """The public computation of nodes; many nodes of one process share it.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class Public:
         self._last: tuple[str, Opened] | None = None
 
     def opened(self, server: Line, state: State) -> Opened:
-        """The questions of a server's open round, with totals that it tells."""
+        """Return the questions of a server's open round, given the totals that it publishes."""
         which = Round(*state.round)
 
         def told(wanted: Wanted) -> Words | None:
@@ -79,10 +79,10 @@ class Node:
     tokens : sequence of two str
         This node's at the first server, and at the second one.
     folder : path
-        Where it keeps what it has answered. A lost folder is a new node.
+        This node's answers. A lost folder is a new node.
     ledger : Ledger or None
         The node's own: the whole training is charged there before the first share leaves, whether or not
-        the node answers every round. None is the explicit word for not counting.
+        the node answers every round. None counts no charges.
     dataset : str
         Name of the node's users in it. All of them are charged, without their number.
     """
@@ -97,14 +97,14 @@ class Node:
 def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: Node) -> str:
     """Answer the open round, if there is one and this node has not answered it.
 
-    To be called again and again, as often as the node is online: it does no more than is to be done.
+    Call it whenever the node is online; it does only what is due.
 
     Parameters
     ----------
     servers : sequence of two Lines
         The first and the second one.
     public : Public
-        With what the owner of this node agreed to.
+        Of the agreement that the node's owner accepted.
     ratings : Ratings
         The rows of this node's users, or none. They never leave: only shares of bounded integers do.
     node : Node
@@ -175,7 +175,7 @@ def _kept(state: State) -> str:
 
 
 def _answer(book: Book, state: State, role: str) -> tuple[tuple[str, str], bytes] | None:
-    """A server's share, with its release and digest, where its round is open and this node has answered."""
+    """Return a server's share with release and digest, if its round is open and this node has answered."""
     kept = book.get(_kept(state)) if state.round else None
     if not kept:
         return None

@@ -1,4 +1,4 @@
-"""The public side of a training on no users: what is asked next, in which units, with how much noise."""
+"""The public side of a training on no users: its next question, with units and noise."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hushrec.types import Array
 #: A noisy total: integers modulo 2^64.
 Words = NDArray[np.uint64]
 
-#: The place of an entry among all that a training asks: the number of its question, and where in the answer.
+#: Bits of an entry's position in an answer; the question's number is above them.
 _PLACE_BITS = 40
-#: Stand-ins for totals that are yet to come are so many times the noise.
+#: Size of a stand-in for a missing total, in standard deviations of the noise.
 _STAND_IN = 50.0
 #: Copies of the made-up rows of a rehearsal: with a million users all taste exceeds the noise.
 _COPIES = 1 << 14
@@ -57,7 +57,7 @@ class Opened(NamedTuple):
     keys : tuple of str
         Digests of the questions.
     steps : tuple of ndarray
-        Of each question, what an integer of the answer stands for, an entry each.
+        Value of one integer of the answer, for each entry of each question.
     told : bytes
         Digest of the totals that the questions follow from.
     """
@@ -94,7 +94,7 @@ class Wanted(NamedTuple):
     grid: Grid
 
 
-#: ``told(wanted)`` returns the total of a release; None where there is none yet.
+#: ``told(wanted)`` returns the total of a release, or None.
 Told = Callable[[Wanted], Words | None]
 
 
@@ -109,14 +109,14 @@ class Training(NamedTuple):
 
 
 class _Enough(Exception):
-    """A replay has found what it was for."""
+    """A replay may stop."""
 
 
 class Replay(PlannedGate):
     """The public side of a training on no users, as far as totals go.
 
-    What its private side returns are the places of the entries in what nodes answer. At the first release
-    without a total it stops, or goes on with a stand-in for each.
+    Its private side returns the places of entries in the nodes' answers. At the first release without a total
+    it stops, or continues with a stand-in for each.
     """
 
     def __init__(
@@ -139,7 +139,7 @@ class Replay(PlannedGate):
         self.wanted: Wanted | None = None
 
     def run(self) -> Any:
-        """Return what the training returns; None where it has not all totals."""
+        """Return the trained parts, or None if a total is missing."""
         estimator, domain, seed, *_ = self._training
         users = PartitionedUsers(estimator.users, domain, self._ask)
         try:
@@ -164,7 +164,7 @@ class Replay(PlannedGate):
         return Opened(tuple(self.asked[span]), tuple(self.keys[span]), tuple(self.steps[span]), self.told)
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """Return the released value from its total; where there is none yet, stop or return a stand-in."""
+        """Return the released value of a total; without a total stop, or return a stand-in."""
         self._as_planned(label, bounded)
         number, places = self._order[label], np.asarray(bounded._take(), np.int64)
         grid = Grid.of(self._training.plan.releases[number], bounded, places.shape)
@@ -186,7 +186,7 @@ class Replay(PlannedGate):
         return (_STAND_IN * wave * grid.noise_sd * grid.steps).reshape(places.shape)
 
     def _ask(self, question: Query) -> list[Array]:
-        """The places of what would be answered."""
+        """Return the places of a question's answers."""
         if len(self.asked) >= self._until:
             raise _Enough
         number = len(self.asked)
@@ -238,7 +238,7 @@ def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
 
 
 def _key(question: Query) -> str:
-    """Digest of what is asked."""
+    """Return the digest of a question."""
     digest = hashlib.sha256()
 
     def add(value: Any) -> None:

@@ -1,17 +1,17 @@
-"""One of the two servers: takes shares, adds its own up, adds its own noise, and publishes what comes of it.
+"""One of the two servers: it adds up its shares, adds its noise, and publishes the noisy sums.
 
 It serves
 
-    GET  /nonce                               for the other server, and what must fit
-    GET  /state                               where it is; for nodes
-    GET  /node/<node>                     whether this is the node's token; before it is charged
-    GET  /total/<release>                     a released total
+    GET  /nonce                             for the other server: the first meeting
+    GET  /state                             for nodes: the open round
+    GET  /node/<node>                       for a node: a check of its token, before it is charged
+    GET  /total/<release>                   a released total
     POST /share/<node>/<release>/<digest>   a node's share of the open round, as bytes
-    GET  /held/<release>                      for the other server: whose shares it has, once it takes no more
-    GET  /noisy/<release>                     for the other server: its noisy share of a release
+    GET  /held/<release>                    for the other server: whose shares a closed round has
+    GET  /noisy/<release>                   for the other server: its noisy share of a release
 
-Everything that must not happen twice is in its folder before anything follows from it, so it may be killed
-and started again at any point. What the other server says is believed in nothing that the promise stands on.
+Every step that must not happen twice is in its folder first, so it may be killed and started again at any
+point. The privacy guarantee does not depend on the other server's messages.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.billboard import Billboard
 from hushrec.training import run
 
-#: Code with which the other server says that what is asked is not there yet.
+#: HTTP code for an answer that does not exist yet.
 _NOT_YET = 404
-#: And that the token is not one it knows.
+#: HTTP code for an unknown token.
 _NOT_FOR_YOU = 403
 
 
 class Peer(Protocol):
-    """The other server, as it is reached: :class:`hushrec.network.transport.Connection` is one."""
+    """A connection to the other server: :class:`hushrec.network.transport.Connection` is one."""
 
     def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
         """Ask for a message of at most so many bytes."""
@@ -91,7 +91,7 @@ class Settings:
 
 @dataclass
 class _Collecting:
-    """The round that is open, or was opened last."""
+    """The open round."""
 
     which: Round
     opened: Opened
@@ -103,7 +103,7 @@ class _Collecting:
 
 @dataclass
 class _Collected:
-    """A round as it is kept: its questions, and the sum of this server's shares."""
+    """A closed round: its questions, and the sum of this server's shares."""
 
     which: Round
     keys: tuple[str, ...]
@@ -119,13 +119,13 @@ class CollectingServer:
     agreement : Agreement
     settings : Settings
     folder : path
-        Its own; made at the first start. A copy of it is another run only if the original never runs again.
+        This server's files; made at the first start. Never run a copy of it.
     ledger : Ledger or None
-        Every release is charged there before its noise is drawn. None is the explicit word for not counting.
+        Every release is charged there before its noise is drawn. None counts no charges.
     peer : Peer
         The other server.
     noise : GeneratorNoise, optional
-        For tests; makes the statement say NOT PRIVATE, and is refused together with a ledger.
+        For tests. The statement then says NOT PRIVATE. It is refused together with a ledger.
 
     Examples
     --------
@@ -276,7 +276,7 @@ class CollectingServer:
     # ------------------------------------------------------------------ steps
 
     def step(self) -> bool:
-        """Do the next thing that is to be done; False where it waits for nodes or the other server."""
+        """Do the next step; return False while it waits for nodes or the other server."""
         if self.billboard is not None:
             return False
         if not self._session:
@@ -304,14 +304,16 @@ class CollectingServer:
                 "The other server has begun this training with another folder than this one; begin anew, with"
                 " new folders at both. Nothing was charged."
             )
-        self._book.put("meeting", b"")  # after a kill here, what is charged is not to fit beside itself
+        self._book.put(
+            "meeting", b""
+        )  # after a kill here the charge exists already, and is not checked again
         self._charge(session, 0)  # so that no other ledger can take this one's place afterwards
         self._book.put("session", session.encode())
         self._session = session
         return True
 
     def _check_fit(self, theirs: Nonce) -> None:
-        """Refuse another server with which this training would never end; nodes would be charged for it."""
+        """Refuse another server with which this training could not end, before nodes are charged."""
         wrong = ""
         if theirs.agreement != self.agreement.fingerprint:
             wrong = "The other server trains under another agreement; give the same file and version to both"
@@ -334,7 +336,7 @@ class CollectingServer:
         return hmac.new(self.settings.peer_token.encode(), names, "sha256").hexdigest()
 
     def _look_ahead(self) -> bool:
-        """Find what is to be released next."""
+        """Find the next release, or the model."""
         found = self.agreement.next(self._totals, self._secure, self._public)
         with self._lock:
             if isinstance(found, Wanted):
@@ -344,7 +346,7 @@ class CollectingServer:
         return True
 
     def _booked(self, board: Billboard) -> Billboard:
-        """The model, whose statement says what this server's ledger holds of the nodes."""
+        """Return the model with the summary of this server's ledger in its statement."""
         if self._ledger is None:
             return board
         summary = self._ledger.summary(self.settings.dataset, self.agreement.budget.delta)
@@ -496,7 +498,7 @@ class CollectingServer:
         )
 
     def _take_up(self) -> None:
-        """Go on where the folder is."""
+        """Continue from the files of the folder."""
         for number in self._numbers:
             kept = self._book.get(f"round-{number}")
             if kept is not None:
@@ -508,7 +510,7 @@ class CollectingServer:
             self._totals.append(_words(total))
 
     def _open(self, which: Round, since: float) -> None:
-        """Take shares of a round, or go on with what is kept of it."""
+        """Open a round, or continue with the files of it."""
         opened = self.agreement.opened(self._totals, which)
         digest = self.agreement.state(self._session, which, opened)
         path = self._book.path / f"shares-{which.release}"
@@ -532,7 +534,7 @@ class CollectingServer:
             self._collecting = None
 
     def _ask(self, kind: type[Kind], *path: str, most: int = SHORT) -> Kind | None:
-        """Return what the other server says; None where it has not got so far."""
+        """Return the other server's answer, or None if it does not exist yet."""
         try:
             return self._peer.get(kind, *path, token=self.settings.peer_token, most=most)
         except Refusal as refused:

@@ -1,4 +1,4 @@
-"""Shares of an answer: a seed for one server, the rest for the other; each alone is random bits."""
+"""Shares of an answer: a seed for one server, the rest for the other. Each alone is random bits."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ try:
 except ImportError:
     raise MissingPackageError("Two servers", "outsourcing") from None
 
-#: The two servers, by what they hold: the rest of every answer, and the seed.
+#: The two servers: the first holds the rest of every answer, the second the seed.
 ROLES = ("first", "second")
 #: Bytes of a seed: a key of AES-256.
 SEED_BYTES = 32

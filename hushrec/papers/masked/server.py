@@ -206,6 +206,13 @@ class CompletionServer:
                 return self.column(node, token)
         raise Refusal(404, "There is no such page; see /task.")
 
+    def admit(self, method: str, path: list[str], token: str, length: int) -> None:
+        """Refuse a request before its body is read (see `hushrec.network.service`)."""
+        if method == "POST":
+            check_token(token)
+            if path != ["columns"]:
+                raise Refusal(404, "There is no such page; see /task.")
+
     def task(self) -> Task:
         """Return the task and the public key."""
         settings = self.settings

@@ -94,7 +94,13 @@ def serve_completion(
     server = CompletionServer(settings, Store(database, settings))
     limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
     service = Service(
-        server.answer, host=host, port=port, limits=limits, certificate=certificate, key=certificate_key
+        server.answer,
+        host=host,
+        port=port,
+        limits=limits,
+        certificate=certificate,
+        key=certificate_key,
+        admit=server.admit,
     )
     with service:
         output.done(False, {}, MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
