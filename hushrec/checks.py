@@ -11,12 +11,9 @@ their words, in their types, and :func:`check_fields` holds it to them::
 from __future__ import annotations
 
 import math
-import warnings
-from abc import ABCMeta
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
-from inspect import Signature, signature
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
 
@@ -61,31 +58,8 @@ class _Rule(NamedTuple):
     words: tuple[Any, ...]
 
 
-class _Layered(ABCMeta):
-    """Lets a class be called with the fields of its `tuning` beside its own, as 0.2 was; until 0.4."""
-
-    def __call__(cls, *args: Any, **given: Any) -> Any:
-        former = [name for name in given if name in behind(cls)]
-        if not former:
-            return super().__call__(*args, **given)
-        now = f"{cls.__name__}.Tuning({former[0]}=...)"
-        warnings.warn(
-            f"{cls.__name__}({former[0]}=...) is {cls.__name__}(tuning={now}) now; the old spelling goes with"
-            " 0.4.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return cls.of(given)  # type: ignore[attr-defined]
-
-    @property
-    def __signature__(cls) -> Signature:
-        """The signature of ``__init__``, by which help and documentation show a class."""
-        whole = signature(cls.__init__)  # type: ignore[misc]
-        return whole.replace(parameters=[*whole.parameters.values()][1:])
-
-
 @dataclass(frozen=True, kw_only=True)
-class Settings(metaclass=_Layered):
+class Settings:
     """Frozen fields, held to their types, and known by name as scikit-learn knows an estimator's.
 
     A field ``tuning`` holds settings too: those behind the ones that a person may want to choose. In a model
@@ -128,7 +102,7 @@ class Settings(metaclass=_Layered):
         :func:`hushrec.evaluation.tune`, which charges for it.
         """
         known = self.get_params()
-        if unknown := sorted(set(settings) - {*known, *behind(type(self))}):  # as 0.2 names them
+        if unknown := sorted(set(settings) - set(known)):
             name = getattr(self, "name", type(self).__name__)
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
         own = {name: value for name, value in settings.items() if "__" not in name}

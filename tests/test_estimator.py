@@ -2,7 +2,6 @@
 
 import math
 import re
-from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -195,18 +194,12 @@ def test_settings_are_those_of_the_class_where_nothing_is_planned() -> None:
     assert model.set_params(rank=4, iterations=1) == PrivateALS(rank=4, iterations=1) and model.rank == 3
 
 
-def test_what_studies_chose_is_behind_the_settings_and_beside_them_in_files_and_calls_of_0_2() -> None:
+def test_tuned_settings_have_a_class_of_their_own_and_stand_beside_the_others_in_files() -> None:
     tuned = PrivateALS(rank=3, tuning=PrivateALS.Tuning(bias_clip=0.3))
     assert PrivateALS.of(settings_of(tuned)) == tuned == PrivateALS(rank=3).set_params(tuning__bias_clip=0.3)
     longer = tuned.set_params(tuning__user_norm=0.9)
     assert (longer.tuning.user_norm, longer.tuning.bias_clip, tuned.tuning.user_norm) == (0.9, 0.3, 0.7)
     assert [*signature(PrivateALS).parameters][-2:] == ["tuning", "n_users"]
-    now = r"PrivateALS\({0}=...\) is PrivateALS\(tuning=PrivateALS.Tuning\({0}=...\)\) now"
-    with pytest.warns(DeprecationWarning, match=now.format("bias_clip")) as said:
-        assert PrivateALS(rank=3, bias_clip=0.3) == tuned
-    assert said[0].filename == __file__
-    with pytest.warns(DeprecationWarning, match=now.format("user_norm")):
-        assert tuned.set_params(user_norm=0.9) == replace(tuned, user_norm=0.9) == longer
     planned = PrivateALS.planned(BUDGET, RATINGS.domain, 60, rank=3, tuning=tuned.tuning)
     assert planned.tuning == tuned.tuning and planned.n_users == 60
     parts = Both.planned(BUDGET, RATINGS.domain, 60, **{"ratings.bias_clip": 0.3, "lists.weights_share": 0.5})

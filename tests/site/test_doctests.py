@@ -19,18 +19,6 @@ def test_every_public_name_has_an_example():
     assert [name for name in NAMES if ">>>" not in names.thing(name)[1]] == []
 
 
-def test_names_of_0_2_work_and_say_where_they_are():
-    with pytest.warns(DeprecationWarning, match="hushrec.mu_of is hushrec.privacy.mu_of now"):
-        assert hushrec.mu_of is hushrec.privacy.mu_of
-    with pytest.warns(DeprecationWarning, match="hushrec.DPALS is hushrec.papers.DPALS now"):
-        from hushrec import DPALS  # noqa: F401
-    with pytest.warns(DeprecationWarning, match="hushrec.users is hushrec.training.users now") as said:
-        from hushrec.users import Users
-    with pytest.warns(DeprecationWarning, match="Store.prepare"), pytest.raises(hushrec.InputError):
-        hushrec.Ratings.prepare("no-such-file", "out", hushrec.Domain(["a"], rating_range=(1, 5)))
-    assert Users is hushrec.training.Users and said[0].filename == __file__
-
-
 @pytest.mark.parametrize("name", ["", *NAMES])
 def test_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
