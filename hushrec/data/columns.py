@@ -141,4 +141,6 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
 
 
 def _sized(column: Any) -> Any:
+    if getattr(column, "ndim", 1) != 1:
+        raise InputError(f"A column must have one dimension, not {column.ndim}.")
     return column if hasattr(column, "__len__") else list(column) if hasattr(column, "__iter__") else [column]

@@ -265,9 +265,15 @@ def _as_tuple(items: Any) -> tuple[Any, ...]:
         )
     if isinstance(items, tuple):
         return items
-    if isinstance(items, (pa.Array, pa.ChunkedArray)):
-        return tuple(items.to_pylist())
-    return tuple(items.tolist() if hasattr(items, "tolist") else items)
+    try:
+        if isinstance(items, (pa.Array, pa.ChunkedArray)):
+            return tuple(items.to_pylist())
+        return tuple(items.tolist() if hasattr(items, "tolist") else items)
+    except (TypeError, ValueError, OverflowError):  # also Unicode errors
+        raise InputError(
+            "The item catalogue holds values that cannot be read as ids; pass one column of UTF-8 text or"
+            " integers."
+        ) from None
 
 
 def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
@@ -309,7 +315,8 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
     for position, text in enumerate(texts):  # shown by number: the file may be the wrong one
         if text is None:
             raise InputError(
-                f"Item {position + 1} of the catalogue has no id; an id has at most 1,024 bytes."
+                f"Item {position + 1} of the catalogue has no id; an id is text, a number or a UUID of at"
+                " most 1,024 bytes."
             )
         if (first := seen.setdefault(text, position)) != position:
             which = f"items {first + 1} and {position + 1}"

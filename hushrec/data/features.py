@@ -5,20 +5,22 @@ Features are public, so they are read as any table is; only ratings need the car
 
 from __future__ import annotations
 
+import io
 import math
 import os
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
 from hushrec.checks import plural
+from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.ids import encode_ids, positions_of
-from hushrec.data.textfiles import read_header
+from hushrec.data.sources import File, refuse_other_content
+from hushrec.data.textfiles import check_utf8, read_header
 from hushrec.errors import InputError
 
 #: A column named id comes before those that may be another thing's, such as artist_id.
@@ -27,6 +29,13 @@ _ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid"
 _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: Different texts of a column that is taken for one of categories.
 _MOST_CATEGORIES = 1000
+_LISTS = (
+    pa.types.is_list,
+    pa.types.is_large_list,
+    pa.types.is_fixed_size_list,
+    pa.types.is_list_view,
+    pa.types.is_large_list_view,
+)
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
@@ -151,76 +160,92 @@ def _column_of_ids(names: list[str], what: str) -> int:
 
 def _as_table(source: Any, what: str) -> pa.Table:
     if isinstance(source, (str, os.PathLike)):
-        return _from_file(Path(source), what)
+        return _from_file(File(os.fspath(source)), what)
     module = type(source).__module__.partition(".")[0]
     try:
         if module == "pandas":
-            return pa.Table.from_pandas(source, preserve_index=False)
-        if module == "polars":
-            return (source.collect() if hasattr(source, "collect") else source).to_arrow()
-        if isinstance(source, Mapping):
-            return pa.table({str(name): _column(values) for name, values in source.items()})
-        if isinstance(source, (pa.Table, pa.RecordBatch)) or hasattr(source, "__arrow_c_stream__"):
-            return source if isinstance(source, pa.Table) else pa.table(source)
-    except (pa.ArrowException, TypeError, ValueError, AttributeError, OverflowError):
+            table = pa.Table.from_pandas(source, preserve_index=False)
+        elif module == "polars":
+            frame = source.collect() if hasattr(source, "collect") else source
+            table = pa.table({name: typed_or_objects(frame[name]) for name in frame.columns})
+        elif isinstance(source, Mapping):
+            table = pa.table({str(name): _column(values) for name, values in source.items()})
+        elif isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
+            table = source if isinstance(source, pa.Table) else pa.table(source)
+        else:
+            raise InputError(f"{what.capitalize()} cannot be read from {type(source).__name__}; {_HOW}.")
+        table.validate(full=True)
+    except pa.ArrowInvalid:
+        raise InputError(f"The {what} hold values that do not fit their type or are no UTF-8 text.") from None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
+        if isinstance(error, InputError):
+            raise
         raise InputError(f"The {what} cannot be read as a table; {_HOW}.") from None
-    raise InputError(f"{what.capitalize()} cannot be read from {type(source).__name__}; {_HOW}.")
+    return table
 
 
 def _column(values: Any) -> Any:
+    if type(values).__module__.startswith("polars"):
+        return typed_or_objects(values)
     return list(values) if isinstance(values, np.ndarray) and values.ndim > 1 else values
 
 
-def _from_file(path: Path, what: str) -> pa.Table:
+def _from_file(file: File, what: str) -> pa.Table:
     from pyarrow import csv, parquet
 
     try:
-        with path.open("rb") as stream:
-            if stream.read(4) == b"PAR1":
-                return parquet.read_table(path)
-        with pa.input_stream(str(path), compression="detect") as stream:
-            names, delimiter, _ = read_header(stream, None)  # Arrow would leave blanks around the names
+        if file.head(4) == b"PAR1":
+            return parquet.read_table(file.path)
+        refuse_other_content(file)
+        with file.stream() as stream:
+            content = stream.read()
+        check_utf8(content, file.path)
+        names, delimiter, _ = read_header(
+            io.BytesIO(content), None
+        )  # Arrow would leave blanks around the names
         if len(delimiter) > 1:
-            raise InputError(f"{str(path)!r} separates columns by '::'; write {what} as CSV or Parquet.")
+            raise InputError(f"{file.path!r} separates columns by '::'; write {what} as CSV or Parquet.")
         text = {names[_column_of_ids(names, what)]: pa.string()}
         return csv.read_csv(
-            path,
+            pa.BufferReader(content),
             read_options=csv.ReadOptions(column_names=names, skip_rows=1),
             parse_options=csv.ParseOptions(delimiter=delimiter),
             convert_options=csv.ConvertOptions(column_types=text),  # 007 stays 007
         )
     except OSError as error:
-        raise InputError(f"{str(path)!r} cannot be read: {error.strerror or 'damaged file'}.") from None
-    except (EOFError, UnicodeDecodeError, pa.ArrowException):
-        raise InputError(f"{str(path)!r} is not a readable CSV or Parquet file of {what}.") from None
+        raise InputError(f"{file.path!r} cannot be read: {error.strerror or 'damaged file'}.") from None
+    except (EOFError, pa.ArrowException):
+        raise InputError(f"{file.path!r} is not a readable CSV or Parquet file of {what}.") from None
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """A column as float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
+    """Return a column as float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
+    if isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    words = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    if pa.types.is_string(words) or pa.types.is_large_string(words) or pa.types.is_string_view(words):
-        return _categories(column.to_pylist(), name)
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
-        cells = column.to_pylist()
-        lengths = {len(cell) for cell in cells if cell is not None}
-        if len(lengths) != 1 or not max(lengths):
-            raise InputError(f"The vectors of item feature {name!r} must all have one length.")
-        missing = [None] * lengths.pop()
-        try:
+    try:
+        if pa.types.is_dictionary(kind):
+            column, kind = pa.chunked_array([c.dictionary_decode() for c in column.chunks]), kind.value_type
+        is_list = any(is_kind(kind) for is_kind in _LISTS)
+        words = kind.value_type if is_list else kind
+        if pa.types.is_string(words) or pa.types.is_large_string(words) or pa.types.is_string_view(words):
+            return _categories(column.to_pylist(), name)
+        if is_list and (pa.types.is_null(words) or pa.types.is_boolean(words) or _is_numeric(words)):
+            cells = column.to_pylist()
+            lengths = {len(cell) for cell in cells if cell is not None}
+            if len(lengths) != 1 or not max(lengths):
+                raise InputError(f"The vectors of item feature {name!r} must all have one length.")
+            missing = [None] * lengths.pop()
             return np.array([cell or missing for cell in cells], dtype=np.float64)
-        except (TypeError, ValueError):
-            kind = kind.value_type
-    elif pa.types.is_null(kind) or pa.types.is_boolean(kind) or _is_numeric(kind):
-        try:
+        if pa.types.is_null(kind) or pa.types.is_boolean(kind) or _is_numeric(kind):
             return column.cast(pa.float64()).to_numpy()[:, None]
-        except pa.ArrowException:  # an integer of more than 53 bits
-            raise InputError(
-                f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats,"
-                " or leave the column out if they are no measure."
-            ) from None
+    except pa.ArrowInvalid:  # an integer of more than 53 bits
+        raise InputError(
+            f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats,"
+            " or leave the column out if they are no measure."
+        ) from None
+    except pa.ArrowNotImplementedError:
+        pass  # a dictionary of an unusual type
     raise InputError(
         f"Item feature {name!r} holds {kind}, but features are numbers, categories or vectors of numbers;"
         " leave the column out."

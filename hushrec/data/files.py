@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from hushrec.data.arrays import TEXT, as_text, compact, dictionary
 from hushrec.data.columns import ROLES, Columns, columns_of, find_columns, marks_of
-from hushrec.data.ids import TEXT, as_text, compact, encode_ids, join_ids, parse_rating
+from hushrec.data.ids import encode_ids, join_ids, parse_rating
 from hushrec.data.sources import File, files_at, refuse_other_content
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
 from hushrec.data.times import join_times
@@ -127,11 +128,43 @@ def readable(file: File, kind: str) -> Iterator[None]:
 
 
 def parquet_schema(file: File) -> pa.Schema:
-    """The names and types of a Parquet file's columns."""
+    """Return the names and types of a Parquet file's columns."""
+    with readable(file, "parquet"):
+        return _open_parquet(file, _metadata_without_schema(file)).schema_arrow
+
+
+def _open_parquet(file: File, metadata: Any, **options: Any) -> Any:
     from pyarrow import parquet
 
-    with readable(file, "parquet"):
-        return parquet.read_schema(file.seekable())
+    return parquet.ParquetFile(file.seekable(), metadata=metadata, **options)
+
+
+def _metadata_without_schema(file: File) -> Any:
+    """Return the metadata of a file without its Arrow schema where Arrow cannot read that, else None.
+
+    polars writes integers of 128 bits, which Arrow lacks. Without the schema they are 16 bytes each.
+    """
+    from pyarrow import parquet
+
+    try:
+        parquet.read_schema(file.seekable())
+    except pa.ArrowNotImplementedError:
+        with pa.OSFile(file.path) if file.filesystem is None else file.seekable() as opened:
+            opened.seek(-8, 2)
+            length = int.from_bytes(opened.read(4), "little")
+            opened.seek(-8 - length, 2)
+            footer = opened.read().replace(b"ARROW:schema", b"ARROW_schema")
+        return parquet.read_metadata(pa.BufferReader(b"PAR1" + footer))
+    return None
+
+
+def _of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if column.type != pa.binary(16):
+        return column
+    codes, octets = dictionary(column)
+    numbers = [str(int.from_bytes(each, "little", signed=True)) for each in octets.to_pylist()]
+    indices = pa.array(codes, mask=codes < 0)
+    return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, pa.array(numbers, pa.large_string()))])
 
 
 def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[bytes]]:
@@ -170,14 +203,16 @@ def _repeated(file: File, name: str, length: int) -> pa.ChunkedArray:
 
 
 def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Columns]:
-    schema = parquet_schema(file)
+    schema, metadata = parquet_schema(file), _metadata_without_schema(file)
     chosen = find_columns(with_keys(schema.names, file), columns, implicit)
     inside = [name for name in chosen.values() if name in schema.names]
-    for table in _parquet_tables(file, schema, inside):
+    for table in _parquet_tables(file, schema, metadata, inside):
         cells = {
             role: table.column(name) if name in inside else _repeated(file, name, len(table))
             for role, name in chosen.items()
         }
+        if metadata is not None:
+            cells = {role: _of_128_bits(column) for role, column in cells.items()}
         found = columns_of(**cells, implicit=implicit)
         del table, cells
         yield found._replace(marks=marks_of(schema))
@@ -185,14 +220,12 @@ def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Column
         pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
 
 
-def _parquet_tables(file: File, schema: pa.Schema, inside: list[str]) -> Iterator[pa.Table]:
-    """Texts numbered as they are read; where they pass what Arrow numbers, few rows at a time instead."""
-    from pyarrow import parquet
-
+def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[str]) -> Iterator[pa.Table]:
+    """Read texts as dictionaries, or few rows at a time where they are too long for that."""
     done = 0
     texts = [name for name in inside if schema.field(name).type in TEXT]
     try:
-        with parquet.ParquetFile(file.seekable(), read_dictionary=texts) as opened:
+        with _open_parquet(file, metadata, read_dictionary=texts) as opened:
             groups = range(opened.metadata.num_row_groups)
             ends = np.cumsum([opened.metadata.row_group(k).num_rows for k in groups]).tolist()
             for _, together in groupby(groups, lambda k: ends[k] // _BATCH_ROWS):
@@ -200,7 +233,7 @@ def _parquet_tables(file: File, schema: pa.Schema, inside: list[str]) -> Iterato
                     yield pa.Table.from_batches([batch])
                     done += batch.num_rows
     except pa.ArrowException:  # or the file is damaged, which the second reading says again
-        with parquet.ParquetFile(file.seekable()) as again:
+        with _open_parquet(file, metadata) as again:
             for batch in again.iter_batches(_FEW_ROWS, columns=inside):
                 if batch.num_rows > done:
                     yield pa.Table.from_batches([batch.slice(done)])

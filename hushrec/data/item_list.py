@@ -5,12 +5,15 @@ from __future__ import annotations
 import csv
 import json
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 from hushrec.data.columns import SYNONYMS, plain_name
+from hushrec.data.textfiles import check_utf8
 from hushrec.errors import InputError
 
+_BINARY = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")
 _DELIMITERS = ("\t", "::", "|", ";", ",")
 _HEADERS = {"id", "name", "title", *SYNONYMS["item"]}
 
@@ -19,12 +22,13 @@ def read_item_list(path: str | os.PathLike[str]) -> list[str]:
     """Read the ids of a text file; see `hushrec.data.Domain.read_catalogue`."""
     name = f"The catalogue {os.fspath(path)!r}"
     try:
-        with Path(path).open(encoding="utf-8-sig") as file:
-            lines = [line.strip() for line in file if line.strip()]
+        content = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}.") from None
-    except UnicodeDecodeError:
-        raise InputError(f"{name} is not UTF-8 text; write one item id a line.") from None
+    if content.startswith(_BINARY):
+        raise InputError(f"{name} is no text; write one item id a line.")
+    check_utf8(content, os.fspath(path))
+    lines = [line.strip() for line in re.split(r"\r\n?|\n", content.decode("utf-8-sig")) if line.strip()]
     if not lines:
         raise InputError(f"{name} holds no item id; write one a line.")
     if any("\0" in line for line in lines):

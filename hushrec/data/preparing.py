@@ -27,10 +27,11 @@ import pyarrow as pa
 
 from hushrec.checks import check_count
 from hushrec.data import store_files
+from hushrec.data.arrays import dictionary
 from hushrec.data.columns import MARKS, SPLIT, Columns
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
-from hushrec.data.ids import Encoded, dictionary, encode_ids, join_ids, take
+from hushrec.data.ids import Encoded, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.ratings_builder import Rows, build, check_implicit, latest
 from hushrec.data.readers import read_columns

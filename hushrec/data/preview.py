@@ -20,10 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.checks import plural
+from hushrec.data.arrays import as_text, typed_or_objects
 from hushrec.data.columns import SYNONYMS, Columns, columns_of, find_columns, plain_name, with_times
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text, parquet_schema, readable, with_keys
-from hushrec.data.ids import NO_TEXT, Encoded, as_arrow_or_objects, as_text, encode_ids, positions_of
+from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, positions_of
 from hushrec.data.ratings_builder import build, within_range
 from hushrec.data.readers import read_columns
 from hushrec.data.sources import files_at, refuse_other_content
@@ -337,7 +338,8 @@ def _with_labels(names: Sequence[Any], columns: Any) -> Any:
     return None if name in asked.values() else {**asked, "rating": name}
 
 
-#: A whole number as it is written, and as a float writes it.
+_LARGEST = 1 << 53  # from here on floats skip integers
+#: Texts of a whole number beyond, as it is written and as a float writes it.
 _ROUNDED = re.compile(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)")
 
 
@@ -379,15 +381,24 @@ def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterat
     if isinstance(column, Encoded):  # of a matrix or of several files, which hold ids alone
         return
     lost = np.flatnonzero(ids.codes < 0)
-    column = as_arrow_or_objects(column)
+    column = typed_or_objects(column)
     cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else column[lost]
-    texts = (cell.decode("utf-8", "replace") if isinstance(cell, bytes) else str(cell) for cell in cells)
-    if n_rows := sum(_ROUNDED.fullmatch(text.strip()) is not None for text in texts):
+    if n_rows := sum(map(_is_rounded, cells)):
         how = "as text" if is_text else f"""with frame["{role}"].astype("string")"""
         yield (
             f"the {role} id is a number of 16 digits or more, which floats round, in {plural(n_rows, 'row')};"
             f" write these ids {how} before they become floats, or read them from Parquet."
         )
+
+
+def _is_rounded(cell: Any) -> bool:
+    """Tell whether a cell is a whole number that floats do not hold, or the text of one."""
+    if isinstance(cell, (int, np.integer)):
+        return abs(int(cell)) >= _LARGEST
+    if isinstance(cell, (float, np.floating)):
+        return _LARGEST <= abs(float(cell)) < np.inf
+    text = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
+    return isinstance(text, str) and _ROUNDED.fullmatch(text.strip()) is not None
 
 
 def _hints_of_catalogue(unknown: float) -> Iterator[str]:

@@ -84,10 +84,12 @@ class Ratings:
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
     A user none of whose rows is left is no user: they add nothing to any sum, nor to ``n_users``. Ids are
-    compared by `hushrec.data.ids.canonical_text`. In NumPy and pandas an integer id of 2^53 or more is none,
-    whatever the column's type: one missing id makes floats of the whole column, and pandas has rounded them
-    before we see it; give such ids as text, or in an Arrow or polars column or a Parquet file. Users are
-    numbered by first appearance, and no order, number or type here may be published: ``n_users``,
+    compared by `hushrec.data.ids.canonical_text`. An integer id of 2^53 or more in NumPy, or in
+    pandas with a NumPy type, is no id: one missing id makes floats of the whole column, rounded
+    before they are read. Read such ids as text (``astype("string")``), as pandas' ``Int64`` or
+    ``int64[pyarrow]``, or from Arrow, polars or Parquet, which hold them exactly.
+
+    Users are numbered by first appearance. No order, number or type here may be published: ``n_users``,
     ``n_ratings`` and every array are private.
 
     Examples

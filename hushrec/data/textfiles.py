@@ -17,6 +17,8 @@ from typing import Protocol
 import numpy as np
 import pyarrow as pa
 
+from hushrec.errors import InputError
+
 MAX_LINE_BYTES = 1 << 16  # a longer line is no rating, and what is held of it must have an end
 _BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory beside the columns that are kept
 _CELL = pa.dictionary(pa.int32(), pa.large_binary())  # of any length together
@@ -54,6 +56,18 @@ def _without_marks(block: bytes) -> bytes:
     if _BYTE_ORDER_MARK[:1] not in block:  # one byte is found faster than three
         return block
     return block.removeprefix(_BYTE_ORDER_MARK).replace(b"\n" + _BYTE_ORDER_MARK, b"\n")
+
+
+def check_utf8(content: bytes, path: str) -> None:
+    """Refuse a public text file that is not UTF-8, with the number of the line."""
+    try:
+        content.decode()
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        guess = "UTF-16" if content.startswith((b"\xff\xfe", b"\xfe\xff")) else "Latin-1"
+        raise InputError(
+            f"{path!r} is not UTF-8 text in line {line}, perhaps {guess}; save it as UTF-8."
+        ) from None
 
 
 def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, Iterator[bytes]]:

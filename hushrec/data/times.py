@@ -11,14 +11,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.ids import (
-    as_arrow_or_objects,
+from hushrec.data.arrays import (
     check_scalar_type,
     dictionary,
-    parse_rating,
     plain_values,
     too_long,
+    typed_or_objects,
 )
+from hushrec.data.ids import parse_rating
 
 #: Of a rating whose time is not known: before all times.
 NO_TIME = int(np.iinfo(np.int64).min)
@@ -55,7 +55,7 @@ def encode_times(column: Any) -> np.ndarray:
         kind = column.dtype
     if isinstance(kind, np.dtype) and kind.kind == "M":
         return _of_datetimes(np.asarray(column))
-    column = as_arrow_or_objects(column)
+    column = typed_or_objects(column)
     if isinstance(column, np.ndarray):
         return np.fromiter(map(parse_time, column), dtype=np.int64, count=len(column))
     check_scalar_type(column.type, "times", moments=True)

@@ -26,14 +26,12 @@ from tests.data.pieces import in_pieces
 
 
 class Written:
-    """An id of the caller's own class, written by `str`."""
+    """An object of the caller's own class, which is no id."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def __str__(self) -> str:
-        if not self.text:
-            raise RuntimeError("no text")
         return self.text
 
 
@@ -55,7 +53,7 @@ TEXTS: list[tuple[Any, str | None]] = [
     (Decimal("-3"), "-3"), (Decimal("1E+1000"), "1" + "0" * 1000), (Decimal("1E+1001"), None),
     (Decimal("1E-1000"), "0." + "0" * 999 + "1"), (Decimal("1E-1001"), None), (Decimal("NaN"), None),
     (Decimal("Infinity"), None), (uuid.UUID(int=5), "00000000-0000-0000-0000-000000000005"),
-    (Written(" 7.0 "), "7"), (Written(""), None), (datetime.date(2020, 1, 2), None),
+    (Written(" 7.0 "), None), (datetime.date(2020, 1, 2), None),
     (datetime.timedelta(3), None), (datetime.time(3), None), (np.datetime64("2020"), None),
     (np.timedelta64(3, "s"), None), ([1], None), ((), None), ({}, None),
 ]  # fmt: skip
@@ -137,7 +135,7 @@ FORMS: dict[str, Any] = {
         pd.arrays.ArrowExtensionArray(pa.chunked_array([cells[:3], cells[3:]], pa.array(cells).type))
     ),
 }
-GUESSED = ("objects", "pandas")
+GUESSED = ("objects", "pandas objects", "pandas category")
 
 
 @pytest.mark.parametrize("form", FORMS)

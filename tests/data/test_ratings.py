@@ -87,7 +87,7 @@ GIVEN = [
     (np.array([7, 8], np.uint8), [7, 8]),
     (np.array([7.0, 8.0, math.nan])[:2], [7, 8]),
     ([UUIDS[0], b"x"], [UUIDS[0], b"x"]),
-    (pa.array([each.bytes for each in UUIDS], pa.uuid()), UUIDS),
+    (pa.array([each.bytes for each in UUIDS], pa.uuid()), [str(each) for each in UUIDS]),
     (pd.Series([7, 8], dtype="Int64"), [7, 8]),
     (pd.Series([7, 8], dtype="category"), [7, 8]),
     ([decimal.Decimal("1.5"), True], [decimal.Decimal("1.5"), True]),

@@ -11,7 +11,7 @@ import pytest
 from data_oracle import as_dictionary, lines
 
 from hushrec.data import Domain, Ratings, files, textfiles
-from hushrec.data.ids import as_arrow_or_objects
+from hushrec.data.arrays import typed_or_objects
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from tests.data.pieces import in_pieces
@@ -342,6 +342,6 @@ def test_tables_of_other_libraries_are_read_without_a_copy() -> None:
     for source, held in ((Relation(table), table), (frame, frame.to_arrow()), (frame.lazy(), None)):
         read = read_columns(source, None, None, implicit=False)
         for name, column in {"user": read.users, "item": read.items}.items() if held else ():
-            (chunk,) = as_arrow_or_objects(column).chunks
+            (chunk,) = typed_or_objects(column).chunks
             assert chunk.buffers()[1].address == held[name].chunk(0).buffers()[1].address
         assert Ratings.from_any(source, DOMAIN).n_ratings == 3

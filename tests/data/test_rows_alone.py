@@ -4,8 +4,10 @@ The containers here choose a column's type by themselves, as pandas and NumPy do
 makes floats, complex numbers or objects of all others.
 """
 
+import contextlib
 import datetime
 import decimal
+import io
 import math
 import uuid
 import warnings
@@ -18,7 +20,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, Store
 from hushrec.data.ids import canonical_text
 from hushrec.errors import InputError
 from hushrec.models import Popular
@@ -63,7 +65,7 @@ def check_others(form, honest, added):
     base = shown(watched(Ratings.from_any, tuple(base_columns), DOMAIN))
     for rows in (added + honest, honest + added):
         columns = columns_of(form, rows)
-        if columns is None or (form in ("arrow", "polars") and types(columns) != types(base_columns)):
+        if columns is None or (form in DECLARED and types(columns) != types(base_columns)):
             continue  # the container refuses such cells, or these are columns of another declared type
         found = shown(watched(Ratings.from_any, tuple(columns), DOMAIN))
         assert [text for text in found if text in base] == list(base)
@@ -92,13 +94,21 @@ def of_numpy(column):
     return array
 
 
+def of_nullable(column):
+    for kind in ("Int64", "Float64"):
+        with contextlib.suppress(TypeError, ValueError, OverflowError):
+            return pd.Series(column, dtype=kind)
+    return pd.Series(column, dtype="string")
+
+
+DECLARED = ("arrow", "polars", "pandas nullable")
 FORMS = {
     "lists": list,
     "numpy": of_numpy,
     "pandas": pd.Series,
     "pandas objects": lambda column: pd.Series(column, dtype=object),
     "pandas category": lambda column: pd.Series(column).astype("category"),
-    "pandas nullable": lambda column: pd.Series(column).convert_dtypes(),
+    "pandas nullable": of_nullable,
     "arrow": pa.array,
     "polars": pl.Series,
 }
@@ -154,6 +164,8 @@ def test_large_integers_whatever_a_cell_makes_of_the_column(form, column):
     "column",
     [
         pa.array(LARGE), pl.Series(LARGE), LARGE, [str(number) for number in LARGE],
+        pd.Series(LARGE, dtype="Int64"), pd.Series(LARGE, dtype="int64[pyarrow]"),
+        pl.Series(LARGE, dtype=pl.Int128), pd.Series(LARGE).astype("string"),
         pd.Series([str(number) for number in LARGE]), np.array([str(number) for number in LARGE]),
         pa.array([decimal.Decimal(number) for number in LARGE]),
     ],
@@ -162,6 +174,28 @@ def test_large_integers_are_ids_where_no_other_cell_can_change_them(column):
     ratings = Ratings.from_any((column, [1] * len(LARGE), [3] * len(LARGE)), DOMAIN)
     assert ratings.user_texts.to_pylist() == [str(number) for number in LARGE]
     assert ratings.user_index(LARGE).tolist() == list(range(len(LARGE)))
+
+
+@pytest.mark.parametrize("id_", [None, 2**64 + 1, -(2**63) - 1, 2**100])
+def test_one_row_with_no_id_or_a_huge_one_changes_nobody_else(tmp_path, id_):
+    """polars makes Int128 of a file with one id beyond 64 bits, and Parquet of it is read like any other."""
+    rows = [f"{user},{item},3\n" for user, item in zip((*LARGE, 7), (1, 2, 3, 1, 2, 3))]
+    texts = ["user,item,rating\n" + "".join(rows)]
+    texts.append(texts[0] + f"{'' if id_ is None else id_},2,4\n")
+    found = []
+    for text in texts:
+        frame = pl.read_csv(io.StringIO(text))
+        (tmp_path / "r.csv").write_text(text)
+        frame.write_parquet(tmp_path / "r.parquet")
+        sources = [frame, frame.lazy(), tmp_path / "r.csv", tmp_path / "r.parquet"]
+        found.append([Ratings.from_any(source, DOMAIN) for source in sources])
+        store = Store.prepare(tmp_path / "r.parquet", tmp_path / "store", DOMAIN, force=True)
+        found[-1].append(store.ratings().for_users(found[-1][0].user_texts))
+    for without, with_it in zip(*found):
+        assert without.user_texts.to_pylist() == [str(user) for user in (*LARGE, 7)]
+        assert with_it.user_texts.to_pylist()[:6] == without.user_texts.to_pylist()
+        assert with_it.n_users == 6 + (id_ is not None)
+        assert (with_it.matrix[:6] != without.matrix).nnz == 0
 
 
 DIGITS = "12345678901234567890123456789012345678"
