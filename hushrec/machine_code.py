@@ -1,6 +1,6 @@
-"""Compile functions with numba; keep their machine code on the disk where a folder can hold it.
+"""Compile functions with numba; keep the machine code on disk if a folder is writable.
 
-numba is loaded when the first of them is called. This module alone knows where the machine code lies.
+numba is loaded when the first of them is called. Only this module chooses the folder of the machine code.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
 
 
 def _jit(function: Callable[..., Any], folder: Path | None, **options: Any) -> Any:
-    # before numba is loaded, which compiles parts of its own
+    # numba compiles some of its functions when it is loaded
     if os.environ.pop("NUMBA_DISABLE_JIT", "0") != "0":
         _LOG.warning("NUMBA_DISABLE_JIT is ignored in this process: the kernels exist as machine code only.")
     import numba
@@ -74,7 +74,7 @@ def _jit(function: Callable[..., Any], folder: Path | None, **options: Any) -> A
 
 @cache
 def _folder() -> Path | None:
-    """Return the folder of the machine code, or None if no folder is writable; say what takes seconds."""
+    """Return the folder of the machine code, or None if no folder is writable; log a compilation."""
     name = f"hushrec-{_digest()}"
     folder = next((parent / name for parent in _parents() if _holds(parent / name)), None)
     if folder is None:
@@ -88,7 +88,7 @@ def _folder() -> Path | None:
 
 
 def _digest() -> str:
-    """Machine code holds code of other kernels than its own function: none outlives a change of any."""
+    """Return a digest of all kernels: machine code contains inlined functions of other files."""
     digest = hashlib.sha256()
     for path in sorted(Path(__file__).with_name("kernels").glob("*.py")):
         digest.update(path.read_bytes())
@@ -106,7 +106,7 @@ def _parents() -> Iterator[Path]:
 
 
 def _holds(folder: Path) -> bool:
-    """Tell whether files can be written there, and by this user only: machine code is loaded unchecked."""
+    """Check that only this user can write there, because machine code is loaded unchecked."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         tempfile.TemporaryFile(dir=folder).close()

@@ -49,7 +49,7 @@ class BiasedFactors:
 
 
 def aligned(dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
-    """Arrays of zeros from the start of cache lines, so that no register straddles two.
+    """Arrays of zeros that start at cache lines: no register straddles two.
 
     Kernels are given their scratch memory: code that allocates takes long to compile.
     """
@@ -61,7 +61,7 @@ def aligned(dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
 
 
 def cholesky_scratch(rank: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row of its own)."""
+    """Return work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row)."""
     lanes = BYTES // dtype.itemsize
     order = (rank + SIDE) // SIDE * SIDE
     work, floor, inverse = aligned(dtype, order * order * lanes, order * lanes, order * lanes)

@@ -1,7 +1,7 @@
 """Cholesky factorizations of many small symmetric matrices at once, one in each lane of a register.
 
-Matrices interleave: number (a, b) of all of them is one register of `work`, so that every operation of the
-textbook algorithm is a vector operation, whatever the order. Blocks of 4 x 4 are kept in registers.
+Matrices interleave: number (a, b) of all of them is one register of `work`, so every operation of the
+textbook algorithm is a vector operation, for matrices of any order. Blocks of 4 x 4 are kept in registers.
 """
 
 from __future__ import annotations
@@ -113,7 +113,7 @@ def _factor_tile(
 def _solve_tile(
     typingctx: Any, sums: Any, work: Any, at: Any, diagonal: Any, pitch: Any, inverse: Any, column: Any
 ) -> Any:
-    """Solve what is left of a block, `sums`, against the diagonal's block in its columns, into `work`."""
+    """Solve the rest of a block, `sums`, against the diagonal's block in its columns, into `work`."""
     integer = types.int64
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The kernels' loops as machine code. Their wrappers check what they are given; these check nothing.
+"""The kernels' loops as machine code. Their wrappers check the arguments.
 
 numba is loaded with this module, which `hushrec.kernels.loops` imports when a kernel is first called.
 """
@@ -13,7 +13,7 @@ from hushrec.machine_code import compiled, inner
 
 TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
 AHEAD = 12  # entries whose factors are sent for before they are needed
-#: Items whose factors are turned at a time, a multiple of what a register holds: they fit the first cache.
+#: Items whose factors are transposed at once: a multiple of a register's lanes that fits the first cache.
 TURNED = 128
 
 
@@ -82,8 +82,8 @@ def row_range(
     """Normal equations of the rows where `sums`, then their solutions where `solves`.
 
     One function for both, which is compiled once, and again for a `step` that is not None: without one there
-    is less to compile. Where both are wanted, `gram` and `rhs` hold the rows that are solved side by side,
-    and no others.
+    is less to compile. With both, `gram` and `rhs` hold only the rows that are solved
+    together.
     """
     rank, width = ridge.shape[1], table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
@@ -145,7 +145,7 @@ def clipped_range(
 ):  # fmt: skip
     """Norms of rows' residuals; products with rows' factors, truncated, are added to columns' sums, if any.
 
-    Tables of many columns lie in a far cache: what is needed soon is sent for. Residuals are kept between
+    Tables of many columns are in a far cache, so rows are prefetched. Residuals are kept between
     the two passes.
     """
     lanes, width, depth = simd.lanes(offset), len(row), min(len(row), right.shape[1])

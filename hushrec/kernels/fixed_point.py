@@ -1,7 +1,7 @@
-"""Fixed-point contributions: multiples of a power of two, so that float64 sums of them are exact.
+"""Fixed-point contributions: multiples of a power of two, whose float64 sums are exact.
 
-An exact sum is the same number in any order, on any number of threads and in any blocks, and one user moves
-it by exactly their contribution: rounding cannot add to what a clip allows (Casacuberta et al. 2022). Numbers
+An exact sum does not depend on order, threads or blocks. One user moves it by exactly their contribution:
+rounding adds nothing to the clip (Casacuberta et al. 2022). Numbers
 are truncated towards zero, which makes no vector longer. A user's entry is at most ``2 ** ENTRY_BITS`` steps,
 hence `LARGEST_COUNT` users stay below ``2 ** 53``.
 """
@@ -16,10 +16,10 @@ from hushrec.types import Array
 
 #: Steps up to the bound of an entry, as a power of two: for sums of entries, and of products of two of them.
 ENTRY_BITS, FACTOR_BITS = 28, 14
-#: Users (or ratings, where they are what is summed) that an exact sum has room for.
+#: Largest number of users (or ratings, where ratings are summed) of an exact sum.
 LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
-#: Norms and weights are computed in float64, within a relative 2^-24 for up to 2^28 terms; what is scaled to
-#: a bound is scaled to this much of it.
+#: Fraction of a bound that vectors are scaled to. Norms and weights in float64 have a relative error up to
+#: 2^-24 for 2^28 terms.
 CLIP_MARGIN = 1.0 - 2.0**-22
 
 
@@ -40,7 +40,7 @@ def spacing(bound: float, bits: int = ENTRY_BITS) -> float:
 def truncated(values: Array, step: float) -> Array:
     """Return values as multiples of `step`, towards zero; the values themselves where it is 0.
 
-    What is no finite number becomes 0, so that no contribution is more than its bound.
+    Values that are not finite become 0: no contribution exceeds its bound.
     """
     if not step:
         return values

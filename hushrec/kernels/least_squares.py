@@ -2,8 +2,8 @@
 
 Row i of a CSR matrix asks for the x that minimises ``sum_j w_ij (t_ij - x . factors_j)^2 + x . ridge_i x``
 over its entries, with targets ``t_ij = values_ij - col_offset_j`` and weights
-``w_ij = row_weight_i * col_weight_j >= 0``. A row belongs to one thread and is summed in the order of its
-entries, so results depend neither on the number of threads nor on which rows are computed together.
+``w_ij = row_weight_i * col_weight_j >= 0``. One thread sums a row in the order of its
+entries, so results do not depend on the number of threads or on the other rows.
 
 A symmetric matrix of order d is stored as its packed lower triangle, row by row: entry (a, b), b <= a, is
 number ``a * (a + 1) // 2 + b`` of ``d * (d + 1) // 2``.
@@ -61,8 +61,8 @@ def normal_equations(
     clip : float
         Targets are clipped to [-clip, clip].
     factor_step, rhs_step : float
-        Powers of two of which the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs`
-        are made multiples, towards zero, before anything is summed (`hushrec.kernels.fixed_point`; float64
+        The weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs` are truncated towards
+        zero to multiples of these powers of two before the sum (`hushrec.kernels.fixed_point`; float64
         only, and `row_weight` must be powers of two). 0 sums them as they are.
 
     Returns
@@ -99,8 +99,8 @@ def normal_equations(
 def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
     """Solve ``(gram_i + diag(ridge)) x_i = rhs_i`` for every row i by Cholesky.
 
-    A pivot that is not above d * machine epsilon times its diagonal counts as zero, and so does its unknown;
-    thus rows without entries solve to zero and nothing raises.
+    A pivot up to d * machine epsilon times its diagonal counts as zero, and so does its unknown. Rows without
+    entries solve to zero, and nothing raises.
 
     Parameters
     ----------
@@ -147,9 +147,9 @@ def solve_rows(
 ) -> Array:
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
-    Parameters and result as there: (n_rows, d) array, zero for rows without entries. With (n_rows,)
-    ``kinds``, at most 256 of them, ``ridge`` has a row for each kind. Where there is a ``constant``, 1 stands
-    for what the last column of the factors holds.
+    Parameters and result as there: (n_rows, d) array, zero for rows without entries. ``kinds``, of shape
+    (n_rows,), names each row's kind, at most 256 of them; ``ridge`` then has a row for each kind. With
+    ``constant``, the last column of the factors counts as 1.
     """
     arrays, work = _arguments(indptr, indices, values, factors, col_offset)
     if constant:
@@ -204,7 +204,7 @@ def _ridges(
 
 
 def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
-    """The part of its diagonal below which a pivot counts as zero, and the memory that `row_range` works in.
+    """The relative size of a pivot that counts as zero, and the scratch memory of `row_range`.
 
     Gathered factor rows, their targets, a Gramian, a right-hand side; and of the Cholesky factorization.
     """

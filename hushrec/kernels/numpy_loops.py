@@ -44,7 +44,7 @@ def row_range(
 
 
 def _solved(matrix, rhs, small):
-    """Solve by Cholesky from the lower triangle; an unknown whose pivot counts as zero is zero."""
+    """Solve by Cholesky from the lower triangle; unknowns with a zero pivot are zero."""
     factor, floor = np.zeros_like(matrix), small * matrix.diagonal()
     for a in range(len(matrix)):
         column = matrix[a:, a] - factor[a:, :a] @ factor[a, :a]

@@ -1,7 +1,7 @@
 """The law of one-bit labels, and each row's own regression of its labels on shared factors.
 
-A target is the label's probability: 1 for +1, 0 for -1; the logistic loss is linear in it, so that any real
-number is allowed there.
+A target is the label's probability: 1 for +1, 0 for -1; the logistic loss is linear in it, so any real
+number is allowed.
 """
 
 from __future__ import annotations

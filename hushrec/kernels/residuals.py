@@ -1,9 +1,8 @@
-"""Residuals of a factor model on the entries of a sparse matrix, and what is summed from them.
+"""Residuals of a factor model on the entries of a sparse matrix, and their sums.
 
 The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i . col_factors_j``.
-Everything is computed in float64, whatever the factors' type, and row by row as in `least_squares`. A
-residual is the same number, to the last bit, whichever of its two sides are the rows: what a norm is computed
-from is what a sum adds.
+All numbers are float64, for factors of any type; rows are computed as in `least_squares`. A residual
+has the same bits from either side, so a norm and a sum use the same numbers.
 """
 
 from __future__ import annotations
@@ -37,8 +36,8 @@ def added_residuals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Sums over the rows of their weighted residuals times their factors, for each column; clipped.
 
-    Every thread adds to a table of its own. Products are integers in units of ``step``, so that neither the
-    order of the rows nor the number of threads can be told from the sums. A row's residuals are computed
+    Every thread adds to a separate table. Products are integers in units of ``step``, so the sums do not
+    depend on the order of the rows or the number of threads. A row's residuals are computed
     once: their norm, by which they are clipped, is of the numbers that are added.
 
     Parameters
@@ -46,19 +45,19 @@ def added_residuals(
     indptr, indices, values : arrays
         CSR matrix; column indices below ``len(col_factors)``.
     row_factors, col_factors : (n_rows, d) and (n_cols, d) arrays
-        float32 or float64. Where columns have no factors there are no products to subtract, and where rows
-        have none, a constant 1 stands for them.
+        float32 or float64. Without factors of the columns no product is subtracted. Without factors of the
+        rows a constant 1 replaces them.
     row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
         Subtracted from the values.
     row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
         Their product weighs an entry.
     row_reach : (n_rows,) array, optional
-        What a row's norm is multiplied by before it is compared.
+        Multiplies a row's norm before the comparison.
     row_shrink : (n_rows,) array, optional
-        What a row is scaled by, at most 1, unless the bound asks for less.
+        Largest scale of a row, at most 1.
     bound : float
-        A row whose weighted residuals have a norm, times its reach, of more than this is scaled down to it;
-        one whose norm is not finite counts for nothing.
+        Largest norm of a row's weighted residuals, times its reach; a longer row is scaled down, and a row
+        whose norm is not finite counts as zero.
     step : float
         Power of two of which every product is made a multiple, towards zero, before it is added
         (`hushrec.kernels.fixed_point`).
@@ -98,7 +97,7 @@ def _in_parts(
     shrink: Array,
     norms: Array,
 ) -> None:
-    """`clipped_range` of so many rows at a time that their residuals and factors lie in a near cache.
+    """Call `clipped_range` for blocks of rows whose residuals and factors fit a near cache.
 
     Factors are padded here, part by part: a second table of all rows would be the most that a sweep holds.
     """
@@ -266,7 +265,7 @@ def _arguments(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
-    """The arrays of a compiled function, rows' factors as they are, and the work of each row."""
+    """Return the arrays of a compiled function, rows' factors not padded, and the work of each row."""
     n_cols, rank = col_factors.shape
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     n_rows = len(indptr) - 1

@@ -2,9 +2,10 @@
 
 numba leaves it to LLVM to find vectors in scalar loops, which fails for the register tiles that fast Gramian
 and Cholesky kernels live on. Here a register is an ordinary value of a numba function instead: ``load``
-reads 16 float32 (or 8 float64) numbers, arithmetic is lane by lane, and LLVM maps it to whatever the machine
-has (AVX-512, AVX2, NEON). Every operation is a fixed IEEE one (no fast-math), so results do not depend on
-where a function is inlined. Indices are not checked: the caller keeps the lanes after ``index`` in the array.
+reads 16 float32 (or 8 float64) numbers, arithmetic is lane by lane, and LLVM maps it to the machine's
+instructions (AVX-512, AVX2, NEON). Every operation is a fixed IEEE one (no fast-math), so results do not
+depend on where a function is inlined. Indices are not checked: the caller keeps the lanes after ``index`` in
+the array.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from numba.core.datamodel import PrimitiveModel
 
 from hushrec.kernels.arrays import BYTES
 
-# Any: numba's own annotations describe neither what they decorate nor what they return.
+# Any: numba's annotations do not describe the decorated functions or the results.
 intrinsic: Any = extending.intrinsic
 
 

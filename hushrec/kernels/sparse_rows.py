@@ -25,7 +25,7 @@ def with_values(rows: sp.csr_array, values: Array) -> sp.csr_array:
 
 
 def at_columns(rows: sp.csr_array, chosen: NDArray[np.bool_]) -> sp.csr_array:
-    """The entries in some columns, which are numbered anew in their order."""
+    """The entries in some columns, renumbered in their order."""
     if chosen.all():
         return rows
     kept = chosen[rows.indices]
@@ -47,7 +47,7 @@ def entries(rows: CSR, kept: NDArray[np.bool_]) -> CSR:
 def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
     """Rows over the columns that occur in them, and these columns' rows of each table.
 
-    Few users of many items need no more. As they are where there are as many entries as columns.
+    Few users of many items need no more. Unchanged where there are at least as many entries as columns.
     """
     starts, columns, values = rows
     if len(columns) >= len(tables[0]):
@@ -69,7 +69,7 @@ def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float
     indptr : (n_rows + 1,) array
     values : (n_entries,) array
     bound : float
-        Not negative; infinite leaves the values as they are.
+        Not negative; infinite does not clip.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.least_squares import normal_equations, ridge_solve, solve_rows
 from hushrec.types import Array
 
-#: Rows of a Gramian that are weighted at a time: few MB, whatever the number of users.
+#: Rows of a Gramian that are weighted at once: a few MB for any number of users.
 _ROWS_AT_A_TIME = 1 << 13
 #: Memory of the normal equations that are held at a time: 4 MB, which a second-level cache nearly holds.
 _BLOCK_BYTES = 1 << 22
@@ -199,7 +199,7 @@ def with_constant(solved: Array, rank: int) -> Array:
 
 
 def with_ones(solved: Array) -> Array:
-    """A copy with 1 in the place of the biases: what they are the coefficients of."""
+    """Return a copy with 1 in place of the biases."""
     copy = solved.copy()
     BiasedFactors(copy).biases[:] = 1
     return copy

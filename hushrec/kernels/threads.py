@@ -1,7 +1,7 @@
 """Threads for the kernels: ranges of rows of about equal work, each computed by one thread.
 
-Plain Python threads around compiled functions that release the lock: no threading layer to install, nothing
-that a fork or a second caller can break, and uneven rows balance themselves because ranges outnumber threads.
+Plain Python threads call compiled functions that release the lock. No threading layer is installed, and a
+fork or a second caller breaks nothing. There are more ranges than threads, which balances uneven rows.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _blas_found: tuple[int, Any] = (0, None)  # modules when the libraries were look
 
 
 def count() -> int:
-    """Threads of a kernel: the cores it may use, or fewer if OMP_NUM_THREADS or NUMBA_NUM_THREADS say so."""
+    """Return the number of threads: the available cores, at most OMP_NUM_THREADS and NUMBA_NUM_THREADS."""
     limit = _limit.get()
     if limit is not None:
         return limit
@@ -89,8 +89,8 @@ def one_blas_thread() -> Iterator[None]:
     """BLAS computes on one thread inside a ``with`` block.
 
     A threaded BLAS would fight with the kernels over the same cores, and its rounding depends on its number
-    of threads. That number belongs to the process: the first thread to come in sets it and the last to go out
-    restores it, so that none of several sees it change half way.
+    of threads. The number belongs to the process: the first thread sets it and the last
+    one restores it, so no thread sees it change.
     """
     global _blas_users, _blas_limits
     with _blas_lock:

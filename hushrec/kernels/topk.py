@@ -30,14 +30,14 @@ def top_k(
     exclude_indptr, exclude_indices : arrays, optional
         CSR structure of the items that each row must not get, in any order.
     first : (n_items,) bool array, optional
-        Items that come before all others, whatever the scores; all by default.
+        Items that precede all others at any score; all by default.
 
     Returns
     -------
     items : (n_rows, count) int64 array
         -1 where a row has fewer than `count` candidates.
     scores : (n_rows, count) array
-        Of the type of `scores`; -inf there.
+        Same type as `scores`; -inf where there is no item.
     """
     scores = np.ascontiguousarray(scores)
     dtype = float_type(scores)
@@ -66,8 +66,8 @@ def top_k(
 def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArray[np.float64]:
     """``offset[:, None] + level + users @ items.T`` in float64, without a copy of the items.
 
-    The bits of a user's scores are that user's alone: BLAS rounds a row as the number of rows and its place
-    among them make it, which would tell them of the other users.
+    The bits of a user's scores are that user's alone: BLAS rounds a row according to the number of rows
+    and its position, which depend on other users.
 
     Parameters
     ----------
