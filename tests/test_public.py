@@ -481,7 +481,7 @@ def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     refused = {
         ("--public-ratings", "same.csv=same"): "is the private ratings",
         ("--public-ratings", "far.csv"): "does not say whose they are",
-        ("--for", "lists", "--public-ratings", "far.csv=external"): "make item features of them",
+        ("--model", "lists", "--public-ratings", "far.csv=external"): "make item features of them",
     }
     for more, said in refused.items():
         result = invoke(*words, "--out", "m.hush", *more)

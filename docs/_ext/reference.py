@@ -43,20 +43,20 @@ def command_names() -> Iterator[list[str]]:
         yield words.split()
 
 
-def help_of(words: list[str], asked: str = "--help") -> str:
-    """What ``hushrec WORDS --help`` prints."""
+def printed(*words: str) -> str:
+    """What ``hushrec WORDS`` prints."""
     from hushrec.cli import run
 
     os.environ["COLUMNS"] = "96"
     with contextlib.redirect_stdout(io.StringIO()) as shown:
-        if run([*words, asked]) != 0:
-            raise RuntimeError(f"hushrec {' '.join(words)} {asked} failed")
+        if run(words) != 0:
+            raise RuntimeError(f"hushrec {' '.join(words)} failed")
     return shown.getvalue().rstrip()
 
 
 def command_section(words: list[str]) -> str:
     """Markdown of one command: usage, what it does, examples, options."""
-    usage, *rest = help_of(words).split("\n\n")
+    usage, *rest = printed(*words, "--help").split("\n\n")
     parts = [f"## hushrec {' '.join(words)}", f"```text\n{usage}\n```"]
     for block in rest:
         if block.lstrip().startswith("hushrec "):
@@ -98,17 +98,12 @@ def settings_page() -> str:
     from hushrec.registry import ESTIMATORS
 
     parts = [
-        "# Settings of models\n\nWhat `hushrec train --model NAME` takes beside the options that all models"
-        " have. *planned* means: chosen from epsilon, the catalogue, the range and the number of users. In"
-        " Python they are the fields of the model's class; what studies chose is behind them, in its"
-        " `Tuning`.\n"
+        "# Settings of models\n\nPass a setting to `hushrec train` as `--set NAME=VALUE`. In Python a setting"
+        " is a field of the model's class, or of its `Tuning`. *planned* means: chosen from epsilon, the"
+        " catalogue, the range and the number of users.\n"
     ]
     for name in ESTIMATORS:
-        parts.append(f"## {name}\n")
-        blocks = help_of(["train", "--model", name], "--help-tuning").split("\n\n")
-        for block in blocks:
-            if block.startswith(("Settings of ", f"Tuning of {name}:")):
-                parts.append(f"{options_list(block)}\n")
+        parts.append(f"## {name}\n\n```\n{printed('settings', name, '--tuning')}\n```\n")
     return "\n".join(parts)
 
 

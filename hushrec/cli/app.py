@@ -6,27 +6,29 @@ import gc
 import os
 import sys
 from collections.abc import Sequence
-from inspect import getdoc, signature
+from inspect import getdoc
 
 from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
 from hushrec.cli import output
 from hushrec.cli.help import Help, sentence
+from hushrec.cli.options import MAIN
 from hushrec.errors import HushrecError, InputError
 
-#: What commands are for, and a line about each of them.
+#: Groups of commands, with a line about each.
 _GROUPS = {
-    "Look, before anything is spent": {
-        "check": "Show what would become of each row, and why.",
-        "plan": "Show noise and error of a configuration, without any data.",
+    "Before training": {
+        "check": "Show which rows of your ratings will be used, and why others will not.",
+        "plan": "Show the privacy cost, and results on similar public tables. Reads no ratings.",
+        "settings": "List the models, or the settings of one.",
     },
-    "Train and judge": {
+    "Train and evaluate": {
         "train": "Train a model on private ratings or likes.",
         "evaluate": "Measure a model on held-out ratings.",
         "split": "Split ratings for training and test.",
-        "compare": "Train several models over several epsilons: a table and a plot.",
-        "tune": "Choose hyper-parameters.",
+        "compare": "Train several models at several epsilons: a table and a plot.",
+        "tune": "Choose settings.",
         "prepare": "Write ratings of any number to a store on disk, to train from.",
         "season": "Open, show or close a budget for many weekly trainings.",
         "season open": "Open a budget for a number of weekly trainings.",
@@ -37,11 +39,11 @@ _GROUPS = {
     "Use a model": {
         "recommend": "Recommend items to one user or to all.",
         "predict": "Predict ratings of pairs of user and item.",
-        "similar": "Name the items that the same people like.",
-        "report": "Say what a model is and what it promises.",
+        "similar": "List items that the same users like.",
+        "report": "Show what a model is and what it promises.",
         "extend": "Add new items to a model from their features, without training.",
         "export": "Write a smaller file, or a site for any host.",
-        "serve": "Serve models, lists, and a page, over HTTP.",
+        "serve": "Serve models, lists and a page over HTTP.",
     },
     "Train where no server sees a rating": {
         "servers": "Train over two servers of which neither sees a rating.",
@@ -52,10 +54,10 @@ _GROUPS = {
     "Budgets, audits, dossiers, and experiments of papers": {
         "ledger": "Show what data sets were charged, or give them budgets.",
         "ledger show": "Show what was charged to a data set.",
-        "ledger open": "Give a data set a budget, or lower the one it has.",
+        "ledger open": "Give a data set a budget, or lower its budget.",
         "ledger close": "Allow no further charge to a data set.",
-        "audit": "Attack what is released, on generated data.",
-        "audit distinguish": "Try to tell two neighbouring data sets apart.",
+        "audit": "Attack released values, on generated data.",
+        "audit distinguish": "Try to distinguish two neighbouring data sets.",
         "audit canaries": "Bound epsilon from below in one run, with made-up users.",
         "audit membership": "Guess who was in the training data.",
         "certify": "Write a signed dossier on a model.",
@@ -103,13 +105,6 @@ _EXAMPLES = {
   hushrec papers node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key \\
                              --out alice.csv""",
 }
-#: Spellings of 0.2, which work until 0.4.
-_FORMER = {
-    "serve-completion": "papers serve-completion",
-    "node": "papers node",
-    "audit masked": "papers audit-masked",
-}
-
 #: How the commands whose positional arguments may be left out are called: cyclopts writes [ARGS].
 _USAGE = {
     "similar": "hushrec similar [OPTIONS] MODEL ITEM...",
@@ -117,14 +112,11 @@ _USAGE = {
     "tune": "hushrec tune --epsilon FLOAT [OPTIONS] [RATINGS]",
 }
 
-_OPTIONS = Group("Options", sort_key=1)
 _HELP = ("--help", "-h")
-#: Help that lists what studies chose as well.
-_TUNING = "--help-tuning"
 
 
 def hushrec() -> None:
-    """Train, judge and use recommenders under user-level differential privacy.
+    """Train, evaluate and use recommenders under user-level differential privacy.
 
       hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
@@ -146,18 +138,14 @@ def main() -> None:
 
 def run(words: Sequence[str]) -> int:
     """Carry out one command line; its exit code. A traceback never reaches the user."""
-    words, whole = _renamed(words), _TUNING in words
-    words = ["--help" if word == _TUNING else word for word in words]
     asked = [word for word in words if word not in _HELP]
     spoken = " ".join(asked) + " "
     app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
-    command, model = app, ""
+    command = app
     try:
         if asked[1:] and len(asked) == len(words):  # no help is asked for
             note_compilation()
-        _, apps, rest = app.parse_commands(asked)
-        command = apps[-1]
-        model = offer_fields(command, rest, whole)
+        command = app.parse_commands(asked)[1][-1]
         app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return 0
@@ -166,7 +154,7 @@ def run(words: Sequence[str]) -> int:
     except (Exception, KeyboardInterrupt) as error:
         if os.environ.get("HUSHREC_DEBUG") and not isinstance(error, _EXPECTED):
             raise
-        message, code = _said(error, command, model)
+        message, code = _said(error, command)
         message = " ".join(message.split())
         output.note(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."))
         return code
@@ -185,25 +173,13 @@ def note_compilation() -> None:
     log.handlers[:] = [Note()]
 
 
-def offer_fields(command: App, words: Sequence[str], whole: bool = False) -> str:
-    """Give a command that takes a model's settings those of the models that its command line names.
-
-    Its help lists those of their tuning too where the whole is asked for.
-    """
-    if command.default_command is None or "settings" not in signature(command.default_command).parameters:
-        return ""
-    from hushrec.cli import fields  # loads the models, which no other command waits for
-
-    return fields.offer_fields(command, words, whole)
-
-
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)
 
 
-def _said(error: BaseException, command: App, model: str) -> tuple[str, int]:
+def _said(error: BaseException, command: App) -> tuple[str, int]:
     """One sentence for an error, and the exit code."""
     if isinstance(error, CycloptsError):
-        return sentence(error, command, model), 2
+        return sentence(error, command), 2
     if isinstance(error, InputError):
         return _of_input(error, command), 2
     if isinstance(error, HushrecError):
@@ -250,16 +226,6 @@ def _default(value: object) -> str | None:
     return None if value is None or value is False or value == () else str(value)
 
 
-def _renamed(words: Sequence[str]) -> list[str]:
-    """A command line in today's spelling; one of 0.2 is told so."""
-    spoken = " ".join(words)
-    for former, now in _FORMER.items():
-        if f"{spoken} ".startswith(f"{former} "):
-            print(f"hushrec {former} is hushrec {now} now; the old spelling goes with 0.4.", file=sys.stderr)
-            return [*now.split(), *words[len(former.split()) :]]
-    return list(words)
-
-
 def place(words: str) -> tuple[str, str]:
     """Module and function of a command."""
     function = words.removeprefix("papers ").replace(" ", "_").replace("-", "_")
@@ -277,7 +243,7 @@ def _application(listed: bool = False) -> App:
         help_format="plaintext",
         help_formatter=Help(),
         default_parameter=Parameter(negative=(), show_default=_default, json_dict=False, json_list=False),
-        group_parameters=_OPTIONS,
+        group_parameters=MAIN,
         group_commands=Group("Options", sort_key=len(_GROUPS) + 1),  # of hushrec itself: help and version
         result_action="return_value",
         suppress_keyboard_interrupt=False,
@@ -303,7 +269,7 @@ def _application(listed: bool = False) -> App:
                     name=name,
                     help=text,
                     group=group,
-                    group_parameters=_OPTIONS,
+                    group_parameters=MAIN,
                     group_commands=Group("Commands"),
                 )
                 begun[before].command(begun[words])

@@ -1,12 +1,12 @@
 """``hushrec audit canaries``."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.audit.canaries import canaries
-from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
+from hushrec.cli.options import Force, Json, Named, Plot, Promise, Seed, Settings, Whole
 from hushrec.cli.plots import audit, plot_file
 from hushrec.data import Domain
 from hushrec.training.named import choose
@@ -14,14 +14,14 @@ from hushrec.training.named import choose
 
 def audit_canaries(
     *,
-    model: Model = "private-als",
+    model: Named = "private-als",
     promise: Promise,
     n_canaries: Annotated[Whole, Parameter(name="--canaries", validator=Number(gte=20))] = 1000,
+    settings: Settings = Settings(),
     seed: Seed = 0,
     plot: Plot | None = None,
     force: Force = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Train once on generated users who are in or out by a coin, and guess the coins from the releases.
 
@@ -34,5 +34,5 @@ def audit_canaries(
     """
     target, budget = plot_file(plot, force), promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
-    estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings)
+    estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings.given())
     audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)

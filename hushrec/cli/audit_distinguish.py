@@ -1,12 +1,12 @@
 """``hushrec audit distinguish``."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.audit.distinguish import distinguish
-from hushrec.cli.options import Force, Json, Model, Plot, Promise, Seed, Whole
+from hushrec.cli.options import Force, Json, Named, Plot, Promise, Seed, Settings, Whole
 from hushrec.cli.plots import audit, plot_file
 from hushrec.data import Domain
 from hushrec.training.named import choose
@@ -17,14 +17,14 @@ _TUNED_TO = 1000
 
 def audit_distinguish(
     *,
-    model: Model = "private-als",
+    model: Named = "private-als",
     promise: Promise,
     runs: Annotated[Whole, Parameter(validator=Number(gte=10))] = 2000,
+    settings: Settings = Settings(),
     seed: Seed = 0,
     plot: Plot | None = None,
     force: Force = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Run a model many times on two generated neighbours and bound its mu from below.
 
@@ -40,5 +40,5 @@ def audit_distinguish(
     """
     target, budget = plot_file(plot, force), promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
-    estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings)
+    estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings.given())
     audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), target, as_json)

@@ -1,12 +1,24 @@
 """``hushrec audit membership``."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.audit.membership import membership
-from hushrec.cli.options import Catalogue, Count, Force, Json, Model, Plot, Promises, Range, Seed, Whole
+from hushrec.cli.options import (
+    Catalogue,
+    Count,
+    Force,
+    Json,
+    Named,
+    Plot,
+    Promises,
+    Range,
+    Seed,
+    Settings,
+    Whole,
+)
 from hushrec.cli.plots import audit, plot_file
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
@@ -16,17 +28,17 @@ def audit_membership(
     ratings: str | None = None,
     /,
     *,
-    model: Model = "private-als",
+    model: Named = "private-als",
     promises: Promises,
     rating_range: Range | None = None,
     catalogue: Catalogue | None = None,
     n_planted: Annotated[Whole, Parameter(name="--planted", validator=Number(gte=20))] = 400,
     draws: Count = 1,
+    settings: Settings = Settings(),
     seed: Seed = 0,
     plot: Plot | None = None,
     force: Force = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Plant random users, and tell from the model alone which of them were in the training data.
 
@@ -64,7 +76,7 @@ def audit_membership(
         relation=budget.relation,
         n_planted=n_planted,
         draws=draws,
-        settings=settings,
+        settings=settings.given(),
         seed=seed,
         data_is_public=ratings is None,
     )

@@ -16,7 +16,7 @@ from hushrec.errors import InputError
 if TYPE_CHECKING:
     from hushrec.engines.dask import Dask
 
-_HELP = "Work on the partitions of a store on a Dask cluster, as in --scheduler tls://10.0.0.1:8786."
+_HELP = "Dask cluster for a store, as tls://10.0.0.1:8786."
 Scheduler = Annotated[str, Parameter(metavar="ADDRESS", help=_HELP)]
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -22,6 +22,7 @@ from hushrec.cli.options import (
     NoProgress,
     Promises,
     Seed,
+    Settings,
     Users,
     listed,
     progress_shown,
@@ -29,7 +30,7 @@ from hushrec.cli.options import (
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data.splits import split_ratings
 from hushrec.errors import HushrecError, InputError
-from hushrec.evaluation.compare import FILES, USUAL
+from hushrec.evaluation.compare import FILES, REFERENCES, USUAL
 from hushrec.evaluation.plots import needs_matplotlib
 from hushrec.privacy import Budget
 from hushrec.privacy.budget import guarantee
@@ -48,6 +49,7 @@ def compare(
     draws: Count = 1,
     lists: Lists = Lists(),
     n_users: Users | None = None,
+    settings: Settings = Settings(),
     seed: Seed = 0,
     promises: Promises,
     declared: Declared = Declared(),
@@ -57,7 +59,6 @@ def compare(
     force: Force = False,
     no_progress: NoProgress = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
 
@@ -79,7 +80,7 @@ def compare(
     ratings
         A table with columns of users, items and ratings.
     models
-        Models, separated by commas; each has options of its own, such as --private-als.rank.
+        Models, separated by commas. Settings name theirs, as in --set both.ratings.rank=8.
     out_dir
         Where table and plot go.
     holdout
@@ -96,17 +97,17 @@ def compare(
     folder = output_folder(out_dir, force, FILES)
     needs_matplotlib()
     rows = reading.read(ratings, domain)
+    chosen = USUAL[domain.likes] if models is None else listed(models)
     options: dict[str, Any] = {
         "delta": budget.delta,
         "relation": budget.relation,
         "n_users": n_users,
-        "settings": settings,
+        "settings": _by_model(settings.given(), chosen),
         "draws": draws,
         **asdict(lists),
         "seed": seed,
         "progress": progress_shown(no_progress),
     }
-    chosen = USUAL[domain.likes] if models is None else listed(models)
     if folds is not None:
         comparison = evaluation.cross_validate(rows, chosen, levels, folds=folds, **options)
     else:
@@ -122,6 +123,18 @@ def compare(
         comparison.markdown(),
         f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
     )
+
+
+def _by_model(given: dict[str, Any], models: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Return the settings of each model: the first part of a name is the model's."""
+    found: dict[str, dict[str, Any]] = {}
+    for name, value in given.items():
+        model, _, setting = name.partition(".")
+        model = model.replace("_", "-")
+        if model not in (*models, *REFERENCES[True]) or not setting:
+            raise InputError(f"--set {name} names no model; write for example --set {models[0]}.{name}=...")
+        found.setdefault(model, {})[setting] = value
+    return found
 
 
 def _check_parts(holdout: float, folds: int | None, public: bool) -> None:

@@ -16,7 +16,7 @@ from hushrec.public import PublicRatings
 _POPULATIONS = "same", "external"
 
 
-_GROUP = Group("Ratings that their owners have published (docs/guides/public.md)", sort_key=4)
+_GROUP = Group("Public data (docs/guides/public.md)", sort_key=3)
 
 
 @Parameter(name="*", group=_GROUP)
@@ -27,12 +27,10 @@ class Published:
     Parameters
     ----------
     public_ratings
-        A file of public ratings: of the same population, as in --public-ratings sold-here.csv=same, or of
-        another one, whose ids are compared with nobody's, as in --public-ratings films.csv=external. May be
-        given several times.
+        File of public ratings; repeatable. KIND is same or external (another population).
     """
 
-    public_ratings: Annotated[list[str], Parameter(metavar="FILE=same|external", negative=())] | None = None
+    public_ratings: Annotated[list[str], Parameter(metavar="FILE=KIND", negative=())] | None = None
 
     def files(self) -> list[str]:
         """Every file that is named."""
@@ -72,8 +70,7 @@ class Donated(Published):
     Parameters
     ----------
     donors
-        Users of RATINGS who have consented to the publication of theirs: a text file, one id a line. They
-        have no privacy, and everybody else has what they had.
+        Text file of users who agreed to publish their ratings. Donors are not protected.
     """
 
     donors: File | None = None

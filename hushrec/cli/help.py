@@ -18,22 +18,22 @@ from cyclopts import (
     ValidationError,
 )
 
-from hushrec.checks import behind, names_of
-from hushrec.registry import ESTIMATORS, best
+from hushrec.checks import names_of
+from hushrec.registry import ESTIMATORS
 
 if TYPE_CHECKING:
     from cyclopts import Argument
     from cyclopts.help import HelpEntry, HelpPanel
 
 #: Characters of a line, and where the text of an option begins.
-_WIDEST = 100
-_COLUMN = 28
+_WIDEST = 80
+_COLUMN = 30
 #: The same where all names are short.
 _SHORT_COLUMN = 16
 
 
 class Help:
-    """Plain text of any width up to 100; examples in a description stand as they are."""
+    """Plain text of any width up to 80; examples in a description stand as they are."""
 
     def render_usage(self, console: Any, options: Any, usage: Any) -> None:
         """Print how the command is called."""
@@ -108,10 +108,10 @@ def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:
     print("\n".join(lines) or first.rstrip())
 
 
-def sentence(error: CycloptsError, app: App, model: str) -> str:
-    """Say what is wrong with a command line; ``model`` is what it says of the model, to point to its help."""
+def sentence(error: CycloptsError, app: App) -> str:
+    """Say what is wrong with a command line."""
     command = " ".join(["hushrec", *(error.command_chain or ())])
-    see = f"see {command}{model} --help"
+    see = f"see {command} --help"
     argument, unused = error.argument, error.unused_tokens or []
     if isinstance(error, UnknownCommandError):
         if unused[0].startswith("-"):
@@ -142,25 +142,11 @@ def sentence(error: CycloptsError, app: App, model: str) -> str:
 
 
 def _unknown(option: str, app: App, command: str, see: str) -> str:
-    setting = option.partition("=")[0].removeprefix("--").removeprefix("tuning.").replace("-", "_")
-    where = _where(setting, command)
-    return f"{command} has no option {option}{where or _meant(option, app)}; {see}"
-
-
-def _where(setting: str, command: str) -> str:
-    """The models that have a setting which the chosen one has not, where models can be chosen."""
-    if setting == "implicit" and command.endswith("plan"):
-        return ": a model of likes is planned with --for lists"
-    having = [name for name, cls in ESTIMATORS.items() if setting in names_of(cls)]
-    having.sort(key=lambda name: name not in (best("ratings", True), best("lists", True)))
-    if not having or command.rpartition(" ")[2] not in ("train", "plan", "compare"):
-        return ""
-    few = ", ".join(having[:3]) + ", ..." * (len(having) > 3)
-    how = "choose one with --model"
-    if command.endswith("compare"):
-        layer = "tuning." * (setting in behind(ESTIMATORS[having[0]]))
-        how = f"name one in --models and write --{having[0]}.{layer}{setting.replace('_', '-')}"
-    return f", which is a setting of {few}: {how}"
+    setting = option.partition("=")[0].removeprefix("--").replace("-", "_").rpartition(".")[2]
+    where = _meant(option, app)
+    if not where and any(setting in names_of(cls) for cls in ESTIMATORS.values()):
+        where = f": settings of a model are passed as --set {setting}=VALUE"
+    return f"{command} has no option {option}{where}; {see}"
 
 
 def _meant(word: str, app: App) -> str:

@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 from hushrec.cli import output
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy import Budget, Ledger, default_path
-from hushrec.registry import ESTIMATORS, best
+from hushrec.registry import ESTIMATORS, JOBS, best
 
 #: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
 SHOWN_DELTA = 1e-6
@@ -31,9 +31,17 @@ def whole(kind: Any, tokens: Sequence[Token]) -> int:
         raise ValueError("pass an integer") from None
 
 
-def whole_or_none(kind: Any, tokens: Sequence[Token]) -> int | None:
-    """An integer, or the word none."""
-    return None if tokens[0].value.lower() == "none" else whole(kind, tokens)
+def value_of(text: str) -> Any:
+    """A setting as written: none, true, false, an integer, a number, else a word."""
+    words: dict[str, Any] = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
 
 
 def epsilon_of(text: str) -> float:
@@ -67,40 +75,53 @@ def pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
 
 Whole = Annotated[int, Parameter(converter=whole)]
 Count = Annotated[int, Parameter(converter=whole, validator=Number(gte=1))]
-Epsilon = Annotated[float, Parameter(converter=_epsilon)]
 Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=10_000_000))]
 File = Annotated[str, Parameter(metavar="FILE")]
 
-_MODEL = (
-    "A model by its name; hushrec train --model NAME --help lists the settings of any of"
-    f" {', '.join(ESTIMATORS)}."
-)
-_JOB = (
-    "What the model is for: lists to recommend, ratings to predict, or both. By default both, and lists where"
-    " there are likes."
-)
-_ITEMS = (
-    "Declared items: a text file, one item id a line, as in --catalogue items.txt. A store (hushrec prepare)"
-    " knows them, and its range and cap."
-)
-_USERS = "Declared number of users, if it is public; else it is released for a small part of the budget."
-_SEED = "Of initialisation, sampling and splits; privacy noise has none."
-_FAILURE = "Part of delta reserved for private choices."
-_NO_FAILURE = "of tune all, of a ledger's budget none"
+#: The options that most people need: in the help they come before all others.
+MAIN = Group("Options", sort_key=1)
+PRIVACY = Group("Privacy and ledger", sort_key=4)
+
+_MODEL = "lists, ratings, both, or a model's name (see hushrec settings)."
+_ITEMS = "Text file of all item ids, one a line."
+_USERS = "Number of users, if it is public; else it is released for 1% of the budget."
+_SEED = "Of sampling and splits; noise has none."
+_FAILURE = "Part of delta that is reserved for hushrec tune."
+_NO_FAILURE = "tune: all; ledger: none"
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object instead of text.")]
-Model = Annotated[str, Parameter(metavar="NAME", help=_MODEL)]
-Job = Annotated[Literal["lists", "ratings", "both"], Parameter(name="--for", help=_JOB)]
+Named = Annotated[str, Parameter(metavar="NAME", help="A model's name: see hushrec settings.")]
+Model = Annotated[
+    str, Parameter(metavar="NAME", help=_MODEL, show_default="both; lists with --implicit", group=MAIN)
+]
 Catalogue = Annotated[File, Parameter(help=_ITEMS)]
-NoProgress = Annotated[bool, Parameter(help="No progress bar (none without a terminal).")]
+NoProgress = Annotated[bool, Parameter(help="Show no progress bar.")]
 Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_SEED)]
 Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
 Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
-Force = Annotated[bool, Parameter(help="Replace what is written where it is there already.")]
-Resume = Annotated[bool, Parameter(help="Go on with the last such training that was killed.")]
-Verbose = Annotated[bool, Parameter(help="Print settings and every release too, as report does.")]
+Force = Annotated[bool, Parameter(help="Replace output files that exist.")]
+Resume = Annotated[bool, Parameter(help="Resume the same killed training at no cost.")]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Settings of the model.
+
+    Parameters
+    ----------
+    texts
+        Change a setting (hushrec settings MODEL); repeatable.
+    """
+
+    texts: Annotated[tuple[str, ...], Parameter(name="--set", metavar="NAME=VALUE")] = ()
+
+    def given(self) -> dict[str, Any]:
+        """The settings by name."""
+        named = pairs(self.texts, "--set", "rank=8")
+        return {name.replace("-", "_"): value_of(value) for name, value in named.items()}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,13 +131,12 @@ class _Protected:
     Parameters
     ----------
     delta
-        Chance left over by epsilon: well below one over the number of users.
+        Well below one over the number of users, as 1e-6.
     relation
-        What one user is protected from: being known to be in the data, or any change of their ratings. By
-        default add-remove.
+        Protect a user's presence or any change. By default add-remove.
     """
 
-    delta: float | None = None
+    delta: Annotated[float, Parameter(group=MAIN)] | None = None
     relation: Literal["add-remove", "replace"] | None = None
 
     def budget_of(self, epsilon: float, unit: str = "user") -> Budget:
@@ -128,18 +148,15 @@ class _Protected:
             )
         if _WEAK < epsilon < math.inf:
             output.note(
-                f"Warning: epsilon = {epsilon:g} promises next to nothing: whoever suspects what a user rated"
-                " can be all but sure of it afterwards; 10 or less is usual."
+                f"Warning: epsilon = {epsilon:g} is a very weak promise: an attacker can become all but sure"
+                " of what a user rated; 10 or less is usual."
             )
         delta = SHOWN_DELTA if self.delta is None else self.delta
         relation = self.relation or ("replace" if unit == "rating" else "add-remove")
         return Budget(epsilon, delta, unit=unit, relation=relation)
 
 
-_BUDGET = Group("Budget", sort_key=2)
-
-
-@Parameter(name="*", group=_BUDGET)
+@Parameter(name="*", group=PRIVACY)
 @dataclass(frozen=True, kw_only=True)
 class Promise(_Protected):
     """The privacy that is asked for.
@@ -147,15 +164,14 @@ class Promise(_Protected):
     Parameters
     ----------
     epsilon
-        Privacy: smaller is safer, > 0, as in --epsilon 5; the word inf asks for none. No default.
+        Privacy: smaller is safer; inf is none.
     relation
-        What one user is protected from: being known to be in the data, or any change of their ratings. By
-        default add-remove, and replace for --unit rating.
+        Protect a user's presence or any change. By default add-remove.
     unit
-        What epsilon protects: all ratings of a user, or the value of one (--model one-bit only).
+        Protect a user, or one rating (--model one-bit).
     """
 
-    epsilon: Epsilon
+    epsilon: Annotated[float, Parameter(converter=_epsilon, group=MAIN)]
     unit: Literal["user", "rating"] = "user"
 
     def budget(self) -> Budget:
@@ -163,7 +179,7 @@ class Promise(_Protected):
         return self.budget_of(self.epsilon, self.unit)
 
 
-@Parameter(name="*", group=_BUDGET)
+@Parameter(name="*", group=PRIVACY)
 @dataclass(frozen=True, kw_only=True)
 class Promises(_Protected):
     """Several levels of privacy.
@@ -174,7 +190,7 @@ class Promises(_Protected):
         Privacy levels, separated by commas, as in --epsilons 1,5,10. No default.
     """
 
-    epsilons: str
+    epsilons: Annotated[str, Parameter(group=MAIN)]
 
     def levels(self) -> list[float]:
         """Each epsilon."""
@@ -203,13 +219,12 @@ class Lists:
     relevant_from: float | None = None
 
 
-_LEDGER = Group("Ledger", sort_key=5)
 _ANOTHER = " --ledger or HUSHREC_LEDGER names another file."
 #: The data set of whoever names none.
 _DEFAULT = "default"
 
 
-@Parameter(name="*", group=_LEDGER)
+@Parameter(name="*", group=PRIVACY)
 @dataclass(frozen=True, kw_only=True)
 class Account:
     """The record of charges.
@@ -217,18 +232,18 @@ class Account:
     Parameters
     ----------
     ledger
-        Where charges are recorded.
+        File in which charges are recorded.
     dataset
-        Name of these users in the ledger: runs on the same users must share it.
+        Name of these users in the ledger, in all their runs.
     """
 
-    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None
-    dataset: Annotated[str, Parameter(metavar="NAME")] = _DEFAULT
+    ledger: Annotated[File, Parameter(show_default="one per account")] | None = None
+    dataset: Annotated[str, Parameter(metavar="NAME", group=MAIN)] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
         """The ledger at the path, or the account's own; a file that is none is bad input."""
         if create and self.ledger is not None and not Path(self.ledger).exists():
-            output.note(f"A new ledger begins at {self.ledger}: what another one holds is not counted.")
+            output.note(f"Created a new ledger at {self.ledger}. Charges in other ledgers are not counted.")
         try:
             return Ledger(self.ledger or default_path(), create=create)
         except LedgerError as error:
@@ -236,7 +251,7 @@ class Account:
             raise InputError(f"{error}{hint}") from None
 
 
-@Parameter(name="*", group=_LEDGER)
+@Parameter(name="*", group=PRIVACY)
 @dataclass(frozen=True, kw_only=True)
 class Charging(Account):
     """The record that a run is charged to.
@@ -244,9 +259,9 @@ class Charging(Account):
     Parameters
     ----------
     data_is_public
-        Nobody's ratings are private: charge nothing, and stamp every result NOT PRIVATE.
+        Charge nothing; results are stamped NOT PRIVATE.
     allow_composition
-        The data set has an open season, and what both cost together is understood.
+        Allow a cost in addition to an open season.
     """
 
     data_is_public: bool = False
@@ -265,13 +280,16 @@ class Charging(Account):
         return {"ledger": ledger, "dataset": self.dataset, **words}
 
 
-def model_for(model: str | None, job: str | None, likes: bool, private: bool) -> str:
-    """The model that is named, or the best for a job."""
-    if model is not None and job is not None:
-        raise InputError("Pass --for or --model, not both: --model chooses by hand what --for would choose.")
+def model_for(model: str | None, likes: bool, private: bool) -> str:
+    """The model of a name, or the best one for a job."""
+    job = model or ("lists" if likes else "both")
     if likes and job in ("ratings", "both"):
-        raise InputError(f"--for {job} needs ratings, and --implicit says that there are likes only.")
-    return model or best(job or ("lists" if likes else "both"), private)
+        raise InputError(f"--model {job} needs ratings, and --implicit makes every row a like; pass lists.")
+    if job not in JOBS and job not in ESTIMATORS:
+        raise InputError(
+            f"--model {job} is not known; pass lists, ratings, both, or a name of hushrec settings."
+        )
+    return best(job, private) if job in JOBS else job
 
 
 def progress_shown(no_progress: bool) -> bool:

@@ -108,8 +108,8 @@ def plain(value: Any) -> Any:
 
 
 def width() -> int:
-    """Return how wide a paragraph is: as the terminal, and at most 100 letters."""
-    return min(100, shutil.get_terminal_size((100, 24)).columns)
+    """Return how wide a paragraph is: as the terminal, and at most 80 letters."""
+    return min(80, shutil.get_terminal_size((80, 24)).columns)
 
 
 def folded(words: str) -> list[str]:

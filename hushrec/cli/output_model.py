@@ -15,6 +15,7 @@ from hushrec.data import Domain
 from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.models.liked_features import VOTES
+from hushrec.privacy import Budget
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.recommend import Algorithm
@@ -29,8 +30,8 @@ _REASONS = 3
 _UNLIKE = 0.5
 
 
-def about(billboard: Billboard, brief: bool = False) -> str:
-    """Settings, domain and privacy statement, for a reader; in brief without settings and single releases."""
+def about(billboard: Billboard, releases: bool = False) -> str:
+    """Domain, taste and privacy statement, for a reader; with every release if that is asked for."""
     domain = billboard.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
@@ -41,8 +42,7 @@ def about(billboard: Billboard, brief: bool = False) -> str:
             *output.paragraph(said_by_votes(billboard)),
             *(line for each in billboard.judged for line in output.paragraph(said_by_donors(each))),
             "",
-            billboard.privacy.text(brief),
-            *([] if brief else ["", settings_line(billboard.estimator)]),
+            billboard.privacy.text(not releases),
         ]
     )
 
@@ -84,16 +84,14 @@ def said_by_donors(judged: Mapping[str, Any]) -> str:
     return f"{start} Together {of[2]}, where the public one counts {judged['weight']:.0%}."
 
 
-def trained(
-    billboard: Billboard, target: Path, verb: str, verbose: bool, as_json: bool, rows: bool = True
-) -> None:
-    """Show what a training made, of rows that are here or elsewhere, and where the rest of it is told."""
-    more = [] if verbose else [f"Settings and each release: hushrec report {target}"]
-    if rows and all(release.label != _COUNT for release in billboard.privacy.releases):
-        more.append("Nothing here tells whether the rows were read as you mean them: hushrec check does.")
+def trained(billboard: Billboard, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
+    """Print what a training made, of rows that are here or elsewhere, and what to do next."""
+    more = [f"Next: hushrec report {target} --releases, hushrec recommend {target} RATINGS --user ID"]
+    if rows and not counted(billboard):
+        more.append("Run hushrec check to see which rows were used: nothing here depends on it.")
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
-    output.done(as_json, found, first, about(billboard, brief=not verbose), *more)
+    output.done(as_json, found, first, about(billboard), *more)
 
 
 def popularity_of(billboard: Billboard) -> str:
@@ -105,7 +103,7 @@ def popularity_of(billboard: Billboard) -> str:
 
 
 def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
-    """Tell what a model is compared with at no charge, for a program and for a reader."""
+    """Return what a model is compared with without privacy cost, for a program and for a reader."""
     popularity, means = popularity_of(billboard), "user means" in baselines(billboard)
     own, alone = released_noise(billboard), planned_noise(billboard)
     found = {
@@ -115,12 +113,12 @@ def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
         "popular_noise_sd": alone,
     }
     words = (
-        f"To compare it with, at no charge: users' own means ({found['user_means']}) and item popularity"
-        f" ({popularity}), from its own values; hushrec evaluate measures them beside the model."
+        f"hushrec evaluate compares it, without privacy cost, with users' own means ({found['user_means']})"
+        f" and item popularity ({popularity}), computed from its own released values."
     )
     if alone is not None:
-        first = "" if own is None else f"Item popularity was first released with noise of sd {own:.3g}; "
-        words += f" {first}popular with the whole budget would have noise of sd {alone:.3g}, by its plan."
+        first = "" if own is None else f" Item popularity has noise of sd {own:.3g}."
+        words += f"{first} The model popular with the whole budget would have noise of sd {alone:.3g}."
     return found, words
 
 
@@ -135,9 +133,12 @@ def taste_of(billboard: Billboard) -> Taste:
     return taste(billboard, billboard.privacy.budget, billboard.privacy.ledger)
 
 
-def settings_line(estimator: Algorithm) -> str:
+def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
+    """Return the settings in lines; a number of users that was released is marked as noisy."""
+    noisy = " (released with noise)" * noisy_count
     settings = ", ".join(
-        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        (f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}")
+        + noisy * name.endswith("n_users")
         for name, value in settings_of(estimator).items()
     )
     indent = "Settings:   "
@@ -146,11 +147,17 @@ def settings_line(estimator: Algorithm) -> str:
     )
 
 
+def counted(billboard: Billboard) -> bool:
+    """Tell whether the number of users was released with noise, for want of a declared one."""
+    return any(release.label == _COUNT for release in billboard.privacy.releases)
+
+
 def described(billboard: Billboard) -> dict[str, Any]:
     domain = billboard.domain
     return {
         "model": billboard.estimator.name,
         "hyper_parameters": settings_of(billboard.estimator),
+        "n_users_is_noisy": counted(billboard),
         "n_items": domain.n_items,
         "rating_range": [domain.low, domain.high],
         "likes": domain.likes,
@@ -170,14 +177,19 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
         return
     if released and declared is None and not named.exceeds_noise(number, released[0].noise_sd):
         output.note(
-            f"Warning: the released number of users, {number:,}, cannot be told from 0:"
-            " `hushrec check` shows what became of the rows.",
+            f"Warning: the released number of users, {number:,}, is indistinguishable from 0; run hushrec"
+            " check to see which rows were used.",
         )
-    delta = billboard.privacy.budget.delta
-    if billboard.privacy.private and delta * number >= 1:
+    if declared is None:  # of a declared number it is said before the training
+        warn_of_delta(billboard.privacy.budget, number)
+
+
+def warn_of_delta(budget: Budget, n_users: int | None) -> None:
+    """Warn of a delta so large that a training could publish one user's ratings and keep the promise."""
+    if n_users is not None and budget.private and budget.delta * n_users >= 1:
         output.note(
-            f"Warning: delta = {delta:g} is not below one over the number of users, so the promise allows"
-            " somebody's rows to be told outright; 1e-6 or less is usual.",
+            f"Warning: delta = {budget.delta:g} is at least 1 / {n_users:,} users, so the promise allows"
+            " publishing one user's ratings; 1e-6 or less is usual."
         )
 
 

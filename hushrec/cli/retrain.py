@@ -19,7 +19,6 @@ from hushrec.cli.options import (
     Force,
     Json,
     NoProgress,
-    Verbose,
     Whole,
     progress_shown,
 )
@@ -51,7 +50,6 @@ def retrain(
     donated: Donated = Donated(),
     force: Force = False,
     no_progress: NoProgress = False,
-    verbose: Verbose = False,
     as_json: Json = False,
 ) -> None:
     """Train the next week of a season: go on from the last week's model LAST.hush with the RATINGS of today.
@@ -120,7 +118,7 @@ def retrain(
     options: dict[str, Any] = {"since": since, "retire": retire, "public": public}
     following = board.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
     save(following, target)
-    output_model.trained(following, target, f"Trained week {accountant.week.number} of", verbose, as_json)
+    output_model.trained(following, target, f"Trained week {accountant.week.number} of", as_json)
 
 
 def _loaded(last: str) -> Billboard:

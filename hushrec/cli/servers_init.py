@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Count, Force, Job, Json, Model, Promise, Seed, Users, model_for
+from hushrec.cli.options import Count, Force, Json, Model, Promise, Seed, Settings, Users, model_for
 from hushrec.cli.tables import Declared
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -35,9 +35,9 @@ def servers_init(
     agreement: str,
     /,
     *,
-    job: Job | None = None,
     model: Model | None = None,
     n_users: Users | None = None,
+    settings: Settings = Settings(),
     seed: Seed = 0,
     promise: Promise,
     declared: Declared = Declared(),
@@ -46,17 +46,16 @@ def servers_init(
     users_per_node: Count = 1,
     force: Force = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
     """Write the AGREEMENT that two servers and all nodes train under: a file that people can read.
 
     Give the same file to both operators and to every node. The model is item-bias, popular, private-als,
     private-eigenrec or both. Few rounds suit nodes that are rarely online. The planned rounds let a node
-    send at most 10 MB, and release no item x item matrix; --iterations and --tuning.start spectral ask for
-    more.
+    send at most 10 MB, and release no item x item matrix; --set iterations and --set
+    start=spectral ask for more.
 
-      hushrec servers init agreement.json --model private-als --users 6000 --bias-rounds 1 --iterations 2 \\
-                           --rank 8 --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
+      hushrec servers init agreement.json --model private-als --users 6000 --set iterations=2 \\
+                           --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
 
     Parameters
     ----------
@@ -74,9 +73,9 @@ def servers_init(
     budget, domain = promise.budget(), declared.domain(implicit)
     written = {
         "format": _FORMAT,
-        "model": model_for(model, job, domain.likes, budget.private),
+        "model": model_for(model, domain.likes, budget.private),
         "users": n_users,
-        "settings": settings,
+        "settings": settings.given(),
         "seed": seed,
         **budget.promise,
         "items": list(domain.items),

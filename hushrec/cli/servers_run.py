@@ -181,7 +181,7 @@ def servers_run(
             save(board, target)
             output.note(f"Both have the model, here in {target}; nodes are told so for {linger:g} s more.")
             time.sleep(linger)
-    output_model.trained(board, target, "Trained", False, as_json, rows=False)
+    output_model.trained(board, target, "Trained", as_json, rows=False)
 
 
 def _peer_token(path: str) -> str:

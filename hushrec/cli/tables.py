@@ -7,16 +7,16 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from hushrec.cli.options import Catalogue, Count, File, Range, Whole, pairs
+from hushrec.cli.options import MAIN, Catalogue, Count, File, Range, Whole, pairs
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
 _ROLES = ("user", "item", "rating", "time")
-_DECLARED = Group("Declared, never read from the ratings", sort_key=3)
+_DATA = Group("Data", sort_key=2)
 
 
-@Parameter(name="*", group=_DECLARED)
+@Parameter(name="*", group=_DATA)
 @dataclass(frozen=True, kw_only=True)
 class Declared:
     """The domain of the ratings.
@@ -24,17 +24,15 @@ class Declared:
     Parameters
     ----------
     rating_range
-        Lowest and highest rating, as in --rating-range 1 5; others are dropped. Likes (--implicit) have none.
+        Lowest and highest possible rating, as 1 5.
     max_ratings_per_user
-        Cap, 10,000 unless declared; a user's further ratings are sampled away.
+        Cap on the ratings of a user. By default 10,000.
     item_features
-        Public facts of the items, which help where users are few; for lists a small part of the budget goes
-        to the users' vote on them. A CSV or Parquet table with a column of item ids and columns of numbers,
-        vectors or categories (Comedy|Drama).
+        Public table of items: ids, numbers, categories.
     """
 
-    rating_range: Range | None = None
-    catalogue: Catalogue | None = None
+    catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None
+    rating_range: Annotated[Range, Parameter(group=MAIN)] | None = None
     max_ratings_per_user: Whole | None = None
     item_features: File | None = None
 
@@ -59,25 +57,25 @@ class Declared:
         return Domain(**given, item_features=self.item_features, likes=likes)
 
 
-@Parameter(name="*", group=_DECLARED)
+@Parameter(name="*", group=_DATA)
 @dataclass(frozen=True, kw_only=True)
 class Size:
     """The declared domain, or no more than its size.
 
     Parameters
     ----------
-    rating_range
-        Lowest and highest rating; without it errors are in units of the range only.
-    max_ratings_per_user
-        Cap on the ratings of a user.
     n_items
         Number of items, instead of --catalogue.
+    rating_range
+        Lowest and highest possible rating, as 1 5.
+    max_ratings_per_user
+        Cap on the ratings of one user.
     """
 
-    rating_range: Range | None = None
-    catalogue: Catalogue | None = None
+    n_items: Annotated[Count, Parameter(name="--items", group=MAIN)] | None = None
+    catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None
+    rating_range: Annotated[Range, Parameter(group=MAIN)] | None = None
     max_ratings_per_user: Whole = 10_000
-    n_items: Annotated[Count, Parameter(name="--items")] | None = None
 
     def declared(self, likes: bool) -> tuple[Domain | None, int]:
         """The domain, or one of that size; None where no rating range is given for the latter.
@@ -106,24 +104,24 @@ class Size:
         return Domain(tuple(items), self.rating_range, max_ratings_per_user=cap, likes=likes), len(items)
 
 
-@Parameter(name="*", group=Group("Reading tables", sort_key=4))
+@Parameter(name="*", group=_DATA)
 @dataclass(frozen=True, kw_only=True)
 class Reading:
     """The reading of tables of ratings.
 
     Parameters
     ----------
-    columns
-        Names of the columns, for example user=uid,item=movie,rating=stars; usual names are found.
-    format
-        parquet, csv, tsv, movielens-100k, movielens-dat or jester; told from the file's name.
     implicit
-        Every row is a like; neither a rating column nor --rating-range is needed. A model file knows it.
+        Every row is a like; no ratings are needed.
+    columns
+        As user=uid,item=movie,rating=stars.
+    format
+        As parquet, csv, tsv or movielens-dat.
     """
 
-    columns: Annotated[str, Parameter(metavar="ROLE=NAME,...")] | None = None
-    format: Annotated[str, Parameter(metavar="NAME")] | None = None
-    implicit: bool = False
+    implicit: Annotated[bool, Parameter(group=MAIN)] = False
+    columns: Annotated[str, Parameter(metavar="ROLE=NAME,...", show_default="usual")] | None = None
+    format: Annotated[str, Parameter(metavar="NAME", show_default="by name")] | None = None
 
     def open(self, path: str, domain: Domain) -> Ratings | Store:
         """The ratings of a file, or a store as it is."""

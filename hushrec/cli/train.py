@@ -15,15 +15,14 @@ from hushrec.cli.options import (
     Charging,
     File,
     Force,
-    Job,
     Json,
     Model,
     NoProgress,
     Promise,
     Resume,
     Seed,
+    Settings,
     Users,
-    Verbose,
     model_for,
     progress_shown,
 )
@@ -39,57 +38,49 @@ def train(
     ratings: str,
     /,
     *,
-    job: Job | None = None,
-    model: Model | None = None,
     out: File,
-    n_users: Users | None = None,
-    seed: Seed = 0,
     promise: Promise,
     declared: Declared = Declared(),
     reading: Reading = Reading(),
+    model: Model | None = None,
     charging: Charging = Charging(),
-    donated: Donated = Donated(),
-    resume: Resume = False,
-    scheduler: Scheduler | None = None,
+    n_users: Users | None = None,
+    settings: Settings = Settings(),
+    like_threshold: float | None = None,
     season: Annotated[str, Parameter(metavar="NAME")] | None = None,
+    resume: Resume = False,
     force: Force = False,
+    donated: Donated = Donated(),
+    scheduler: Scheduler | None = None,
+    seed: Seed = 0,
     no_progress: NoProgress = False,
-    verbose: Verbose = False,
     as_json: Json = False,
-    **settings: Any,
 ) -> None:
-    """Train a model on private RATINGS (Parquet, CSV, TSV, MovieLens or Jester file).
+    """Train a model on private RATINGS. The privacy cost is recorded in the ledger.
 
-    The budget, the item catalogue and the rating range are declared, never read from the ratings. Settings
-    that are not given are chosen from epsilon, the catalogue, the range and the number of users. Nothing of
-    the rows is looked at before budget is spent: see with hushrec check that they are read as you mean them.
-    Where the released number of users cannot be told from 0, 1% is spent and the run stops. What the run
-    spends is charged in the ledger before it is released, and stays charged if the run fails; --resume
-    goes on with a run that was killed, at no further cost. A model for both jobs recommends from the ratings
-    that are likes, those from --like-threshold up.
+    Training never inspects the ratings first: hushrec check shows which rows will be used.
 
-      hushrec train ratings.parquet --epsilon 5 --delta 1e-6 --rating-range 1 5 \\
+      hushrec train ratings.csv --epsilon 1 --delta 1e-6 --rating-range 1 5 \\
                     --catalogue items.txt --out model.hush
-      hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush
-      hushrec train STORE --epsilon 5 --delta 1e-6 --out model.hush --scheduler tls://10.0.0.1:8786
-      hushrec train STORE --epsilon 1 --delta 1e-6 --out model.hush --donors ids.txt
-      hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 --catalogue items.txt --out likes.hush
-      hushrec train ratings.parquet --model one-bit --mechanism input --threshold 3.5 --unit rating \\
-                    --epsilon 4 --delta 1e-6 --rating-range 1 5 --catalogue items.txt --out likes.hush
+      hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 \\
+                    --catalogue items.txt --out likes.hush
 
     Parameters
     ----------
     ratings
-        A table with columns of users, items and ratings, or a store that `hushrec prepare` made of some.
+        A table (Parquet, CSV, TSV, MovieLens, Jester), or a store.
     out
-        Where the model goes, as in --out model.hush.
+        File for the model.
+    like_threshold
+        Ratings from here up are likes, 4 of 1 to 5 by default.
     season
-        The model is the first of a season that hushrec season open declared, with the --dataset, --epsilon
-        and --delta of that: it spends week 0's part of the budget, and hushrec retrain goes on from it.
+        Train the first week of an open season.
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
-    model = model_for(model, job, domain.likes, budget.private)
-    estimator = named.check_run(model, budget, domain, n_users, settings)
+    model, given = model_for(model, domain.likes, budget.private), settings.given()
+    if like_threshold is not None:
+        given["like_threshold"] = like_threshold
+    estimator = named.check_run(model, budget, domain, n_users, given)
     if declared.item_features is not None:
         check_features(estimator, budget, domain)
     inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger, *donated.files())
@@ -98,13 +89,14 @@ def train(
     rows = reading.open(ratings, domain)
     if public is not None:
         public.read(estimator, rows)  # refused before a ledger is opened
+    output_model.warn_of_delta(budget, n_users)
     with cluster(scheduler, ratings) as engine:
         billboard = named.train(
             model,
             rows,
             charged(season, budget, charging, resume),
             n_users=n_users,
-            settings=settings,
+            settings=given,
             seed=seed,
             progress=progress_shown(no_progress),
             keep=lambda billboard: save(billboard, target),
@@ -113,7 +105,7 @@ def train(
             public=public,
         )
     output_model.warn_of_the_number_of_users(billboard, n_users)
-    output_model.trained(billboard, target, "Trained", verbose, as_json)
+    output_model.trained(billboard, target, "Trained", as_json)
 
 
 def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) -> Accountant:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated, Any
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -16,14 +16,14 @@ from hushrec.cli.options import (
     File,
     Force,
     Json,
-    Model,
+    Named,
     NoProgress,
     Promise,
     Seed,
-    Verbose,
     listed,
     pairs,
     progress_shown,
+    value_of,
 )
 from hushrec.cli.tables import Declared, Reading
 from hushrec.cli.train import save
@@ -38,7 +38,7 @@ def tune(
     ratings: str | None = None,
     /,
     *,
-    model: Model = "private-als",
+    model: Named = "private-als",
     tried: Annotated[tuple[str, ...], Parameter(name="--try", metavar="NAME=V1,V2,...")] = (),
     out: File | None = None,
     n_generated: Annotated[Count, Parameter(name="--generated", metavar="USERS")] | None = None,
@@ -50,7 +50,6 @@ def tune(
     reading: Reading = Reading(),
     charging: Charging = Charging(),
     force: Force = False,
-    verbose: Verbose = False,
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
@@ -110,20 +109,7 @@ def tune(
     accountant = Accountant(reserved, **charging.arguments(budget.private))
     billboard = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
     save(billboard, target)
-    output_model.trained(billboard, target, "Chose", verbose, as_json)
-
-
-def value_of(text: str) -> Any:
-    """A hyper-parameter as written: none, true, false, an integer, a number, else a word."""
-    words: dict[str, Any] = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
-    for kind in (int, float):
-        try:
-            return kind(text)
-        except ValueError:
-            continue
-    return text
+    output_model.trained(billboard, target, "Chose", as_json)
 
 
 def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:

@@ -21,10 +21,12 @@ def test_a_training_tells_its_promise_on_one_screen_and_the_rest_when_asked(run,
     short = run(*line).stdout
     assert len(short.splitlines()) <= 22 and "PRIVACY STATEMENT" in short and "Ledger:" in short
     assert "ratings: item biases" not in short and "hushrec report m.hush" in short
-    told = run(*line, "--verbose").stdout
-    assert "Settings:   like_threshold=4" in told and "ratings: item biases" in told and "Version:" in told
     report = run("report", "m.hush").stdout
-    assert "ratings: item biases" in report and "Public:     item catalogue; rating range;" in report
+    assert len(report.splitlines()) <= 24 and all(len(row) <= 80 for row in report.splitlines())
+    assert "ratings: item biases" not in report and "(unit: user, relation: add-remove)" in report
+    told = run("report", "m.hush", "--releases", "--settings").stdout
+    assert "like_threshold=4" in told and "ratings: item biases" in told and "Version:" in told
+    assert "Public:     item catalogue; rating range;" in told and "(released with noise)" in told
 
 
 @pytest.mark.parametrize(
@@ -34,7 +36,7 @@ def test_a_training_tells_its_promise_on_one_screen_and_the_rest_when_asked(run,
         ["recommend", "MODEL", "RATINGS", "--all-users", "--out", "out/lists.private.csv"],
         ["recommend", "MODEL", "RATINGS", "--all-users", "-n", "1", "--out-dir", "out"],
         ["compare", "RATINGS", "DOMAIN", "--models", "item-bias", "--epsilons", "1", "--delta", "1e-6",
-         "--data-is-public", "--out-dir", "out", "--als.iterations", "1"],
+         "--data-is-public", "--out-dir", "out", "--set", "als.iterations=1"],
     ],
     ids=["split", "recommend to a file", "recommend to a folder", "compare"],
 )  # fmt: skip
@@ -55,7 +57,7 @@ def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(r
     """Before anything is charged; a private run beside one without says so where it makes its promise."""
     line = ["train", files.train, "--model", "item-bias", *files.domain, "--delta", "1e-6", "--force"]
     compared = ["compare", files.train, "--models", "item-bias", *files.domain, "--delta", "1e-6", "--force"]
-    compared += ["--als.iterations", "1", "--out-dir", "out", "--epsilons", "1,inf"]
+    compared += ["--set", "als.iterations=1", "--out-dir", "out", "--epsilons", "1,inf"]
     for words in ([*line, "--epsilon", "inf", "--out", "m.hush"], compared):
         refused = run(*words)
         assert (

@@ -38,9 +38,9 @@ def trained(run, shop, *words, table="ratings.parquet", epsilon="5"):
     ("words", "name"),
     [
         ([], "both"),
-        (["--for", "both"], "both"),
-        (["--for", "lists"], "private-eigenrec"),
-        (["--for", "ratings"], "private-als"),
+        (["--model", "both"], "both"),
+        (["--model", "lists"], "private-eigenrec"),
+        (["--model", "ratings"], "private-als"),
         (["--model", "item-bias"], "item-bias"),
     ],
 )
@@ -56,7 +56,7 @@ def test_the_default_has_personal_lists_and_says_so(run, shop):
     lists = set()
     for user in range(4):
         done = run("recommend", "m.hush", "ratings.parquet", "--user", f"u{user}")
-        assert "Personal taste: the model learned 3 ways in which people's tastes differ" in done.stdout
+        assert "Personal taste: the model learned 3 taste dimensions" in done.stdout
         shown = json.loads(
             run("recommend", "m.hush", "ratings.parquet", "--user", f"u{user}", "--json").stdout
         )
@@ -65,9 +65,9 @@ def test_the_default_has_personal_lists_and_says_so(run, shop):
         assert best.count(user) >= 4
         lists.add(tuple(row["item"] for row in shown["items"]))
     assert len(lists) == 4
-    assert "3 ways in which" in run("report", "m.hush").stdout
+    assert "3 taste dimensions" in run("report", "m.hush").stdout
     done = run("recommend", "m.hush", "ratings.parquet", "--all-users", "--out-dir", "lists")
-    assert "3 ways in which" in done.stdout
+    assert "3 taste dimensions" in done.stdout
 
 
 def test_likes_need_no_range_and_the_file_knows_them(run, shop):

@@ -9,8 +9,20 @@ import hushrec
 
 @pytest.mark.parametrize("mechanism", ["input", "output"])
 def test_every_mechanism_is_trained_reported_and_evaluated(run, files, mechanism):
-    line = ["train", files.train, "--model", "one-bit", "--mechanism", mechanism, "--link", "logistic"]
-    line += ["--threshold", "3.5", "--unit", "rating", "--epsilon", "4", "--delta", "1e-6", *files.domain]
+    line = ["train", files.train, "--model", "one-bit", "--set", f"mechanism={mechanism}"]
+    line += [
+        "--set",
+        "link=logistic",
+        "--set",
+        "threshold=3.5",
+        "--unit",
+        "rating",
+        "--epsilon",
+        "4",
+        "--delta",
+        "1e-6",
+        *files.domain,
+    ]
     result = run(*line, "--out", "likes.hush")
     assert result.exit_code == 0, result.stderr
     model = hushrec.load("likes.hush")

@@ -87,21 +87,28 @@ def test_a_closed_pipe_is_no_traceback(files):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_interrupt(files, tmp_path):
-    # a named pipe keeps the reader waiting, so that the signal comes in the middle of the command
-    pipe = tmp_path / "slow.csv"
-    os.mkfifo(pipe)
-    line = [str(pipe) if word == files.train else word for word in train_line(files, tmp_path)]
+    # the reader waits, so that the signal comes in the middle of the command
+    code = (
+        "import time\n"
+        "from hushrec.cli import main, tables\n"
+        "def read(*given, **options): print('reading', flush=True); time.sleep(60)\n"
+        "tables.Ratings.read = read; main()"
+    )
+    line = [sys.executable, "-c", code, *train_line(files, tmp_path)[len(HUSHREC) :]]
 
     def heard():
         signal.signal(signal.SIGINT, signal.SIG_DFL)  # a background job of a shell is started deaf to it
 
     process = subprocess.Popen(
-        line, env=environment(tmp_path), stderr=subprocess.PIPE, text=True, preexec_fn=heard
+        line,
+        env=environment(tmp_path),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=heard,
     )
-    writer = os.open(pipe, os.O_WRONLY)  # returns when the command has opened the other end
+    assert process.stdout.readline() == "reading\n"
     process.send_signal(signal.SIGINT)
-    time.sleep(0.2)
-    os.close(writer)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 and stderr.startswith("Error: Interrupted") and stderr.count("\n") == 1
     assert not (tmp_path / "model.hush").exists() and not (tmp_path / "ledger.sqlite").exists()

@@ -9,7 +9,7 @@ from hushrec.serving.billboard import Billboard
 
 @pytest.mark.true("A8")
 def test_a_training_that_could_not_be_saved_is_resumed_at_no_cost(run, files, monkeypatch):
-    ask = ["train", files.train, "--for", "ratings", "--epsilon", "5", "--delta", "1e-6", *files.domain]
+    ask = ["train", files.train, "--model", "ratings", "--epsilon", "5", "--delta", "1e-6", *files.domain]
     ask += ["--out", "model.hush"]
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Billboard, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))

@@ -24,7 +24,7 @@ def same_rows(found, wanted):
 
 
 def test_a_training_from_the_command_line_is_that_of_the_call(files, run):
-    line = ["train", files.train, *files.domain, "--model", "als", "--rank", "3", "--iterations", "2"]
+    line = ["train", files.train, *files.domain, "--model", "als", "--set", "rank=3", "--set", "iterations=2"]
     line += ["--epsilon", "inf", "--delta", "1e-6", "--data-is-public", "--out"]
     rows = Ratings.read(files.train, Domain(files.items, (1, 5)))
     for seed in (0, 11):

@@ -8,34 +8,34 @@ Words = tuple[str, ...]
 
 
 def _of(option: str, *values: str) -> list[Words]:
-    """The planned or default value, and others."""
-    return [(), *((f"--{option}", value) for value in values)]
+    """The planned or default value of a setting, and others."""
+    return [(), *(("--set", f"{option}={value}") for value in values)]
 
 
 _STEPS: dict[str, list[Words]] = {
-    "eigenvector": _of("tuning.eigenvector", "oja", "power"),
-    "schedule": _of("tuning.schedule", "polynomial", "open-ended"),
+    "eigenvector": _of("eigenvector", "oja", "power"),
+    "schedule": _of("schedule", "polynomial", "open-ended"),
     "iterations": _of("iterations", "3"),
     "center": _of("center", "user", "biases", "middle"),
-    "residual clip": _of("tuning.residual-clip", "0.2"),
-    "decay": _of("tuning.residual-clip-decay", "0.5"),
-    "inner steps": _of("tuning.inner-steps", "2"),
-    "block": _of("tuning.block", "3"),
-    "sample": _of("{}.max-ratings-per-user", "3"),
+    "residual clip": _of("residual_clip", "0.2"),
+    "decay": _of("residual_clip_decay", "0.5"),
+    "inner steps": _of("inner_steps", "2"),
+    "block": _of("block", "3"),
+    "sample": _of("max_ratings_per_user", "3"),
 }
 _ALS: dict[str, list[Words]] = {
     "factors": [
         (),
-        ("--rank", "4"),
-        ("--no-features",),
-        ("--no-features", "--rank", "0"),
-        ("--no-features", "--bias-rounds", "0"),
+        ("--set", "rank=4"),
+        ("--set", "features=false"),
+        ("--set", "features=false", "--set", "rank=0"),
+        ("--set", "features=false", "--set", "bias_rounds=0"),
     ],
     "iterations": _of("iterations", "0", "2"),
-    "start": _of("tuning.start", "spectral", "random"),
-    "factor clip": _of("tuning.factor-clip", "0.001"),
-    "user variance": _of("tuning.user-variance", "6"),
-    "weight exponent": _of("tuning.weight-exponent", "0", "-1"),
+    "start": _of("start", "spectral", "random"),
+    "factor clip": _of("factor_clip", "0.001"),
+    "user variance": _of("user_variance", "6"),
+    "weight exponent": _of("weight_exponent", "0", "-1"),
 }
 
 #: Options by model, beside those that all have.
@@ -45,52 +45,52 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
     "dpals": {
         "clipping": _of("clipping", "user"),
         "sampling": _of("sampling", "tail", "weights"),
-        "center": _of("tuning.center", "level", "user"),
-        "orthonormalize": [(), ("--tuning.orthonormalize",)],
-        "unobserved weight": _of("tuning.unobserved-weight", "0.1"),
-        "item fraction": _of("tuning.item-fraction", "0.5"),
-        "sample": _of("dpals.max-ratings-per-user", "2"),
+        "center": _of("center", "level", "user"),
+        "orthonormalize": [(), ("--set", "orthonormalize=true")],
+        "unobserved weight": _of("unobserved_weight", "0.1"),
+        "item fraction": _of("item_fraction", "0.5"),
+        "sample": _of("max_ratings_per_user", "2"),
         "clip": _of("clip", "0.01"),
     },
     "private-frank-wolfe": {
         **_STEPS,
-        "row clip": _of("row-clip", "0.3"),
-        "nuclear norm": _of("nuclear-norm", "30", "1000"),
-        "damping": _of("step-damping", "0.5"),
+        "row clip": _of("row_clip", "0.3"),
+        "nuclear norm": _of("nuclear_norm", "30", "1000"),
+        "damping": _of("step_damping", "0.5"),
     },
     "corrective-frank-wolfe": {**_STEPS, "regularization": _of("regularization", "0.1")},
     "private-svd": {
         "rank": _of("rank", "2"),
         "scale": _of("scale", "local", "paid"),
-        "row clip": _of("row-clip", "0.2"),
+        "row clip": _of("row_clip", "0.2"),
         "center": _of("center", "biases", "middle"),
-        "sample": _of("private-svd.max-ratings-per-user", "3"),
+        "sample": _of("max_ratings_per_user", "3"),
     },
     "private-projected-gradient": {
         "iterations": _of("iterations", "2"),
-        "row clip": _of("row-clip", "0.1"),
+        "row clip": _of("row_clip", "0.1"),
         "center": _of("center", "biases", "middle"),
-        "step decay": _of("tuning.step-decay", "0.5"),
-        "nuclear norm": _of("nuclear-norm", "30"),
+        "step decay": _of("step_decay", "0.5"),
+        "nuclear norm": _of("nuclear_norm", "30"),
     },
     "cleansed-svd": {
         "rank": _of("rank", "2", "12"),
         "prediction": _of("prediction", "neighbours"),
-        "clamp": _of("residual-clamp", "0.02"),
-        "sample": _of("cleansed-svd.max-ratings-per-user", "4"),
+        "clamp": _of("residual_clamp", "0.02"),
+        "sample": _of("max_ratings_per_user", "4"),
     },
     "private-eigenrec": {
         "rank": _of("rank", "0", "2"),
         "iterations": _of("iterations", "1"),
-        "support": _of("tuning.support", "0.1"),
-        "equalization": _of("tuning.equalization", "0"),
+        "support": _of("support", "0.1"),
+        "equalization": _of("equalization", "0"),
     },
     "both": {
-        "like from": _of("like-threshold", "2", "4.5"),
-        "share": _of("lists-share", "0.2"),
+        "like threshold": _of("like_threshold", "2", "4.5"),
+        "share": _of("lists_share", "0.2"),
         "item features": [(), ("--item-features", "features.csv")],
     },
-    "item-bias": {"clip": _of("clip", "1"), "regularization": _of("user-regularization", "0.1")},
+    "item-bias": {"clip": _of("clip", "1"), "regularization": _of("user_regularization", "0.1")},
     "global-mean": {},
     "popular": {},
 }
@@ -101,7 +101,7 @@ GENERAL: dict[str, list[Any]] = {
     "relation": [(), ("--relation", "replace")],
     "users": [(), ("--users", "5"), ("--users", "100000")],
     "cap": [(), ("--max-ratings-per-user", "3")],
-    "seed": [(), ("--seed", "7", "--verbose")],
+    "seed": [(), ("--seed", "7")],
     "json": [(), ("--json",)],
     "ledger": [(), ("--ledger", "mine.sqlite", "--dataset", "shop")],
 }
@@ -109,14 +109,14 @@ GENERAL: dict[str, list[Any]] = {
 #: Of the model that protects the value of a rating.
 ONE_BIT: dict[str, list[Words]] = {
     "mechanism": _of("mechanism", "objective", "gradient", "output"),
-    "solver": _of("tuning.solver", "dense"),
-    "noise": _of("tuning.noise", "gaussian"),
+    "solver": _of("solver", "dense"),
+    "noise": _of("noise", "gaussian"),
     "link": _of("link", "probit"),
-    "offsets": [(), ("--tuning.no-offsets",)],
+    "offsets": [(), ("--set", "offsets=false")],
     "threshold": _of("threshold", "3.5"),
 }
 
 
-def words(model: str, choice: dict[str, Any]) -> list[str]:
+def words(choice: dict[str, Any]) -> list[str]:
     """Return the words of the chosen options."""
-    return [word.format(model) for value in choice.values() if isinstance(value, tuple) for word in value]
+    return [word for value in choice.values() if isinstance(value, tuple) for word in value]

@@ -55,7 +55,7 @@ FILES = {
 
 def train_words(model: str, choice: dict, folder: Path) -> list[str]:
     declared = domain_words(folder, choice["format"], choice["likes"])
-    return ["--model", model, "--delta", "1e-5", *declared, *words(model, choice)]
+    return ["--model", model, "--delta", "1e-5", *declared, *words(choice)]
 
 
 def trained(model: str, choice: dict, folder: Path, seed: int) -> Seen:

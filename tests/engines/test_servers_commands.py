@@ -69,11 +69,9 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         "private-als",
         "--users",
         "3",
-        "--rank",
-        "0",
-        "--bias-rounds",
-        "1",
-        "--no-features",
+        *("--set", "rank=0"),
+        *("--set", "bias_rounds=1"),
+        *("--set", "features=false"),
     ]
     agreed = invoke("servers", "init", "agreed.json", *settings, *declared)
     assert agreed.exit_code == 0 and "against everybody else epsilon = 3.38" in " ".join(

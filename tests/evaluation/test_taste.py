@@ -7,11 +7,11 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hushrec.data import Domain, Ratings, lifelike
+from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.models import ItemBias, PrivateALS
-from hushrec.privacy import Accountant, Budget, Ledger, epsilon_of, mu_of
+from hushrec.models import ItemBias, PrivateALS, PrivateEigenRec
+from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.training.named import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
@@ -58,28 +58,9 @@ def test_another_attempt_has_its_price(relation: str, before: int, tmp_path) -> 
     told = taste(model, budget, model.privacy.ledger).text()
     mu = brentq(lambda mu: delta(2.0, mu) - 1e-5, 0.01, 5)
     both = brentq(lambda epsilon: delta(epsilon, math.sqrt(2 + before) * mu) - 1e-5, 1, 9)
-    assert f"{'makes' if before else 'both cost'} epsilon = {both:.3g} " in told
+    said = float(told.partition("total cost to epsilon = ")[2].partition(" ")[0])
+    assert said == pytest.approx(both, rel=1e-5)
     assert told.endswith(f"at delta = 1e-05 (unit: user, relation: {relation}).")
-
-
-def test_a_remedy_works_and_has_its_price() -> None:
-    """A model trained as the advice says, in its words and numbers, learns more."""
-    ratings = lifelike("films", n_users=1200, n_items=200, seed=0)
-    model, found = trained(ratings, 2.0, "private-eigenrec")
-    assert 2.0 < found.epsilon <= 10 and found.times == pytest.approx(
-        mu_of(found.epsilon, 1e-6) / mu_of(2.0, 1e-6)
-    )
-    total = epsilon_of(math.hypot(mu_of(found.epsilon, 1e-6), mu_of(2.0, 1e-6)), 1e-6)
-    said = found.text()
-    assert f"a training at epsilon = {found.epsilon:.2g}, or on {found.times:.2g} times as many" in said
-    assert f"On the same users it is charged on top; both cost epsilon = {total:.3g} at delta = 1e-06" in said
-    assert found.to_dict()["one_more"] == {"epsilon": found.epsilon, "users": found.times}
-    assert trained(ratings, found.epsilon, "private-eigenrec")[1].directions > found.directions
-    nothing = Ratings.from_any((np.arange(300), np.arange(300) % 200, np.ones(300)), LIKES)
-    told = trained(nothing, 3.0, "private-eigenrec")[1]
-    assert (
-        told.epsilon is None and "no sign of taste in these data: more budget would be a guess" in told.text()
-    )
 
 
 def test_what_is_said_of_models_without_directions() -> None:
@@ -90,6 +71,18 @@ def test_what_is_said_of_models_without_directions() -> None:
         model.similar_items(0)
     of_ratings = PrivateALS(rank=3, iterations=1, n_users=100).fit(ratings, Accountant(budget))
     told = taste(of_ratings, budget)
-    assert told.directions is None and "cannot tell what it learned of tastes from noise" in told.text()
+    assert told.directions is None and "cannot tell learned taste from noise" in told.text()
     free = Budget(math.inf, 1e-6)
     assert taste(train("als", ratings, Accountant(free)), free) == Taste(None)
+
+
+def test_inside_a_season_no_other_training_is_priced() -> None:
+    """The budget is the season's, and a week's training adds nothing to it."""
+    season = Season(Budget(1.0, 1e-6), 4)
+    estimator = PrivateEigenRec(rank=2, iterations=2, n_users=60)
+    model = estimator.fit(with_tastes(60), SeasonAccountant(season))
+    told = taste(model, model.privacy.budget).text()
+    assert (
+        told
+        == "Personal taste: no taste dimension exceeds this noise, so all users get nearly the same list."
+    )

@@ -1,0 +1,123 @@
+"""``hushrec settings``."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from inspect import getdoc
+from typing import Any
+
+from docstring_parser import DocstringStyle, parse
+
+from hushrec.checks import Settings, parts_of, settings_of
+from hushrec.cli import output
+from hushrec.cli.options import Json
+from hushrec.data import Domain
+from hushrec.privacy import Budget
+from hushrec.registry import ESTIMATORS, best
+from hushrec.training.named import known
+
+#: Numbers of users for which a model is planned, to see which settings that changes.
+_TRIED = (1, 100, 10_000, 1_000_000)
+
+
+def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json = False) -> None:
+    """List all models, or the settings of MODEL: --set NAME=VALUE changes one in a training.
+
+      hushrec settings
+      hushrec settings both
+      hushrec train ratings.csv ... --model both --set ratings.rank=8
+
+    Parameters
+    ----------
+    model
+        A model's name.
+    tuning
+        List the settings that benchmarks chose, too.
+    """
+    if model is None:
+        models = {name: _first(cls) for name, cls in ESTIMATORS.items()}
+        lines = [f"{name:<27} {_brief(about, 52)}" for name, about in models.items()]
+        output.result(as_json, {"models": models}, *lines, "", "Settings of one: hushrec settings MODEL")
+        return
+    found = list(_listed(known(model), "", tuning))
+    lines = []
+    for each in found:
+        first = f"{each['name']:<22}  {each['default']:<8}  "
+        about = each["about"] if tuning else _brief(each["about"], 85)
+        lines += textwrap.wrap(about, 80, initial_indent=first, subsequent_indent=" " * 34) or [first]
+    more = "" if tuning else " --tuning lists those that benchmarks chose, and complete texts."
+    example = found[0]["name"] if found else "NAME"
+    output.result(
+        as_json,
+        {"model": model, "settings": found},
+        *output.folded(f"{model}: {_first(known(model))}"),
+        "",
+        *lines,
+        *output.paragraph(f"Change one in a training: --set {example}=VALUE.{more}"),
+    )
+
+
+def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
+    """Return name, default and meaning of each setting of a model, and of the models within it."""
+    planned, layer = _planned(cls), getattr(cls, "tuning", None)
+    layers: list[tuple[Any, Any]] = [(cls, None)]
+    if tuning and isinstance(layer, Settings):
+        layers.append((type(layer), layer))
+    for owner, values in layers:
+        texts = _texts(owner)
+        for field in fields(owner):
+            if field.name in ("n_users", "tuning") or field.default_factory is not MISSING:
+                continue
+            value = field.default if values is None else getattr(values, field.name)
+            default = (
+                "planned" if field.name in planned else "required" if value is MISSING else str(value).lower()
+            )
+            yield {"name": root + field.name, "default": default, "about": texts.get(field.name, "")}
+    names = {field.name for field in fields(cls)}
+    for part in parts_of(cls):
+        inner = _listed(known(best(part, True)), f"{root}{part}.", tuning)
+        yield from (each for each in inner if each["name"].rpartition(".")[2] not in names)
+
+
+def _texts(cls: type[Any]) -> dict[str, str]:
+    """Return the docstrings' text of each field, those of the class before those of its bases."""
+    found: dict[str, str] = {}
+    for each in cls.__mro__:
+        for entry in parse(each.__doc__ or "", DocstringStyle.NUMPYDOC).params:
+            if not (entry.description or "As in").startswith("As in"):
+                for name in entry.arg_name.split(","):
+                    found.setdefault(name.strip(), _plain(entry.description or ""))
+    return found
+
+
+def _planned(cls: Any) -> set[str]:
+    """Return the settings that a model chooses by the number of users and other public figures."""
+    if not cls.uses_user_count:
+        return set()
+    budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))
+    plans = [settings_of(cls.planned(budget, domain, n_users)) for n_users in _TRIED]
+    layers = (cls, getattr(cls, "tuning", cls))
+    usual = {field.name: field.default for layer in layers for field in fields(layer)}
+    return {name for name, value in usual.items() if any(plan.get(name, value) != value for plan in plans)}
+
+
+def _brief(text: str, width: int) -> str:
+    """Return as much of a text as fits, up to the end of a sentence."""
+    if len(text) <= width:
+        return text.rstrip(".")
+    ends = [match.start() for match in re.finditer(r"[:;] |\. (?=[A-Z])", text) if match.start() <= width]
+    return text[: ends[-1]] if ends else textwrap.shorten(text, width, placeholder="...")
+
+
+def _first(cls: Any) -> str:
+    """Return the first paragraph of a class's docstring, as plain text."""
+    return _plain((getdoc(cls) or "").partition("\n\n")[0])
+
+
+def _plain(text: str) -> str:
+    """Return a docstring's text without its markup, None as it is written on a command line."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
+    return " ".join(re.sub(r"\bNone\b", "none", text).split())

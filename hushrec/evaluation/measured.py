@@ -1,0 +1,87 @@
+"""Results on public tables, printed next to a plan. ``python -m benchmarks.real`` writes the file."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from hushrec.checks import positive_number
+
+TABLE = Path(__file__).with_name("measured.json")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """One public table, or some of its users, and the figures of the default training at one epsilon.
+
+    Attributes
+    ----------
+    table : str
+    n_users, n_items : int
+    ratings_per_user : float
+    rating_range : tuple of float or None
+        None of likes.
+    epsilon : float
+        At delta 1e-6 (unit: user, relation: add-remove).
+    recall, recall_popular, recall_donors : float
+        Recall@20 of the model's lists, of the most popular items with the same budget, and of the model with
+        one user in twenty as a donor.
+    rmse, rmse_means, rmse_donors : float or None
+        The same of predictions, on the table's own scale; the baseline is the items' means. None of likes.
+    """
+
+    table: str
+    n_users: int
+    n_items: int
+    ratings_per_user: float
+    rating_range: tuple[float, float] | None
+    epsilon: float
+    recall: float
+    recall_popular: float
+    recall_donors: float
+    rmse: float | None = None
+    rmse_means: float | None = None
+    rmse_donors: float | None = None
+
+
+def nearest(
+    n_users: int, n_items: int, epsilon: float, ratings_per_user: float | None = None, count: int = 3
+) -> list[Measured]:
+    """Return the rows of the tables that are most like a planned training, the most alike first.
+
+    Parameters
+    ----------
+    n_users, n_items : int
+        Users in training and items in the catalogue.
+    epsilon : float
+    ratings_per_user : float, optional
+        Mean number of ratings; not compared by default.
+    count : int
+        How many tables. Each is in the result once.
+
+    Returns
+    -------
+    list of Measured
+        Ordered by the distance of the logarithms of the declared figures.
+    """
+    declared = {"n_users": n_users, "n_items": n_items, "epsilon": epsilon}
+    if ratings_per_user is not None:
+        declared["ratings_per_user"] = ratings_per_user
+    for name, value in declared.items():
+        positive_number(name, value, "pass a finite number above 0")
+
+    def distance(row: Measured) -> float:
+        return math.fsum(math.log(getattr(row, name) / value) ** 2 for name, value in declared.items())
+
+    found: dict[str, Measured] = {}
+    for row in sorted(_rows(), key=distance):
+        found.setdefault(row.table, row)
+    return list(found.values())[:count]
+
+
+@lru_cache
+def _rows() -> tuple[Measured, ...]:
+    return tuple(Measured(**row) for row in json.loads(TABLE.read_text(encoding="utf-8")))
