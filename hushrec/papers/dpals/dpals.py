@@ -48,7 +48,7 @@ from hushrec.types import Array
 
 #: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05
-#: Items whose noisy Gramians are projected at a time.
+#: Items whose noisy Gramians are projected at once.
 _ITEMS_AT_ONCE = 256
 
 
@@ -67,12 +67,12 @@ class DPALS(Estimator["SampledUsers"]):
         right-hand sides.
     clip : float or None
         Bound of that clip in units of half the rating range (Gamma_M), or of its square with
-        ``clipping="user"``, > 0. None, no clip, only without privacy.
+        ``clipping="user"``, > 0. None: no clip, without privacy only.
     user_norm : float or None
         Bound on the norm of a user's factors (Gamma_u), in units of half the rating range, > 0. None only
         without privacy.
     sampling : {"uniform", "tail", "weights"}
-        What enters the statistics: ``max_ratings_per_user`` of a user's ratings, at random or the rarest
+        Input of the statistics: ``max_ratings_per_user`` of a user's ratings, at random or the rarest
         items first (section 5.1); or all of them, weighted to norm 1 a user (adaptive weights, Krichene et
         al. 2023).
     max_ratings_per_user : int
@@ -198,7 +198,7 @@ class DPALS(Estimator["SampledUsers"]):
 
     @property
     def gram_unit(self) -> float:
-        """Weight of the Gramians in their release, so that they cost ``gramian_share`` of it."""
+        """Weight of the Gramians in their release, to cost ``gramian_share`` of it."""
         sums = 1.0 if self.clipping == "user" else self._cells
         return math.sqrt(self.tuning.gramian_share / (1 - self.tuning.gramian_share) * sums / self._cells)
 
@@ -294,7 +294,7 @@ class SampledUsers(FittedUsers):
         self._settings = settings
 
     def sample(self, seed: int) -> None:
-        """Centre the ratings where each user does that by themselves, and sample them (section 5.1)."""
+        """Centre the ratings by each user's mean if asked, and sample them (section 5.1)."""
         if self._settings.tuning.center == "user":
             self._ratings = less_user_means(self._ratings)
         self._rows = self._ratings
@@ -337,7 +337,7 @@ class SampledUsers(FittedUsers):
     def item_statistics(self, clip: float, user_norm: float) -> Bounded:
         """Packed Gramians and right-hand sides of every item, block by block (lines 10 and 11).
 
-        With clipping "rating" no rating less its level counts for more than ``clip``. With "user" a user
+        Clipping "rating" limits every rating less its level to ``clip``. With "user" a user
         whose factors have norm at most ``user_norm`` adds to the right-hand sides, one vector over all items,
         at most that norm.
         """

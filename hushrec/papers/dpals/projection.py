@@ -1,6 +1,6 @@
 """Projection of noisy Gramians onto the positive semidefinite matrices, one matrix a register lane.
 
-A Cholesky factorization tells which matrices need it. Those get their eigenvectors from one-sided Jacobi
+A Cholesky factorization finds the matrices that need it. Those get their eigenvectors from one-sided Jacobi
 rotations (M. R. Hestenes, Inversion of matrices by biorthogonalization, 1958) of the matrix moved to be
 definite: they take more arithmetic than other methods, but the same in every lane.
 """
@@ -61,7 +61,7 @@ def project_psd(gram: Array) -> Array:
 
 @compiled
 def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
-    """Mark the matrices whose Cholesky factorization fails, `tolerance` of the largest entry forgiven."""
+    """Mark the matrices whose Cholesky factorization fails, `tolerance` of the largest entry allowed."""
     lanes = simd.lanes(work)
     order = inverse.shape[0] // lanes
     for first in range(0, len(gram), lanes):

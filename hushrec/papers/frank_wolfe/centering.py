@@ -27,7 +27,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import FittedUsers, user_means
 from hushrec.types import Array
 
-#: What a private estimator subtracts from the rows (`CentredEstimator.center`).
+#: Level that a private estimator subtracts from the rows (`CentredEstimator.center`).
 Released = Literal["user", "biases", "middle"]
 
 
@@ -109,7 +109,7 @@ class ExactEstimator(CentredEstimator[Ratings]):
     center: Literal["user", "averages", "middle"] = "averages"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One entry that says what it is: the whole model, unprotected."""
+        """A single entry: the whole model, unprotected."""
         return exact_plan(self.name, budget)
 
     def users(self, ratings: Ratings) -> Ratings:

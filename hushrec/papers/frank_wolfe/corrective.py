@@ -34,8 +34,8 @@ from hushrec.types import Array
 class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     """Private Frank-Wolfe with local refits.
 
-    A direction enters with the strength of its eigenvalue above the noise, relative to the strongest, so
-    that weak ones are shrunk and what may be noise alone is left out.
+    A direction enters with the strength of its eigenvalue above the noise, relative to the strongest,
+    which shrinks weak ones and omits possible noise.
 
     Parameters
     ----------
@@ -70,7 +70,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """More for the biases, or a second step, by what users and budget can tell of the items."""
+        """Spend more on the biases or take a second step, by the number of users and the budget."""
         check_numbers(n_users=(n_users, int, "[1, inf)"))
         signal = budget.mu * n_users / domain.n_items
         settings: dict[str, Any] = {
@@ -118,7 +118,7 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
 
 
 class RefittedUsers(CentredUsers):
-    """Users who contribute what is left of their rows by a regression on all directions so far."""
+    """Users who contribute the residuals of their rows after a regression on all directions so far."""
 
     def refit(self, directions: Array, ridge: float) -> None:
         """Coefficients of the released directions, and residuals from them."""

@@ -33,7 +33,7 @@ from hushrec.types import Array
 
 
 class RowUsers:
-    """Users of one row each: what they add to the rows' covariance A^T A, and to products with it.
+    """Users with one row each, who contribute to the covariance A^T A and to products with it.
 
     Parameters
     ----------
@@ -219,7 +219,7 @@ def private_pca(
     steps : int
         Products with the matrix, >= 1.
     seed : int
-        Of the start; does not depend on the rows.
+        Seed of the start; does not depend on the rows.
 
     Returns
     -------

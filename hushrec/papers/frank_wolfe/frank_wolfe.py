@@ -127,7 +127,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
     iterations : int
         Steps T, >= 1: as many updates as releases.
     tuning : PrivateSteps.Tuning
-        How a step is made.
+        Settings of a step.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
     """
@@ -136,7 +136,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
     class Tuning(Settings):
         """Settings of a step; chosen on splits of public data (docs/papers/frank-wolfe.md).
 
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
 
         Parameters
         ----------
@@ -158,7 +158,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
         schedule_power : float
             In (-10, 10].
         failure_probability : float
-            With which the bound on the noise of an eigenvalue may fail, in (0, 0.5].
+            Probability that the bound on the noise of an eigenvalue fails, in (0, 0.5].
         """
 
         residual_clip: Clip | None = None

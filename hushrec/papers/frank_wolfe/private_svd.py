@@ -67,7 +67,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     class Tuning(Settings):
         """Serving and the paid scale; chosen on splits of public data (docs/papers/frank-wolfe.md).
 
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
 
         Parameters
         ----------
@@ -125,7 +125,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
 
 
 class SizedUsers(CentredUsers):
-    """Users who also say how many they and their sampled ratings are."""
+    """Users who also contribute their number and that of their sampled ratings."""
 
     def sizes(self, most: int) -> Bounded:
         """Number of users and of their ratings, at most ``most`` each, shape (2,)."""

@@ -137,7 +137,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
     class Tuning(Settings):
         """The steps; chosen on splits of public data (docs/papers/frank-wolfe.md).
 
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints what they give.
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
 
         Parameters
         ----------

@@ -1,4 +1,4 @@
-"""A node of masked completion (Algorithm 2): masks its ratings, uploads them once, decrypts what comes back.
+"""A node of masked completion (Algorithm 2): masks its ratings, uploads them once, decrypts the reply.
 
 The private key, token and mask coefficients, is written to a file that its owner alone can read, before
 anything is sent. An upload that is repeated is the same to the last bit: two masks over one column would give
@@ -36,13 +36,13 @@ class PrivateKey:
     path : Path
     node : str
     token : str
-        What the server knows the node by.
+        The node's name at the server.
     catalogue : str
         Of the task.
     coefficients : list of ndarray
         Mask coefficients of each round.
     uploads : list of str
-        Digest of what was, or is about to be, sent in each round.
+        Digest of the upload of each round.
     """
 
     path: Path
@@ -54,7 +54,7 @@ class PrivateKey:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], node: str, catalogue: str) -> PrivateKey:
-        """A new key with a token of its own; nothing is written yet."""
+        """Return a new key with a new token; write nothing yet."""
         check_name(node)
         return cls(Path(path), node, secrets.token_urlsafe(32), catalogue)
 
@@ -101,7 +101,7 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
     Returns
     -------
     (Task, Upload)
-        What the server published and what was sent: the view of an eavesdropper.
+        The published task and the upload: the view of an eavesdropper.
     """
     task = connection.get(Task, "task", most=_LONGEST)
     if task.catalogue != key.catalogue:

@@ -87,7 +87,7 @@ def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e
     """Rank that predicts held-out entries best: one in twenty is held out, and the rank grows from 1.
 
     Growth stops when the held-out entries are predicted to ``tolerance``, or at ``largest``. The next rank
-    starts from the last fit and the leading singular vector of what it left.
+    starts from the last fit and the leading singular vector of its residuals.
     """
     held_out = np.zeros(observed.nnz, dtype=bool)
     held_out[_HELD_OUT // 2 :: _HELD_OUT] = True
@@ -119,8 +119,8 @@ def nuclear_norm_minimization(
     """The matrix of least nuclear norm that agrees with the observed entries.
 
     Augmented Lagrangian with singular value thresholding (Lin, Chen and Ma 2010, Algorithm 6), the singular
-    values from the Gramian of the shorter side: only those above the threshold are computed. Where the
-    minimum is a matrix of low rank it is found; elsewhere its norm is met to about one part in a thousand.
+    values from the Gramian of the shorter side: only those above the threshold are computed. A minimum
+    of low rank is found; the norm of others is met to about one part in a thousand.
 
     Parameters
     ----------

@@ -147,7 +147,7 @@ class MaskingStatement:
     mask_rank: int
     rounds: int = 1
 
-    #: There is none, for any unit, relation or noise scale.
+    #: Not private, for any unit, relation or noise scale.
     epsilon: None = None
 
     def text(self) -> str:

@@ -27,7 +27,7 @@ class Task(Message):
     Attributes
     ----------
     catalogue : str
-        SHA-256 of the item ids in order, so that a node knows that positions mean the same.
+        SHA-256 of the item ids in order, by which a node checks positions.
     keys : tuple of ndarray
         Orthonormal public columns of each round so far, shape (n_items, mask_rank of the round).
     noise_sd : float

@@ -3,7 +3,7 @@
 The upload of a node is ``ratings + K_rows @ coefficients`` with the public ``K``. On the orthogonal
 complement of the columns of ``K_rows`` the mask vanishes, which leaves ``n_ratings - mask_rank`` exact linear
 equations for the ratings. These are integers on a known grid, so a reduced lattice basis (LLL) gives the
-one solution; whatever the noise of the mask was, it never enters. A window of at most 40 ratings is
+one solution; the noise of the mask does not matter. A window of at most 40 ratings is
 enough: its ratings give the coefficients, and these all the others.
 """
 

@@ -86,7 +86,7 @@ class Settings:
             raise InputError(self._room(smallest, needed))
 
     def _room(self, smallest: int, needed: int) -> str:
-        """Say what does not fit, and name a combination that does."""
+        """Name the mismatch, and a combination that fits."""
         what = f"{self.enough} columns" if smallest == self.enough else f"{smallest} items"
         asked = f"mask_rank={self.mask_rank}" + (f" and rank={self.rank}" if self.rank else "")
         more = f"enough={needed + 1} (and as many nodes)" if smallest == self.enough else "a larger catalogue"
@@ -133,7 +133,7 @@ class Store:
             )
 
     def add(self, upload: Upload, token: bytes) -> tuple[bytes, bytes]:
-        """Store an upload unless the node has one in the round; return what is stored: token and message."""
+        """Store an upload unless the node has one in the round; return the stored token and message."""
         place = upload.round, upload.node
         self._run("INSERT OR IGNORE INTO uploads VALUES (?, ?, ?, ?)", *place, token, upload.to_json())
         ((stored_token, stored),) = self._run(
@@ -174,7 +174,7 @@ class Store:
 
 
 class CompletionServer:
-    """Answers nodes and completes each round in a thread of its own.
+    """Answers nodes, and completes each round in a separate thread.
 
     Parameters
     ----------

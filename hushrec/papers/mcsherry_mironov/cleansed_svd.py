@@ -51,7 +51,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     residual_clamp : float
         Residuals are clamped to +-B, in units of half the rating range, > 0.
     tuning : CleansedSVD.Tuning
-        How much averages count.
+        Weight of the averages.
     max_ratings_per_user : int
         Ratings of a user that are used, >= 1.
     means_share, weights_share : float

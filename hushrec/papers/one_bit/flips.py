@@ -1,4 +1,4 @@
-"""Labels flipped at random, what that costs, and what a client runs before it sends any."""
+"""Labels flipped at random: their cost, and a client's code."""
 
 from __future__ import annotations
 
@@ -38,7 +38,8 @@ def randomize_labels(
 
     Privacy
     -------
-    Randomized response (Warner 1965): epsilon-DP for every label with delta 0, whoever sees the result. Any
+    Randomized response (Warner 1965): epsilon-DP for every label with delta 0, for every recipient of the
+    result. Any
     ``flips`` within epsilon are the symmetric ones followed by more flips (docs/proofs/one_bit.md).
     """
     budget = accountant.budget
@@ -64,7 +65,7 @@ def flips_epsilon(to_dislike: float, to_like: float) -> float:
 
 
 def check_flips(flips: tuple[float, float]) -> None:
-    """Refuse what are no two probabilities, or flips after which labels would tell the opposite."""
+    """Refuse values that are not two probabilities, and flips that would reverse the labels."""
     good = isinstance(flips, tuple) and len(flips) == 2 and all(0 <= flip <= 1 for flip in flips)
     if not good or sum(flips) >= 1:
         raise InputError(f"flips={flips!r} must be two probabilities that add up to less than 1.")
@@ -91,7 +92,7 @@ def _log_ratio(one: float, other: float) -> float:
 def garbled(
     seen: Array, flip: float, flips: tuple[float, float], generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Flip symmetrically flipped labels once more, so that likes and dislikes were flipped with ``flips``.
+    """Flip symmetrically flipped labels once more, to flip likes and dislikes with ``flips``.
 
     This is post-processing, so its randomness need not be secret.
     """

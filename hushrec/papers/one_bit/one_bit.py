@@ -5,7 +5,7 @@ them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value o
 cells are observed is public. Everything that follows the noisy release of a mechanism is post-processing, so
 the released matrix may be published, and so may the item factors that new users are served from.
 
-What is printed in the paper, and what it costs: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
+The printed algorithms and their true cost: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         Declared: ratings above it are likes, all others dislikes; None: the middle of the declared range. The
         paper's choice, the mean of the ratings, is private.
     mechanism : {"input", "objective", "gradient", "output", "output-published", "none"}
-        Where the noise enters (sections 4.1 to 4.4). "input" is the most accurate and needs no trust in the
+        Place of the noise (sections 4.1 to 4.4). "input" is the most accurate and needs no trust in the
         server (:func:`randomize_labels`). "output" adds noise to the observed entries of a strongly convex
         optimum, by its sensitivity; "output-published" is Algorithm 4, which costs ``entry_epsilon`` for
         every entry of the matrix.
@@ -104,7 +104,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     Privacy
     -------
     Unit: rating; relation: replace: the value of one rating changes while its place stays. A user with q
-    ratings is protected by q times epsilon, which the statement says in words. Public: which cells are
+    ratings is protected by q times epsilon, as the statement explains. Public: which cells are
     observed. Releases and sensitivities: :meth:`plan`, docs/proofs/one_bit.md.
 
     Examples
@@ -137,7 +137,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         rank : int
             Columns of the factored solver, >= 1.
         offsets : bool
-            Factored: every user and item has an offset of its own, beside the overall rate of the released
+            Factored: every user and item has an offset from the overall rate of the released
             likes.
         weighting : float
             Factored: rows and columns weigh in the nuclear norm as their number of ratings to this power, in
@@ -146,7 +146,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             Of the solver; it stops when ten values of the objective differ by less than this part of it.
         flips : (float, float) or None
             Probabilities with which likes and dislikes are flipped (p1, p2). "input": None flips both with
-            1 / (1 + e^epsilon), and no other choice within epsilon tells more. "none": how the labels were
+            1 / (1 + e^epsilon), the most informative choice within epsilon. "none": how the labels were
             flipped by the users themselves before they came here.
         gradient_steps : int
             K of Algorithm 3, >= 1.
@@ -316,9 +316,9 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         ratings : Ratings
             The private rows; which cells they hold is public.
         accountant : Accountant
-            With a budget for unit "rating" and relation "replace".
+            Its budget has unit "rating" and relation "replace".
         seed : int
-            Of the random start, never of privacy noise.
+            Seed of the random start, never of privacy noise.
 
         Returns
         -------
@@ -504,7 +504,7 @@ class Completion:
     bound : float
         Entries are within plus or minus this.
     link : str
-        What turns an entry into a probability.
+        Link from an entry to a probability.
     privacy : PrivacyStatement
         For one rating: the rows may be published.
     """
@@ -531,7 +531,7 @@ def completion_scores(completion: Completion, trained: Ratings, targets: Ratings
     Parameters
     ----------
     trained : Ratings
-        What the matrix was completed from: its users are the matrix's rows.
+        The ratings of the completed matrix; their users are its rows.
     """
     rows = np.repeat(trained.user_index(targets), np.diff(targets.matrix.indptr))
     return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
@@ -559,7 +559,7 @@ def fold_in_labels(
 
 
 def overall_log_odds(seen: Array, flips: tuple[float, float], link: str) -> float:
-    """The log-odds (or probit) of the overall rate of likes, as released labels tell it."""
+    """The log-odds (or probit) of the overall rate of likes, from the released labels."""
     to_dislike, to_like = flips
     rate = (float(np.mean(seen)) - to_like) / (1 - to_dislike - to_like) if len(seen) else 0.5
     rate = min(max(rate, _LEAST_RATE), 1 - _LEAST_RATE)

@@ -11,7 +11,7 @@ from hushrec.papers.masked.reconstruction import reconstruct
 
 
 def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_json: Json = False) -> None:
-    """Compute the ratings behind a masked upload, from what the server saw of it.
+    """Compute the ratings behind a masked upload, from the server's view of it.
 
       hushrec papers audit-masked upload.json --rating-range 1 5
       hushrec papers audit-masked upload.json --rating-range 0.5 5 --step 0.5 --json
