@@ -2,9 +2,9 @@
 
 Without a file the data are generated, with tastes like those of MovieLens, and declared public; the model is
 compared with others. With a file, a single model is trained, judged and charged, to one data set of your
-account's ledger; it is held against what follows from its own released values, at no charge. It is trained
-on four fifths of the ratings, chosen by a hash of user and item, so that it keeps its promise to everybody in
-the file; the others judge it.
+account's ledger; it is compared with baselines from its own released values, without privacy cost. It is
+trained on four fifths of the ratings, chosen by a hash of user and item, which keeps the guarantee for all
+users of the file; the others evaluate it.
 """
 
 import argparse
@@ -138,7 +138,7 @@ def own(options: argparse.Namespace, public: bool) -> tuple[Ratings, list[object
 
 
 def donors(ratings: Ratings, declared: list[object], delta: float) -> str:
-    """Say what a few users who have published their ratings are worth to a shop with few."""
+    """Compare a small shop's lists with and without a few donors."""
     few = ratings.rows(slice(0, FEW[0]), keyed=True)
     pq.write_table(few.to_arrow(), OUTPUT / "few.parquet")
     ids = "".join(f"{user}\n" for user in few.users[: FEW[1]])
@@ -197,7 +197,7 @@ def write_data(ratings: Ratings) -> None:
 def run(*words: object, quiet: bool = False, fails: bool = False) -> str:
     """Run the hushrec command, showing the command line and, unless quiet, what it printed.
 
-    Where it may fail, what it says of that is not shown and nothing is returned.
+    With ``fails``, its errors are not shown and nothing is returned.
     """
     line = [str(word) for word in words]
     print(f"\n$ hushrec {shlex.join(line)}", flush=True)
@@ -217,7 +217,7 @@ def run(*words: object, quiet: bool = False, fails: bool = False) -> str:
 
 
 def error_table(mine: dict, compared: dict | None, epsilon: float) -> str:
-    """The model's figures, those that it is held against at no charge, and what it was compared with."""
+    """Format the model's figures, the free references and the compared models."""
     rows = [(f"both, epsilon {epsilon:g} (the model)", mine)]
     beside = mine.get("beside", {})
     rows += [(f"{name}, released by it", beside.get(name) or {}) for name in ("user means", "popularity")]

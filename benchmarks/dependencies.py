@@ -1,8 +1,8 @@
 """Run the tests in an environment of their own: ``make test DEPENDENCIES=newest`` or ``oldest``.
 
-``newest`` takes the newest release of every dependency, whatever upper bound pyproject.toml sets: it tells of
-what a bound will have to say. ``oldest`` takes the lower bounds themselves. What was installed and what came
-out is kept in the environment's ``report.json``, which ``make trust`` prints (D8).
+``newest`` takes the newest release of every dependency, beyond the upper bounds of pyproject.toml: it shows
+the next bounds. ``oldest`` takes the lower bounds themselves. The environment's ``report.json``
+keeps the versions and the outcome, which ``make trust`` prints (D8).
 """
 
 import argparse

@@ -2,8 +2,8 @@
 
 Users stay. Over the year each of an item's biases, log popularities and factors gains half of its initial
 variance, and a fifth of the items come new, one after the other. A user rates some items each week, by that
-week's truth; the rows of a week are those of the last weeks, which is the declared window. What a user rated
-before stays with them.
+week's truth; the rows of a week are those of the last weeks, which is the declared window. Users keep their
+earlier ratings.
 """
 
 from __future__ import annotations

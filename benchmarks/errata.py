@@ -2,7 +2,7 @@
 it.
 
 ``python -m benchmarks.errata`` prints the block; ``python -m benchmarks.errata --write`` puts it into the
-document. The audits run on seeded noise, so that everybody gets the same figures.
+document. The audits run on seeded noise, so all runs print the same figures.
 """
 
 import argparse

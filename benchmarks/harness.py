@@ -1,4 +1,4 @@
-"""What benchmarks share: toy sizes, real tables, stored rows with their settings, and a line for each target.
+"""Shared by benchmarks: toy sizes, real tables, stored rows with their settings, and a line for each target.
 
 TOY=1 in the environment, as `make smoke` sets it, makes every benchmark run its own code at toy size.
 """
@@ -58,7 +58,7 @@ def folder() -> Path | None:
 
 
 def there(name: str) -> bool:
-    """Tell whether a real table exists; print it where it does not."""
+    """Check that a real table exists; print if it does not."""
     found = folder() is not None and (folder() / f"{TABLES[name][0]}.parquet").exists()  # type: ignore[operator]
     if not found:
         print(f"{name} skipped: HUSHREC_DATA names no folder that holds it.")

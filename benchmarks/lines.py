@@ -2,8 +2,8 @@
 
     python -m benchmarks.lines [--check]
 
-With ``--check``, as in ``make check``, it prints only what is too long: a file, a function, or the tests
-beside the package. It exits 1 if anything is.
+With ``--check``, as in ``make check``, it prints only files and functions that are too long, and whether
+the tests outweigh the package. It exits 1 if anything is.
 """
 
 import ast
@@ -46,7 +46,7 @@ def _lines(node: ast.stmt) -> range:
 
 
 def measured(folder: str) -> tuple[Counter[str], list[str]]:
-    """Lines of code by room below a folder, and what is too long."""
+    """Return lines of code by room below a folder, and everything that is too long."""
     rooms: Counter[str] = Counter()
     too_long = []
     for path in sorted((ROOT / folder).rglob("*.py")):
@@ -63,7 +63,7 @@ def measured(folder: str) -> tuple[Counter[str], list[str]]:
 
 
 def main() -> int:
-    """Print the counts, or what is too long; 1 if anything is."""
+    """Print the counts, or everything that is too long; 1 if anything is."""
     package, too_long = measured("hushrec")
     tests, _ = measured("tests")
     if tests.total() > package.total():

@@ -16,8 +16,8 @@ _CELLS = 1 << 22  # drawn at a time, so that a block stays below 20 MB
 class Generated(NamedTuple):
     """Observed ratings and the matrix behind them, ``user_factors @ item_factors.T``.
 
-    Row i of ``user_factors`` belongs to user i of ``ratings``; ratings are what was observed of the matrix,
-    after noise and the clamp to the declared range.
+    Row i of ``user_factors`` belongs to user i of ``ratings``; ratings are the observed entries after noise
+    and the clamp to the declared range.
     """
 
     ratings: Ratings

@@ -9,8 +9,8 @@ A mutant is one expression or statement of one file replaced by another text. It
 working tree, which is thrown away at the end, and killed when a test fails. It meets the tests of its
 file's name, then the others of its room, those that name its file before the rest, and only if it survives
 them the tests that look at all rooms together; the first failure ends it. Tests marked ``full`` are left
-out. A mutant by which a test runs much longer than any does is stopped and counted apart. What came of each
-is a line of the report, from which ``--continue`` goes on. Survivors are for reading: many change nothing
+out. A mutant by which a test runs much longer than any does is stopped and counted apart. Each outcome is a
+line of the report, which ``--continue`` extends. Survivors are for reading: many change nothing
 that a test could see. Nothing outside of the copy, the report and a temporary folder is written.
 """
 

@@ -61,7 +61,7 @@ class Corner(NamedTuple):
         return f"{self.taste} {self.n_users:,} x {self.n_items:,}, {self.ratings_per_user} a user"
 
     def parts(self, repeat: int) -> tuple[Ratings, Ratings]:
-        """Training and test part, generated anew for each repeat."""
+        """Training and test part, generated again for each repeat."""
         bias_spread, taste_spread, noise = TASTES[self.taste]
         seed = self.seed + repeat
         ratings = realistic(
@@ -87,7 +87,7 @@ class Real(NamedTuple):
         return self.name
 
     def parts(self, repeat: int) -> tuple[Ratings, Ratings]:
-        """Training and test part, split anew for each repeat where there is no test part of its own."""
+        """Training and test part; each repeat splits again unless there is a separate test part."""
         name, own_test = JUDGED[self.name]
         ratings = table(name)
         if own_test:

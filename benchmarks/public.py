@@ -40,7 +40,7 @@ from hushrec.training import named
 HALVED = {"ml-1m": True, "jester": True, "yahoo-r3": True, "flixster": False, "coat": False, "ml-100k": False}
 DOMAINS = {"ml-1m": "films", "ml-100k": "films", "jester": "jokes", "shop": "shop"}
 JUDGED, LISTED = 500, 20
-#: What may be lost: on average over a domain and a number of users, and in a cell.
+#: Largest allowed losses: on average over a domain and a number of users, and in a cell.
 MEAN_LOSS = {"lists": 0.003, "ratings": 0.002}
 CELL_LOSS = {"lists": 0.01, "ratings": 0.006}
 

@@ -381,7 +381,7 @@ def picture(
     axes: tuple[str, str],
     key: tuple[str, str, str] = ("no success", "half", "all succeed"),
 ) -> None:
-    """Grey grids side by side: white is success, as the key says."""
+    """Grey grids side by side: white is success."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(0.6 + 3.2 * len(grids), 3.2), dpi=150, layout="constrained")

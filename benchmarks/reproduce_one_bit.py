@@ -3,7 +3,7 @@
 Every mechanism at its true cost; "output, as printed" is Algorithm 4 with the epsilon that the paper prints,
 whose true cost is that times the number of entries released. Real data come from the folder ``HUSHREC_DATA``
 and are public: nothing is charged to a ledger. The output is the results section of docs/papers/one-bit.md;
-figures go to ``--figures``. Noise is the system's, so that figures differ from run to run by their error.
+figures go to ``--figures``. Noise is the system's, so figures differ from run to run by their error.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ from hushrec.training.users import FittedUsers
 
 BUDGET = Budget(5.0, 1e-6)
 RANK = 12
-#: What the ratings take while they are prepared: Parquet, spilled rows, store; octets a row.
+#: Disk space of the ratings during preparation: Parquet, spilled rows, store; octets a row.
 DISK = 9 + 22 + 7
 SHAPE_10M = 69_878, 10_677, 10**7
 _ROWS_A_USER, _CHUNK = 100, 1 << 21
@@ -51,7 +51,7 @@ _MEMORY_GIB = {"prepare": 3.0, "ratings": 4.0, "lists": 4.0, "both": 4.0, "recom
 _SECONDS = {"prepare": 1500.0, "ratings": 2400.0, "sweep": 120.0, "recommend": 300.0}
 _FILE_TO_MODEL = {"size": 1e8, "seconds": 60.0, "gib": 2.0}
 _EXPONENT, _PRIVATE_OVER_PLAIN = 1.05, 1.2
-#: What was measured, a line a step.
+#: Measurements, a line for each step.
 ROWS = STORED / "scaling.jsonl"
 
 
@@ -174,7 +174,7 @@ def _commit() -> str:
 
 
 def stored() -> dict[int, dict[str, dict[str, Any]]]:
-    """Return what was measured last, by rows and step."""
+    """Return the last measurements, by rows and step."""
     found: dict[int, dict[str, dict[str, Any]]] = {}
     for line in ROWS.read_text().splitlines():
         each = json.loads(line)

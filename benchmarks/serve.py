@@ -124,7 +124,7 @@ class Load:
 
 
 def model(n_items: int, path: Path, seed: int = 0) -> Path:
-    """A model of random factors: what is measured does not depend on what was learned."""
+    """A model of random factors: the learned values do not affect the measures."""
     from hushrec.data import Domain, realistic
     from hushrec.models import PrivateALS
     from hushrec.privacy import Accountant, Budget

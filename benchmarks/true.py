@@ -1,6 +1,6 @@
-"""Follow what the product says and see whether it comes true: ``make true``.
+"""Check that the product's sentences are true: ``make true``.
 
-A test that carries out what is printed or documented bears a mark, ``@pytest.mark.true("D1")``. This runs
+A test of a printed or documented sentence has a mark, ``@pytest.mark.true("D1")``. This runs
 them all and prints a line for each sentence below, PASS or what falls short; it exits 1 if any does.
 """
 

@@ -427,7 +427,7 @@ def newest(full: bool, again: bool) -> tuple[str, bool]:
 
 
 def sampled() -> tuple[str, bool]:
-    """Say what came of six sampled mutants of budgets and bounds, and whether more than one lived."""
+    """Test six sampled mutants of budgets and bounds; tell whether more than one survived."""
     tests = [f"tests/privacy/test_{name}.py" for name in ("budget", "accountant", "statement", "selection")]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "mutants.jsonl"

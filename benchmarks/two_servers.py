@@ -64,7 +64,7 @@ PLANNED, WORST = 2e6, 10e6
 
 
 class Made(NamedTuple):
-    """A training, and what a node that answered every round sent."""
+    """A training, and the bytes of a node that answered every round."""
 
     model: Billboard
     rounds: int
@@ -89,7 +89,7 @@ def train(
     """The training of the protocol, where in each round a random part of the nodes is online.
 
     ``liars`` of them send, in every entry, up to ``lie`` standard deviations of one server's noise. There are
-    ``copies`` of everybody. Ratings that are ``public`` are weighed into the model at the end.
+    ``copies`` of every user. Ratings that are ``public`` are weighed into the model at the end.
     """
     generator, noise = np.random.default_rng(seed), SeededNoise(seed)
     totals: list[Any] = []
@@ -147,7 +147,7 @@ def against_central(job: str, ratings: Ratings) -> dict[str, Any]:
 
 
 def in_rounds(ratings: Ratings, copies: int, which: str) -> dict[str, Any]:
-    """Mean Recall of four draws with copies of everybody: as ever, as planned, or with the least that is."""
+    """Mean Recall of four draws with copies of everybody: with all rounds, as planned, or the fewest."""
     task = of_lists(ratings)
     domain, n_users = ratings.domain, copies * task.train.n_users
     settings = {"matrix_share": 0.0} | (LEAST if which == "least" else {})
@@ -172,10 +172,10 @@ def spoiled(ratings: Ratings, liars: int, lie: float) -> dict[str, Any]:
 
 LIARS, LIES = (1, 10, 100), (1.0, 100.0, 1e9)
 USERS = 6040
-#: Users whose ratings are public, a twentieth.
+#: Number of donors, a twentieth of the users.
 PUBLIC = 300
 PLANS = ("private-eigenrec", "private-als", "both")
-#: Times that everybody is there, so that what is planned would send too much.
+#: Copies of every user, with which the usual plan would send too much.
 COPIES = (18, 74)
 #: The fewest iterations and learned items that are planned for lists (`hushrec.cli.servers_init.small`).
 LEAST = {"iterations": 3, "learned_items": 3000}

@@ -163,9 +163,9 @@ def best_schedule() -> float:
     """Return what the best slices let every week from the 4th on know, as a part of the whole budget's.
 
     Sums over users with a noise of their own each week know ``sum_s m_s n_s^2`` after week t, where m_s is
-    a week's part of mu squared and n_s its users; one release of the whole budget knows ``n_t^2``. What is
-    spent later knows more, so the schedule that makes the worst of these weeks best gives nothing before the
-    4th, and each later week what keeps the part.
+    a week's part of mu squared and n_s its users; one release of the whole budget knows ``n_t^2``. Later
+    releases know more, so the best schedule for the worst of these weeks spends nothing before the 4th,
+    and then keeps the fraction.
     """
     users = 0.3 + 0.7 * np.arange(WEEKS) / (WEEKS - 1)
     late = users[4:] ** 2
@@ -263,7 +263,7 @@ def likes(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> Non
 
 
 def _flat(report: Report, world: str, way: str, found: list[dict[int, float]], judged: set[int]) -> float:
-    """A way whose weeks are all alike, since the users are."""
+    """A schedule whose weeks are all alike, because its users are."""
     value = float(np.mean([each[0] for each in found]))
     report.curve(world, way, [dict.fromkeys(sorted(judged), value)])
     return value

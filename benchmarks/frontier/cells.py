@@ -59,7 +59,7 @@ class Cell:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Return what a stored result must agree in to stand for this run."""
+        """Return the key by which a stored result replaces this run."""
         return (self.part, self.data, self.method, self.epsilon, self.draw, self.settings)
 
     @property

@@ -28,7 +28,7 @@ class Split:
     train : Ratings
         The private rows of the training.
     history : Ratings
-        What users are folded in from for the test.
+        Ratings that users are folded in from for the test.
     targets : mapping of metric name to Ratings
         Held-out ratings; the first is the main one.
     validation : (history, target)

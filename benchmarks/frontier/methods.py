@@ -146,7 +146,7 @@ def _planned_walk(cls: Any, **changes: Any) -> Make:
     return make
 
 
-#: Of methods whose settings were chosen on validation ratings.
+#: Source of settings that were chosen on validation ratings.
 VALIDATION = "best of the grid of `--part tune` on the validation part, at each epsilon, without charge"
 _RULE = "its planning rule, from epsilon, catalogue, range and number of users"
 _FIXED = "the settings of [frank-wolfe](frank-wolfe.md), the same for all data sets"

@@ -170,7 +170,7 @@ def figure(data: str, rows: Sequence[Row], metric: str, path: Path) -> None:
 
 
 def _worst(found: dict[str, Curve], metric: str) -> float | None:
-    """Return where the axis ends: little past the trivial model, so that good ones can be told apart."""
+    """Return the end of the axis: a little past the trivial model, which separates the good ones."""
     if not metric.startswith("rmse"):
         return None
     trivial = max(

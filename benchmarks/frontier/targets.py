@@ -1,4 +1,4 @@
-"""Targets of the comparison: each with what the stored rows say, and a sample made anew."""
+"""Targets of the comparison against the stored rows, and a sample made again."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.frontier.tables import Curve, curves, spell
 from benchmarks.harness import DELTA
 from hushrec.privacy import Budget
 
-#: Whether a target holds, and what was measured.
+#: Whether a target holds, and the measured figure.
 Check = tuple[bool, str]
 #: Test RMSE that private ALS must reach.
 _GOALS = {
@@ -36,7 +36,7 @@ _NO_PRIVACY_LIKES = {"ml-1m-likes": 0.352, "ml-100k-likes": 0.403}
 _BOTH = {1.0: 1.015, 5.0: 1.01, 20.0: 1.01}
 #: How much worse than a baseline is no worse (on a scale of 1 to 5), and the error to which that is known.
 _MARGIN, _PRECISE = 0.002, 0.0007
-#: With fewer held-out ratings one split says little: `make bench PART=never_loses` judges over many.
+#: One split with fewer held-out ratings is too noisy: `make bench PART=never_loses` judges over many.
 _LEAST_TARGET = 500
 _BASELINES = ("item-bias", "user-mean")
 _WALKS = ("frank-wolfe", "frank-wolfe-biases", "corrective", "oja")
@@ -208,7 +208,7 @@ def sample(cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
 
 
 def as_stored(cell: Cell, row: Row, stored: Sequence[Row]) -> Check:
-    """Check that a run made anew is what the stored draws of the same settings lead to expect."""
+    """Check that a run made again agrees with the stored draws of the same settings."""
     metric = "recall@20" if kind_of(cell.data) == "items" else "rmse"
     draws = [each[metric] for each in stored]
     mean, _ = interval(draws)
