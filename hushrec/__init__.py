@@ -1,11 +1,9 @@
 """hushrec: recommenders trained under differential privacy.
 
 >>> import hushrec
->>> domain = hushrec.Domain(["matrix", "alien", "titanic"], rating_range=(1, 5))     # declared
 >>> table = {"user": ["ann", "ann", "bob"], "item": ["matrix", "alien", "alien"], "rating": [5, 4, 2]}
->>> ratings = hushrec.Ratings.from_any(table, domain)
->>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
->>> model = hushrec.ItemBias().fit(ratings, hushrec.Accountant(budget))
+>>> model = hushrec.train(table, items=["matrix", "alien", "titanic"], rating_range=(1, 5),
+...                       epsilon=5, delta=1e-6, n_users=2, ledger="ledger.sqlite")
 >>> len(model.recommend({"matrix": 5.0}))
 2
 

@@ -30,6 +30,7 @@ GROUPS = {
         "What a recommender is trained with. Each is a frozen dataclass: settings are its fields, ``planned``"
         " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Billboard`.",
         [
+            "train",
             "Both",
             "PrivateALS",
             "PrivateEigenRec",

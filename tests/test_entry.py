@@ -1,0 +1,89 @@
+"""hushrec.train: the model, charges and refusals of the command line, as one call."""
+
+import math
+
+import numpy as np
+import pytest
+
+import hushrec
+from hushrec.errors import BudgetError, InputError
+from hushrec.privacy import Ledger
+from tests.command_line import invoke
+
+ITEMS = [f"i{number}" for number in range(30)]
+ROWS = hushrec.realistic(120, 30, 1500, seed=3)
+FRAME = {
+    "user": np.repeat(ROWS.user_texts.to_pylist(), np.diff(ROWS.matrix.indptr)),
+    "item": [ITEMS[column] for column in ROWS.matrix.indices],
+    "rating": ROWS.matrix.data,
+}
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "own.sqlite"))
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS))
+
+
+def trained(ratings=FRAME, **changes):
+    declared = {"items": ITEMS, "rating_range": (1, 5), "epsilon": 5, "delta": 1e-6, "n_users": 120}
+    return hushrec.train(ratings, **declared | changes)
+
+
+def test_it_charges_the_ledger_of_the_command_line() -> None:
+    model = trained(dataset="shop")
+    assert model.estimator.name == "both" and model.privacy.private
+    assert Ledger("own.sqlite").summary("shop", 1e-6).epsilon == pytest.approx(5, rel=1e-3)
+    assert "epsilon = 5" in invoke("ledger", "show", "--dataset", "shop").stdout
+    assert trained(FRAME, dataset="shop", model="lists").estimator.name == "private-eigenrec"
+    assert Ledger("own.sqlite").summary("shop", 1e-6).epsilon > 7
+    assert trained(likes=True, rating_range=None, ledger="l.sqlite").estimator.name == "private-eigenrec"
+    assert Ledger("l.sqlite").datasets() == ["default"]
+
+
+def test_a_frame_a_file_and_a_store_give_the_model_of_the_command_line() -> None:
+    """Without privacy, so that the arrays can be compared."""
+    ratings = hushrec.Ratings.read(FRAME, hushrec.Domain(ITEMS, (1, 5)))
+    ratings.to_arrow().to_pandas().to_csv("rows.csv", index=False)
+    line = ["rows.csv", "--catalogue", "items.txt", "--rating-range", "1", "5"]
+    assert invoke("prepare", *line, "--out", "rows.store").exit_code == 0
+    line += [
+        "--epsilon",
+        "inf",
+        "--delta",
+        "1e-6",
+        "--data-is-public",
+        "--users",
+        "120",
+        "--model",
+        "item-bias",
+    ]
+    assert invoke("train", *line, "--set", "clip=2", "--out", "m.hush").exit_code == 0
+    wanted = hushrec.load("m.hush")
+    options = {"epsilon": math.inf, "data_is_public": True, "model": "item-bias", "settings": {"clip": 2}}
+    for source in (FRAME, "rows.csv", "rows.store"):
+        found = trained(source, items="items.txt", **options)
+        assert found.estimator == wanted.estimator and found.arrays.keys() == wanted.arrays.keys()
+        for name, array in wanted.arrays.items():
+            np.testing.assert_allclose(found.arrays[name], array, rtol=1e-4, atol=1e-5)
+
+
+def test_nothing_is_assumed_and_what_is_wrong_costs_nothing() -> None:
+    Ledger("own.sqlite").open_dataset("shop", hushrec.Budget(1, 1e-6))
+    with pytest.raises(TypeError, match="items"):
+        hushrec.train(FRAME, rating_range=(1, 5), epsilon=5, delta=1e-6)
+    with pytest.raises(TypeError, match="epsilon"):
+        hushrec.train(FRAME, items=ITEMS, rating_range=(1, 5), delta=1e-6)
+    for error, words, changes in (
+        (InputError, "rating range is missing", {"rating_range": None}),
+        (InputError, "Likes have no rating range", {"likes": True}),
+        (InputError, "has no setting", {"settings": {"foo.rank": 3}}),
+        (InputError, "is out of range", {"settings": {"like_threshold": 9.0}}),
+        (InputError, "infinite epsilon", {"epsilon": math.inf}),
+        (InputError, "is not known", {"model": "svd"}),
+        (BudgetError, "past its budget", {"dataset": "shop"}),
+    ):
+        with pytest.raises(error, match=words):
+            trained(**changes)
+    assert Ledger("own.sqlite").summary("shop").epsilon == 0
