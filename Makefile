@@ -108,5 +108,4 @@ $(VENV)/.release: $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.test
 	$(BIN)/python -m pip install --quiet -e ".[bench]"
-	-$(BIN)/python -m pip install --quiet cmfrec
 	@touch $@

@@ -14,12 +14,11 @@ import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pyarrow.parquet as pq
 
-from benchmarks.harness import OUTPUT, TOY, folder
+from benchmarks.harness import TOY, folder
 from benchmarks.matrices import jtt18_matrix
 from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.models import Estimator, GlobalMean, ItemBias, Popular
@@ -212,29 +211,6 @@ def paired(results: dict[tuple[str, float], Errors], best: str, epsilons: list[f
         print(f"| {name} | " + " | ".join(cells) + " |")
 
 
-def figure(results: dict[tuple[str, float], Errors], epsilons: list[float], title: str, path: Path) -> None:
-    """RMSE against epsilon, references dashed."""
-    from matplotlib.figure import Figure
-
-    drawn = Figure(figsize=(8.5, 5.2), dpi=150, layout="constrained")
-    axes = drawn.add_subplot()
-    for name in dict.fromkeys(name for name, _ in results):
-        if (name, math.inf) in results:
-            axes.axhline(results[name, math.inf].rmse, label=name, color="black", linewidth=1, linestyle="--")
-            continue
-        values = [results[name, epsilon].rmse for epsilon in epsilons]
-        trivial = name in ("zero", "global mean", "user mean + item bias")
-        axes.plot(epsilons, values, marker="o", label=name, linestyle=":" if trivial else "-", markersize=4)
-    axes.set_xscale("log")
-    axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
-    axes.set_xlabel(f"true epsilon per user (add-remove, delta = {DELTA:g})")
-    axes.set_ylabel("test RMSE")
-    axes.set_title(title)
-    axes.legend(fontsize=7.5, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    drawn.savefig(path)
-    print(f"\nFigure: {path.name}")
-
-
 # ---------------------------------------------------------------------- synthetic matrix
 
 
@@ -305,9 +281,6 @@ def synthetic(options: argparse.Namespace, n_items: int) -> None:
     print(
         f"\nWith the noise printed for epsilon 1, which is that of epsilon {at:.3f}, Algorithm 1 has "
         f"{printed[name, at].rmse / trivial:.4f}."
-    )
-    figure(
-        results, epsilons, f"Synthetic, {n_users:,} x {n_items}", options.output / f"synthetic-{n_items}.png"
     )
 
 
@@ -432,7 +405,6 @@ def real(name: str, ratings: Ratings, cap: int, options: argparse.Namespace, spe
     )
     table(results, epsilons)
     paired(results, "corrective FW, biases first", epsilons)
-    figure(results, epsilons, name, options.output / f"{name.lower().replace(' ', '-')}.png")
 
 
 def jester() -> Ratings:
@@ -470,9 +442,7 @@ def main() -> None:
     parser.add_argument("--epsilons", nargs="+", type=float, default=[1.0] if TOY else None)
     parser.add_argument("--runs", type=int, default=1 if TOY else None, help="instead of 1 to 5, or 10")
     parser.add_argument("--methods", nargs="+", help="parts of names, for the synthetic and real parts")
-    parser.add_argument("--output", type=Path, default=OUTPUT, help="folder of the figures")
     options = parser.parse_args()
-    options.output.mkdir(exist_ok=True)
     for part in options.only:
         if part in REAL and folder() is None:
             print(f"\nHUSHREC_DATA is not set, so {part} is skipped.")

@@ -1,4 +1,4 @@
-"""Compare the seconds and memory of one sweep (both sides) with implicit's and cmfrec's, in turns.
+"""Compare the seconds and memory of one sweep (both sides) with implicit's, in turns.
 
 Every measurement is a process of its own, which imports its own library alone and whose anonymous memory is
 sampled; "beyond imports" is without the memory of the libraries. pandas, which pyarrow imports wherever it is
@@ -37,8 +37,6 @@ OURS = {
 PEERS = {
     "implicit, exact": ("implicit", "exact"),
     "implicit, 3 CG steps": ("implicit", "cg"),
-    "cmfrec, exact": ("cmfrec", "exact"),
-    "cmfrec, 3 CG steps": ("cmfrec", "cg"),
 }
 
 
@@ -145,32 +143,9 @@ def run_implicit(folder: Path, rank: int, kind: str, clock: Clock) -> None:
     clock.add(marks[1][0] - marks[0][0], marks[1][1] - marks[0][1])
 
 
-def run_cmfrec(folder: Path, rank: int, kind: str, clock: Clock) -> None:
-    from cmfrec import CMF
-
-    clock.imported()
-    matrix, times = scipy.sparse.coo_matrix(read(folder)), []
-    for iterations in (1, 4):
-        once = Clock()
-        model = CMF(
-            k=rank,
-            lambda_=5.0,
-            niter=iterations,
-            use_cg=kind == "cg",
-            finalize_chol=False,
-            use_float=True,
-            verbose=False,
-            nthreads=len(os.sched_getaffinity(0)),
-        )
-        with once.measure():
-            model.fit(matrix)
-        times.append(once)
-    clock.add((times[1].wall - times[0].wall) / 3, (times[1].cpu - times[0].cpu) / 3)
-
-
 def child(library: str, kind: str, rank: int, folder: Path) -> None:
     clock = Clock()
-    {"hushrec": run_ours, "implicit": run_implicit, "cmfrec": run_cmfrec}[library](folder, rank, kind, clock)
+    {"hushrec": run_ours, "implicit": run_implicit}[library](folder, rank, kind, clock)
     print(json.dumps({"wall": clock.wall, "cpu": clock.cpu, "imports": clock.imports}))
 
 
@@ -210,24 +185,15 @@ def contest(shape: str, ranks: list[int], rounds: int, contestants: dict[str, tu
                 for label, (library, kind) in contestants.items():
                     runs[label].append(measure(library, kind, rank, folder))
             results = {label: best(run) for label, run in runs.items()}
-            ours, other = results["hushrec als"], results[reference]
-            print(f"Rank {rank}, the fastest of {rounds} rounds:\n")
-            print(
-                "| | wall s | CPU s | peak MB | beyond imports "
-                f"| wall / {reference} | CPU / {reference} | peak / {reference} | beyond / {reference} "
-                "| wall / hushrec als |"
-            )
-            print("|---|---|---|---|---|---|---|---|---|---|")
+            other, units = results[reference], {"wall": "s", "cpu": "s", "peak": "MB", "beyond": "MB"}
+            heads = [f"{key}, {unit}" for key, unit in units.items()]
+            heads += [f"{key} / {reference}" for key in units]
+            print(f"Rank {rank}, the fastest of {rounds} rounds; beyond: memory without imports\n")
+            print(f"| | {' | '.join(heads)} |\n|{'---|' * (1 + len(heads))}")
             for label, result in results.items():
-                print(
-                    f"| {label} | {result['wall']:.2f} | {result['cpu']:.2f} "
-                    f"| {result['peak']:.0f} | {result['beyond']:.0f} "
-                    f"| {result['wall'] / other['wall']:.2f} | {result['cpu'] / other['cpu']:.2f} "
-                    f"| {result['peak'] / other['peak']:.2f} | {result['beyond'] / other['beyond']:.2f} "
-                    f"| {result['wall'] / ours['wall']:.2f} |",
-                    flush=True,
-                )
-            print()
+                cells = [f"{result[key]:.3g}" for key in units]
+                cells += [f"{result[key] / other[key]:.2f}" for key in units]
+                print(f"| {label} | {' | '.join(cells)} |", flush=True)
 
 
 def cores() -> str:

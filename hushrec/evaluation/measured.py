@@ -1,4 +1,4 @@
-"""Results on public tables, printed next to a plan. ``python -m benchmarks.real`` writes the file."""
+"""Results on public tables, printed next to a plan; ``python -m benchmarks.lists --measured`` makes them."""
 
 from __future__ import annotations
 
