@@ -87,7 +87,8 @@ def servers_init(
     }
     found = _made(written)
     target = output_file(agreement, (declared.catalogue,), force)
-    write_atomically(target, [json.dumps(written, indent=1).encode()])
+    content = written | {"fingerprint": found.fingerprint}
+    write_atomically(target, [json.dumps(content, indent=1).encode()])
     sizes = [8 * opened.size for _, opened in found.rehearsed()]
     grows = hasattr(found.estimator, "iterations") or hasattr(found.estimator, "lists")
     most = at_most(found.estimator, domain.n_items)[1] if grows else sum(sizes)
@@ -131,14 +132,22 @@ def is_loopback(host: str) -> bool:
 
 
 def read_agreement(path: str) -> Agreement:
-    """The agreement of a file."""
+    """Return the agreement of a file; refuse one that was changed."""
     try:
         written = json.loads(Path(path).read_bytes())
         if written.get("format") == _FORMAT:
-            return _made(written)
+            found, known = _made(written), written["fingerprint"]
+            if found.fingerprint == known:
+                return found
+            raise InputError(
+                f"The agreement {path!r} was changed, or is of another version of hushrec; write a new one"
+                " with hushrec servers init."
+            )
     except OSError as error:
         raise InputError(f"The agreement {path!r} cannot be read ({error.strerror}).") from None
-    except (ValueError, TypeError, KeyError, AttributeError):
+    except InputError:
+        raise
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
     raise InputError(f"{path!r} is no agreement; pass the file that hushrec servers init wrote.")
 

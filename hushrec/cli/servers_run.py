@@ -153,8 +153,11 @@ def servers_run(
     """
     from hushrec.engines.two_servers.book import Book
     from hushrec.engines.two_servers.server import CollectingServer, Settings
+    from hushrec.network.messages import check_name
 
     agreed, names = read_agreement(agreement), _lines(nodes, "node")
+    for name in names:
+        check_name(name)
     key, public = _peer_token(peer_token), published.read()
     book = Book(folder)
     ended = book.get(_ENDED) == out.encode()  # killed when both servers had the model, so that OUT is its own

@@ -31,6 +31,18 @@ PORTS = dict(zip(("first", "second"), free_ports(2), strict=True))
 URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
 
 
+LINK = [
+    "--first",
+    "http://127.0.0.1:1",
+    "--second",
+    "http://127.0.0.1:1",
+    "--tokens",
+    "peer.txt",
+    "--folder",
+    "x",
+]
+
+
 def start(role, *more, names="names.txt", stderr=subprocess.DEVNULL):
     other = {"first": "second", "second": "first"}[role]
     words = f"servers run agreed.json --role {role} --nodes {names} --folder {role} --out {role}.hush --peer"
@@ -131,6 +143,15 @@ def test_processes_that_do_not_fit_both_say_so(tmp_path, monkeypatch):
     Path("peer.txt").write_text("p" * 32)
     declared = "--model item-bias --rating-range 1 5 --catalogue items.txt --epsilon 5 --delta 1e-6"
     assert invoke("servers", "init", "agreed.json", *declared.split()).exit_code == 0
+    changed = Path("agreed.json").read_text().replace('"epsilon": 5', '"epsilon": 6')
+    for content, words in (
+        (changed, "was changed"),
+        ("[" * 10**5, "is no agreement"),
+        ("{}", "is no agreement"),
+    ):
+        Path("changed.json").write_text(content)
+        wrong = invoke("servers", "join", "items.txt", "changed.json", "--name", "a", *LINK)
+        assert wrong.exit_code == 2 and words in wrong.stderr
     given = ("first", "items.txt"), ("second", "others.txt")
     running = [start(role, names=names, stderr=subprocess.PIPE) for role, names in given]
     try:
