@@ -83,6 +83,7 @@ class Settings:
                 check_kind(tuning, Settings, "tuning", f"pass {cls.__name__}.Tuning(...)")
                 flat |= tuning.get_params()
             flat |= own
+        check_names(cls, flat)
         if found := {name: flat.pop(name) for name in behind(cls) if name in flat}:
             flat["tuning"] = replace(cls.tuning, **found)  # type: ignore[attr-defined]
         return cls(**flat)
@@ -148,6 +149,15 @@ def names_of(cls: Any) -> list[str]:
 def parts_of(cls: Any) -> list[str]:
     """Return the fields of a class that hold models; settings of these are called ``field.name``."""
     return [field.name for field in fields(cls) if field.default_factory is not MISSING]
+
+
+def check_names(cls: Any, given: Iterable[str]) -> None:
+    """Refuse the name of a setting that a class and the models within it do not have."""
+    names, parts = names_of(cls), parts_of(cls)
+    for name in given:
+        if name not in names and name.partition(".")[0] not in parts:
+            called = getattr(cls, "name", "") or cls.__name__
+            raise InputError(f"{called} has no setting {name!r}; it has {', '.join(names) or 'none'}.")
 
 
 def check_fields(settings: Any) -> None:

@@ -279,3 +279,16 @@ def test_sums_are_said_to_be_exact_where_they_are() -> None:
     """They are in a private training of a model whose contributions are in fixed point."""
     assert fit().privacy.exact_arithmetic is True
     assert fit(accountant=Accountant(Budget(math.inf, 1e-6))).privacy.exact_arithmetic is False
+
+
+@pytest.mark.parametrize(
+    "name", ["foo.rank", "foo__rank", ".rank", "ratings.foo", "ratings.model", "ratings."]
+)
+def test_a_name_that_is_no_setting_is_one_sentence(name: str) -> None:
+    for call in (
+        lambda: Both.planned(BUDGET, RATINGS.domain, 50, **{name: 3}),
+        lambda: Both().set_params(**{name: 3}),
+        lambda: named.choose("both", BUDGET, RATINGS.domain, n_users=50, settings={name: 3}),
+    ):
+        with pytest.raises(InputError, match="has no setting"):
+            call()

@@ -24,8 +24,8 @@ from hushrec.training.run import Trainable
 
 #: Of the release that tells whether anybody was found.
 _COUNT = "number of users"
-#: Items that are named beside a score as what moved it most.
-_REASONS = 3
+#: Items that are named next to a score as those that moved it most; moves that would print as 0 are left out.
+_REASONS, _SHOWN_MOVE = 3, 0.0005
 #: Agreement of the donors' items with the released values below which that is why they were refused.
 _UNLIKE = 0.5
 
@@ -229,7 +229,7 @@ def recommendations(
 def cell(value: Any) -> str:
     """A number of a list, an item, or the items that moved a score most, with how much."""
     if isinstance(value, list):
-        most = [each for each in value if each["moved"]][:_REASONS]
+        most = [each for each in value if abs(each["moved"]) >= _SHOWN_MOVE][:_REASONS]
         moved = [f"{each.get('title') or each['item']} {each['moved']:+.3f}" for each in most]
         return ", ".join(moved) or "none of theirs"
     if isinstance(value, bool):

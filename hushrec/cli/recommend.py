@@ -140,7 +140,7 @@ def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], 
     own = {ids[at]: rating for at, rating in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:
         why = billboard.explain(own, row["item"])
-        because = [each._asdict() for each in why.because]
+        because = [each._asdict() for each in why.because if each.moved]
         base = why.base
         if not math.isclose(why.score, row["score"]):  # lowered: it does not stand out of the noise
             base = row["score"] - sum(each.moved for each in why.because)

@@ -22,6 +22,8 @@ from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 from hushrec.progress import progress_bar
+from hushrec.registry import ESTIMATORS
+from hushrec.training.estimator import Estimator
 from hushrec.training.named import check_run, choose, train
 
 if TYPE_CHECKING:
@@ -250,7 +252,7 @@ class Comparison:
 def compare(
     train_ratings: Ratings,
     test_ratings: Ratings,
-    models: Sequence[str],
+    models: Sequence[str | Estimator[Any]],
     epsilons: Sequence[float],
     *,
     delta: float,
@@ -278,8 +280,9 @@ def compare(
     ----------
     train_ratings, test_ratings : Ratings
         Over one domain. Users are folded in from the training ratings.
-    models : sequence of str
-        Names in ``hushrec.models.ESTIMATORS``; of likes (``Domain(likes=True)``) those that rank.
+    models : sequence of str or Estimator
+        Names in ``hushrec.registry.ESTIMATORS``, whose settings are planned, or estimators as they are, your
+        own too. Of likes (``Domain(likes=True)``) those that rank.
     epsilons : sequence of float
         Privacy of each run, all at the same ``delta``, unit (user) and ``relation``.
     delta : float
@@ -322,8 +325,8 @@ def compare(
     """
     check_numbers(draws=(draws, int, "[1, inf)"))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
-    settings = dict(settings or {})
-    grid, jobs = _grid(train_ratings, models, epsilons, delta, relation, n_users, settings, data_is_public)
+    settings, given = dict(settings or {}), _by_label(models)
+    grid, jobs = _grid(train_ratings, given, epsilons, delta, relation, n_users, settings, data_is_public)
     likes = "ratings" not in jobs
     if relevant_from is None and "lists" in jobs:
         relevant_from = train_ratings.domain.like_threshold
@@ -338,9 +341,12 @@ def compare(
     for name, budget, draw in _shown(runs, progress):
         told: dict[str, Any] = {"data_is_public": data_is_public, "allow_composition": allow_composition}
         accountant = Accountant(budget, ledger=ledger, dataset=dataset, **told)
-        model = train(
-            name, train_ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed
-        )
+        own = given.get(name)
+        if own is not None:
+            model = own.fit(train_ratings, accountant, seed=seed)
+        else:
+            options: dict[str, Any] = {"n_users": n_users, "settings": settings.get(name), "seed": seed}
+            model = train(name, train_ratings, accountant, **options)
         charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
         run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
@@ -368,6 +374,22 @@ def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[
             advance(1)
 
 
+def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
+    """Return the estimators by the names that the table shows; None of one that is planned by its name."""
+    found: dict[str, Estimator[Any] | None] = {}
+    for model in models:
+        if isinstance(model, str):
+            found.setdefault(model, None)
+            continue
+        check_kind(model, Estimator, "models", "pass names or estimators, for example PrivateALS(rank=8)")
+        label, number = model.name, 1
+        while label in found or (label in ESTIMATORS and type(model) is not ESTIMATORS[label]):
+            number += 1
+            label = f"{model.name} {number}"
+        found[label] = model
+    return found
+
+
 def _check_kinds(train_ratings: Any, test_ratings: Any, models: Any, epsilons: Any) -> None:
     for name, rows in (("train_ratings", train_ratings), ("test_ratings", test_ratings)):
         check_kind(rows, Ratings, name, "load them with Ratings.read(table, domain)")
@@ -377,7 +399,7 @@ def _check_kinds(train_ratings: Any, test_ratings: Any, models: Any, epsilons: A
 
 def cross_validate(
     ratings: Ratings,
-    models: Sequence[str],
+    models: Sequence[str | Estimator[Any]],
     epsilons: Sequence[float],
     *,
     folds: int = 5,
@@ -423,7 +445,7 @@ def cross_validate(
 
 def _grid(
     ratings: Ratings,
-    models: Sequence[str],
+    models: Mapping[str, Estimator[Any] | None],
     epsilons: Sequence[float],
     delta: float,
     relation: str,
@@ -437,11 +459,12 @@ def _grid(
     """
     budgets = [Budget(epsilon, delta, relation=relation) for epsilon in dict.fromkeys(epsilons)]
     private = [budget for budget in budgets if budget.private]
-    wanted = [name for name in dict.fromkeys(models) if name not in REFERENCES[True]]
+    wanted = [name for name in models if name not in REFERENCES[True]]
     if not private or not wanted:
         raise InputError("A comparison needs at least one private model and one finite epsilon.")
     chosen = {
-        name: choose(name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name))
+        name: models[name]
+        or choose(name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name))
         for name in wanted
     }
     of_likes = {name: model.scores != "ratings" for name, model in chosen.items()}
@@ -453,8 +476,11 @@ def _grid(
         )
     likes = all(of_likes.values())
     lists = {name for name, model in chosen.items() if of_likes[name] or hasattr(model, "lists")}
-    if unknown := set(settings) - {*wanted, *REFERENCES[bool(lists)]}:
-        raise InputError(f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models.")
+    planned = {name for name in wanted if models[name] is None}
+    if unknown := set(settings) - {*planned, *REFERENCES[bool(lists)]}:
+        raise InputError(
+            f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models that are named."
+        )
     if likes:
         settings["als"] = {**LIKES_ALS, **settings.get("als", {})}
     jobs = ["ratings"] * (not likes) + ["lists"] * bool(lists)
@@ -464,7 +490,10 @@ def _grid(
         exact = Budget(math.inf, delta, relation=relation)  # first: no ledger lets it follow private ones
         grid = [*((name, exact) for name in REFERENCES[bool(lists)]), *grid]
     for name, budget in grid:
-        check_run(name, budget, ratings.domain, n_users, settings.get(name))
+        if (own := models.get(name)) is not None:
+            own.plan(budget, ratings.domain)
+        else:
+            check_run(name, budget, ratings.domain, n_users, settings.get(name))
     return grid, jobs
 
 

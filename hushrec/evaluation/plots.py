@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import math
 import textwrap
 from collections.abc import Mapping
@@ -61,10 +62,9 @@ def privacy_utility_plot(
     """
     needs_matplotlib()
     import matplotlib as mpl
-    from matplotlib.figure import Figure
 
     with mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(7.6, 0.6 + 4.2 * len(metrics)), dpi=200, layout="constrained")
+        figure = new_figure(figsize=(7.6, 0.6 + 4.2 * len(metrics)), dpi=200, layout="constrained")
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
         drawn = [
             _draw_panel(axes, cells, name, k, interval)
@@ -114,6 +114,21 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
 
 def _has_interval(row: dict[str, Any]) -> bool:
     return bool(row["low"] < row["high"])
+
+
+def new_figure(**options: Any) -> Figure:
+    """Return a matplotlib figure that a notebook shows without ``%matplotlib``."""
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    class Shown(Figure):
+        def _repr_png_(self) -> bytes:
+            buffer = io.BytesIO()
+            with mpl.rc_context(_STYLE):
+                self.savefig(buffer, format="png", dpi=100, bbox_inches="tight")
+            return buffer.getvalue()
+
+    return Shown(**options)
 
 
 def save_plot(figure: Figure, path: Path, stamp: str) -> None:

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from scipy.special import ndtr
 
-from hushrec.checks import Part, check_numbers
+from hushrec.checks import Part, check_names, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.models.private_als import PrivateALS
@@ -182,6 +182,7 @@ class Both(Estimator[BothUsers]):
             Settings to choose otherwise; of the two models', as ``**{"ratings.rank": 4}``.
         """
         check_planned(budget, domain)
+        check_names(cls, changes)
         check_numbers(n_users=(n_users, int, "[1, inf)"))
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")

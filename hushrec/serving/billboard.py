@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec import notebook
-from hushrec.checks import check_kind, plural, settings_of
+from hushrec.checks import check_kind, plural, settings_of, shown
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.data.domain import check_domain
@@ -379,6 +379,11 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
     arrays = StoredArrays(section, domain.n_items)
     kept = StoredArrays(stored.arrays.section(state), domain.n_items, whole=True)
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
+    if entry["model"] not in ESTIMATORS:
+        raise ModelFileError(
+            f"The model file is of {shown(entry['model'])}, which is not among the models here; if it is your"
+            " own, import the module that calls hushrec.registry.register."
+        )
     estimator = ESTIMATORS[entry["model"]].of(settings)
     if entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")

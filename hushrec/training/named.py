@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from hushrec.checks import names_of, parts_of
+from hushrec.checks import check_names, names_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted
@@ -52,11 +52,7 @@ def choose(
     cls = known(name)
     given = dict(settings or {})
     names = names_of(cls)
-    for setting in given:
-        if setting not in names and setting.partition(".")[0] not in parts_of(cls):
-            raise InputError(
-                f"{name} has no setting {setting!r}; it has {', '.join(names) if names else 'none'}."
-            )
+    check_names(cls, given)
     if n_users is not None and "n_users" in names:
         given.setdefault("n_users", n_users)
     if "like_threshold" in names:
@@ -73,8 +69,11 @@ def choose(
 def known(name: str) -> type[Estimator[Any]]:
     """Return the class of a model, or refuse an unknown name."""
     if name not in ESTIMATORS:
-        words = ", ".join(ESTIMATORS)
-        raise InputError(f"model {name!r} is not known; pass one of {words}.", parameter="model")
+        raise InputError(
+            f"model {name!r} is not known; pass one of {', '.join(ESTIMATORS)}; your own is made known by"
+            " hushrec.registry.register.",
+            parameter="model",
+        )
     return ESTIMATORS[name]
 
 

@@ -6,6 +6,7 @@ import xml.etree.ElementTree
 import pyarrow.parquet as pq
 import pytest
 
+import hushrec
 from hushrec.data import k_folds, paired_likes, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
@@ -162,3 +163,28 @@ def test_without_privacy_references_alone_are_trained(parts):
     assert cells == [("item-bias", 1), ("global-mean", 1), ("als", math.inf)]
     assert math.isinf(found.total_epsilon) and found.stamp.startswith("NOT PRIVATE. All runs together")
     assert found.relevant_from is None and found.main_metrics == ("rmse",) and found.folds == 1
+
+
+def test_estimators_are_compared_as_they_are_one_s_own_too() -> None:
+    class Mine(hushrec.Popular):
+        name = "mine"
+
+    ratings = hushrec.realistic(100, 30, 1500, seed=0)
+    train, _, test = hushrec.split_ratings(ratings, seed=0)
+    two = [hushrec.PrivateALS(rank=rank, iterations=1, n_users=90) for rank in (2, 3)]
+    found = hushrec.compare(train, test, [*two, Mine(), "popular"], [1], delta=1e-6, data_is_public=True)
+    private = [row["model"] for row in found.rows if row["epsilon"] == 1]
+    assert private[:4] == ["private-als", "private-als 2", "mine", "popular"]
+    with pytest.raises(InputError, match=r"'mine' is not known; .*hushrec\.registry\.register"):
+        hushrec.compare(train, test, ["mine"], [1], delta=1e-6, data_is_public=True)
+    with pytest.raises(InputError, match="pass names or estimators"):
+        hushrec.compare(train, test, [Mine], [1], delta=1e-6, data_is_public=True)
+    model = Mine().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6), data_is_public=True))
+    with pytest.raises(hushrec.ModelFileError, match=r"of 'mine', which is not among the models here"):
+        hushrec.Billboard.from_bytes(model.to_bytes())
+
+
+def test_a_plot_is_a_picture_in_a_notebook_without_magic() -> None:
+    train, _, test = hushrec.split_ratings(hushrec.realistic(80, 30, 1200, seed=0), seed=0)
+    found = hushrec.compare(train, test, ["item-bias"], [1], delta=1e-6, data_is_public=True)
+    assert found.plot()._repr_png_().startswith(b"\x89PNG")
