@@ -15,6 +15,7 @@ from hushrec.models import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Season, SeasonAccountant
 from hushrec.serving.item_rows import ItemRows
 from hushrec.serving.modelfile import read
+from hushrec.serving.recommend import Recommender
 
 RATINGS = realistic(200, 30, 3000, seed=0)
 ITEMS = RATINGS.domain.items
@@ -130,3 +131,28 @@ def test_items_are_compared_where_taste_is_told_from_noise(epsilon, changes, ref
     found = board.similar_items(ITEMS[4])
     assert len(found) == 10 and found == board.similar_items(ITEMS[4], 10)
     assert found == super(Billboard, board).similar_items(ITEMS[4])
+
+
+@pytest.mark.parametrize("int8", [False, True])
+def test_a_model_that_learned_no_taste_stores_no_zeros(int8: bool, tmp_path) -> None:
+    """As lists, predictions, vectors and explanations of the same model with all of its zeros."""
+    ratings = realistic(300, 4000, 3000, seed=1)
+    domain, items = ratings.domain, ratings.domain.items
+    model = PrivateEigenRec(rank=60, n_users=300).fit(ratings, Accountant(Budget(0.1, 1e-6)))
+    assert model.directions == 0 and not np.asarray(model.arrays["item_factors"]).any()
+    model.save(tmp_path / "m.hush", int8=int8)
+    assert (tmp_path / "m.hush").stat().st_size < 60 * domain.n_items + 10_000  # zeros alone are 240 an item
+    read = hushrec.load(tmp_path / "m.hush", memory_map=True)
+    assert read.to_bytes(int8=int8) == (tmp_path / "m.hush").read_bytes()
+    whole = Recommender(model.estimator, domain, {**model.arrays, "item_factors": model.item_factors})
+    history = {items[3]: 5.0, items[7]: 4.0}
+    assert whole.item_factors.shape == model.item_factors.shape == (domain.n_items, 60)
+    for other in (model, read):
+        assert other.recommend(history, 50) == whole.recommend(history, 50)
+        assert other.recommend_batch(ratings, 5).equals(whole.recommend_batch(ratings, 5))
+        assert other.predict(history, items[:9]) == whole.predict(history, items[:9])
+        assert other.explain(history, items[5]) == whole.explain(history, items[5])
+        products = other.item_vectors() @ other.query(history)
+        assert [items[place] for place in np.argsort(-products, kind="stable")[:5]] == [
+            each.item for each in whole.recommend(history, 5, exclude_seen=False)
+        ]

@@ -78,6 +78,28 @@ def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(na
         assert old == [each.item for each in model.recommend(history, n=domain.n_items)]
 
 
+@pytest.mark.parametrize("name", ["private-als", "item-bias", "als", "both"])
+def test_a_new_item_is_no_further_out_than_those_that_were_learned(name: str) -> None:
+    """Features far beyond the others' would put its bias and factors far beyond, too."""
+    model = Billboard.from_bytes(base64.b64decode(MODELS[name]["file"]))
+    domain, bias = larger(model), model.item_bias.astype(np.float64)
+    keep = domain.index(model.domain.items)
+    features = np.zeros((domain.n_items, 1))
+    features[keep, 0] = bias + np.random.default_rng(0).normal(size=len(bias)) * bias.std() / 10
+    features[np.setdiff1d(np.arange(domain.n_items), keep), 0] = (
+        100 * np.abs(bias).max(),
+        -100 * np.abs(bias).max(),
+    )
+    found = model.with_items(replace(domain, item_features=features))
+    placed = found.item_bias[domain.index(["a new one", "another"])]
+    known = bias[np.asarray(model.arrays.get("supported", np.ones(len(bias)))) != 0]
+    np.testing.assert_allclose(placed, [known.max(), known.min()], rtol=1e-6)
+    factors = np.asarray(found.arrays["item_factors"])
+    if factors.size:
+        old, new = factors[keep], np.delete(factors, keep, axis=0)
+        assert (new <= old.max(axis=0) + 1e-6).all() and (new >= old.min(axis=0) - 1e-6).all()
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.serving.item_rows import compact
 from hushrec.serving.recommend import Recommender
 from hushrec.serving.scoring import UserState
 
@@ -54,6 +55,11 @@ def served(kind: str = "dense", scores: str = "ratings", **more) -> Recommender:
     if kind == "learned":
         arrays["learned_items"] = np.array([0, 2, 3, 7, 11])
         arrays["item_factors"] = rng.normal(size=(5, 5))
+    elif kind == "few rows":
+        arrays["item_factors"] = compact(
+            rng.normal(size=(N_ITEMS, RANK)) * (np.arange(N_ITEMS) % 5 == 2)[:, None]
+        )
+        assert len(arrays["item_factors"].rows) == 3
     else:
         arrays["item_factors"] = rng.normal(size=(N_ITEMS, RANK))
     return Recommender(Fake(scores), DOMAIN, arrays | more.pop("arrays", {}), **more)
@@ -108,7 +114,7 @@ OPTIONS = [
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes", "log-odds"])
-@pytest.mark.parametrize("kind", ["dense", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 @pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
 def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """One user by one, in a batch, and as positions, whatever the blocks."""
@@ -161,7 +167,7 @@ def test_items_may_be_named_in_any_form(form: str) -> None:
 
 @pytest.mark.true("E1")
 @pytest.mark.parametrize("supported", [0b1011001110010, 0, (1 << N_ITEMS) - 1])
-@pytest.mark.parametrize("kind", ["dense", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, supported: int) -> None:
     """Items that do not stand out of the noise come last, as their scores say; ratings are predictions."""
     first = np.array([supported >> place & 1 for place in range(N_ITEMS)], np.uint8)
@@ -185,7 +191,7 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
     assert json.loads(json.dumps([model.recommend({}), model.predict({}, ITEMS)]))
 
 
-@pytest.mark.parametrize("kind", ["dense", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 def test_vectors_rank_as_lists_do(kind: str) -> None:
     """A model, one whose lists are another's, and one where some items do not stand out of the noise."""
     some = np.array([1, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0], np.uint8)
@@ -195,6 +201,21 @@ def test_vectors_rank_as_lists_do(kind: str) -> None:
             (wanted,) = (columns for columns, *_ in model.rank(ROWS, N_ITEMS, exclude_seen=False))
             assert (np.argsort(-products, axis=1, kind="stable") == wanted).all()
             alone = [model.query(HISTORIES[user]) for user in ROWS.users]
+            if model.lists is None and "supported" in model.arrays:  # also where the others would come first
+                biased = with_arrays(model, item_bias=model.item_bias + 1000.0 * (some == 0))
+                longer = np.asarray(model.arrays["item_factors"]) * 500.0
+                for hostile in (biased, with_arrays(biased, item_factors=longer)):
+                    products = hostile.query(ROWS) @ hostile.item_vectors().T
+                    assert (some[np.argsort(-products, axis=1)] == np.sort(some)[::-1]).all()
+            alone = [model.query(HISTORIES[user]) for user in ROWS.users]
+            if model.lists is None and "supported" in model.arrays:  # also where the others would come first
+                biased = with_arrays(model, item_bias=model.item_bias + 1000.0 * (some == 0))
+                products = biased.query(ROWS) @ biased.item_vectors().T
+                assert (some[np.argsort(-products, axis=1)] == np.sort(some)[::-1]).all()
+                longer = np.asarray(model.arrays["item_factors"]) * 500.0
+                products = np.vstack([with_arrays(biased, item_factors=longer).query(ROWS)])
+                products = products @ with_arrays(biased, item_factors=longer).item_vectors().T
+                assert (some[np.argsort(-products, axis=1)] == np.sort(some)[::-1]).all()
             np.testing.assert_allclose(alone, model.query(ROWS), rtol=1e-6)
             assert model.query([]).shape == model.item_vectors().shape[1:]
 
@@ -204,7 +225,7 @@ def with_arrays(model: Recommender, **arrays) -> Recommender:
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes"])
-@pytest.mark.parametrize("kind", ["dense", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 @pytest.mark.parametrize("block", [2 * N_ITEMS, 1 << 22])
 def test_predictions_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """For one user, many, cells and a table's rows; strangers get the released values alone."""

@@ -1,2 +1,1 @@
-"""A server of models that forgets whom it served (docs/guides/serve.md); imported by the command that starts
-it."""
+"""A server of models that keeps nothing of its requests (docs/guides/serve.md)."""

@@ -1,4 +1,4 @@
-"""Requests to replies. A history lives in the frames that answer it, and nowhere else."""
+"""Turns requests into replies. A history is held only while its reply is computed."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from hushrec.server.request_schemas import BODIES, RULES, body_of
 from hushrec.serving.attributes import titled_page
 from hushrec.serving.recommend import own_ratings
 
-_KEPT_NOWHERE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
-_ASKED_AGAIN = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
-_FOR_EVER = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
+_NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
+_NO_CACHE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
+_IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content-Type-Options": "nosniff"}
 _PAGE = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Content-Security-Policy": "frame-ancestors 'none'",  # the page has the rest in itself
+    "Content-Security-Policy": "frame-ancestors 'none'",  # the page itself sets the rest
 }
 _DOCS = _PAGE | {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -43,10 +43,10 @@ _MEDIA = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-#: Headers by which proxies say that a request is somebody else's.
-_OF_A_PROXY = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
+#: Headers by which proxies mark a request that they pass on.
+_PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
 _MODEL_FILE = "application/octet-stream"
-#: Lists that a worker computes at a time, in threads: a long one holds up neither the others nor the loop.
+#: Threads of a worker that compute lists: a long list delays neither others nor the event loop.
 _AT_ONCE = 4
 
 
@@ -58,11 +58,11 @@ class Answers:
     models : Models
     metrics : Metrics
     tokens : sequence of str
-        Bearer tokens, one of which a request for a list needs; without any all requests are served.
+        Bearer tokens, one of which a request for a list needs; without tokens all requests are served.
     names : sequence of str
-        Names by which clients reach the server, beside its addresses and localhost.
+        Names by which clients reach the server, in addition to its addresses and localhost.
     page : Path, optional
-        Folder of a page that is shown at ``/``, with the first model beside it.
+        Folder of a page that is served at ``/``, with the first model.
     """
 
     def __init__(
@@ -80,22 +80,22 @@ class Answers:
         self._threads = anyio.CapacityLimiter(_AT_ONCE)
         self._page = {} if page is None else _files(page, models[models.default].titles is not None)
         document = openapi()
-        described, shown = _json(document), page_of(document).encode()
+        schema, page_content = _json(document), page_of(document).encode()
         self._lists: dict[str, Callable[[Served, dict[str, Any]], dict[str, Any]]] = {
             "/v1/recommend": _recommended,
             "/v1/predict": _predicted,
             "/v1/similar": _similar,
             "/v1/explain": _explained,
         }
-        self._said: dict[str, Callable[[Request], Reply]] = {
+        self._documents: dict[str, Callable[[Request], Reply]] = {
             "/v1/privacy": lambda request: Reply(
-                _json(self._asked(request.query_params.get("model")).billboard.privacy.to_dict()),
-                headers=_ASKED_AGAIN,
+                _json(self._model(request.query_params.get("model")).billboard.privacy.to_dict()),
+                headers=_NO_CACHE,
             ),
-            "/v1/models": lambda request: Reply(_json(self._listed()), headers=_ASKED_AGAIN),
-            "/openapi.json": lambda request: Reply(described, headers=_ASKED_AGAIN),
-            "/docs": lambda request: Reply(shown, _MEDIA[".html"], headers=_ASKED_AGAIN | _DOCS),
-            "/healthz": lambda request: Reply(b'{"status":"serving"}', headers=_KEPT_NOWHERE),
+            "/v1/models": lambda request: Reply(_json(self._listed()), headers=_NO_CACHE),
+            "/openapi.json": lambda request: Reply(schema, headers=_NO_CACHE),
+            "/docs": lambda request: Reply(page_content, _MEDIA[".html"], headers=_NO_CACHE | _DOCS),
+            "/healthz": lambda request: Reply(b'{"status":"serving"}', headers=_NO_STORE),
             "/metrics": self._measured,
         }
 
@@ -107,16 +107,16 @@ class Answers:
             self._let_in(request)
             body = await request.body()
             return await anyio.to_thread.run_sync(self._computed, path, body, limiter=self._threads)
-        known = self._said.get(path) or self._static(path)
+        known = self._documents.get(path) or self._static(path)
         if known is None:
-            raise Refusal(404, "There is nothing at this address; /docs says what there is.")
+            raise Refusal(404, "There is nothing at this address; see /docs.")
         return known(request) if request.method in ("GET", "HEAD") else _other_method("GET, HEAD")
 
     def _computed(self, path: str, body: bytes) -> Reply:
-        asked = body_of(path, body)
-        served = self._asked(asked["model"])
-        answer = self._lists[path](served, asked) | {"model": served.name, "digest": served.digest}
-        return Reply(_json(answer), headers=_KEPT_NOWHERE)
+        fields = body_of(path, body)
+        served = self._model(fields["model"])
+        answer = self._lists[path](served, fields) | {"model": served.name, "digest": served.digest}
+        return Reply(_json(answer), headers=_NO_STORE)
 
     def _let_in(self, request: Request) -> None:
         """Refuse a request without a token or, where none is needed, under a name that is not the server's.
@@ -127,7 +127,7 @@ class Answers:
         if self._tokens:
             given = hashlib.sha256(bearer(request).encode()).digest()
             if not any(hmac.compare_digest(given, token) for token in self._tokens):
-                raise Refusal(401, "This server wants a bearer token that it knows.")
+                raise Refusal(401, "This request needs a bearer token of the server.")
         elif not self._is_named(request.headers.get("Host", "")):
             raise Refusal(
                 421,
@@ -142,59 +142,59 @@ class Answers:
         except ValueError:
             return False
 
-    def _asked(self, name: str | None) -> Served:
+    def _model(self, name: str | None) -> Served:
         name = self._models.default if name is None else name
         if name not in self._models:
             raise Refusal(404, "There is no model of this name; /v1/models lists them.")
         return self._models[name]
 
     def _listed(self) -> dict[str, Any]:
-        models = [
+        listed = [
             {
-                "name": each.name,
-                "digest": each.digest,
-                "bytes": len(each.content),
-                "file": f"/models/{each.name}.hush",
-                "by_digest": f"/models/{each.name}/{each.digest}.hush",
+                "name": model.name,
+                "digest": model.digest,
+                "bytes": len(model.content),
+                "file": f"/models/{model.name}.hush",
+                "by_digest": f"/models/{model.name}/{model.digest}.hush",
             }
-            for each in self._models.all()
+            for model in self._models.all()
         ]
-        return {"models": models}
+        return {"models": listed}
 
     def _measured(self, request: Request) -> Reply:
-        """Counts before and after a single request tell its outcome and time: the operator's to see."""
+        """Return the counts; before and after a single request they show its outcome and its time."""
         self._let_in(request)
         if not self._tokens and not _from_here(request):
-            raise Refusal(403, "Metrics are told on the server's own machine, or to whoever has a token.")
-        text = self._metrics.text([(each.name, each.digest) for each in self._models.all()])
-        return Reply(text.encode(), "text/plain; version=0.0.4; charset=utf-8", headers=_KEPT_NOWHERE)
+            raise Refusal(403, "Metrics are given on the server's own machine, or for a token.")
+        text = self._metrics.text([(model.name, model.digest) for model in self._models.all()])
+        return Reply(text.encode(), "text/plain; version=0.0.4; charset=utf-8", headers=_NO_STORE)
 
     def _static(self, path: str) -> Callable[[Request], Reply] | None:
-        """A model's file, by name or by digest, or one of the page's."""
-        for each in self._models.all():
-            if path == f"/models/{each.name}/{each.digest}.hush":
-                return _file(each.content, _MODEL_FILE, each.digest, _FOR_EVER)
-            here = self._page and each.name == self._models.default and path == "/model.hush"
-            if here or path == f"/models/{each.name}.hush":
-                return _file(each.content, _MODEL_FILE, each.digest, _ASKED_AGAIN)
+        """Return a model's file, by name or by digest, or a file of the page."""
+        for model in self._models.all():
+            if path == f"/models/{model.name}/{model.digest}.hush":
+                return _file(model.content, _MODEL_FILE, model.digest, _IMMUTABLE)
+            here = self._page and model.name == self._models.default and path == "/model.hush"
+            if here or path == f"/models/{model.name}.hush":
+                return _file(model.content, _MODEL_FILE, model.digest, _NO_CACHE)
         titles = self._models[self._models.default].titles
         if self._page and path == "/titles.json" and titles:
-            return _file(titles[0], _MEDIA[".json"], titles[1], _ASKED_AGAIN)
-        found = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
-        return found and _file(*found, _ASKED_AGAIN | _PAGE)
+            return _file(titles[0], _MEDIA[".json"], titles[1], _NO_CACHE)
+        page_file = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
+        return page_file and _file(*page_file, _NO_CACHE | _PAGE)
 
 
 def _from_here(request: Request) -> bool:
-    """Tell whether a request is of this machine, and of nobody behind a proxy that says so."""
+    """Whether a request comes from this machine, and no proxy marks it as passed on."""
     client = request.client
-    passed_on = any(name in request.headers for name in _OF_A_PROXY)
+    passed_on = any(name in request.headers for name in _PROXY_HEADERS)
     return client is not None and not passed_on and ip_address(client.host).is_loopback
 
 
-def _recommended(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
-    options = {"exclude_seen": asked["exclude_seen"], "items": asked["only"]}
-    options |= {"attributes": served.attributes} | {name: asked[name] for name in RULES}
-    (block,) = served.billboard.rank(_rows(served, asked), asked["n"], **options)
+def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
+    options = {"exclude_seen": fields["exclude_seen"], "items": fields["only"]}
+    options |= {"attributes": served.attributes} | {name: fields[name] for name in RULES}
+    (block,) = served.billboard.rank(_rows(served, fields), fields["n"], **options)
     columns, ratings = block.columns[0][block.columns[0] >= 0], block.ratings
     texts = served.billboard.domain.text_list
     listed = [
@@ -206,26 +206,25 @@ def _recommended(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
     return {"items": _titled(served, listed)}
 
 
-def _predicted(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
-    billboard, items = served.billboard, asked["items"]
+def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
+    billboard, items = served.billboard, fields["items"]
     what = "rating" if billboard.scores == "ratings" else "score"
-    found = billboard.predict(_rows(served, asked), items)[0].tolist()
-    told = [{"item": _text(served, item), what: value} for item, value in zip(items, found)]
-    return {"items": _titled(served, told)}
+    predicted = billboard.predict(_rows(served, fields), items)[0].tolist()
+    entries = [{"item": _text(served, item), what: value} for item, value in zip(items, predicted)]
+    return {"items": _titled(served, entries)}
 
 
-def _similar(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
-    found = served.billboard.similar_items(asked["item"], asked["n"])
-    return {
-        "items": _titled(served, [{"item": _text(served, item), "score": score} for item, score in found])
-    }
+def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
+    similar = served.billboard.similar_items(fields["item"], fields["n"])
+    entries = [{"item": _text(served, item), "score": score} for item, score in similar]
+    return {"items": _titled(served, entries)}
 
 
-def _explained(served: Served, asked: dict[str, Any]) -> dict[str, Any]:
-    why = served.billboard.explain(_history(asked), asked["item"])
+def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
+    why = served.billboard.explain(_history(fields), fields["item"])
     because = [{"item": _text(served, each.item), "moved": each.moved} for each in why.because]
-    told = {"item": _text(served, why.item), "score": why.score, "base": why.base}
-    return _titled(served, [told])[0] | {"because": _titled(served, because)}
+    entry = {"item": _text(served, why.item), "score": why.score, "base": why.base}
+    return _titled(served, [entry])[0] | {"because": _titled(served, because)}
 
 
 def _text(served: Served, item: Any) -> str:
@@ -244,20 +243,20 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
     return entries
 
 
-def _rows(served: Served, asked: dict[str, Any]) -> Ratings:
-    """Their ratings, all of which can be used."""
-    return own_ratings(_history(asked), served.billboard.domain, served.billboard.scores == "likes")
+def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
+    """Return the ratings of a request; refused where some cannot be used."""
+    return own_ratings(_history(fields), served.billboard.domain, served.billboard.scores == "likes")
 
 
-def _history(asked: dict[str, Any]) -> Any:
-    ratings = asked["ratings"]
+def _history(fields: dict[str, Any]) -> Any:
+    ratings = fields["ratings"]
     if isinstance(ratings, list):
         return [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
     return ratings
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:
-    """A file under its digest, sent whole whatever range is asked for: a range tells what is looked up."""
+    """Reply with a file under its digest, always whole: a range would show which items are looked up."""
     tag = f'"{digest}"'
 
     def reply(request: Request) -> Reply:
@@ -270,17 +269,17 @@ def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> C
 
 
 def _files(folder: Path, titled: bool) -> dict[str, tuple[bytes, str, str]]:
-    """The files of a page: bytes, kind and digest."""
-    found = {}
+    """Return bytes, media type and digest of each file of a page."""
+    files = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in _MEDIA:
             content = titled_page(path.read_bytes()) if titled else path.read_bytes()
-            found[path.name] = content, _MEDIA[path.suffix], hashlib.sha256(content).hexdigest()
-    return found
+            files[path.name] = content, _MEDIA[path.suffix], hashlib.sha256(content).hexdigest()
+    return files
 
 
 def _other_method(right: str) -> Reply:
-    sentence = {"error": f"This address is asked with {right}."}
+    sentence = {"error": f"This address answers {right} only."}
     return Reply(_json(sentence), status=405, headers={"Allow": right})
 
 

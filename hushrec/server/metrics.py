@@ -1,7 +1,7 @@
-"""Counts of requests by kind and outcome, and how fast they were: sums over everybody, for Prometheus.
+"""Counts and times of requests by address and outcome, summed over all users, for Prometheus.
 
-No identity, item, address or size of a body is in it. Every worker counts in a row of its own of an array
-that all share, so that any of them can tell the sum.
+They hold no identity, item, address or body size. Each worker counts in its own row of a shared array, so
+that any worker can return the sum.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ ROUTES = (
     "/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain", "/v1/privacy", "/v1/models",
     "/openapi.json", "/docs", "/healthz", "/metrics", "/models", "/page", "/other",
 )  # fmt: skip
-#: Upper ends of the counts of replies by time, in seconds, about the 10 ms that a list may take.
+#: Upper ends of the time buckets, in seconds.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-#: Of a route: replies of 2xx to 5xx, then replies by time, and their seconds.
+#: Numbers of a route: replies of 2xx to 5xx, replies by time, and their seconds.
 _CODES, _WIDTH = 4, 4 + len(_BUCKETS) + 2
 _OWN = ("exchanged", "refused")
-#: Numbers that a worker counts.
+#: Numbers of one worker.
 SIZE = len(ROUTES) * _WIDTH + len(_OWN)
 
 
 def route_of(path: str) -> str:
-    """Return what a path is counted as; never the path itself, which a client makes up."""
+    """Return the route under which a path is counted; never the path itself, which the client chooses."""
     if path in ROUTES:
         return path
     if path.startswith("/models/") or path == "/model.hush":
@@ -39,7 +39,7 @@ class Metrics:
     Parameters
     ----------
     shared : buffer of float64
-        `SIZE` numbers a worker.
+        `SIZE` numbers for each worker.
     worker : int
     """
 
@@ -55,11 +55,11 @@ class Metrics:
         self._own[start + _WIDTH - 1] += seconds
 
     def models(self, exchanged: int, refused: int) -> None:
-        """Say how many model files this worker took and refused."""
+        """Set how many model files this worker took and refused."""
         self._own[-len(_OWN) :] = exchanged, refused
 
     def text(self, models: list[tuple[str, str]]) -> str:
-        """Return the text that Prometheus reads; ``models`` are names and digests."""
+        """Return the text for Prometheus; ``models`` are names and digests."""
         total = self._all.sum(axis=0)
         lines = ["# TYPE hushrec_requests_total counter"]
         seconds = ["# TYPE hushrec_request_seconds histogram"]

@@ -1,4 +1,4 @@
-"""The models that a server has, each whole in memory, exchanged when their files are."""
+"""The models of a server, in memory, replaced when their files are."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from hushrec.serving.modelfile import read
 
 log = logging.getLogger("hushrec.server")
 
-#: What tells a file from the one that was there before: its inode, size and time.
+#: Inode, size and time of a file: one of them differs after it was replaced.
 _Stamp = tuple[int, int, int]
 #: Files of attributes and of titles.
 Tables = tuple[Path | None, Path | None]
@@ -25,7 +25,7 @@ Tables = tuple[Path | None, Path | None]
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One model: the bytes of its file, which are published as they are, and what they say."""
+    """One model: the bytes of its file, which are published unchanged, and the model that they hold."""
 
     name: str
     content: bytes
@@ -35,7 +35,7 @@ class Served:
 
     @cached_property
     def titles(self) -> tuple[bytes, str] | None:
-        """Titles by item as JSON for the page, with their digest."""
+        """The titles of the items as JSON for the page, with a digest."""
         if self.attributes is None:
             return None
         content = self.attributes.titles_json(self.billboard.domain)
@@ -43,14 +43,14 @@ class Served:
 
 
 class Models:
-    """Models by name; a reader keeps the one that it was given, whatever is exchanged meanwhile.
+    """Models by name; a request keeps its model while another takes its place.
 
     Parameters
     ----------
     paths : mapping of str to Path
-        The first one is the model that is meant where no name is given.
+        The first one is the default.
     tables : mapping of str to a pair of Path or None, optional
-        Attributes of the items and their titles, which are read with the model of that name.
+        Attributes and titles of the items of the model of that name.
 
     Raises
     ------
@@ -63,7 +63,7 @@ class Models:
         self._stamps = {name: _stamp(*files) for name, files in self._files.items()}
         self._served = {name: _read(name, *files) for name, files in self._files.items()}
         self.default = next(iter(paths))
-        #: How many files were taken, and how many refused, since the start.
+        #: The number of files taken and refused since the start.
         self.exchanged = self.refused = 0
 
     def __getitem__(self, name: str) -> Served:
@@ -73,11 +73,11 @@ class Models:
         return name in self._served
 
     def all(self) -> list[Served]:
-        """Every model, in the order of the command line."""
+        """Return all models, in the order of the command line."""
         return list(self._served.values())
 
     def look(self) -> None:
-        """Take the files that are new; what cannot be served is logged once, and the old model stays."""
+        """Take new files; one that cannot be served is logged once, and the old model stays."""
         for name, files in self._files.items():
             stamp = _stamp(*files)
             if stamp == self._stamps[name]:
@@ -87,7 +87,7 @@ class Models:
                 self._served[name] = _read(name, *files)
             except (HushrecError, OSError, MemoryError) as error:
                 self.refused += 1
-                log.error("The old model %s goes on being served: %s", name, error)
+                log.error("Still serving the old model %s: %s", name, error)
             else:
                 self.exchanged += 1
                 log.warning("Model %s is now the one of digest %s.", name, self._served[name].digest)
@@ -107,7 +107,7 @@ def _stamp(*files: Path | None) -> list[_Stamp | None]:
 
 
 def _read(name: str, path: Path, attributes: Path | None, titles: Path | None) -> Served:
-    """Read into memory, since a mapped file that somebody writes into would end the process."""
+    """Read a file into memory: writing into a mapped file would end the process."""
     try:
         content = path.read_bytes()
     except OSError as error:
@@ -116,11 +116,11 @@ def _read(name: str, path: Path, attributes: Path | None, titles: Path | None) -
         ) from None
     try:
         digest, billboard = read(content).digest, Billboard.from_bytes(content)
-        billboard.recommend([], 1)  # what is compiled and unpacked is there before anybody waits for it,
-        billboard.predict([], list(billboard.domain.items[:1]))  # and what is looked up
+        billboard.recommend([], 1)  # compile and unpack before the first request
+        billboard.predict([], list(billboard.domain.items[:1]))
     except ModelFileError as error:
         raise ModelFileError(str(error).replace("'in memory'", repr(str(path)))) from None
-    except Exception as error:  # whole, but what it holds does not go together
+    except Exception as error:  # valid arrays that do not fit together
         raise ModelFileError(
             f"Model file {str(path)!r} cannot be served ({type(error).__name__}); train it again."
         ) from None

@@ -1,4 +1,4 @@
-"""A description of what a server offers: as OpenAPI for programs, and as a page for people at ``/docs``."""
+"""The API of a server, as an OpenAPI document and as a page at ``/docs``."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from hushrec.server.request_schemas import BODIES
 
 _TEXT, _NUMBER = {"type": "string"}, {"type": "number"}
 _ERRORS = {
-    "400": "Something in the request cannot be used; the sentence says what.",
-    "401": "The server wants a bearer token that it knows (--tokens).",
-    "403": "Metrics were asked for from another machine, without a token.",
+    "400": "The request cannot be used; the sentence says why.",
+    "401": "The request needs a bearer token (--tokens).",
+    "403": "Metrics from another machine need a token.",
     "404": "No such address, or no model of this name.",
     "411": "The request has no Content-Length.",
     "413": "The request is too long.",
     "421": "The Host header names neither an address, localhost nor a --server-name.",
-    "429": "Too many requests from this address; again in a second.",
+    "429": "Too many requests from this address; try again in a second.",
 }
-#: Of what is asked with POST.
+#: Codes of requests with POST.
 _CODES = ("400", "401", "404", "411", "413", "421", "429")
 _DIGEST = "3f5a…"
 _HISTORY = {"matrix": 5, "titanic": 2}
@@ -30,14 +30,18 @@ def openapi() -> dict[str, Any]:
     """The OpenAPI document of the server."""
     return {
         "openapi": "3.1.0",
-        "info": {"title": "hushrec", "version": __version__, "description": "Nothing of a request is kept."},
-        "paths": _asked() | _told(),
+        "info": {
+            "title": "hushrec",
+            "version": __version__,
+            "description": "The server keeps nothing of a request.",
+        },
+        "paths": _posts() | _gets(),
         "components": {"securitySchemes": {"bearer": {"type": "http", "scheme": "bearer"}}},
     }
 
 
-def _asked() -> dict[str, Any]:
-    """Describe what is asked with POST, by address."""
+def _posts() -> dict[str, Any]:
+    """Describe the addresses of POST requests."""
 
     def scored(optional: bool, *names: str, **example: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         entry = _object(item=_TEXT, title=_TEXT, **dict.fromkeys(names, _NUMBER))
@@ -45,35 +49,34 @@ def _asked() -> dict[str, Any]:
         schema = _object(items=_array(entry), model=_TEXT, digest=_TEXT)
         return schema, {"items": [example], "model": "films", "digest": _DIGEST}
 
-    told = {
+    described = {
         "/v1/recommend": (
             "The best items for one user, from the ratings in the request, which are not kept. A list is"
-            " ranked by score, which never rises from one rank to the next; where the model predicts, rating"
-            " is what it predicts of the item, and title what it is called, where the server knows it. where,"
-            " at_most and boost are about the columns of the table that the server was started with.",
+            " ranked by score. Models that predict ratings add a rating to each item, and servers that know"
+            " titles a title. where, at_most and boost use the columns of the table of --attributes.",
             {"ratings": _HISTORY, "n": 10},
             scored(True, "score", "rating", item="alien", score=0.41, rating=4.2),
         ),
         "/v1/predict": (
-            "What the model predicts of some items for one user, in the order of the request: their rating,"
-            " or their score where the model is of likes.",
+            "Predicted ratings of some items for one user, in the order of the request; scores of a model of"
+            " likes.",
             {"ratings": _HISTORY, "items": ["alien"]},
             scored(True, "score", "rating", item="alien", rating=4.2),
         ),
         "/v1/similar": (
-            "Items that the same people like, most similar first.",
+            "Items that the same users like, most similar first.",
             {"item": "matrix", "n": 10},
             scored(False, "score", item="alien", score=0.87),
         ),
         "/v1/explain": (
-            "Which of a user's items moved the score of one, and by how much: base and what moved add up to"
-            " the score, which is lower in lists where the item does not stand out of the noise.",
+            "Which of a user's items moved the score of an item, and by how much: base and moved add up to"
+            " the score. Lists lower scores that do not exceed the noise.",
             {"ratings": _HISTORY, "item": "alien"},
             _because(),
         ),
     }
     paths = {}
-    for path, (summary, example, (schema, reply)) in told.items():
+    for path, (summary, example, (schema, reply)) in described.items():
         fields = BODIES[path]
         body = {
             "type": "object",
@@ -103,8 +106,8 @@ def _because() -> tuple[dict[str, Any], dict[str, Any]]:
     return schema, example | {"model": "films", "digest": _DIGEST}
 
 
-def _told() -> dict[str, Any]:
-    """Describe what is told with GET, by address."""
+def _gets() -> dict[str, Any]:
+    """Describe the addresses of GET requests."""
     model = _object(name=_TEXT, digest=_TEXT, bytes={"type": "integer"}, file=_TEXT, by_digest=_TEXT)
     files = "/models/films.hush", f"/models/films/{_DIGEST}.hush"
     listed = {"name": "films", "digest": _DIGEST, "bytes": 92768, "file": files[0], "by_digest": files[1]}
@@ -120,17 +123,17 @@ def _told() -> dict[str, Any]:
             named,
         ),
         "/v1/models": (
-            "The models, and where their files are.",
+            "The models, and the addresses of their files.",
             _responses(json_, _object(models=_array(model)), "429", example={"models": [listed]}),
             [],
         ),
         "/models/{name}.hush": (
-            "A model file, whole, whatever range is asked for; asked again by ETag.",
+            "A model file, always whole; cached by ETag.",
             _responses(octets, _TEXT, "404", "429"),
             parts[:1],
         ),
         "/models/{name}/{digest}.hush": (
-            "The same under its digest, which never changes and may be cached for ever.",
+            "The same under its digest; it never changes and may be cached without limit.",
             _responses(octets, _TEXT, "404", "429"),
             parts,
         ),
@@ -140,11 +143,11 @@ def _told() -> dict[str, Any]:
             [],
         ),
         "/metrics": (
-            "Counts and times by address for Prometheus: on the server's own machine, or for a token.",
+            "Counts and times for Prometheus: on the server's own machine, or for a token.",
             _responses("text/plain", _TEXT, "401", "403", "421", "429"),
             [],
         ),
-        "/openapi.json": ("All of this for programs.", _responses(json_, {"type": "object"}, "429"), []),
+        "/openapi.json": ("This description for programs.", _responses(json_, {"type": "object"}, "429"), []),
         "/docs": ("This page.", _responses("text/html", _TEXT, "429"), []),
     }
     return {
@@ -171,7 +174,7 @@ def _array(items: dict[str, Any]) -> dict[str, Any]:
 # ---------------------------------------------------------------------- for people
 
 _HEAD = """<!doctype html><html lang="en"><meta charset="utf-8">
-<title>hushrec: what this server answers</title><meta name="viewport" content="width=device-width"><style>
+<title>hushrec: the API of this server</title><meta name="viewport" content="width=device-width"><style>
 body{font:16px/1.5 system-ui,sans-serif;max-width:52rem;margin:2rem auto;padding:0 1rem}
 h2{font:600 1.1rem ui-monospace,monospace;border-top:1px solid #8885;padding-top:1rem}
 table{border-collapse:collapse}td,th{text-align:left;vertical-align:top;padding:.2rem 1rem .2rem 0}
@@ -180,28 +183,34 @@ pre{background:#8881;padding:.6rem;overflow-x:auto}:root{color-scheme:light dark
 
 
 def page(document: dict[str, Any]) -> str:
-    """The document as HTML that needs nothing else."""
+    """Return the document as one HTML page."""
     info = document["info"]
     parts = [
         _HEAD,
-        f"<h1>What this server answers</h1><p>hushrec {escape(info['version'])}. "
+        f"<h1>The API of this server</h1><p>hushrec {escape(info['version'])}. "
         f"{escape(info['description'])}"
-        " A request is JSON with the fields below and no others; a refusal is"
+        " A request is JSON with the fields below and no others; an error is"
         ' <code>{"error": "one sentence"}</code> with one of the codes. Where the server was started with'
         " <code>--tokens</code>, lists need the header <code>Authorization: Bearer TOKEN</code>.</p>",
     ]
     for path, methods in document["paths"].items():
-        for method, said in methods.items():
-            parts += [f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(said['summary'])}</p>"]
-            parts += [_fields(path, said), _example(path, method, said), _replies(said["responses"])]
+        for method, operation in methods.items():
+            parts += [f"<h2>{method.upper()} {escape(path)}</h2><p>{escape(operation['summary'])}</p>"]
+            parts += [
+                _fields(path, operation),
+                _example(path, method, operation),
+                _replies(operation["responses"]),
+            ]
     return "".join(parts)
 
 
-def _fields(path: str, said: dict[str, Any]) -> str:
-    """List what may be given: the fields of the body, and parameters."""
-    rows = [[each["name"], each["in"], each.get("description", "")] for each in said.get("parameters", ())]
-    if "requestBody" in said:
-        body = said["requestBody"]["content"]["application/json"]["schema"]
+def _fields(path: str, operation: dict[str, Any]) -> str:
+    """List the parameters and the fields of the body."""
+    rows = [
+        [each["name"], each["in"], each.get("description", "")] for each in operation.get("parameters", ())
+    ]
+    if "requestBody" in operation:
+        body = operation["requestBody"]["content"]["application/json"]["schema"]
         for name, schema in body["properties"].items():
             default = f"; {json.dumps(schema['default'])} by default" if "default" in schema else ""
             needed = "needed" if name in body["required"] else "optional"
@@ -212,11 +221,11 @@ def _fields(path: str, said: dict[str, Any]) -> str:
     return _table(["field", "", "what it is"], rows)
 
 
-def _example(path: str, method: str, said: dict[str, Any]) -> str:
-    reply = next(iter(said["responses"]["200"]["content"].values())).get("example")
+def _example(path: str, method: str, operation: dict[str, Any]) -> str:
+    reply = next(iter(operation["responses"]["200"]["content"].values())).get("example")
     lines = [f"curl HOST{path}"]
     if method == "post":
-        body = said["requestBody"]["content"]["application/json"]["example"]
+        body = operation["requestBody"]["content"]["application/json"]["example"]
         lines[0] += f" -d '{json.dumps(body)}'"
     lines += [] if reply is None else [json.dumps(reply, ensure_ascii=False)]
     return f"<pre>{escape(chr(10).join(lines))}</pre>"

@@ -1,4 +1,4 @@
-"""The processes of a server: each holds all models and has a socket of its own; a first one minds them."""
+"""The processes of a server: workers, each with all models and its own socket, and one that watches them."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
 from hushrec.server.models import Models, Tables, log
 
-#: Seconds between two looks at the model files, and those that a worker has to finish what it was asked.
+#: Seconds between two checks of the model files, and seconds in which a worker must finish its requests.
 _LOOK, _FINISH = 1.0, 10.0
-#: Seconds before a worker that ended is started anew.
+#: Seconds before a worker that ended is started again.
 _AGAIN = 1.0
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a server: what it serves, to whom and how.
+    """Settings of a server.
 
     Attributes
     ----------
@@ -68,17 +68,17 @@ class Settings:
 
 
 def serve(settings: Settings, host: str, port: int, workers: int, ready: Callable[[str], None]) -> None:
-    """Serve until the process is asked to end (SIGTERM or SIGINT); requests under way are answered first.
+    """Serve until SIGTERM or SIGINT; requests in progress are answered first.
 
     Parameters
     ----------
     settings : Settings
     host, port : str and int
-        Port 0 takes a free one.
+        Port 0: a free one.
     workers : int
-        Processes that serve.
+        The number of processes.
     ready : callable
-        Told the address once it answers.
+        Called with the address once the server answers.
     """
     _more_files()
     stop = threading.Event()
@@ -98,7 +98,7 @@ def serve(settings: Settings, host: str, port: int, workers: int, ready: Callabl
 
 
 def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
-    """Exchange models whose files are new, until the end."""
+    """Replace models whose files are new, until the end."""
     parent = os.getppid()
     while not stop.wait(_LOOK) and os.getppid() == parent:
         models.look()
@@ -106,7 +106,7 @@ def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
 
 
 class _Workers:
-    """Several processes, each with a listening socket that outlives it."""
+    """Several processes, each with a listening socket that stays open when it ends."""
 
     def __init__(self, settings: Settings, host: str, port: int, count: int) -> None:
         self._settings, self._spawn = settings, multiprocessing.get_context("spawn")
@@ -117,7 +117,7 @@ class _Workers:
         self._up: Any = self._spawn.SimpleQueue()
 
     def run(self, stop: threading.Event, ready: Callable[[str], None]) -> None:
-        """Start all, start anew what ends, end all."""
+        """Start all workers, restart those that end, and end all."""
         for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, "1")  # the workers share the cores
         processes = [self._start(worker) for worker in range(len(self._sockets))]
@@ -129,7 +129,7 @@ class _Workers:
                 connection.wait([process.sentinel for process in processes], timeout=0.2)
                 for worker, process in enumerate(processes):
                     if not process.is_alive() and not stop.wait(_AGAIN):
-                        log.error("A worker ended (code %s) and is started anew.", process.exitcode)
+                        log.error("A worker ended (code %s) and is started again.", process.exitcode)
                         processes[worker] = self._start(worker)
         finally:
             for process in processes:
@@ -149,7 +149,7 @@ class _Workers:
         return process
 
     def _first_word(self, processes: Sequence[Any], stop: threading.Event) -> str:
-        """The address that a worker says it serves, or its trouble."""
+        """Return the address that a worker serves, or raise its error."""
         while self._up.empty():
             if stop.wait(0.02):
                 return ""
@@ -162,11 +162,13 @@ class _Workers:
 
 
 def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: Any) -> None:
-    """One worker, until it is told to end."""
+    """Run one worker until SIGTERM."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to all; the first process decides
+    signal.signal(
+        signal.SIGINT, signal.SIG_IGN
+    )  # the terminal sends it to all processes; the first one ends the others
     _more_files()
     metrics = Metrics(counts, worker)
     try:
@@ -181,10 +183,10 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
 
 
 def _more_files() -> None:
-    """Allow as many open connections as the system grants this user."""
+    """Allow as many open connections as the system grants."""
     try:
         import resource
-    except ImportError:  # Windows grants what there is
+    except ImportError:  # Windows has no such limit
         return
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

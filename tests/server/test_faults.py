@@ -134,7 +134,7 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
             assert server.client.get("/models/m.hush").content == good
         said = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
         assert len(said) == faults and all(
-            "goes on being served" in each and "\n" not in each for each in said
+            "Still serving the old model" in each and "\n" not in each for each in said
         )
         path.rmdir()
         path.write_bytes(trained("als", rank=3).to_bytes())
@@ -242,7 +242,7 @@ def processes(first: int, wanted: set[int], count: int) -> set[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are counted in /proc")
 def test_workers_come_back_take_new_models_and_end_with_the_first(files, tmp_path) -> None:
-    """One that is killed is started anew; each takes the new model; counts are of both; no orphan is left."""
+    """One that is killed is started again; each takes the new model; counts are summed; no orphan is left."""
     path, fresh = tmp_path / "films.hush", trained("als", rank=2).to_bytes()
     shutil.copy(files["als"], path)
 
@@ -275,7 +275,7 @@ def test_workers_come_back_take_new_models_and_end_with_the_first(files, tmp_pat
         while any(map(running, workers)):
             assert time.monotonic() < until, "a worker outlives the first process"
             time.sleep(0.1)
-        assert "code -9) and is started anew" in first.stderr.read()
+        assert "code -9) and is started again" in first.stderr.read()
 
 
 def running(process: int) -> bool:

@@ -105,6 +105,8 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
         trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0, learned_items=12)),
         False,
     )
+    without = PrivateEigenRec.of(**LIKES, like_threshold=4.0)
+    yield "private-eigenrec without taste", trained(without, epsilon=0.01), False
     yield "private-eigenrec of likes", trained(PrivateEigenRec.of(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
