@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
-#: Where a folder keeps that both servers have the model, and where this one's goes.
+#: File that names OUT once both servers have the model.
 _ENDED = "ended"
 #: Seconds between two looks at the other server.
 _PAUSE = 0.2

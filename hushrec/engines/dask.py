@@ -2,9 +2,9 @@
 
 The driver alone holds ledger, noise and the public side. Each query of a training goes to the workers with
 the released values that it needs; they open their partitions of the store by path, and integer partial sums
-come back through a tree. No release runs inside a task, since tasks are made again, and none remembers
-anything: a lost worker's tasks run elsewhere. What may go wrong comes back as one word, and no worker's
-exception leaves it; its log, spill folder and dashboard are as private as the store.
+come back through a tree. No release runs inside a task, since tasks are repeated. Tasks keep no state, so
+a lost worker's tasks run elsewhere. A failure comes back as one word, and no worker's
+exception leaves it. Its log, spill folder and dashboard are as private as the store.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from hushrec.privacy.statement import library_version
 from hushrec.training.partitioned import Make, Query, add, answer_all
 from hushrec.types import Array
 
-#: What a task comes to: partial sums, or a word for what went wrong.
+#: Result of a task: partial sums, or a word for a failure.
 Found = list[Array] | str
 
 #: Tasks a thread of the cluster, which others take over where it is slow; partial sums added at once.
@@ -63,11 +63,11 @@ class Dask:
     Parameters
     ----------
     client : distributed.Client or str
-        Of the cluster, or the address of its scheduler (Dask's own configuration says how to trust it).
+        Client of the cluster, or its scheduler's address (TLS as in Dask's configuration).
     patience : float
         Seconds to wait for a scheduler that does not answer, and for workers when none is left.
     silence : float
-        Seconds after which a worker that is not heard of is given up, and what was asked is asked again.
+        Seconds without a message after which a worker is dropped and its question repeated.
 
     Raises
     ------
@@ -78,8 +78,8 @@ class Dask:
 
     Privacy
     -------
-    Workers see their partitions' rows, and partial sums travel between them and to the driver: the cluster
-    belongs to whoever holds the ratings. Use Dask's TLS where it leaves one machine.
+    Workers see their partitions' rows, and partial sums travel between them and to the driver. So the holder
+    of the ratings must own the cluster. Use Dask's TLS beyond one machine.
 
     Examples
     --------
@@ -129,7 +129,7 @@ class Dask:
         yield lambda query: self.added(partial(_answered, make), rows, query)
 
     def verify(self, rows: Store) -> None:
-        """Let the workers read every octet of a store; refuse what is not as it was written."""
+        """Let the workers read every byte of a store; refuse a changed file."""
         for damage in self.each(_damage, (rows,), None):
             if damage:
                 raise InputError(damage)
@@ -166,7 +166,7 @@ class Dask:
         work : callable
             Runs on a worker, on one thread; it may run again, elsewhere.
         stores : sequence of Store
-            With the same number of partitions, so that a user is in the same one.
+            Stores with the same number of partitions; a user is in the same one of each.
         public : object
             Shipped once to each worker that needs it.
         """
@@ -206,7 +206,7 @@ class Dask:
 
     @contextlib.contextmanager
     def _tasks(self, public: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
-        """A function that submits tasks, all forgotten at the end; and what is public, shipped."""
+        """Yield a function that submits tasks, and the shipped public values; forget all tasks at the end."""
         import dask
 
         futures: list[Any] = []
@@ -247,7 +247,7 @@ class Dask:
         return layer[0]
 
     def _found(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
-        """Return what tasks come to, or the future; a word where they or the cluster are lost."""
+        """Return the tasks' result, or the future; a word if they or the cluster are lost."""
         try:
             if wait and not self._somebody():
                 return "nobody"
@@ -258,7 +258,7 @@ class Dask:
             return "lost" if self._client.status == "running" else "nobody"
 
     def _patiently(self, future: Any) -> Found:
-        """The result, unless nobody is there to work on it for too long."""
+        """Return the result, unless no worker is left for too long."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         while not done.wait(min(1.0, self._silence / 2)):
@@ -270,7 +270,7 @@ class Dask:
         return found
 
     def _somebody(self) -> bool:
-        """Tell whether there is a worker, or comes one while there is patience."""
+        """Tell whether there is a worker, within the patience."""
         until = time.monotonic() + self._patience
         while not self._workers():
             if time.monotonic() > until:
@@ -349,7 +349,7 @@ def _itself(query: Any) -> Any:
 def _work(
     work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], query: Any, version: str
 ) -> Found:
-    """Return what some blocks come to; nothing that depends on rows leaves but partial sums."""
+    """Return the partial sums of some blocks; nothing else that depends on rows leaves."""
 
     def run() -> list[Array]:
         blocks = rows.blocks()
@@ -359,12 +359,12 @@ def _work(
 
 
 def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Found:
-    """Return what one partition of each store comes to."""
+    """Return the result for one partition of each store."""
     return _guarded(lambda: [work(number, [each.partitions()[number] for each in stores], public)], version)
 
 
 def _damage(number: int, partitions: Sequence[Partition], public: None) -> str | None:
-    """Return the sentence that names what is wrong with the file of a partition; None where nothing is."""
+    """Return a sentence about a damaged partition file; None if it is whole."""
     try:
         partitions[0].verify()
     except InputError as error:

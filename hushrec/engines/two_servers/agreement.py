@@ -71,7 +71,7 @@ class Agreement:
     empty contributions (the sensitivities of "add-remove"), since which nodes take part is public. A user
     moves one node's sum by the sensitivity of :attr:`sent` at most, and all sums together by
     ``nodes_per_user`` times that. The budget holds against one server that does anything, with any nodes on
-    its side, by the noise of the other server alone. The noise of both holds against everybody else
+    its side, by the noise of the other server alone. The noise of both holds against all others
     (:attr:`promises`). Both are computational: shares are AES-256 in counter mode. Against both servers
     together nothing is promised. Proof: docs/proofs/two-servers.md.
 
@@ -200,7 +200,7 @@ class Agreement:
         ----------
         totals : sequence of ndarray of uint64
         secure : bool
-            False where noise was injected for a test: the statement then says NOT PRIVATE.
+            False for a test's injected noise: the statement then says NOT PRIVATE.
         public : PublicRows, optional
             Weighed into the model.
         """
@@ -269,7 +269,7 @@ class Agreement:
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def _statement(self, secure: bool) -> PrivacyStatement:
-        """Return the statement of an accountant that released nothing, with what the servers released."""
+        """Return the statement of the servers' releases."""
         privacy = run.statement(self.estimator, self.nobody, Accountant(self.budget))
         injected = () if secure else ("the noise came from an injected source",)
         notes = (

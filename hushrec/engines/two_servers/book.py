@@ -59,7 +59,7 @@ class Book:
 
 
 def _lock(handle: int) -> None:
-    """Hold an open file until it is closed, also by a kill; OSError where somebody else does."""
+    """Hold an open file until it is closed, also by a kill; raise OSError if another process does."""
     try:
         import fcntl
     except ImportError:
@@ -147,7 +147,7 @@ def _digest(name: bytes, content: bytes) -> bytes:
 
 
 def _whole(path: Path, name: bytes, raw: bytes) -> bytes:
-    """Return what follows a digest, if it is its digest."""
+    """Return the content after a digest; refuse another digest."""
     if len(raw) < _DIGEST or _digest(name, raw[_DIGEST:]) != raw[:_DIGEST]:
         raise _damaged(path)
     return raw[_DIGEST:]

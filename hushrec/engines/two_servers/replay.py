@@ -38,9 +38,9 @@ class Round(NamedTuple):
     Attributes
     ----------
     release : int
-        Number, in the plan, of the release that it was opened for.
+        Number in the plan of the release that opened the round.
     first, stop : int
-        Which of all questions of the training, the last one excluded.
+        Range of the training's questions, without the last one.
     """
 
     release: int
