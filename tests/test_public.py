@@ -13,7 +13,7 @@ from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Seas
 from hushrec.data import lifelike, paired_likes
 from hushrec.data.features import feature_scores
 from hushrec.privacy.testing import SeededNoise
-from hushrec.public import item_vectors, likes, models
+from hushrec.public import item_vectors, judging, likes, models
 from hushrec.public.judging import GRID, bagged
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.recommend import PublicPart
@@ -378,6 +378,34 @@ def test_a_weight_is_drawn_together_by_what_judges_disagree_about() -> None:
     assert bagged(good) == pytest.approx(0.7)
     good[:20, 7], good[:20, 0] = 0, 1
     assert 0.2 < bagged(good) < 0.5
+
+
+def test_agreement_with_released_biases_is_in_deviations_of_chance() -> None:
+    """Oracle: donors' deviations from their own mean under a thousand random orders of the biases."""
+    donors, generator = FILMS.rows(slice(0, 30), keyed=True), np.random.default_rng(0)
+    biases = generator.normal(0, 0.4, 120)
+    found, alike = judging._of_ratings(biases, donors)
+    table, seen = donors.matrix.toarray().astype(float), donors.matrix.toarray() != 0
+    count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
+
+    def own(values):
+        return np.where(seen, values - np.where(seen, values, 0).sum(axis=1, keepdims=True) / count, 0)
+
+    rated = own(table)
+    chance = np.std([(own(generator.permutation(biases) + 0 * table) * rated).sum() for _ in range(1000)])
+    assert found == pytest.approx((own(biases + 0 * table) * rated).sum() / chance, rel=0.1)
+    assert alike == pytest.approx((own(biases + 0 * table) ** 2).sum() / chance, rel=0.1)
+
+
+def test_few_donors_are_doubted() -> None:
+    """With the same votes, the fewer judge the less the public model counts; one alone decides nothing."""
+    model = trained("private-als", None)
+    weights = []
+    for count in (1, 4, 16, 63):
+        said = added(PublicRatings(donors=DONORS[:count]), model, FILMS).judged[0]
+        weights.append(said["weight"])
+        assert said["weight"] <= count / (count + 1)
+    assert weights[0] == 0 and weights == sorted(weights) and weights[-1] > 0.5
 
 
 def test_ids_of_another_population_are_nobodys() -> None:

@@ -31,8 +31,6 @@ _EXTERNAL, _FEATURES = 0.2, 2000.0
 #: Candidates of an item's popularity over the mean one, and steps to how usual each is.
 _POPULARITIES = np.exp(np.linspace(np.log(1e-3), np.log(300), 70))
 _STEPS = 30
-#: The largest of many items' noise, in deviations: the heaviest item is not taken for less.
-_LARGEST_NOISE = 3.3
 #: A row less its popularity is made longer by less than this factor, as in the training.
 _LONGEST = 4.0
 
@@ -89,7 +87,9 @@ class Released:
         pairs = float(public.weights @ public.weights - public.users) / max(public.users - 1, 1)
         common = trained.weights @ public.weights + (n_users - trained.users) * max(pairs, 0.0)
         found = common / max(float(self._popularity @ public.weights), 1e-12)
-        return float(np.clip(found, max(_LARGEST_NOISE * noise_sd, 1e-9), max(n_users, 1.0)))
+        # the heaviest of many items weighs at least the expected maximum of their noise
+        least = np.sqrt(2 * np.log(max(len(self._popularity), 2))) * noise_sd
+        return float(np.clip(found, max(least, 1e-9), max(n_users, 1.0)))
 
     @cached_property
     def _popularity(self) -> Array:
