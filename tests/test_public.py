@@ -464,7 +464,7 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
     with pytest.raises(InputError, match=words):
         named.train("both", FILMS, accountant, public=PublicRatings(**declared))
     assert not accountant.releases
-    with pytest.raises(InputError, match="goes with no public ratings"):
+    with pytest.raises(InputError, match="cannot use public ratings"):
         hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
 
 

@@ -1,4 +1,4 @@
-"""Ratings that are public, and what they are worth beside a private model (docs/guides/public.md)."""
+"""Public ratings, used together with a private model (docs/guides/public.md)."""
 
 import lazy_loader
 

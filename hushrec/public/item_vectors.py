@@ -1,4 +1,4 @@
-"""Public ratings of another population as item features, where no donors are there to judge them."""
+"""Public ratings of another population as item features, for use without donors."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ from hushrec.kernels.threads import one_blas_thread
 from hushrec.public.ratings_model import public_items
 from hushrec.types import Array
 
-#: Directions of likes, and likes that an item is not taken to have fewer of.
+#: Number of taste dimensions, and the smallest number of likes assumed of an item.
 _DIRECTIONS, _FEWEST = 16, 3.0
 
 
 def item_vectors(ratings: Ratings) -> pa.Table:
-    """Tell of the items what public ratings of another population show, as a table of item features.
+    """Return a table of item features computed from public ratings of another population.
 
     Parameters
     ----------
     ratings : Ratings
-        Public, over any part of a catalogue. Ratings, or likes.
+        Public ratings or likes of any part of a catalogue.
 
     Returns
     -------
     pyarrow.Table
-        A column ``item`` and a column ``vector`` for `Domain(item_features=...)`: logarithm of the number of
-        ratings, how high the item is rated and its factors (of ratings), and its place in the directions of
-        what is liked together, where two users or more like something. Items without a rating are left out.
+        Columns ``item`` and ``vector`` for `Domain(item_features=...)`. A vector holds the logarithm of the
+        number of ratings, the item's bias and factors (of ratings), and its coordinates in the taste
+        dimensions if at least two users like something. Items without a rating are left out.
 
     Raises
     ------
     InputError
-        There is no rating.
+        There are no ratings.
 
     Examples
     --------
@@ -66,7 +66,7 @@ def item_vectors(ratings: Ratings) -> pa.Table:
 
 
 def _directions(likes: Ratings) -> Array:
-    """Leading directions of the users' rows, at norm 1, beside that of popularity; each by its strength."""
+    """Return the leading scaled singular vectors of the users' unit rows, without that of popularity."""
     counts = np.bincount(likes.matrix.indices, minlength=likes.n_items)
     each = 1 / np.sqrt(np.maximum(np.diff(likes.matrix.indptr), 1))
     rows = sp.diags_array(each) @ with_values(likes.matrix, np.ones(likes.matrix.nnz))

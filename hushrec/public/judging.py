@@ -1,14 +1,15 @@
-"""Worth of a public model, judged by donors: functions of released values and public rows alone.
+"""Weigh a public model by its benefit to donors, from released values and public ratings alone.
 
-A donor's likes or ratings are dealt into five parts; each in turn is held out, the others are folded in. The
-private model is judged as it was released, the public one in five folds over donors; of ratings, the public
-one has the private one merged into it (`hushrec.public.ratings_model`). So many donors are
-drawn with replacement, over and over, and the weight that served them best is noted: the mean of these is
-the weight. With few donors it wanders, and is drawn together by what it wanders between, and to 0 as if five
-more donors had found the public model worth nothing.
+Each donor's likes or ratings are split into five parts. Each part in turn is held out and the others are
+folded in. The private model is used as released; the public model is trained in five folds over donors. A
+public model of ratings has the private one merged into it (`hushrec.public.ratings_model`). The weight is
+the mean, over bootstrap samples of the donors, of the best weight of a sample. With few donors the best
+weights vary, and their mean moves away from 0 and 1. It then shrinks towards 0, as if a few more donors
+had found no benefit.
 
-Donors are in the private training too, which would favour it. So a private model of likes is judged as it
-would about be without the donors who judge; one of ratings is not, and the weight is then rather too small.
+Donors are in the private training too, which favours the private model. A private model of likes is
+therefore judged approximately as if the judging donors had not been trained on. A private model of
+ratings is not, and its public weight is too small rather than too large.
 """
 
 from __future__ import annotations
@@ -34,22 +35,22 @@ from hushrec.serving.score_mixing import LISTED, lowered, mixed, ranks, standard
 from hushrec.serving.scoring import UserState, own_scores, scores_at
 from hushrec.types import Array
 
-#: Weights that are tried.
+#: Candidate weights.
 GRID = np.linspace(0.0, 1.0, 11)
-#: Folds over donors and over what each has; donors that judge, at most, chosen by a hash of their ids.
+#: Folds over donors and over each donor's ratings; largest number of judges, chosen by a hash of their ids.
 _FOLDS, _MOST_JUDGES = 5, 300
-#: So many more judges are taken to find the public model worth nothing: chosen as in `likes` and `models`.
+#: Pseudo-judges who find no benefit. Chosen on the data named in `likes`.
 _DOUBTERS = {"ratings": 5, "likes": 2}
-#: Draws of donors for the weight, and for the intervals.
+#: Bootstrap samples of the donors for the weight, and for the intervals.
 _DRAWS, _RESAMPLES = 200, 1000
-#: Scores that are held in memory at once.
+#: Number of scores in memory at once.
 _AT_ONCE = 1 << 22
-#: So many standard deviations of chance are in the donors' favour: chosen on the halves of MovieLens-1M,
-#: Jester and Yahoo! R3 that are not judged, at epsilon .1 to 5, with donors of these and of other items.
+#: Standard deviations of chance added to the measured agreement. Chosen on halves of MovieLens-1M, Jester and
+#: Yahoo! R3 that `benchmarks/public.py` does not judge, at epsilon .1 to 5, with honest and permuted donors.
 _FAVOUR = {"ratings": 2.0, "likes": 1.0}
-#: Weight of ratings of another population that agree with the released biases, where no donors judge them.
+#: Weight of ratings of another population that agree fully with the released biases, without judges.
 _UNJUDGED = 0.8
-#: Agreement, in standard deviations of chance, that is enough where the noise is not known.
+#: Sufficient agreement, in standard deviations of chance, if the noise is unknown.
 _SURE = 3.0
 
 
@@ -59,11 +60,11 @@ class _Votes(NamedTuple):
     Attributes
     ----------
     good : ndarray of shape (n_judges, n_weights)
-        The higher, the better.
+        Benefit; higher is better.
     figure : ndarray of shape (n_judges, n_weights)
-        Sums of the figure.
+        Sums of squared errors, or of hits.
     number : ndarray of shape (n_judges,)
-        Of what there were sums.
+        Number of summed ratings or likes.
     """
 
     good: Array
@@ -72,7 +73,7 @@ class _Votes(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The most that a weight is worth."""
+        """The largest total benefit of a weight."""
         return float(self.good.sum(axis=0).max())
 
 
@@ -84,25 +85,26 @@ def judge(
     state: Mapping[str, Array],
     trained: Ratings | None = None,
 ) -> tuple[PublicPart | None, Judged]:
-    """Return the public model with its weight, None where that is 0, and what the donors said.
+    """Return the public model with its weight, or None if that is 0, and the donors' verdict.
 
     Parameters
     ----------
     private : Recommender
-        As it was released; where users voted for a model of likes beside it, that one is judged.
+        As released. If users voted for a model of likes with item features, that one is judged.
     donors : Ratings
-        All that is public of the same population.
+        All public ratings of the same population.
     external : Ratings, optional
-        Public ratings of another one.
+        Public ratings of another population.
     noise : (float, float), optional
-        Of a model of likes: how many users trained, and the deviation of the noise on each item's weight.
+        Of a model of likes: the number of users trained on, and the standard deviation of the noise on each
+        item weight.
     state : mapping of str to ndarray
-        What a next week would go on from: a private model of ratings is merged into the public one by it.
+        State of the private training, by which a private model of ratings is merged into the public one.
     trained : Ratings, optional
-        Those of the public users who are among the private ones; nobody by default.
+        The public users who are among the private ones; by default none.
     """
     like_threshold = getattr(private.estimator, "like_threshold", None) if private.scores == "likes" else None
-    donors = replace(donors.liked(like_threshold).rated(), splits=())  # their own parts are dealt here
+    donors = replace(donors.liked(like_threshold).rated(), splits=())  # they are split anew here
     trained = donors.rows([]) if trained is None else trained.liked(like_threshold).rated()
     if external is not None:
         external = external.liked(like_threshold).rated()
@@ -140,15 +142,15 @@ def judge(
 def unjudged(
     private: Recommender, external: Ratings, state: Mapping[str, Array]
 ) -> tuple[PublicPart | None, Judged]:
-    """Return the public model of ratings of another population, where there are no donors to judge it.
+    """Return the public model of ratings of another population, without donors to judge it.
 
-    It counts by how far it rates high what the released item biases have high, and nothing where that is
-    chance. Of what the private users' tastes are, biases tell nothing; so it never counts all.
+    Its weight grows with its agreement with the released item biases and is 0 if that is chance. Biases show
+    nothing of users' tastes, so the weight stays below 1.
 
     Parameters
     ----------
     private, external, state
-        As of `judge`; a model of ratings.
+        As in `judge`; of a model of ratings.
     """
     external = replace(external.rated(), splits=())
     agreement = _agreement(private, external, None, 1.0)
@@ -175,11 +177,11 @@ class _Way(NamedTuple):
     Attributes
     ----------
     external : Ratings or None
-        Of another population, which it is fitted to, too.
+        Ratings of another population that it is fitted to.
     model : callable
-        Of public rows.
+        Fits it to public ratings.
     without : callable
-        The private model as if some donors had not been trained on.
+        Returns the private model as if some donors had not been trained on.
     """
 
     external: Ratings | None
@@ -188,12 +190,12 @@ class _Way(NamedTuple):
 
 
 def bagged(good: Array) -> float:
-    """Return the mean, over draws of judges with replacement, of the weight that they find best.
+    """Return the mean of the best weight over bootstrap samples of the judges.
 
     Parameters
     ----------
     good : ndarray of shape (n_judges, n_weights)
-        What each says of each weight of `GRID`.
+        Benefit of each weight of `GRID` to each judge.
     """
     judges = len(good)
     if judges < 2:
@@ -231,11 +233,11 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
     return {name: None if math.isnan(value) else round(value, 6) for name, value in figures}
 
 
-# ---------------------------------------------------------------------- what each judge says
+# ---------------------------------------------------------------------- the votes of each judge
 
 
 def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
-    """Judge either model on donors, the public one on those that it has not seen."""
+    """Judge both models on donors, the public one on donors that it was not fitted to."""
     fold = np.arange(donors.n_users) % _FOLDS
     place = donors.user_index(judges)
     n_judges = judges.n_users
@@ -260,7 +262,7 @@ def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
 
 
 def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """Squared errors, which are the better the less they are."""
+    """Return squared errors; smaller is better."""
     rows = np.repeat(np.arange(held.n_users), np.diff(held.matrix.indptr))
     low, high = private.domain.low, private.domain.high
     one, other = (
@@ -273,7 +275,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 
 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """Sum over each judge's likes how high held-out ones stand, and how many stand in the list."""
+    """Sum over each judge's held-out likes the worth of their rank, and the hits in the list."""
     shape = held.n_users, len(GRID)
     good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _AT_ONCE // held.n_items)
     states = private.fold_in(history), public.fold_in(history)
@@ -295,13 +297,13 @@ def _row(ratings: Ratings, row: int) -> Array:
 
 
 def _standard(arrays: Any, state: UserState) -> Array:
-    """A model's scores as they are served beside another's."""
+    """Return a model's scores as they are mixed with another's."""
     supported = None if "learned_items" in arrays else arrays.get("supported")
     return standard(lowered(own_scores(arrays, state), supported))[0]
 
 
 def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
-    """The rows of both, by number: ids of another population are foreign, and none is anybody's here."""
+    """Return the rows of both with numbers as ids: ids of another population name no user here."""
     if external is None:
         return donors
     rows = sp.csr_array(sp.vstack([donors.matrix, external.matrix], format="csr"))
@@ -310,16 +312,16 @@ def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
     return Ratings(donors.domain, rows, ids, ids)
 
 
-# ---------------------------------------------------------------------- whether they are who they say
+# ---------------------------------------------------------------------- whether donors are like the users
 
 
 def _agreement(
     private: Recommender, donors: Ratings, noise: tuple[float, float] | None, favour: float
 ) -> float:
-    """Return how far the donors' items are those of private users, in [0, 1]; 1 where noise hides it.
+    """Return the agreement of donors with the private users, in [0, 1]; 1 if noise hides it.
 
-    What they have in common with the released values, in standard deviations of what any order of the items
-    has by chance, over what it would be were they alike.
+    Both the measured agreement with the released values and the agreement expected of the same population are
+    in standard deviations over random orders of the items; this is their ratio.
     """
     if private.scores == "ratings":
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
@@ -329,7 +331,7 @@ def _agreement(
 
 
 def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | None) -> tuple[float, float]:
-    """Released popularity and the donors' own: their correlation, and what it would be."""
+    """Return the measured and the expected correlation of the released popularity with the donors' own."""
     if not donors.n_users:
         return 0.0, _SURE
     matrix = donors.matrix
@@ -350,9 +352,9 @@ def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | N
 
 
 def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:
-    """Released item biases and what donors rate above their own mean, and what that would be.
+    """Return the measured and the expected agreement of released item biases with the donors' ratings.
 
-    A released bias is a posterior mean: were donors like the others, they would rate so much higher.
+    A released bias is a posterior mean: donors of the same population rate an item higher by as much.
     """
     matrix, counts = donors.matrix, np.diff(donors.matrix.indptr)
     rows = np.repeat(np.arange(donors.n_users), counts)

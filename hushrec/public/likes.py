@@ -1,7 +1,7 @@
-"""The public model of likes: it begins at what was released of popularity and at the items' features.
+"""The public model of likes, which starts from the released popularity and the item features.
 
-Everything here is a function of released values, of rows whose owners have published them, and of public
-features of the items: it costs no budget.
+It is a function of released values, of ratings that their owners have published, and of public item features,
+so it has no privacy cost.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hushrec.public.models import MOST_ITEMS, likes_of, regressions
 from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
-# Chosen on other users than `benchmarks/public.py` judges: halves of MovieLens-1M, Jester and Yahoo! R3,
-# and other generated likes, sparse and of a shop; 3 to 120 donors, epsilon 1 and 5. Recall is flat about
-# them.
+# Chosen on users that `benchmarks/public.py` does not judge: halves of MovieLens-1M, Jester, Yahoo! R3, and
+# generated likes of a sparse catalogue and a shop; 3 to 120 donors, epsilon 1 and 5. Recall changes little
+# near these values.
 
 #: What the released popularity counts beside public rows, in users.
 _POPULARITY = 300.0
@@ -31,12 +31,12 @@ _EXTERNAL, _FEATURES = 0.2, 2000.0
 #: Candidates of an item's popularity over the mean one, and steps to how usual each is.
 _POPULARITIES = np.exp(np.linspace(np.log(1e-3), np.log(300), 70))
 _STEPS = 30
-#: A row less its popularity is made longer by less than this factor, as in the training.
+#: Largest factor by which a row without its popularity is lengthened, as in the training.
 _LONGEST = 4.0
 
 
 class _Sums(NamedTuple):
-    """Of some users, by item: how many like it, and the sum of their weights, 1 / root of their likes."""
+    """For each item, its number of likes and the sum of 1 / sqrt(likes of the user) over users."""
 
     users: int
     likes: Array
@@ -52,17 +52,17 @@ class _Sums(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Released:
-    """A private model of likes, and who is public of those it was trained on.
+    """A private model of likes, and the public users among its users.
 
     Attributes
     ----------
     private : Recommender
     known : Ratings
-        Likes of everybody who is public.
+        Likes of all public users.
     trained : Ratings
-        Of these, who is among the private users.
+        Likes of the public users who are among the private ones.
     noise : (float, float), optional
-        How many users trained, and the deviation of the noise on each item's weight.
+        The number of users trained on, and the standard deviation of the noise on each item weight.
     """
 
     private: Recommender
@@ -76,10 +76,10 @@ class Released:
 
     @cached_property
     def _scale(self) -> float:
-        """The heaviest item's released weight: a model holds weights over it.
+        """The released weight of the heaviest item; a model holds weights relative to it.
 
-        The weights that public users give, times the released ones, add up to what they have in common among
-        themselves, for as many users as were trained; themselves among them.
+        The inner product of the public users' weights with the released ones estimates it: users have on
+        average as much in common with public users as those have among themselves.
         """
         assert self.noise is not None
         n_users, noise_sd = self.noise
@@ -97,10 +97,10 @@ class Released:
         return popularity / max(popularity.max(), 1e-300)
 
     def rates(self, rows: Ratings) -> Array:
-        """Return which part of the users likes each item: the mean, given what was released and these rows.
+        """Return the posterior mean of the fraction of users who like each item.
 
-        How usual a popularity is follows from all items at once (non-parametric maximum likelihood, by EM).
-        A released weight, less what public users gave, is normal; how many of the rows like it is Poisson.
+        The prior is the maximum-likelihood mixture over all items (non-parametric, by EM). A released weight
+        without the public users' part is normal; the number of likes in the public rows is Poisson.
 
         Parameters
         ----------
@@ -129,9 +129,9 @@ class Released:
     def model(self, rows: Ratings, external: Ratings | None, features: bool) -> Recommender:
         """Return the public model of some public rows.
 
-        Each item is regressed on all others and on 1 (EASE with an intercept). Beside the public users there
-        are some who like every item by its popularity, and one for each component of the features, who likes
-        by it: items that are alike go together.
+        Each item is regressed on all others and on 1 (EASE with an intercept). Artificial users are added to
+        the public ones: some like every item in proportion to its popularity, and one for each component of
+        the item features likes in proportion to it, so similar items go together.
 
         Parameters
         ----------
@@ -140,7 +140,7 @@ class Released:
         external : Ratings, optional
             Of another population.
         features : bool
-            Whether the features count.
+            Whether to use the item features.
         """
         rates = self.rates(rows)
         learned = np.sort(np.argsort(-rates, kind="stable")[:MOST_ITEMS]).astype(np.int32)
@@ -159,11 +159,11 @@ class Released:
         )
 
     def without(self, gone: Ratings) -> Recommender:
-        """Return the private model as it would about be had some public users not been trained on.
+        """Return the private model approximately as if some public users had not been trained on.
 
-        What they added to the popularity, and to the directions of taste, is taken off; by how much it moved
-        a direction follows from its strength, which is that among public users. Whoever judges a model that
-        knows what they hold back would think too well of it.
+        Judges of a model that was trained on their held-out likes would overrate it. The method subtracts
+        their contributions to the popularity and to the taste dimensions. The strength of a dimension, as
+        measured on the public users, gives the size of its change.
         """
         arrays = dict(self.private.arrays)
         if self.noise is None or "learned_items" in arrays or not self.trained.n_users:
@@ -187,9 +187,9 @@ class Released:
         return Recommender(self.private.estimator, self.private.domain, arrays)
 
     def voted(self, model: Recommender, gone: Ratings) -> Recommender:
-        """Return the model that users voted for as :meth:`without` does the private one.
+        """Return the model that users voted for, changed as :meth:`without` changes the private one.
 
-        It has the private model's directions of taste, and columns of item features.
+        It has the private model's taste dimensions and columns of item features.
         """
         columns = self.without(gone).arrays["item_factors"], model.item_factors
         factors = np.column_stack([columns[0], columns[1][:, columns[0].shape[1] :]])
@@ -198,7 +198,7 @@ class Released:
     def _contributions(
         self, rows: Ratings, scale: Array, learned: Array, directions: Array
     ) -> tuple[Array, Array]:
-        """Users' rows less their popularity, and their factors, about as they were trained on."""
+        """Return users' rows without popularity, and their factors, approximately as in the training."""
         scale = scale[learned]
         first = np.maximum(self._popularity[learned], 0.0) * scale
         first /= max(float(np.linalg.norm(first)), 1e-300)

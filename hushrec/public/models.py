@@ -1,4 +1,4 @@
-"""The regressions of a public model of likes, on likes whose owners have published them."""
+"""The regressions of a public model of likes."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from hushrec.models.ease import EASE, item_weights, own_likes
 from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
-# Chosen on other users than `benchmarks/public.py` judges: halves of MovieLens-1M, Jester and Yahoo! R3, and
-# generated likes of a shop; 15 to 240 donors. Recall is flat about them.
+# Chosen on users that `benchmarks/public.py` does not judge: halves of MovieLens-1M, Jester, Yahoo! R3, and
+# generated likes of a shop; 15 to 240 donors. Recall changes little near these values.
 
 #: Items that the regressions learn, those of most likes.
 MOST_ITEMS = 2000
@@ -21,7 +21,7 @@ _LEAST_RIDGE, _RIDGE = 80.0, 5.0
 
 
 def likes_of(likes: Ratings, learned: Array) -> sp.csr_array:
-    """Ones where a user likes a learned item, and a last column of ones."""
+    """Return 1 where a user likes a learned item, with a last column of ones."""
     return sp.csr_array(sp.hstack([own_likes(likes, learned), np.ones((likes.n_users, 1))]))
 
 
@@ -38,15 +38,15 @@ def regressions(
     Parameters
     ----------
     rows : csr_array of shape (n_rows, n_learned + 1)
-        In the last column what counts for the intercept.
+        The last column is that of the intercept.
     learned : ndarray of int, shape (n_learned,)
-        Places of the items, ascending.
+        Positions of the items, ascending.
     counts : ndarray of shape (n_items,)
-        Likes of each, by which the ridge is.
+        Number of likes of each item, for the ridge.
     otherwise : ndarray of shape (n_items,)
-        Scores of what was not learned, small ones.
+        Small scores of the items that were not learned.
     domain, like_threshold
-        As of the private model.
+        Of the private model.
     """
     size = len(learned)
     ridge = max(_LEAST_RIDGE, _RIDGE * counts[learned].sum() / max(size, 1))
@@ -67,8 +67,7 @@ def regressions(
 def _weights(rows: sp.csr_array, ridge: float) -> Array:
     """Return the weights of every column's ridge regression on all others, in its column.
 
-    With fewer rows than columns the inverse of the columns' moments follows from that of the rows', by the
-    identity of Woodbury.
+    With fewer rows than columns, Woodbury's identity gives the inverse from the Gramian of the rows.
     """
     n_rows, n_columns = rows.shape
     if n_rows >= n_columns:

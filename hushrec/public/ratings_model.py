@@ -1,9 +1,9 @@
-"""The public model of ratings: what public rows and item features tell of the items, and how sure that is.
+"""The public model of ratings: posterior means and variances of item biases and factors, from public ratings.
 
-A rating is ``level + offset of the user + bias of the item + user . item + noise``, all of it normal (Lim and
-Teh 2007), fitted by alternating between users and items, each known with its covariance: few raters of an
-item, or few users, draw what is learned to its prior. The prior mean of biases and factors is a regression on
-the item features (Agarwal and Chen 2009). Everything is computed from public rows.
+A rating is ``level + offset of the user + bias of the item + user . item + noise``, all normal (Lim and Teh
+2007). The fit alternates between users and items, each with its posterior covariance; with few ratings a
+posterior stays near its prior. The prior mean of biases and factors is a regression on the item features
+(Agarwal and Chen 2009).
 """
 
 from __future__ import annotations
@@ -22,38 +22,38 @@ from hushrec.models.als import ALS
 from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
-# Chosen on users who are not judged: of MovieLens-1M, with 15 to 150 donors, MovieLens-100K as another
-# population, features and none, and of Jester, Yahoo! R3 and a generated shop, with 15 and 60 donors. RMSE is
-# flat about them: 10 to 40 rounds, ridges of 1 to 100 and 3 to 8 factors differ by .002. Variances of biases
-# that begin at .3 do not come down in so few rounds where items have few ratings, and cost Yahoo! R3 .008.
+# Chosen on users that `benchmarks/public.py` does not judge: of MovieLens-1M, with 15 to 150 donors,
+# MovieLens-100K as another population, with features and without, and of Jester, Yahoo! R3 and a generated
+# shop, with 15 and 60 donors. 10 to 40 rounds, ridges of 1 to 100 and 3 to 8 factors differ by .002 in RMSE.
+# An initial bias variance of .3 does not converge in 12 rounds if items have few ratings (.008 on Yahoo! R3).
 
 #: Factors, rounds, and the ridge on the coefficients of the features, in items.
 _RANK, _ROUNDS, _RIDGE = 6, 12, 30.0
-#: Variance by which an item's bias differs in another population, in units of half the rating range, squared.
+#: Variance of the difference of an item's bias in another population, in squared half rating ranges.
 _ELSEWHERE = 0.01
-#: Variances at first, in units of that of the ratings: of all factors, of biases, offsets and noise.
+#: Initial variances of all factors, of biases, offsets and noise, as fractions of the ratings' variance.
 _FACTORS, _BIASES, _OFFSETS, _NOISE = 0.1, 0.08, 0.2, 0.6
-#: Least variances, in the same units.
+#: Smallest variance, in the same units.
 _LEAST = 1e-4
 
 
 class PublicItems(NamedTuple):
-    """What public rows tell of the items.
+    """The items as estimated from public ratings.
 
     Attributes
     ----------
     level : float
         Mean rating.
     bias, bias_variance : ndarrays of shape (n_items,)
-        Expected, and how sure that is.
+        Posterior mean and variance.
     expected : ndarray of shape (n_items,)
-        The biases' prior mean, from the item features.
+        Prior mean of the biases, from the item features.
     spread : float
-        The biases' prior variance.
+        Prior variance of the biases.
     factors : ndarray of shape (n_items, rank)
-        Expected; users' have variance 1.
+        Posterior means; the users' factors have variance 1.
     noise, offset_variance : float
-        Of a rating, and of the users' levels.
+        Variances of a rating's noise and of the users' levels.
     design : ndarray of shape (n_items, n_columns)
         A column of ones, and the scores of the item features.
     """
@@ -69,7 +69,7 @@ class PublicItems(NamedTuple):
     design: Array
 
     def alone(self) -> dict[str, Any]:
-        """Return the arrays of a model that knows nothing else."""
+        """Return the arrays of a model of the public ratings alone."""
         return {
             "center": np.float64(self.level),
             "item_bias": self.bias,
@@ -79,16 +79,15 @@ class PublicItems(NamedTuple):
         }
 
     def merged(self, private: Mapping[str, Any], state: Mapping[str, Array]) -> dict[str, Any]:
-        """Return the arrays of a private model that knows this too.
+        """Return the arrays of a private model merged with this one.
 
-        An item's bias is what the released sums and the public rows let expect together, each as sure as it
-        is: both posteriors, less the wider of their two priors, which would count twice. The public factors
-        stand beside the private ones, and users fit all at once.
+        An item's bias combines both posteriors by inverse variance and removes the wider of the two priors,
+        which would count twice. Users fit the private and the public factors together.
 
         Parameters
         ----------
         private, state : mappings of str to ndarray
-            Of a trained `PrivateALS`: what is served, and what a next week would go on from.
+            Of a trained `PrivateALS`: the arrays that serve users, and the state for a next week.
         """
         bias, prior = np.asarray(private["item_bias"]), float(state["numbers"][5])
         variance = np.maximum(state["item_bias_variance"], _LEAST * prior)
@@ -108,18 +107,18 @@ class PublicItems(NamedTuple):
 def ratings_model(
     donors: Ratings, external: Ratings | None, private: Recommender | None, state: Mapping[str, Array]
 ) -> Recommender:
-    """Return the public model of ratings, into which a private one is merged where its state is known.
+    """Return the public model of ratings, merged with a private one if its state is known.
 
     Parameters
     ----------
     donors : Ratings
-        Public, of the same population.
+        Public ratings of the same population.
     external : Ratings, optional
-        Of another population.
+        Public ratings of another population.
     private : Recommender, optional
-        As it was released.
+        As released.
     state : mapping of str to ndarray
-        As of `PublicItems.merged`; without it, or without a private model, the public one stands alone.
+        As in `PublicItems.merged`; without it, or without a private model, nothing is merged.
     """
     with one_blas_thread():
         found = public_items(donors, external)
@@ -130,9 +129,9 @@ def ratings_model(
 
 
 def public_items(donors: Ratings, external: Ratings | None) -> PublicItems:
-    """Learn from public rows, and from the item features of their domain.
+    """Fit the items to public ratings and to the item features of their domain.
 
-    Users of another population share the factors; an item's bias there is its own, near that here.
+    Users of another population share the factors. An item's bias there differs by a small normal term.
     """
     domain, rows = donors.domain, donors.matrix
     if external is not None:
@@ -143,7 +142,7 @@ def public_items(donors: Ratings, external: Ratings | None) -> PublicItems:
     users = _Side(rows, [*range(_RANK + 1)])
     items = _Side(sp.csr_array(rows.T), [*range(_RANK), _RANK + 1, _RANK + 2])
     users.table[:, :_RANK] = np.random.default_rng(0).standard_normal((len(users.table), _RANK))
-    users.table[:, _RANK + 1], items.table[:, _RANK] = 1.0, 1.0  # what biases and offsets meet
+    users.table[:, _RANK + 1], items.table[:, _RANK] = 1.0, 1.0  # factors of biases and offsets
     users.table[donors.n_users :, _RANK + 2] = 1.0
     users.moments[:] = users.table[:, :, None] * users.table[:, None, :]
     noise, offsets = _NOISE * square, _OFFSETS * square
@@ -168,7 +167,7 @@ def public_items(donors: Ratings, external: Ratings | None) -> PublicItems:
 
 
 class _Side:
-    """Users or items, each a normal vector; some of its entries are given.
+    """Users or items, each a normal vector with some fixed entries.
 
     Attributes
     ----------
@@ -185,12 +184,12 @@ class _Side:
 
     @property
     def known(self) -> tuple[Array, Array]:
-        """Means and variances of the entries that are not given."""
+        """Means and variances of the free entries."""
         means = self.table[:, self._free]
         return means, self.moments[:, self._free, self._free] - means**2
 
     def solve(self, other: _Side, mean: Array | float, variances: Array, noise: float) -> Array:
-        """Learn each vector from those of the other side; return the sums of their moments that it met."""
+        """Update each vector from those of the other side; return the sums of their moments."""
         free, given = self._free, self._given
         width = self.table.shape[1]
         sums = (self._cells @ other.moments.reshape(-1, width**2)).reshape(-1, width, width)
@@ -204,13 +203,13 @@ class _Side:
         return sums
 
     def stretch(self, scale: Array) -> None:
-        """Count each entry in other units."""
+        """Rescale each entry."""
         self.table *= scale
         self.moments *= scale[:, None] * scale
 
 
 class _Regression:
-    """The items' prior mean: a ridge regression on their features."""
+    """The prior mean of the items: a ridge regression on their features."""
 
     def __init__(self, domain: Domain, rated: Array) -> None:
         scores = feature_scores(domain.item_features, domain.n_items)
@@ -221,7 +220,7 @@ class _Regression:
         self._to_coefficients = np.linalg.solve(known.T @ known + ridge, known.T)
 
     def fit(self, means: Array, variances: Array) -> Array:
-        """Move the prior mean to where items are expected; return their mean squares about it."""
+        """Regress the posterior means on the features; return the mean squares of the rest."""
         self.mean[:, :-1] = self.design @ (self._to_coefficients @ means[self._rated, :-1])
         squares = (means - self.mean) ** 2 + variances
         return np.asarray(squares[self._rated, :-1].mean(axis=0))

@@ -1,4 +1,4 @@
-"""Ratings declared public: of donors among the private users, and from files."""
+"""Ratings declared public: of donors among the private users, and from other sources."""
 
 from __future__ import annotations
 
@@ -23,30 +23,32 @@ from hushrec.types import Array
 
 Served = TypeVar("Served", bound=Recommender)
 
-#: What scores can be blended.
+#: Kinds of scores that can be mixed.
 _SCORES = "ratings", "likes"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublicRatings:
-    """Ratings whose owners have published them, to train a public model beside the private one.
+    """Ratings whose owners have published them, to train a public model next to the private one.
 
-    The private model is trained as without them: on everybody, donors too, at the same releases. The public
-    model sees public rows alone. Donors, and the users of ``same``, tell what it counts in predictions and
-    lists: each has held back some of what is public of them (docs/guides/public.md).
+    The private model is trained as without them, on all users including donors, with the same releases. The
+    public model uses public ratings alone. Its weight in predictions and lists depends on its benefit for
+    held-out ratings of donors and of the users of ``same`` (docs/guides/public.md).
+
+    This object holds the declaration only. :meth:`read` returns the public rows of one training.
 
     Parameters
     ----------
     donors : path or sequence of ids
-        Users of the private rows who have consented to the publication of their ratings: a text file, one id
-        a line, or the ids. They have no privacy. A list of donors that is a secret is none: do not pass one.
+        Users of the private ratings who have agreed to publish theirs: a text file with one id a line, or the
+        ids. They have no privacy. Do not pass a list of donors that is secret.
     same : source or list of sources
-        Public ratings of the same population, as :meth:`Ratings.from_any` takes them. Who is a donor too is
-        taken once, as a donor.
+        Public ratings of the same population, as :meth:`Ratings.from_any` takes them. A user who is a donor
+        too counts once, as a donor.
     external : source or list of sources
-        Public ratings of another population, over any part of the catalogue. Their ids are compared with
-        nobody's, and they judge nothing: alone they serve predictions only, as far as the released item
-        biases bear them out.
+        Public ratings of another population, of any part of the catalogue. Their ids are compared with no
+        others, and they have no vote. Alone they serve predictions only, weighted by their agreement with the
+        released item biases.
 
     Examples
     --------
@@ -70,7 +72,7 @@ class PublicRatings:
 
     @cached_property
     def _donor_ids(self) -> Sequence[Any]:
-        """The declared ids, each once."""
+        """The declared ids."""
         given = self.donors
         if isinstance(given, str | os.PathLike):
             given = _ids_of(given)
@@ -87,9 +89,9 @@ class PublicRatings:
     # ------------------------------------------------------------------ one training
 
     def read(self, estimator: Any, ratings: Ratings | Store) -> PublicRows:
-        """Read the public rows of one training, or refuse what it could not use, before anything is spent.
+        """Read the public rows of one training, or refuse them before anything is spent.
 
-        Of the private rows it reads those of donors alone, which are public.
+        Of the private ratings it reads those of donors alone, which are public.
 
         Parameters
         ----------
@@ -105,13 +107,13 @@ class PublicRatings:
         for model in (estimator, getattr(estimator, "lists", None)):
             if model is not None and model.scores not in _SCORES:
                 raise InputError(
-                    f"{estimator.name} goes with no public ratings; train for lists, ratings or both."
+                    f"{estimator.name} cannot use public ratings; train for lists, ratings or both."
                 )
         for source in (*same, *external):
             if source is ratings or _same_file(source, getattr(ratings, "path", None)):
                 raise InputError(
-                    "The same rows are given as private and as public; what is public of them cannot be"
-                    " protected, so name the donors among them instead."
+                    "The same rows are given as private and as public; public rows cannot be protected, so"
+                    " name the donors among them instead."
                 )
         found = self._read(ratings, same, external)
         judged = bool(self._donor_ids or same)
@@ -160,9 +162,9 @@ class PublicRows:
     Attributes
     ----------
     same : Ratings
-        Of the same population, in the order of their ids.
+        Of the same population, ordered by user id.
     external : Ratings or None
-        Of other populations; their ids are nobody's.
+        Of other populations, with numbers as ids.
     donors : tuple of str
         Ids of the declared donors.
     external_sources : int
@@ -175,15 +177,15 @@ class PublicRows:
     external_sources: int
 
     def beside(self, board: Billboard, state: Mapping[str, Any] | None = None) -> Billboard:
-        """Put a public model beside each model of a billboard, where donors find it worth something.
+        """Return the billboard with a public model for each of its models, if donors benefit from it.
 
-        Where users voted for a model of item features, that is what it stands beside.
+        If users voted for a model with item features, the public model is mixed with that one.
 
         Parameters
         ----------
         board : Billboard
         state : mapping of str to ndarray, optional
-            The released state, as of `ModelArrays`; only a model of a season keeps it.
+            The released state of the training, as in `ModelArrays`; by default that of the billboard.
         """
         state = board.state if state is None else state
         if self.external is not None and not self.same.n_users:
@@ -204,7 +206,7 @@ class PublicRows:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What is public and what was assumed of it, in the words of a privacy statement."""
+        """Sentences for the privacy statement: what is public, and what is assumed of it."""
         sources = plural(self.external_sources, "source")
         if not self.same.n_users:
             return (
@@ -219,7 +221,7 @@ class PublicRows:
             text += f"; and {sources} of another population"
         return (
             f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
-            " releases are the same as without them, and protect everybody else alike.",
+            " releases are the same as without them, and protect all other users alike.",
         )
 
     @property
@@ -229,7 +231,7 @@ class PublicRows:
 
 
 def _beside(model: Served, part: PublicPart | None) -> Served:
-    """Put a public model beside a private one, or beside that which users voted for; none leaves it."""
+    """Mix a public model with the private one, or with the one that users voted for."""
     if part is None:
         return model
     arrays = model.arrays if model.public is None else model.public.model.arrays
@@ -237,14 +239,14 @@ def _beside(model: Served, part: PublicPart | None) -> Served:
 
 
 def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:
-    """Return a model of likes' number of users and the noise on its items' weights, where both are known."""
+    """Return the number of users of a model of likes and the noise on its item weights, if both are known."""
     n_users = getattr(model.estimator, "n_users", None)
     weights = [each for each in board.privacy.releases if each.label.startswith(f"{prefix}item weights")]
     return (float(n_users), float(weights[0].noise_sd)) if n_users and weights else None
 
 
 def _ids_of(path: str | os.PathLike[str]) -> list[str]:
-    """The ids in a text file, one a line."""
+    """Return the ids in a text file with one id a line."""
     try:
         with Path(path).open(encoding="utf-8-sig") as lines:
             ids = [line.strip() for line in lines if line.strip()]
@@ -272,7 +274,7 @@ def _same_file(source: Any, other: Any) -> bool:
 
 
 def _one_below_another(parts: list[Ratings]) -> Ratings | None:
-    """All rows of several populations, each a user of their own; None of none."""
+    """Return the rows of several populations as one, None without any; no two share a user."""
     if not parts:
         return None
     joined = parts[0]
