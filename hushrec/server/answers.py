@@ -177,8 +177,7 @@ class Answers:
             here = self._page and model.name == self._models.default and path == "/model.hush"
             if here or path == f"/models/{model.name}.hush":
                 return _file(model.content, _MODEL_FILE, model.digest, _NO_CACHE)
-        titles = self._models[self._models.default].titles
-        if self._page and path == "/titles.json" and titles:
+        if self._page and path == "/titles.json" and (titles := self._models[self._models.default].titles):
             return _file(titles[0], _MEDIA[".json"], titles[1], _NO_CACHE)
         page_file = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
         return page_file and _file(*page_file, _NO_CACHE | _PAGE)

@@ -126,4 +126,6 @@ def _read(name: str, path: Path, attributes: Path | None, titles: Path | None) -
         ) from None
     if attributes is None and titles is None:
         return Served(name, content, digest, billboard)
-    return Served(name, content, digest, billboard, Attributes.read(attributes, billboard.domain, titles))
+    served = Served(name, content, digest, billboard, Attributes.read(attributes, billboard.domain, titles))
+    served.titles  # noqa: B018 - computed here, not by the first request in the event loop
+    return served

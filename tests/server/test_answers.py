@@ -287,6 +287,7 @@ def test_metrics_are_for_this_machine_or_a_token(files):
         assert status(["t" * 32], client, [named]) == 200
 
 
+@pytest.mark.true("S3")
 @pytest.mark.parametrize("path", ["/v1/recommend", "/metrics"])
 def test_a_web_page_cannot_ask_under_a_name_of_its_own(path: str, files) -> None:
     """DNS rebinding: the browser sends the page's name as Host. A token, or a declared name, allows any."""
