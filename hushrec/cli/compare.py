@@ -120,8 +120,10 @@ def compare(
     output.done(
         as_json,
         {**comparison.to_dict(), "files": {kind: str(path) for kind, path in paths.items()}},
-        comparison.markdown(),
-        f"Table: {paths['parquet']}, {paths['md']}\nPlot:  {paths['png']}, {paths['svg']}",
+        output.table(comparison.brief(), left={0}),
+        "",
+        comparison.stamp,
+        f"All metrics: {paths['md']}, {paths['parquet']}. Plots: {paths['png']}, {paths['svg']}.",
     )
 
 

@@ -11,6 +11,9 @@ from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 from hushrec.privacy.ledger import LedgerSummary, RunSummary
 
+#: Runs that are listed unless all are asked for.
+_LAST = 8
+
 
 def ledger_show(
     *,
@@ -18,6 +21,7 @@ def ledger_show(
     dataset: Annotated[str, Parameter(metavar="NAME", show_default="all")] | None = None,
     delta: Annotated[float, Parameter(show_default=f"the budget's or the season's, else {SHOWN_DELTA:g}")]
     | None = None,
+    runs: bool = False,
     as_json: Json = False,
 ) -> None:
     """Print what all runs on a data set have been charged together, what seasons reserve, and what is free.
@@ -35,6 +39,8 @@ def ledger_show(
         Name of the users in the ledger.
     delta
         At which epsilon is given.
+    runs
+        List all runs, not only the last ones.
     """
     book = Account(ledger=ledger).open()
     if dataset is None:
@@ -49,7 +55,8 @@ def ledger_show(
     shared = shares(book, dataset)
     found = {"ledger": str(book.path), **_described(summary), **shared[0]}
     found["history"] = [asdict(run) for run in history]
-    output.result(as_json, found, _line(book, summary), *shared[1], f"\nLedger: {book.path}{growth(history)}")
+    shown = growth(history, len(history) if runs else _LAST)
+    output.result(as_json, found, _line(book, summary), *shared[1], f"\nLedger: {book.path}{shown}")
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
@@ -103,14 +110,14 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     return found, lines
 
 
-def growth(history: list[RunSummary]) -> str:
-    """A line a run: what all runs so far cost together."""
+def growth(history: list[RunSummary], count: int) -> str:
+    """A line for each of the last runs: what all runs so far cost together."""
     if not history:
         return ""
     rows = [
         (str(number), str(run.time), str(run.charges), f"{run.mu:.4g}", f"{run.epsilon:.6g}")
         for number, run in enumerate(history, 1)
     ]
-    return "\n\n" + output.table(
-        [(" run", "time (UTC)", "charges", "mu so far", "epsilon so far"), *rows], left={1}
-    )
+    earlier = f"\n{len(history) - count:,} earlier runs: --runs" if len(history) > count else ""
+    head = (" run", "time (UTC)", "charges", "mu so far", "epsilon so far")
+    return f"\n\n{output.table([head, *rows[-count:]], left={1})}{earlier}"

@@ -60,8 +60,24 @@ def visible(words: str) -> str:
 
 
 def text(*parts: str) -> None:
-    """Print for a reader, who may wait at the other end of a pipe."""
-    print(visible("\n".join(parts)), flush=True)
+    """Print for a reader, who may wait at the other end of a pipe; sentences are folded, tables are not."""
+    lines = visible("\n".join(parts)).split("\n")
+    shown = [row for line in lines for row in (_sentences(line) or [line])]
+    print("\n".join(shown), flush=True)
+
+
+def _sentences(line: str) -> list[str]:
+    """Return the rows of a sentence, or of one after a label, that is too long for a row.
+
+    A row of a table and a command to copy stay as they are.
+    """
+    label = found[0] if (found := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
+    rest = line.removeprefix(label)
+    if len(line) <= width() or "  " in rest.strip() or rest.startswith((" ", "hushrec ")):
+        return []
+    return textwrap.wrap(
+        rest, width(), initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
+    )
 
 
 def json(payload: Mapping[str, Any]) -> None:

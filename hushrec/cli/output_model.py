@@ -86,7 +86,7 @@ def said_by_donors(judged: Mapping[str, Any]) -> str:
 
 def trained(billboard: Billboard, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
     """Print what a training made, of rows that are here or elsewhere, and what to do next."""
-    more = [f"Next: hushrec report {target} --releases, hushrec recommend {target} RATINGS --user ID"]
+    more = [f"Next: hushrec recommend {target} RATINGS --user ID; hushrec report {target}"]
     if rows and not counted(billboard):
         more.append("Run hushrec check to see which rows were used: nothing here depends on it.")
     found = {"file": str(target), **described(billboard)}

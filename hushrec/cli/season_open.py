@@ -64,5 +64,5 @@ def season_open(
     text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     shared = shares(book, dataset)
     together = output.paragraph(f"{summary_of(book, dataset)}.")
-    text += [*seasons_together(others)[1], *together, *shared[1]]
-    output.done(as_json, found | shared[0], *text, f"\nLedger: {book.path}")
+    text += [*seasons_together(others)[1], *together, f"Ledger: {book.path}"]
+    output.done(as_json, found | shared[0], *text)

@@ -30,7 +30,8 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     shared = shares(book, dataset)
     found |= {"promised_together": both, **shared[0]}
     together = output.paragraph(f"{summary_of(book, dataset)}.")
-    output.result(as_json, found, *lines, *text, *together, *shared[1], f"\nLedger: {book.path}")
+    next_line = f"What each season takes: hushrec ledger show --dataset {dataset}"
+    output.result(as_json, found, *lines, *text, *together[1:], f"Ledger: {book.path}", next_line)
 
 
 def planned(season: Season) -> list[str]:
@@ -40,10 +41,8 @@ def planned(season: Season) -> list[str]:
         part, alone = f"{each['part']:.3%}", f"epsilon {each['epsilon_alone']:.3g}"
         lines.append(f"{each['weeks']:<14}{part:>14}{each['mu']:>10.4g}{each['noise']:>10.4g}{alone:>16}")
     words = (
-        "noise: standard deviation of a week's noise, were it one release of sensitivity 1. A week in which"
-        " nothing is trained spends nothing, and the season lasts longer; a training that is cut short has"
-        " used its week. Weeks cannot be added: when all are run the season is spent, and another one"
-        " (--allow-composition) adds to what this one costs."
+        "noise: standard deviation of a release of sensitivity 1. A week that is not trained spends"
+        " nothing; one that is cut short is used up."
     )
     if season.gap:
         words += f" A week begins {season.gap:g} days after the last one began, or later (--early: sooner)."

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hushrec.privacy import Ledger
+    from hushrec.serving.billboard import Billboard
 
 #: What every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
@@ -178,7 +179,7 @@ class Comparison:
             f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}. Of a user's held-out"
             f" items a list is to find: {relevant}.",
             "",
-            f"| model | epsilon | {' | '.join(names)} | ways of taste |",
+            f"| model | epsilon | {' | '.join(names)} | taste dimensions |",
             "|---|---:|" + "---:|" * (len(names) + 1),
         ]
         columns = {name: self.summary(name) for name in names}
@@ -189,14 +190,24 @@ class Comparison:
         lines += [
             "",
             f"In brackets: {self.interval}.",
-            "Ways of taste: in how many ways lists follow users' own taste; with 0 all get nearly the same."
-            " different-lists: how many there are; commonest-first: the share of users with the commonest"
-            " first item; both before items of their history are left out.",
+            "Taste dimensions: with 0, all users get nearly the same list. different-lists: their number."
+            " commonest-first: the fraction of users with the commonest first item. Both are counted before"
+            " items of the history are left out.",
             "",
             self.stamp,
             "",
         ]
         return "\n".join(lines)
+
+    def brief(self) -> list[list[str]]:
+        """Return the main metrics as rows of texts, the first of which is the head."""
+        columns = [self.summary(name) for name in self.main_metrics]
+        rows = [["model", "epsilon", *self.main_metrics, "taste dimensions"]]
+        for cells in zip(*columns):
+            model, epsilon = cells[0]["model"], cells[0]["epsilon"]
+            figures = [shown(name, cell["value"]) for name, cell in zip(self.main_metrics, cells)]
+            rows.append([model, _number(epsilon), *figures, self._directions(model, epsilon)])
+        return rows
 
     @property
     def interval(self) -> str:
@@ -341,12 +352,7 @@ def compare(
     for name, budget, draw in _shown(runs, progress):
         told: dict[str, Any] = {"data_is_public": data_is_public, "allow_composition": allow_composition}
         accountant = Accountant(budget, ledger=ledger, dataset=dataset, **told)
-        own = given.get(name)
-        if own is not None:
-            model = own.fit(train_ratings, accountant, seed=seed)
-        else:
-            options: dict[str, Any] = {"n_users": n_users, "settings": settings.get(name), "seed": seed}
-            model = train(name, train_ratings, accountant, **options)
+        model = _trained(name, given.get(name), train_ratings, accountant, n_users, settings, seed)
         charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
         result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
         run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
@@ -372,6 +378,21 @@ def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[
             advance(0, f"{name}, {f'epsilon {budget.epsilon:g}' if budget.private else 'without privacy'}")
             yield name, budget, draw
             advance(1)
+
+
+def _trained(
+    name: str,
+    own: Estimator[Any] | None,
+    ratings: Ratings,
+    accountant: Accountant,
+    n_users: int | None,
+    settings: Mapping[str, Any],
+    seed: int,
+) -> Billboard:
+    """Train an estimator as it is, or one that is planned by its name."""
+    if own is not None:
+        return own.fit(ratings, accountant, seed=seed)
+    return train(name, ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed)
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:

@@ -117,3 +117,34 @@ def test_the_curator_is_told_which_ratings_were_given_again(run, files):
     found = parsed(run("check", "again.csv", *files.domain, "--columns", "time=time", "--json"))
     (dropped,) = found["dropped"]
     assert dropped["count"] == 2 and tuple(dropped["first"]) == (3, 5) and found["usable"] == 2
+
+
+def test_the_answer_of_every_command_fits_a_screen(run, files):
+    """24 lines of 80 letters; a command to copy may be longer."""
+    season = ["--dataset", "weekly", *BUDGET]
+    tables = [files.ratings, *files.domain]
+    for line in (
+        ["season", "open", *season, "--weeks", "52", "--gap", "6d"],
+        ["train", *tables, *season, "--season", "1", "--out", "w.hush"],
+        ["season", "show", "--dataset", "weekly"],
+        *[["train", *tables, "--model", "item-bias", *BUDGET, "--out", "m.hush", "--force"]] * 12,
+        ["ledger", "show"],
+        ["ledger", "show", "--dataset", "default"],
+        ["report", "m.hush"],
+        ["check", *tables],
+        ["evaluate", "w.hush", files.train, files.test],
+        ["recommend", "w.hush", files.train, "--user", "u000001"],
+        ["similar", files.model, files.items[0]],
+        ["settings"],
+        ["settings", "both"],
+        ["compare", *tables, "--models", "item-bias", "--epsilons", "1,5", "--delta", "1e-6",
+         "--data-is-public", "--out-dir", "out", "--set", "als.iterations=1"],
+        ["audit", "canaries", "--model", "item-bias", *BUDGET, "--canaries", "40"],
+        ["split", *tables, "--test-share", "0.2", "--out-dir", "parts"],
+        ["prepare", *tables, "--out", "rows.store"],
+        ["export", "m.hush", "--int8", "--out", "small.hush"],
+    ):  # fmt: skip
+        done = run(*line)
+        rows = done.stdout.splitlines()
+        assert len(rows) <= (30 if "--season" in line else 24), (line, done.output)  # it says whom it leaves
+        assert all(len(row) <= 80 or "hushrec " in row or "/" in row for row in rows), (line, done.stdout)
