@@ -99,10 +99,10 @@ def _stamp(*files: Path | None) -> list[_Stamp | None]:
     stamps: list[_Stamp | None] = []
     for path in files:
         try:
-            found = None if path is None else path.stat()
+            state = None if path is None else path.stat()
         except OSError:
-            found = None
-        stamps.append(found and (found.st_ino, found.st_size, found.st_mtime_ns))
+            state = None
+        stamps.append(state and (state.st_ino, state.st_size, state.st_mtime_ns))
     return stamps
 
 

@@ -159,8 +159,8 @@ def _gets() -> dict[str, Any]:
 def _responses(media: str, schema: dict[str, Any], *codes: str, example: Any = None) -> dict[str, Any]:
     problem = {"application/json": {"schema": _object(error=_TEXT)}}
     content = {media: {"schema": schema} | ({} if example is None else {"example": example})}
-    found: dict[str, Any] = {code: {"description": _ERRORS[code], "content": problem} for code in codes}
-    return {"200": {"description": "Done", "content": content}} | found
+    errors: dict[str, Any] = {code: {"description": _ERRORS[code], "content": problem} for code in codes}
+    return {"200": {"description": "Done", "content": content}} | errors
 
 
 def _object(**properties: Any) -> dict[str, Any]:

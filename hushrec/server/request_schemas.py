@@ -159,12 +159,12 @@ def body_of(path: str, raw: bytes) -> dict[str, Any]:
         raise InputError(f"The body of this request is an object with the fields {', '.join(fields)}.")
     if unknown := [name for name in given if name not in fields]:
         raise InputError(f"There is no field {unknown[0][:50]!r} here; there are {', '.join(fields)}.")
-    found = {}
+    checked = {}
     for name, wanted in fields.items():
         if name not in given and wanted.needed:
             raise InputError(f"The field {name} is missing; it is {wanted.words}.")
         value = given.get(name, wanted.default)
         if name in given and not wanted.fits(value):
             raise InputError(f"The field {name} is {wanted.words}.")
-        found[name] = value
-    return found
+        checked[name] = value
+    return checked

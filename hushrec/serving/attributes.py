@@ -24,7 +24,7 @@ _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
 @dataclass(frozen=True, eq=False)
 class Attributes:
-    """A public table of items, in the order of a model's catalogue; null where it says nothing of an item.
+    """A public table of items, in the order of a model's catalogue; null where a cell is missing.
 
     Attributes
     ----------
@@ -56,36 +56,36 @@ class Attributes:
         domain : Domain
             The model's.
         titles : the same, optional
-            Another table, whose column title or name is taken for the titles.
+            Another table, with the titles in a column named title or name.
 
         Raises
         ------
         InputError
-            One of them is no such table, an id occurs twice, or there is no title.
+            A source is no such table, an id occurs twice, or there is no column of titles.
         """
-        found = (
+        table = (
             source if isinstance(source, Attributes) else cls({} if source is None else _read(source, domain))
         )
         if titles is None:
-            return found
+            return table
         named = cls(_read(titles, domain, "titles"))
         if named.title_column is None:
             raise InputError("Titles need a column of texts named title or name, beside the item ids.")
-        return cls({**found.columns, _TITLES[0]: named.title_column})
+        return cls({**table.columns, _TITLES[0]: named.title_column})
 
     @property
     def title_column(self) -> pa.Array | None:
-        """Titles of the items, from the column title or name."""
+        """The titles of the items, from the column title or name."""
         held = [self.columns[name] for name in _TITLES if name in self.columns]
-        return next((each for each in held if pa.types.is_large_string(each.type)), None)
+        return next((column for column in held if pa.types.is_large_string(column.type)), None)
 
     @property
     def titles(self) -> list[str | None] | None:
-        """The same as a list; None where there is none."""
+        """The titles as a list; None where there are none."""
         return None if self.title_column is None else self.title_column.to_pylist()
 
     def titles_json(self, domain: Domain) -> bytes | None:
-        """Titles by item as the page reads them."""
+        """Return the titles by item as the page reads them."""
         if self.titles is None:
             return None
         named = {text: title for text, title in zip(domain.text_list, self.titles) if title is not None}
@@ -104,7 +104,7 @@ class Attributes:
         return pc.fill_null(self.column(name).dictionary_encode().indices, -1).to_numpy().astype(np.int64)
 
     def column(self, name: str) -> pa.Array:
-        """One column by its name; refused with the names that there are."""
+        """Return a column; refused with the names of those that exist."""
         if name not in self.columns:
             known = ", ".join(self.columns) or "none"
             raise InputError(f"There is no column {name!r} in the attributes; there are: {known}.")
@@ -117,12 +117,12 @@ class Attributes:
 
 
 def titled_page(page: bytes) -> bytes:
-    """The page's HTML, told that there are titles beside it."""
+    """Return the page's HTML with the address of the titles."""
     return page.replace(b'data-titles=""', b'data-titles="titles.json"')
 
 
 def _read(source: Any, domain: Domain, what: str = "attributes") -> dict[str, pa.Array]:
-    """The columns of a table but for its ids, in the order of the catalogue."""
+    """Return the columns of a table without its ids, in the order of the catalogue."""
     ids, table, places = read_item_table(source, domain.item_texts, what)
     if (places < 0).all():
         raise InputError(

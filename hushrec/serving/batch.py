@@ -1,4 +1,4 @@
-"""Lists for all users, written a part of the users at a time, however many there are."""
+"""Lists for all users, written in parts; memory is bounded."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.recommend import Recommender
 
-#: Inside every file of lists.
+#: Metadata of every file of lists.
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
-#: Users of a file of lists: about 100 MB of it at 20 items each.
+#: Users of one file of lists: about 100 MB at 20 items each.
 _USERS_PER_PART = 1 << 17
 
 
@@ -48,13 +48,13 @@ def write_lists(
     history : Ratings or Store
         The users to serve and their own ratings; a file for each partition of a store.
     folder : path
-        Comes into being whole; not there yet, or empty.
+        Does not exist yet, or is empty. It appears when all files are written.
     n
         As in :meth:`Billboard.recommend`.
     progress : bool
-        Show what part of the users has its lists, and the time: private.
+        Show the fraction of users served, and the time: private.
     engine : Dask, optional
-        Where the partitions of a store are served: its workers write into the folder.
+        Serve the partitions of a store on its workers, which write into the folder.
     **options
         As in :meth:`Billboard.recommend`: ``items``, ``where`` and the like.
 
@@ -66,7 +66,7 @@ def write_lists(
     Raises
     ------
     InputError
-        An item is unknown, or the folder cannot be written; then there is none.
+        An item is unknown, or the folder cannot be written.
 
     Examples
     --------
@@ -77,7 +77,7 @@ def write_lists(
     """
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
-        raise InputError(f"{str(folder)!r} is there and not empty; pass the name of a new folder.")
+        raise InputError(f"{str(folder)!r} exists and is not empty; pass the name of a new folder.")
     options["n"] = n
     if options.get("attributes") is not None:  # read once
         options["attributes"] = Attributes.read(options["attributes"], model.domain)
@@ -92,7 +92,7 @@ def write_lists(
     with _made(target) as made, bar as advance, one_blas_thread():
         if engine is not None:
             names = engine.each(_write_there, (history,), (model, made, schema, options))
-            for stray in made.glob("*.tmp"):  # of workers that were given up
+            for stray in made.glob("*.tmp"):  # of workers that failed
                 stray.unlink(missing_ok=True)
             return [target / name for name in names]
         write = partial(_write, model, made, schema, options, advance)
@@ -102,7 +102,7 @@ def write_lists(
 
 
 def _parts(history: Ratings | Store) -> list[list[Callable[[], Ratings]]]:
-    """Functions that read some users' rows, for each part."""
+    """Return functions that read the rows of some users, for each part."""
     if isinstance(history, Store):
         history.verify()
         return [list(part.blocks()) for part in history.partitions()]
@@ -120,7 +120,7 @@ def _write(
     blocks: list[Callable[[], Ratings]],
 ) -> str:
     name = f"part-{number:05d}.parquet"
-    draft = folder / f"{name}.{os.urandom(4).hex()}.tmp"  # another worker may be at the same part
+    draft = folder / f"{name}.{os.urandom(4).hex()}.tmp"  # another worker may write the same part
     with threads.limit(1), parquet.ParquetWriter(draft, schema) as writer:
         for read in blocks:
             rows = read()
@@ -132,14 +132,14 @@ def _write(
 
 
 def _write_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> str:
-    """The lists of a partition, on a worker."""
+    """Write the lists of a partition, on a worker."""
     model, folder, schema, options = public
     return _write(model, folder, schema, options, lambda count: None, number, partitions[0].blocks())
 
 
 @contextlib.contextmanager
 def _made(target: Path) -> Iterator[Path]:
-    """A folder beside the target that gets its name when all is written, and is gone if that fails."""
+    """Yield a temporary folder that is renamed to the target on success and removed on failure."""
     folder = None
     try:
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))

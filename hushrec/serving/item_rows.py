@@ -51,10 +51,10 @@ class ItemRows:
     def __getitem__(self, key: Any) -> Array:
         if isinstance(key, tuple | slice) or np.ndim(key) != 1 or np.asarray(key).dtype == bool:
             return np.asarray(self)[key]
-        found = np.zeros((len(key), self.shape[1]), self.dtype)
+        chosen = np.zeros((len(key), self.shape[1]), self.dtype)
         places, stored = self.places(np.asarray(key))
-        found[stored] = self.rows[places[stored]]
-        return found
+        chosen[stored] = self.rows[places[stored]]
+        return chosen
 
     def places(self, columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
         """Return where these items are among the stored rows, and whether they are there."""

@@ -242,7 +242,7 @@ def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
     place = "in memory" if isinstance(path, bytes) else str(path)
     raw: Any = path if isinstance(path, bytes) else _content(Path(path), memory_map)
     try:
-        found = _decode(memoryview(raw), place)
+        content = _decode(memoryview(raw), place)
     except ModelFileError:
         raise
     except _LayoutError as error:
@@ -250,9 +250,9 @@ def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
     except BAD_HEADER as error:
         other_version(place, error)
     if not memory_map:
-        for name in found.arrays:
-            found.arrays[name]  # is checked
-    return found
+        for name in content.arrays:
+            content.arrays[name]  # is checked
+    return content
 
 
 def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
@@ -366,10 +366,10 @@ def _entries(
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object; refuse one with a key twice."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    content = dict(pairs)
+    if len(content) != len(pairs):
         raise _LayoutError("a name occurs twice")
-    return found
+    return content
 
 
 def _json(value: Any) -> str:

@@ -52,7 +52,7 @@ def _expected(scores: Array, target: Array, others: Array) -> Array:
     middle, mean = scores.mean(axis=0), target.mean(axis=0)
     left, values, right = np.linalg.svd(scores - middle, full_matrices=False)
     along, best = left.T @ (target - mean), np.full(len(mean), np.inf)
-    found = np.tile(mean, (len(others), 1))
+    predicted = np.tile(mean, (len(others), 1))
     for ridge in _RIDGES * max(float(values.max(initial=0.0)) ** 2, 1e-300):
         kept = values**2 / (values**2 + ridge)
         leverage = left**2 @ kept + 1 / len(scores)
@@ -60,8 +60,11 @@ def _expected(scores: Array, target: Array, others: Array) -> Array:
         error = (rest**2).sum(axis=0)
         better = error <= best
         weights = (right.T * (kept / np.maximum(values, 1e-150))) @ along
-        best, found = np.minimum(error, best), np.where(better, mean + (others - middle) @ weights, found)
-    return found
+        best, predicted = (
+            np.minimum(error, best),
+            np.where(better, mean + (others - middle) @ weights, predicted),
+        )
+    return predicted
 
 
 def check_larger(last: Domain, domain: Domain) -> None:

@@ -1,7 +1,7 @@
-"""Rules for lists: which items may be listed, how many of a kind and which count for more.
+"""Rules for lists: which items may be listed, how many may share a value, and which are boosted.
 
-They are computed from a public table of items and the user's own scores, after all noise was drawn: they
-cost no privacy (post-processing). A column that was counted from private rows, such as sales, is not public.
+They use a public table of items and the user's own scores, after all noise was drawn: they have no privacy
+cost (post-processing). A column that was counted from private ratings, such as sales, is not public.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class Rules(NamedTuple):
 
 
 def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, float]]:
-    """Return limits and boosts; refused where they are no such mappings, too many, or out of range."""
+    """Return limits and boosts; refused where they are no mappings, too many, or out of range."""
     if not isinstance(at_most, Mapping) or not isinstance(boost, Mapping):
         raise InputError("at_most and boost are dictionaries, such as {'brand': 2} and {'new': 1.1}.")
     for name, rules in (("boost", boost), ("at_most", at_most)):
@@ -104,7 +104,7 @@ def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, 
 
 
 def boosted(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Multiply how far each score is above the user's lowest: more than 1 lowers none, whatever its sign."""
+    """Multiply how far each score is above the user's lowest: a factor above 1 lowers no score."""
     least = scores.min(axis=1, keepdims=True, initial=np.inf)
     return least + factors * (scores - least)
 
@@ -117,9 +117,9 @@ def limited(
     taken: NDArray[np.integer] | None = None,
     first: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the best columns of each row and their scores, of one kind no more than its limit.
+    """Return the best columns of each row and their scores, with at most so many items of one value.
 
-    An item is left out where as many better ones of its kind are listed as may be; -1 is past the end.
+    An item is left out if enough better ones share its value; -1 is past the end.
 
     Parameters
     ----------
