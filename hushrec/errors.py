@@ -2,6 +2,9 @@
 
 from typing import Any
 
+#: What pip installs: a clone, until hushrec is on a package index, and then "hushrec".
+SOURCE = "."
+
 
 class HushrecError(Exception):
     """Base of every error that hushrec raises on purpose (exit code 1).
@@ -95,4 +98,6 @@ class MissingPackageError(HushrecError, ImportError):
     """Packages of an extra are needed and not installed (exit code 1)."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(f"{what} needs more packages; install them with: pip install 'hushrec[{extra}]'")
+        super().__init__(
+            f"{what} needs more packages; install them in a clone with: pip install '{SOURCE}[{extra}]'"
+        )

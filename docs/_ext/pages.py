@@ -14,6 +14,8 @@ import tomllib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from hushrec.errors import SOURCE
+
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
 
@@ -83,6 +85,8 @@ def _relink(app: Sphinx, name: str, content: list[str]) -> None:
     page = Path(app.env.doc2path(name))
     if page.suffix == ".md" and page.relative_to(DOCS).as_posix() not in FROM_ROOT.values():
         content[0] = relinked(content[0], page, page)
+    if SOURCE != ".":  # hushrec is on a package index
+        content[0] = re.sub(r"(pip install [\"']?)\.(?=[\s\[`])", rf"\1{SOURCE}", content[0])
 
 
 def setup(app: Sphinx) -> dict[str, bool]:

@@ -24,7 +24,7 @@ import numpy as np
 
 from hushrec.data import Store
 from hushrec.data.store import Partition
-from hushrec.errors import HushrecError, InputError
+from hushrec.errors import HushrecError, InputError, MissingPackageError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES
 from hushrec.privacy.statement import library_version
@@ -96,7 +96,7 @@ class Dask:
         try:
             from distributed import Client
         except ImportError:
-            raise InputError('Dask is missing; install it with pip install "hushrec[dask]".') from None
+            raise MissingPackageError("Dask", "dask") from None
         if not isinstance(client, str | Client):
             raise InputError(
                 f"client must be a Dask client or a scheduler's address, not {type(client).__name__}."

@@ -14,7 +14,7 @@ def assert_asked_for(result):
     assert result.exit_code == 1 and result.stdout == ""
     assert (
         result.stderr
-        == "Error: A plot needs more packages; install them with: pip install 'hushrec[plot]'.\n"
+        == "Error: A plot needs more packages; install them in a clone with: pip install '.[plot]'.\n"
     )
 
 
