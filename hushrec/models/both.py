@@ -19,6 +19,7 @@ from scipy.special import ndtr
 from hushrec.checks import Part, check_names, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.models.liking_users import RATED
 from hushrec.models.private_als import PrivateALS
 from hushrec.models.private_eigenrec import PrivateEigenRec
 from hushrec.privacy import Bounded, Budget, Plan, Release
@@ -26,19 +27,24 @@ from hushrec.registry import best
 from hushrec.training.estimator import Estimator, UserState, check_planned
 from hushrec.training.gate import Gate, LabelledGate
 from hushrec.training.named import choose
+from hushrec.training.posterior import item_weights, likely_variance
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-#: Chosen on validation users of MovieLens-1M (docs/guides/both.md).
-#: Part of the budget (of mu squared) for the model that recommends; and where mu times the users an item is
-#: in this range, in which the model of ratings begins to learn factors and more budget does least for it.
+#: Part of the budget (of mu squared) for the model that recommends; where mu times the users of an item is in
+#: this range, in which the model of ratings begins to learn factors and more budget does least for it; and
+#: the squared signal to noise of all item weights, (mu times the users)^2 / items, below which neither model
+#: learns much beyond them.
+#: `python -m benchmarks.bench_both --validation`, `python -m benchmarks.bench_lists_wide`.
 _LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
+_POPULARITY_SHARE, _LITTLE = 0.85, 50.0
+#: Least part of their usual share that the likes' item weights get.
+_LEAST_WEIGHTS = 0.1
 #: The release of both models that tells how much an item is rated, or liked.
 _WEIGHTS = "item weights"
-#: Part of its usual share that the likes' item weights need beside those of the ratings.
-_WEIGHTS_LEFT = 0.3
-#: Squared deviation from what is expected, in variances, from which on it is believed less.
-_USUAL_SURPRISE = 4.0
+#: Usual squared deviation of the likes' item weights from those expected, as a part of their square, and how
+#: much its logarithm varies.
+_USUAL_DEVIATION = 0.02, 1.0
 
 
 class BothUsers(Users):
@@ -80,7 +86,7 @@ class _Weights(LabelledGate):
         the released weights themselves.
     """
 
-    def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, float] | None = None) -> None:
+    def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, Array] | None = None) -> None:
         super().__init__(gate, prefix)
         self.weights: Array | None = None
         self._expected, self._noise_sd = expected, 0.0
@@ -92,7 +98,7 @@ class _Weights(LabelledGate):
             return released
         self.weights, self._noise_sd = released, super().noise_sd(label)
         if self._expected is not None and self.private:
-            self.weights, self._noise_sd = _joined(released, self._noise_sd, *self._expected)
+            self.weights, self._noise_sd = combined(released, self._noise_sd, *self._expected)
         return self.weights
 
     def noise_sd(self, label: str) -> float:
@@ -100,17 +106,22 @@ class _Weights(LabelledGate):
         return self._noise_sd if label == _WEIGHTS and self.weights is not None else super().noise_sd(label)
 
 
-def _joined(released: Array, noise_sd: float, expected: Array, expected_sd: float) -> tuple[Array, float]:
-    """Released numbers and what was expected up to a factor, each by its precision; and the noise left."""
-    factor = max(float(released @ expected), 0.0) / max(float(expected @ expected), 1e-300)
-    expected, own = factor * expected, (factor * expected_sd) ** 2
-    missed = max(float(((released - expected) ** 2).mean()) - noise_sd**2 - own, 0.0)
-    variance = own + missed * expected**2 / max(float((expected**2).mean()), 1e-300)
-    total = np.maximum(noise_sd**2 + variance, 1e-300)
-    surprise = (released - expected) ** 2 / total  # what is not to be expected is not drawn to it
-    gain = noise_sd**2 / total / np.maximum(surprise / _USUAL_SURPRISE, 1.0)
-    left = noise_sd * math.sqrt(own / max(noise_sd**2 + own, 1e-300))
-    return released + gain * (expected - released), left
+def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Array) -> tuple[Array, float]:
+    """Combine released and expected item weights by inverse variance; return them and the noise left.
+
+    The expectation is known up to a factor, and deviates from the truth in proportion to it: factor and
+    deviation follow from all items at once.
+    """
+    factor = np.clip(released.sum() / max(float(expected.sum()), 1e-300), 1.0, 1 / RATED)
+    expected, expected_sd = factor * expected, factor * expected_sd
+    variance = noise_sd**2 + expected_sd**2
+    size = np.square(item_weights(expected, math.sqrt(float((expected_sd**2).mean()))).mean)
+    mean, missed = float(size.mean()), float(((released - expected) ** 2 - variance).mean())
+    missed_sd = math.sqrt(2 / len(released)) * float(variance.mean())
+    own = expected_sd**2 + likely_variance(missed / mean, missed_sd / mean, *_USUAL_DEVIATION) * size
+    gain = noise_sd**2 / np.maximum(noise_sd**2 + own, 1e-300)
+    left = (1 - gain) ** 2 * noise_sd**2 + (gain * expected_sd) ** 2
+    return released + gain * (expected - released), math.sqrt(float(left.mean()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,8 +198,10 @@ class Both(Estimator[BothUsers]):
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
         low, high = _FACTORS_BEGIN
-        begin = low <= budget.mu * n_users / domain.n_items < high
+        signal = budget.mu * n_users
+        begin = low <= signal / domain.n_items < high
         share = _LARGER_SHARE if begin else _LISTS_SHARE
+        share = _POPULARITY_SHARE if signal**2 / domain.n_items < _LITTLE else share
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {
             "like_threshold": domain.like_threshold,
@@ -203,11 +216,19 @@ class Both(Estimator[BothUsers]):
                 model, part = best(job, budget.private), shares.part(budget, job)
                 settings[job] = choose(model, part, domain, n_users=n_users, settings=own[job])
         if budget.private and "lists" not in changes and "weights_share" not in own["lists"]:
-            lists = settings["lists"]
-            if not lists.tuning.features_share:  # item features want the popularity of all items
-                tuning = replace(lists.tuning, weights_share=_WEIGHTS_LEFT * lists.tuning.weights_share)
-                settings["lists"] = replace(lists, tuning=tuning)
+            settings["lists"] = cls._with_weights_of(
+                settings["ratings"], settings["lists"], shares.lists_share
+            )
         return cls(**settings)
+
+    @staticmethod
+    def _with_weights_of(ratings: Any, lists: Any, share: float) -> Any:
+        """Return the model of lists with the share of item weights that the other model's release leaves."""
+        if lists.tuning.features_share:  # item features want the popularity of all items
+            return lists
+        wanted = lists.tuning.weights_share
+        left = wanted - getattr(ratings.tuning, "weights_share", 0.0) * (1 - share) / share
+        return replace(lists, tuning=replace(lists.tuning, weights_share=max(left, _LEAST_WEIGHTS * wanted)))
 
     def part(self, budget: Budget, job: str) -> Budget:
         """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""
@@ -246,7 +267,7 @@ class Both(Estimator[BothUsers]):
 
     def _expected_weights(
         self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
-    ) -> tuple[Array, float] | None:
+    ) -> tuple[Array, Array] | None:
         """Return the likes' item weights that the model of ratings suggests, up to a factor, and their noise.
 
         An item's weight among all ratings, times the chance that a rating of it is a like.
@@ -259,13 +280,14 @@ class Both(Estimator[BothUsers]):
                 domain.half_width / 2
             )
             chance = ndtr(above)
-        return gate.weights * chance, gate.noise_sd(_WEIGHTS) * float(np.sqrt((chance**2).mean()))
+        part = RATED + (1 - RATED) * chance
+        return gate.weights * part, gate.noise_sd(_WEIGHTS) * part
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return self.ratings.fold_in(arrays, history)
 
-    def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        return any(model.uses_features(budget, domain) for model in (self.ratings, self.lists))
-
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         return self.ratings.notes(budget, domain) + self.lists.notes(budget, domain)
+
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return any(model.uses_features(budget, domain) for model in (self.ratings, self.lists))

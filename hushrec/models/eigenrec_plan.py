@@ -19,17 +19,11 @@ from hushrec.kernels.packed import unpacked
 from hushrec.models.ease import MOST_ITEMS
 from hushrec.models.item_matrix import ItemMatrix
 from hushrec.models.liked_features import VOTES, votes_share
-from hushrec.models.likes_taste import (
-    SMALLEST_WEIGHT,
-    STANDS_OUT,
-    Known,
-    Taste,
-    grid,
-    relative_weights,
-)
+from hushrec.models.likes_taste import Known, Taste, grid
 from hushrec.models.liking_users import LikingUsers
 from hushrec.privacy import Budget, Plan, counted, positive, signed
 from hushrec.training.estimator import Estimator, Round, check_planned, plan_of
+from hushrec.training.posterior import item_weights
 from hushrec.types import Array, ModelArrays
 
 # Chosen as the settings of the tuning; shares of the item matrix on generated pairs too.
@@ -38,7 +32,7 @@ from hushrec.types import Array, ModelArrays
 #: that is worth the budget it takes from the item weights.
 _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 #: Share of the item weights, in parts of (rank + 1).
-_WEIGHTS_SHARES = 1.5
+_WEIGHTS_SHARES = 2.0
 #: Share of the number of users.
 _COUNT_SHARE = 0.01
 #: Planned number of learned items: so much of the root of (mu times the number of users); the most.
@@ -49,9 +43,10 @@ _MATRIX_FROM, _MATRIX_TO = 4000.0, 250_000.0
 _MATRIX_SIGNAL, _MATRIX_MOST, _MATRIX_LEAST = 1750.0, 0.12, 0.06
 #: What the matrix has along popularity, a user.
 _ALONG_POPULARITY = 0.1
-#: Taste counts for less where a history is long: by (likes over the usual number) to minus this power, half
-#: of it with so many directions. Chosen on validation users of both MovieLens.
-_LENGTH_POWER, _USUAL_LIKES, _MANY_DIRECTIONS = 0.3, 60.0, 8
+#: Taste dimensions with less gain are not stored.
+_NO_GAIN = 1e-3
+#: Share of the products of the halves.
+_HALVES_SHARE = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,8 +70,6 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         learned_items : int
             At most so many are learned, those of largest released weight (but more than the rank); up to
             2^22.
-        popularity_gain : float
-            What popularity counts in the score beside taste, in [0.01, 100].
         weights_share : float
             Part of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
         share_growth : float
@@ -96,7 +89,6 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         weight_exponent: Annotated[float, "[-1, 0]"] = -0.3
         support: Positive = 0.5
         learned_items: Annotated[int, "[1, 4194304]"] = 1000
-        popularity_gain: Annotated[float, "[0.01, 100]"] = 0.7
         weights_share: Part = 0.12
         share_growth: Positive = 1.2
         features_share: Annotated[float, "[0, 0.99]"] = 0.0
@@ -170,9 +162,11 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         left *= 1 - self.tuning.weights_share
         if self.tuning.matrix_share:
             rounds.append(Round("item matrix", left * self.tuning.matrix_share, positive(1.0)))
+        left *= 1 - self.tuning.matrix_share
         for step, part in enumerate(growth, 1):
-            share = left * (1 - self.tuning.matrix_share) * part / math.fsum(growth)
+            share = left * (1 - _HALVES_SHARE) * part / math.fsum(growth)
             rounds.append(Round(self._label(step), share, signed(1.0)))
+        rounds.append(Round(self._label(), left * _HALVES_SHARE, positive(1.0)))
         return plan_of([*rounds, *asked], budget, fraction, whole=1.0)
 
     def _votes(self, domain: Domain) -> float:
@@ -180,9 +174,10 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         told = domain.item_features is not None and self.n_users is not None
         return self.tuning.features_share if told else 0.0
 
-    def _label(self, step: int) -> str:
+    def _label(self, step: int = 0) -> str:
         """Return the label of a round, which says so where the round may release one of two things."""
-        return f"item sums {step}" + (", or the item matrix again" if self.tuning.matrix_share else "")
+        own = f"item sums {step}" if step else "halves of likes"
+        return own + (", or the item matrix again" if self.tuning.matrix_share else "")
 
     def _rank(self, domain: Domain) -> int:
         return min(self.rank, domain.n_items - 1)
@@ -192,11 +187,17 @@ class PlannedEigenRec(Estimator[LikingUsers]):
     def known(self, n_users: float, noisy: Array, noise_sd: float, rank: int) -> Known:
         """Return what follows from the released item weights."""
         learned = self._learned(noisy, noise_sd, rank)
-        popularity = relative_weights(noisy, noise_sd)
+        popularity = self.popularity(noisy, noise_sd)
         scale = np.where(learned, popularity**self.tuning.weight_exponent, 0.0)
         first = popularity * scale / np.linalg.norm(popularity * scale)
         first = np.floor(first / grid(first)) * grid(first)  # which leaves its grid as it is
         return Known(n_users, noisy, noise_sd, learned, popularity, scale, first)
+
+    @staticmethod
+    def popularity(noisy: Array, noise_sd: float) -> Array:
+        """Return the items' likely weights, from released ones, over the largest."""
+        weights = item_weights(noisy, noise_sd).mean
+        return weights / weights.max()
 
     def _learned(self, noisy: Array, noise_sd: float, rank: int) -> NDArray[np.bool_]:
         """The items of largest released weight; more than the rank."""
@@ -210,26 +211,23 @@ class PlannedEigenRec(Estimator[LikingUsers]):
         self, known: Known, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
     ) -> dict[str, Any]:
         """Return the arrays that users are served with, from the item weights and what is known of taste."""
-        popularity = relative_weights(noisy, noise_sd)
-        rank = taste.vectors.shape[1]
+        popularity = self.popularity(noisy, noise_sd)
+        counts = taste.gains > _NO_GAIN
         # scores are popularity plus taste: the coefficient of popularity is divided out
         # (docs/guides/implicit.md)
-        length = np.linalg.norm(known.popularity * known.scale) / math.sqrt(self.tuning.popularity_gain)
-        factors = np.zeros((len(noisy), rank), dtype=np.float32)
-        if rank:
-            vectors = taste.vectors * np.sqrt(taste.gains)
+        length = np.linalg.norm(known.popularity * known.scale)
+        factors = np.zeros((len(noisy), int(counts.sum())), dtype=np.float32)
+        if factors.size:
+            vectors = (taste.vectors * np.sqrt(taste.gains))[:, counts]
             factors[known.learned] = length * vectors / known.scale[known.learned, None]
-        directions = int((taste.certain > STANDS_OUT).sum())
-        power = _LENGTH_POWER * directions**2 / (directions**2 + _MANY_DIRECTIONS**2)
+        lowest = noisy / max(float(noisy.max()), noise_sd, 1e-100)
         return {
             "center": np.float64(0.0),
-            "item_bias": np.where(supported, popularity, noisy / max(noisy.max(), noise_sd, SMALLEST_WEIGHT)),
-            "item_factors": np.float32(_USUAL_LIKES ** (power / 2)) * factors,  # which their factors hold too
+            "item_bias": np.where(supported, popularity, lowest),
+            "item_factors": factors,
             "history_weight": known.scale**2,
-            "history_power": np.float64(power),
             "supported": supported.astype(np.uint8),
-            "directions": np.int64(directions),
-            "next_direction": np.float64(taste.sharper),
+            "directions": np.int64(taste.learned),
         }
 
     def served_pairs(self, known: Known, matrix: Array, precision: float, rank: int) -> ModelArrays:

@@ -17,18 +17,20 @@ from hushrec.data.keys import mix
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
-from hushrec.kernels.residuals import added_residuals
+from hushrec.kernels.residuals import added_residuals, added_weights
 from hushrec.kernels.sparse_rows import CSR, at_columns, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.models.likes_taste import grid
-from hushrec.privacy import Bound, Bounded, signed, together
+from hushrec.privacy import Bound, Bounded, positive, signed, together
 from hushrec.serving.item_rows import weighted_sums
 from hushrec.serving.score_mixing import lowered, ranks, worth
 from hushrec.serving.scoring import UserState, own_scores
-from hushrec.training.users import Users, finite_or_zero, norms
+from hushrec.training.users import Users, finite_or_zero, fixed_gramian, norms
 from hushrec.types import Array
 
+#: Part of a like that another item counts which a user rated.
+RATED = 0.4
 #: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
 _LONGEST = 4.0
 #: Users whose scales have a sum of squares below this, or above one over it, count for nothing: no training
@@ -43,12 +45,27 @@ _LONGEST_IN_MATRIX = 2.0
 class LikingUsers(Users):
     """Users whose rows, the scales of the items they like, have norm 1, and again without popularity."""
 
+    def __init__(self, ratings: Ratings, like_threshold: float | None = None) -> None:
+        self._everything, self._liked = ratings, ratings.liked(like_threshold)
+        super().__init__(self._liked.rated())
+
     # of the last :meth:`scale`
     _scale: Array
     _first: Array
     _user_weight: Array
     _along: Array
     _longer: Array
+
+    def item_weights(self) -> Bounded:
+        """Sum over users of 1 at items they like and `RATED` at others they rated, at norm 1 a user."""
+        rated, liked, step = self._everything.matrix, self._liked.matrix, spacing(1.0)
+        likes = np.diff(liked.indptr)
+        squares = likes + RATED**2 * (np.diff(rated.indptr) - likes)
+        weight = CLIP_MARGIN / np.sqrt(np.maximum(squares, RATED**2))
+        sums = np.zeros(rated.shape[1])
+        for matrix, part in ((rated, RATED), (liked, 1 - RATED)):
+            sums += added_weights(matrix.indptr, matrix.indices, truncated(part * weight, step), len(sums))
+        return Bounded(sums, positive(1.0), step=step)
 
     def scale(self, scale: Array, first: Array) -> None:
         """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
@@ -91,10 +108,37 @@ class LikingUsers(Users):
 
         A vector; counting for the roots of (1 - part) and part, they have norm 1 a user together.
         """
-        weights, sums = self.item_weights(), self.item_sums(vectors, learned)
-        parts = [weights.times(math.sqrt(part))] if part > 0 else []
+        return self._beside_weights(self.item_sums(vectors, learned), part, signed(1.0))
+
+    def halves(self, basis: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
+        """Return what the two halves of a user's likes have in common, and for ``part`` of it item weights.
+
+        Users deal their likes of learned items into two halves by the items' numbers. With p and q the
+        factors of the halves in the basis, at norm 1, they add the outer squares of (p + q) / 2 and of
+        (p - q) / 2, two packed triangles: these have norms whose sum is 1. Users who cannot fill both halves
+        add nothing.
+
+        Parameters
+        ----------
+        basis : ndarray of shape (n_items, rank)
+            Orthonormal columns; 0 where an item is not learned.
+        """
+        likes = at_columns(_likes(self._ratings), learned)
+        vectors, first_half = basis[learned] * self._scale[learned, None], _dealt(likes)
+        ones = [with_values(likes, half.astype(np.float32)) for half in (first_half, ~first_half)]
+        one, two = (self._factors(each, vectors) for each in ones)
+        both = np.any(one, axis=1, keepdims=True) & np.any(two, axis=1, keepdims=True)
+        sums = [fixed_gramian(both * (one + sign * two) / 2, 1.0) for sign in (1, -1)]
+        rank = basis.shape[1]
+        step, weight = spacing(1.0, FACTOR_BITS) ** 2, frobenius_scale(rank)
+        parts = [Bounded(each, positive(1.0), weight=weight, step=step) for each in sums]
+        return self._beside_weights(together(parts, positive(1.0)), part, positive(1.0))
+
+    def _beside_weights(self, sums: Bounded, part: float, bound: Bound) -> Bounded:
+        """Return item weights and sums as one vector, counting for the roots of part and 1 - part."""
+        parts = [self.item_weights().times(math.sqrt(part))] if part > 0 else []
         parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []
-        return together(parts, signed(1.0))
+        return together(parts, bound)
 
     def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:
         """Sum over users of (their row less its popularity, at norm 1) x the same: norm <= 1.
@@ -142,8 +186,7 @@ class LikingUsers(Users):
 def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
     """Local: the weighted sum of the factors of a user's items, over that of their popularity.
 
-    Where many directions are known it is divided by a power of the number of their likes, too. A user
-    without a learned item has no factors, and gets the popular items.
+    A user without a learned item has no factors, and gets the popular items.
     """
     tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
     (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
@@ -151,7 +194,6 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
     likes = sp.csr_array((ones, places, starts), shape=(len(starts) - 1, len(items)))
     sums = weighted_sums(likes, items, weight)
     popularity = weight_sums(starts, places, popularity * weight)
-    popularity *= np.diff(starts) ** float(arrays.get("history_power", 0.0))
     factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
     return UserState(np.zeros(len(factors)), factors)
 
@@ -171,10 +213,7 @@ def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Ar
     """
     n_users, n_items = likes.shape
     rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
-    order = np.lexsort((mix(columns.astype(np.uint64)), rows))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - likes.indptr[rows[order]]
-    known = place % 2 == 0
+    known = _dealt(likes)
     half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
     found, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
     states = [folded(arrays, csr(half)) for arrays in (own, other)]
@@ -189,6 +228,15 @@ def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Ar
             one, two = (float(worth(ranks(each[row - start], seen, held)).sum()) for each in scores)
             found[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
     return found
+
+
+def _dealt(likes: sp.csr_array) -> NDArray[np.bool_]:
+    """Tell which entries are in the first half of their row, dealt in the order of a hash of the columns."""
+    rows = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
+    order = np.lexsort((mix(likes.indices.astype(np.uint64)), rows))
+    place = np.empty(len(order), np.int64)
+    place[order] = np.arange(len(order)) - likes.indptr[rows[order]]
+    return np.asarray(place % 2 == 0)
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:

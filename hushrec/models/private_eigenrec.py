@@ -34,22 +34,19 @@ from hushrec.models.ease import at_ratings, own_likes, weights_for
 from hushrec.models.eigenrec_plan import PlannedEigenRec
 from hushrec.models.item_matrix import ItemMatrix
 from hushrec.models.liked_features import VOTES, weight_of, with_features
-from hushrec.models.likes_taste import NOTHING, Known, Sums, Taste, apart
+from hushrec.models.likes_taste import NOTHING, UNMEASURED, Halves, Known, Measured, Sums, Taste, apart
 from hushrec.models.liking_users import LikingUsers, folded
 from hushrec.models.weekly_eigenrec import EXPECTED, Kept, week, week_of_pairs, weekly_rounds
-from hushrec.privacy import Budget, Plan, positive, signed
+from hushrec.privacy import Bounded, Budget, Plan, positive, signed
 from hushrec.training.estimator import UserState, plan_of
 from hushrec.training.gate import Gate
+from hushrec.training.posterior import item_weights
 from hushrec.types import Array, ModelArrays
 
-# Those of certainty and of chance were chosen on generated likes.
-
-#: Where likes are few, rounds are for the item weights, but for a hundredth of the first two.
-_MOST_OF_FIRST = 0.99
-#: What of all directions together must be beyond doubt for half of a round to go on looking.
-_SOME = 0.1
-#: Items of a list, and noise of their mean weight (as a part of it) from which on weights are doubtful.
-_LISTED, _DOUBTFUL = 30, 5.0
+#: Most of the first two rounds that is for the item weights.
+_MOST_OF_FIRST = 0.5
+#: Rounds release item weights, too, while so much of the weight of the popular items is not known.
+_DOUBTFUL = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,7 +98,7 @@ class PrivateEigenRec(PlannedEigenRec):
     scores: ClassVar[str] = "likes"
 
     def users(self, ratings: Ratings) -> LikingUsers:
-        return LikingUsers(ratings.liked(self.like_threshold).rated())
+        return LikingUsers(ratings, self.like_threshold)
 
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
         """Weights, then rounds of power iteration, each ending in a release."""
@@ -111,7 +108,7 @@ class PrivateEigenRec(PlannedEigenRec):
         noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
         rank = self._rank(users.domain)
         known = self.known(n_users, noisy, noise_sd, rank)
-        supported, taste = known.learned, NOTHING
+        supported, taste, measured = known.learned, NOTHING, UNMEASURED
         if rank:
             users.scale(known.scale, known.first)
             start = np.random.default_rng(seed).standard_normal((int(known.learned.sum()), rank))
@@ -121,19 +118,16 @@ class PrivateEigenRec(PlannedEigenRec):
                 if self._has_pairs(parts):
                     return self._of_pairs(users, known, matrix, rank, gate)
                 start = parts.start()
-            taste, noisy, noise_sd = self._power_iteration(users, known, start, gate)
+            taste, measured, noisy, noise_sd = self._power_iteration(users, known, start, gate)
             supported = supported | self._learned(noisy, noise_sd, rank)
         counted_sd = gate.noise_sd("number of users") if gate.planned("number of users") else 0.0
-        kept = Kept.first(known, counted_sd, noisy, noise_sd, taste)
+        kept = Kept.first(known, counted_sd, (noisy, noise_sd), measured)
         found = ModelArrays(self.served(known, noisy, noise_sd, taste, supported), kept.to_arrays())
         if not gate.planned(VOTES):
             return found
         found = with_features(found, users.domain)
         votes = float(gate.release(VOTES, users.votes(dict(found.serve), dict(found.beside)))[0])
         return found.counting(weight_of(votes, gate.noise_sd(VOTES), n_users))
-
-    def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        return bool(self._votes(domain))
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         if not self._votes(domain):
@@ -144,10 +138,13 @@ class PrivateEigenRec(PlannedEigenRec):
             " votes.",
         )
 
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return bool(self._votes(domain))
+
     # the later weeks of a season: weekly_eigenrec.py
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return plan_of(weekly_rounds(self._rank(domain)), budget, fraction)
+        return plan_of(weekly_rounds(self._rank(domain), self.tuning.matrix_share > 0), budget, fraction)
 
     def week(self, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         if "learned_items" in last.serve:
@@ -159,49 +156,55 @@ class PrivateEigenRec(PlannedEigenRec):
 
     def _power_iteration(
         self, users: LikingUsers, known: Known, start: Array, gate: Gate
-    ) -> tuple[Taste, Array, float]:
+    ) -> tuple[Taste, Measured, Array, float]:
         """Return the taste that was found, and the item weights with their noise, which may be less by now.
 
-        Where nothing stands out yet and the heaviest items are not well known, a round releases the weights
-        again, beside its sums or instead of them.
+        Where no taste shows yet and the heaviest items are not well known, a round releases the weights
+        again, with its sums or instead of them.
         """
         first = known.first[known.learned]
         probe = apart(start, first)
-        vectors, taste = np.zeros((len(known.learned), start.shape[1])), NOTHING
+        vectors = np.zeros((len(known.learned), start.shape[1]))
         rounds: list[Sums] = []
-        weights, weights_sd, part = known.noisy, known.noise_sd, min(_MOST_OF_FIRST, 1 - known.told)
-        for step in range(1, self.iterations + 1):
-            label = self._label(step)
-            vectors[known.learned] = probe
-            noisy = gate.release(label, users.contributions(vectors, known.learned, part))
-            noise_sd = gate.noise_sd(label)
+        weights, weights_sd = known.noisy, known.noise_sd
+
+        def released(label: str, bounded: Bounded, part: float) -> tuple[Array, float]:
+            """Release, and put the item weights with those before; return the rest with its noise."""
+            nonlocal weights, weights_sd
+            noisy, noise_sd = gate.release(label, bounded), gate.noise_sd(label)
             if part > 0:
                 again, noisy = np.split(noisy, [len(weights)])
                 variance = noise_sd**2 / part
                 total = max(weights_sd**2 + variance, 1e-300)  # without noise both are 0
                 weights = weights + (again - weights) * weights_sd**2 / total
                 weights_sd *= math.sqrt(variance / total)
+            return noisy, noise_sd / math.sqrt(1 - part) if part < 1 else 0.0
+
+        for step in range(1, self.iterations + 1):
+            part = self._part_of_weights(rounds, weights, weights_sd, known.n_users)
+            vectors[known.learned] = probe
+            noisy, noise_sd = released(
+                self._label(step), users.contributions(vectors, known.learned, part), part
+            )
             if part < 1:
-                sums = apart(noisy.reshape(probe.shape), first)
-                rounds.append(Sums(probe, sums, noise_sd / math.sqrt(1 - part)))
-                as_one = known.told == 1  # else rounds have chance in common
-                taste = known.taste(Sums.of_all(rounds, known.n_users) if as_one else rounds[-1])
-                probe = taste.vectors * (taste.values / taste.values.max()) ** -self.tuning.equalization
-            if step > 1:
-                part = max(1 - known.told, self._part_of_weights(taste, weights, weights_sd))
-        return taste, weights, weights_sd
+                rounds.append(Sums(probe, apart(noisy.reshape(probe.shape), first), noise_sd))
+                along, values = Sums.of_all(rounds, known.n_users).directions()
+                probe = along * (values / values[0]) ** -self.tuning.equalization
+        vectors[known.learned] = along
+        part = self._part_of_weights(rounds, weights, weights_sd, known.n_users)
+        noisy, noise_sd = released(self._label(), users.halves(vectors, known.learned, part), part)
+        if part == 1:
+            return NOTHING, UNMEASURED, weights, weights_sd
+        halves = Measured(Sums.of_all(rounds, known.n_users), along, noisy, noise_sd)
+        taste = Halves.of(noisy, noise_sd).taste(along, values, np.eye(along.shape[1]), known.n_users)
+        return taste, halves, weights, weights_sd
 
-    @staticmethod
-    def _part_of_weights(taste: Taste, noisy: Array, noise_sd: float) -> float:
-        """The part of a round that is for the item weights: where taste is doubtful, and they are too.
-
-        Or where what stands out is no taste, so that lists go by popularity alone.
-        """
-        heavy, certain = float(np.sort(noisy)[-_LISTED:].mean()), float(taste.certain.sum())
-        doubtful = min(1.0, _DOUBTFUL * noise_sd / max(heavy, noise_sd, 1e-100))
-        none = taste.flat / (taste.flat + certain + _SOME)
-        part = max(doubtful, none) / (1 + (certain / _SOME) ** 2)
-        return float(np.rint(100 * part) / 100)
+    def _part_of_weights(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
+        """The part of a round that is for the item weights: where no taste shows, and they are doubtful."""
+        doubt = min((1 - item_weights(noisy, noise_sd).known) / _DOUBTFUL, 1.0)
+        if len(rounds) < 2:
+            return float(np.rint(100 * min(doubt, _MOST_OF_FIRST)) / 100)
+        return float(np.rint(100 * doubt * (1 - Sums.of_all(rounds, n_users).shown())) / 100)
 
     def _has_pairs(self, parts: ItemMatrix) -> bool:
         """Choose what the rounds release, by the released matrix alone."""
@@ -213,8 +216,9 @@ class PrivateEigenRec(PlannedEigenRec):
         """The matrix again in every round, then items that recommend items."""
         precision = _precision(gate.noise_sd("item matrix"))
         total = precision * matrix
-        for step in range(1, self.iterations + 1):
-            again = gate.release(self._label(step), users.item_matrix(known.learned, signed(1.0)))
+        for step in (*range(1, self.iterations + 1), 0):
+            bound = signed(1.0) if step else positive(1.0)
+            again = gate.release(self._label(step), users.item_matrix(known.learned, bound))
             own = _precision(gate.noise_sd(self._label(step)))
             precision, total = precision + own, total + own * again
         return self.served_pairs(known, total / precision, precision if gate.private else 0.0, rank)
@@ -236,7 +240,6 @@ class PrivateEigenRec(PlannedEigenRec):
         own = liked.matrix.indices
         weight, factors = arrays["history_weight"][own], np.asarray(arrays["item_factors"], np.float64)
         popularity = float(arrays["item_bias"][own] @ weight)
-        popularity *= len(own) ** float(arrays.get("history_power", 0.0))
         weight = weight / popularity if popularity > 0 else np.zeros(len(own))
         return at_ratings(history, liked, weight * (factors[own] @ factors[column]))
 

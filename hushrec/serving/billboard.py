@@ -419,6 +419,8 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
     own, components = rank, rank
     if "item_factor_variance" in state:  # columns of item features have none
         own = min(rank, (*state.shape("item_factor_variance"), 0, 0)[1])
+    if "item_probe" in state:  # taste dimensions without gain are not served
+        own = (*state.shape("item_probe"), 0, 0)[1]
     if "item_components" in state:
         components = (*state.shape("item_components"), 0, 0)[1]
     return {
@@ -426,6 +428,7 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
         "learned": with_factors,
         "rank": rank,
         "own rank": own,
+        "halves": own * (own + 1),
         "gramian": own * (own + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
         "components": components,

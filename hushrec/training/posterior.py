@@ -6,6 +6,8 @@ drawn to what is usual by what the noise leaves open.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -22,9 +24,11 @@ _SUPPORT = 5.0
 _USUAL_SCALE = 0.4, 0.8
 #: Part of the noise that stays in a weight. Same study, and the validation ratings of ML-1M.
 _NOISE_KEPT = 0.3
-#: The distribution of the weights: points, bins of what was released, rounds of the fit. No study
-#: chose them.
-_WEIGHT_GRID, _WEIGHT_BINS, _WEIGHT_ROUNDS = 200, 4000, 100
+#: Points of the distribution of the weights, and bins of the released values, at least of a fifth of the
+#: noise; rounds of a fitted distribution. Limits of time: no result depends on them.
+_WEIGHT_GRID, _WEIGHT_BINS, _ROUNDS = 200, 4000, 100
+#: Items of a list.
+_LISTED = 20
 
 
 def level(noisy: Array, domain: Domain) -> tuple[float, float]:
@@ -38,29 +42,71 @@ def usable_weights(released: Array, noise_sd: float) -> tuple[Array, NDArray[np.
     return np.maximum(released, max(noise_sd, _SMALLEST_WEIGHT)), released > _SUPPORT * noise_sd
 
 
-def item_weights(released: Array, noise_sd: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Item weights > 0 as they are likely, and which items are supported, of `Users.item_weights` released.
+class ItemWeights(NamedTuple):
+    """Item weights as they are likely.
+
+    Attributes
+    ----------
+    mean : ndarray of shape (n_items,)
+        Posterior means, above 0.
+    supported : ndarray of bool, shape (n_items,)
+        Items whose released weight is beyond its noise.
+    known : float
+        Share of the weight of the heaviest items that the items with the largest means have, 0 to 1.
+    """
+
+    mean: Array
+    supported: NDArray[np.bool_]
+    known: float
+
+
+def item_weights(released: Array, noise_sd: float) -> ItemWeights:
+    """Estimate the item weights from `Users.item_weights` released.
 
     Posterior means under the likeliest mixture of point masses on a grid (Kiefer and Wolfowitz 1956), of even
-    steps in the logarithm, from a flat start; what was released is binned by a fifth of its noise. Where
-    noise hides the weights, all come out as their mean; where it does not, as they were released. A part
+    steps in the logarithm, from a flat start; the released values are binned by a fifth of their noise. Where
+    noise hides the weights, all equal their mean; where it does not, they are as released. A part
     of the noise is added, in squares: too large a weight costs less than too small a one.
     """
     supported = released > _SUPPORT * noise_sd
     if noise_sd < _SMALLEST_WEIGHT:
-        return np.maximum(released, _SMALLEST_WEIGHT), supported
+        return ItemWeights(np.maximum(released, _SMALLEST_WEIGHT), supported, 1.0)
     support = np.geomspace(_SMALLEST_WEIGHT, max(float(released.max()), 2 * _SMALLEST_WEIGHT), _WEIGHT_GRID)
     step = max(noise_sd / 5, float(np.ptp(released)) / _WEIGHT_BINS)
-    bins, place, counts = np.unique(np.rint(released / step), return_inverse=True, return_counts=True)
+    bins, counts = np.unique(np.rint(released / step), return_counts=True)
     blurred = np.hypot(noise_sd, np.gradient(support) / 2)  # a grid is as fine as the noise, or as it is
     likelihood = -0.5 * ((step * bins[:, None] - support) / blurred) ** 2 - np.log(blurred)
-    likelihood = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-    masses = np.full(_WEIGHT_GRID, 1 / _WEIGHT_GRID)
-    for _ in range(_WEIGHT_ROUNDS):
-        joint = likelihood * masses
-        masses = (counts / joint.sum(axis=1)) @ joint / len(released)
-    joint = likelihood * masses
-    return np.hypot((joint @ support / joint.sum(axis=1))[place], _NOISE_KEPT * noise_sd), supported
+    means, masses = posterior_means(support, likelihood, counts)
+    mean = np.interp(released, step * bins, means)
+    listed = min(_LISTED, len(released))
+    heaviest = (
+        np.diff(np.minimum(np.cumsum(len(released) * masses[::-1]), listed), prepend=0.0) @ support[::-1]
+    )
+    known = min(float(np.sort(mean)[-listed:].sum()) / max(float(heaviest), 1e-300), 1.0)
+    return ItemWeights(np.hypot(mean, _NOISE_KEPT * noise_sd), supported, known)
+
+
+def posterior_means(candidates: Array, likelihood: Array, counts: Array | float = 1.0) -> tuple[Array, Array]:
+    """Return the posterior mean of each unknown number, and how usual each candidate is.
+
+    How usual a candidate is follows from all unknowns at once: the likeliest mixture (Kiefer and Wolfowitz
+    1956), by expectation maximisation from a flat start.
+
+    Parameters
+    ----------
+    candidates : ndarray of shape (n_candidates,)
+    likelihood : ndarray of shape (n_unknowns, n_candidates)
+        Logarithms, up to a constant for each unknown.
+    counts : ndarray of shape (n_unknowns,) or float
+        How often each row occurs.
+    """
+    likely = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
+    masses = np.full(len(candidates), 1 / len(candidates))
+    times = np.broadcast_to(np.asarray(counts, np.float64), len(likely))
+    for _ in range(_ROUNDS):
+        masses = masses * ((times / (likely @ masses)) @ likely) / times.sum()
+    joint = likely * masses
+    return joint @ candidates / joint.sum(axis=1), masses
 
 
 def adaptive_weights(weights: Array, exponent: float) -> Array:

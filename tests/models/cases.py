@@ -26,7 +26,7 @@ from hushrec.models import (
     UserLevelOneBit,
 )
 from hushrec.models.item_matrix import ItemMatrix
-from hushrec.models.likes_taste import Taste
+from hushrec.models.likes_taste import Sums
 from hushrec.models.liking_users import LikingUsers
 from hushrec.models.private_als import features
 from hushrec.papers.dpals import DPALS
@@ -90,8 +90,9 @@ class InformedEigenRec(PrivateEigenRec):
 class DividedEigenRec(PrivateEigenRec):
     """Private EigenRec whose rounds release item weights beside their sums, however well these are known."""
 
-    @staticmethod
-    def _part_of_weights(taste: Taste, noisy: np.ndarray, noise_sd: float) -> float:
+    def _part_of_weights(
+        self, rounds: list[Sums], noisy: np.ndarray, noise_sd: float, n_users: float
+    ) -> float:
         return 0.4
 
 
@@ -199,7 +200,7 @@ CASES += [
 ]  # fmt: skip
 
 ROOM = {"item matrix": "0.99: what rounding may add has its room"}
-PAIRS = ROOM | {"item sums": ROOM["item matrix"]}
+PAIRS = ROOM | dict.fromkeys(("item sums", "halves"), ROOM["item matrix"])
 CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
     Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
@@ -219,7 +220,8 @@ CASES += [
     Case("both", Both(ratings=PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5, n_users=6),
          lists=PrivateEigenRec(rank=2, iterations=2, n_users=6), like_threshold=3.0),
          loose={"ratings: gramian": "the joint clip binds",
-         "ratings: residual": "no user is fitted that badly"}),
+         "ratings: residual": "no user is fitted that badly",
+         "lists: halves": "0.993: the halves of hostile users differ"}),
     Case("one-bit-user", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001, user_norm=0.5),
          loose=BINDS),
     Case("one-bit-user, spectral start", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001,

@@ -11,6 +11,7 @@ from hushrec.models import PrivateEigenRec
 from hushrec.models.item_matrix import ItemMatrix
 from hushrec.models.liking_users import LikingUsers
 from hushrec.privacy import Accountant, Budget, positive
+from hushrec.training.posterior import item_weights
 from tests.models.cases import PairedEigenRec
 from tests.models.test_private_eigenrec import likes_of_groups
 from tests.models.twins import full, run
@@ -86,14 +87,18 @@ def test_it_matches_a_slow_twin() -> None:
     weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
     learned = np.flatnonzero(weights > 41.5 * noise_sd["item weights"])
     assert 4 <= len(learned) < 16, "the test needs items of both kinds"
-    popularity = np.maximum(weights, noise_sd["item weights"])[learned] / weights.max()
+    popularity = item_weights(weights, noise_sd["item weights"]).mean
+    popularity = popularity[learned] / popularity.max()
     scale = popularity**-0.3
     first = popularity * scale / np.linalg.norm(popularity * scale)
     grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)
     first = np.floor(first / grid) * grid
     rows = rows_apart(likes[:, learned], scale, first)
     exact = rows.T @ rows
-    labels = "item matrix", "item sums 1, or the item matrix again"
+    labels = (
+        "item matrix",
+        *(f"{own}, or the item matrix again" for own in ("item sums 1", "halves of likes")),
+    )
     precision = [noise_sd[label] ** -2 for label in labels]
     noisy = [exact + full(noise[label], len(learned)) for label in labels]
     matrix = sum(weight * each for weight, each in zip(precision, noisy)) / sum(precision)

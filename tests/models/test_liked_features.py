@@ -60,7 +60,7 @@ def slow_vote(liked: list[int], own: dict, other: dict) -> int:
     for arrays in (own, other):
         factors = np.asarray(arrays["item_factors"], float)
         weight, bias, supported = arrays["history_weight"], arrays["item_bias"], arrays["supported"]
-        along = sum(weight[item] * bias[item] for item in seen) * len(seen) ** float(arrays["history_power"])
+        along = sum(weight[item] * bias[item] for item in seen)
         state = sum((weight[item] * factors[item] for item in seen), np.zeros(factors.shape[1]))
         scores = bias + factors @ (state / along if along > 0 else 0 * state)
         others = [item for item in range(len(bias)) if item not in seen]

@@ -95,9 +95,9 @@ def eigenrec(mu: float, n_users: int) -> dict[str, object]:
     matrix = max(min((1750 / q) ** 2, 0.12), 0.06) if 4000 <= q <= 250_000 else 0.0
     learned = min(max(round(9 * math.sqrt(q)), 1), 11_000)
     return {
-        "rank": rank, "learned_items": learned, "weights_share": min(0.5, 1.5 / (rank + 1)),
+        "rank": rank, "learned_items": learned, "weights_share": min(0.5, 2 / (rank + 1)),
         "matrix_share": matrix, "n_users": n_users, "iterations": 8, "support": 0.5, "equalization": 0.5,
-        "weight_exponent": -0.3, "popularity_gain": 0.7, "share_growth": 1.2, "like_threshold": None,
+        "weight_exponent": -0.3, "share_growth": 1.2, "like_threshold": None,
     }  # fmt: skip
 
 
@@ -113,12 +113,13 @@ def test_private_eigenrec(budget: Budget) -> None:
 
 
 def test_both_plans_either_model_for_its_share() -> None:
-    """48% for lists, and 60% where mu times the users an item is from 1 to below 3."""
+    """48% for lists, 60% where mu times the users an item is from 1 to below 3, 85% where little is known."""
     shares = set()
     for budget in BUDGETS[:-1]:
         domain = Domain(range(80), rating_range=(1, 6))
-        for n_users in around([8, 80, 240, 2400, 8000], budget.mu):
-            share = 0.6 if 1 <= budget.mu * n_users / 80 < 3 else 0.48
+        for n_users in around([8, 63.2, 80, 240, 2400, 8000], budget.mu):
+            signal = budget.mu * n_users
+            share = 0.85 if signal**2 / 80 < 50 else 0.6 if 1 <= signal / 80 < 3 else 0.48
             found = Both.planned(budget, domain, n_users)
             assert (found.lists_share, found.like_threshold, found.lists.like_threshold) == (
                 share,
@@ -127,14 +128,15 @@ def test_both_plans_either_model_for_its_share() -> None:
             )
             own = als(budget.mu * math.sqrt(1 - share), n_users, 80)
             lists = eigenrec(budget.mu * math.sqrt(share), n_users) | {"like_threshold": 4.75}
-            lists["weights_share"] = 0.3 * lists["weights_share"]
+            left = lists["weights_share"] - own["weights_share"] * (1 - share) / share
+            lists["weights_share"] = max(left, 0.1 * lists["weights_share"])
             for model, rule in ((found.ratings, own), (found.lists, lists)):
                 for name, wanted in rule.items():
                     value = settings_of(model)[name]
                     near = pytest.approx(wanted, rel=1e-5) if isinstance(wanted, float) else wanted
                     assert value == near, name
             shares.add(share)
-    assert shares == {0.48, 0.6}
+    assert shares == {0.48, 0.6, 0.85}
 
 
 @pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (50, 200), (3000, 17)])

@@ -9,7 +9,7 @@ import pytest
 from hushrec.data import realistic
 from hushrec.kernels.packed import unpacked
 from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.models.likes_taste import Sums
+from hushrec.models.likes_taste import Halves, Sums
 from hushrec.models.private_als.server import (
     FACTOR_SAMPLING,
     KnownFactors,
@@ -21,7 +21,7 @@ from hushrec.models.private_als.server import (
     users_uncertainty,
     weighted_slopes,
 )
-from hushrec.privacy import Budget, Season, SeasonAccountant, signed
+from hushrec.privacy import Budget, Season, SeasonAccountant, positive
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.kalman import Tracked, drift, learned, no_evidence
 from hushrec.training.posterior import adaptive_weights, item_weights
@@ -31,7 +31,8 @@ from tests.opening import opened
 
 ITEMS, RANK = 14, 2
 DATA = realistic(120, ITEMS, 1000, seed=4)
-LABEL = "item sums, or the item matrix"
+LABEL, HALVES = "item sums", "halves of likes"
+PAIRS = [f"{name}, or the item matrix again" for name in ("item weights", LABEL, HALVES)]
 SD = {
     "number of users": 7.0,
     "item weights": 0.9,
@@ -39,7 +40,8 @@ SD = {
     "item biases": 2.0,
     "gramian": 1.5,
     "item sums": 0.4,
-    LABEL: 0.4,
+    HALVES: 0.8,
+    **dict.fromkeys(PAIRS, 0.4),
 }
 
 
@@ -100,7 +102,7 @@ def test_a_week_of_private_als(users: int | None) -> None:
         last.state["item_weights"], last.state["item_weights_variance"], last.state["evidence"][0]
     )
     tracked = before.measured(values["item weights"], 0.81, grows=True)
-    weights, supported = item_weights(tracked.mean, math.sqrt(tracked.variance.mean()))
+    weights, supported, _ = item_weights(tracked.mean, math.sqrt(tracked.variance.mean()))
     relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
     n_users = float(counts.mean[0])
@@ -190,7 +192,9 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     weights_sd = math.sqrt(weights.variance.mean())
     known = model.known(max(float(count.mean[0]), 1.0), weights.mean, weights_sd, probe.shape[1])
     places = np.flatnonzero(known.learned)
-    values[LABEL] = rng.normal(size=(len(places), probe.shape[1]))
+    rank = probe.shape[1]
+    values[LABEL] = rng.normal(size=(len(places), rank))
+    values[HALVES] = last.state["halves"] + rng.normal(size=rank * (rank + 1))
     gate = Told(values)
     found = model.week(gate, gate, last)
 
@@ -226,7 +230,14 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     assert found.state["item_weights"] == pytest.approx(weights.mean)
     assert found.state["item_weights_variance"] == pytest.approx(weights.variance)
     assert found.state["item_seen"].tolist() == [1.0] * ITEMS
-    taste = known.taste(Sums(less(probe[places]), now.mean, math.sqrt(now.variance.mean())))
+    asked, told, part = gate.asked["halves"]
+    assert np.array_equal(asked, last.state["item_basis"]) and (told == known.learned).all() and part == 0
+    halves = Tracked.of(last.state, "halves").measured(values[HALVES], 0.64, grows=True)
+    assert found.state["halves"] == pytest.approx(halves.mean)
+    vectors, strengths = Sums(less(probe[places]), now.mean, 1.0).directions()
+    along = last.state["item_basis"][places].T @ vectors
+    measured = Halves.of(halves.mean, math.sqrt(halves.variance.mean()))
+    taste = measured.taste(vectors, strengths, along, max(float(count.mean[0]), 1.0))
     served = model.served(known, weights.mean, weights_sd, taste, known.learned)
     assert served.keys() == found.serve.keys()
     for name, array in served.items():
@@ -240,19 +251,19 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     last = moved(model.fit(DATA, accountant), np.arange(ITEMS))
     pairs = last.state["pairs"]
     count = last.state["users"][:1] + 5
-    gate = Told({"number of users": count, "item weights": np.zeros(ITEMS), LABEL: np.full_like(pairs, 2.0)})
+    values = {"number of users": count, **{label: np.full_like(pairs, 2.0) for label in PAIRS}}
+    gate = Told(values)
     found = model.week(gate, gate, last)
     scale, first = gate.asked["scale"]
     assert np.array_equal(scale, last.state["item_scale"]) and np.array_equal(first, last.state["item_first"])
     learned_items, bound = gate.asked["item_matrix"]
-    assert np.flatnonzero(learned_items).tolist() == sorted(last.serve["learned_items"]) and bound == signed(
-        1.0
-    )
-    before, own = float(last.state["pairs_precision"]), 1 / 0.16
+    assert np.flatnonzero(learned_items).tolist() == sorted(last.serve["learned_items"])
+    assert bound == positive(1.0)
+    before, own = float(last.state["pairs_precision"]), 3 / 0.16
     assert found.state["pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
     assert found.state["pairs_precision"] == pytest.approx(before + own)
     # without noise a week's matrix is all that counts
-    gate = Told({"number of users": count, "item weights": np.zeros(ITEMS), LABEL: np.full_like(pairs, 2.0)})
+    gate = Told(values)
     gate.private = False
     found = model.week(gate, gate, replace(last, state=last.state | {"pairs_precision": np.float64(0.0)}))
     assert (found.state["pairs"] == 2.0).all() and found.state["pairs_precision"] == 0.0

@@ -93,7 +93,7 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
     domain = users.domain
     level = _level(model, users, gate)
     noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
-    weights, supported = item_weights(noisy, weights_sd)
+    weights, supported, _ = item_weights(noisy, weights_sd)
     relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
     users.weigh(level.center, relative)

@@ -217,7 +217,7 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
         user_variance,
     )
     weights_sd = math.sqrt(float(tracked.variance.mean()))
-    weights, supported = item_weights(tracked.mean, weights_sd)
+    weights, supported, _ = item_weights(tracked.mean, weights_sd)
     relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
     if state.factors is not None:
