@@ -395,3 +395,26 @@ def test_bad_input_spends_nothing(tmp_path):
     with pytest.raises(BudgetError, match="was closed"):
         second.continue_training(WEEKS[1], SeasonAccountant.following(second.privacy, ledger=ledger))
     assert ledger.summary("default", 1e-6).charges == len(second.privacy.releases)
+
+
+@pytest.mark.parametrize("name", ["private-eigenrec", "private-eigenrec, pairs"])
+@pytest.mark.parametrize("n_items", [1, ITEMS])
+def test_a_week_makes_every_release_that_it_is_charged_for(name, n_items):
+    """A catalogue that grew from one item, and a season of item pairs, leave no charge without a release."""
+    if n_items == 1 and name.endswith("pairs"):
+        pytest.skip("one item has no pairs")
+    small = Domain(DATA.domain.items[:n_items], DATA.domain.rating_range)
+    rows = [(f"u{u}", small.items[0], 5.0) for u in range(100)]
+    given = Ratings.from_any(tuple(map(list, zip(*rows))), small) if n_items == 1 else DATA
+    first = MODELS[name].fit(given, SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    plan, made = MODELS[name].weekly_releases(BUDGET, DATA.domain, 1 / 6), []
+
+    class Made(LocalGate):
+        def release(self, label, bounded):
+            made.append(label)
+            return super().release(label, bounded)
+
+    last = moved(first, np.r_[0, np.full(ITEMS - 1, -1)] if n_items == 1 else np.arange(ITEMS))
+    with Made(Accountant(BUDGET, noise=SeededNoise(0)), plan) as gate:
+        MODELS[name].week(MODELS[name].users(DATA), gate, last)
+    assert made == [release.label for release in plan.releases]

@@ -138,8 +138,7 @@ function eigenrec(section: Section, row: Row): UserState {
   if (!weight) throw new Error("it has no weights of a history");
   const likes = new Set(liked(section, row));
   const popularity = [...likes].reduce((sum, item) => sum + section.itemBias[item]! * weight[item]!, 0);
-  const total = popularity * likes.size ** (section.number("history_power") ?? 0);
-  const weights = row.items.map((item) => (likes.has(item) && total > 0 ? weight[item]! / total : 0));
+  const weights = row.items.map((item) => (likes.has(item) && popularity > 0 ? weight[item]! / popularity : 0));
   const rows = row.items.map((item) => section.row(item));
   return {
     offset: 0,
