@@ -116,7 +116,7 @@ def own(options: argparse.Namespace, public: bool) -> tuple[Ratings, list[object
     ends = tuple(options.rating_range)
     domain = Domain(Domain.read_catalogue(options.catalogue), rating_range=ends)
     columns = pairs(options.columns.split(","), "COLUMNS", NAMES) if options.columns else None
-    ratings = Ratings.read(options.ratings, domain, columns=columns)
+    ratings = Ratings.from_any(options.ratings, domain, columns=columns)
     given = [
         "check",
         options.ratings,

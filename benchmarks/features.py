@@ -71,12 +71,12 @@ def run(algorithm: type[PrivateALS | PrivateEigenRec], seed: int) -> np.ndarray:
 
     def trained(domain: Domain) -> Billboard:
         estimator = algorithm.planned(BUDGET, domain, n_users=n_users)
-        return estimator.fit(Ratings.read(training, domain), Accountant(BUDGET), seed=seed)
+        return estimator.fit(Ratings.from_any(training, domain), Accountant(BUDGET), seed=seed)
 
     grown = trained(Domain(old.tolist(), (1, 5))).with_items(whole)
     rated = trained(whole)
-    history = Ratings.read(table.filter(pc.and_(is_judged, is_old)), whole)
-    wanted = Ratings.read(table.filter(pc.and_(is_judged, pc.invert(is_old))), whole)
+    history = Ratings.from_any(table.filter(pc.and_(is_judged, is_old)), whole)
+    wanted = Ratings.from_any(table.filter(pc.and_(is_judged, pc.invert(is_old))), whole)
     fresh = np.arange(len(old), len(items))
     rows = history.user_index(wanted)
     if algorithm is PrivateALS:

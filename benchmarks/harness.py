@@ -72,7 +72,7 @@ def table(name: str) -> Ratings:
     path = folder() / f"{file}.parquet"  # type: ignore[operator]
     items = sorted(pc.unique(pq.read_table(path, columns=["item"])["item"]).to_pylist())
     domain = Domain(items, likes=True) if rating_range is None else Domain(items, rating_range=rating_range)
-    return Ratings.read(path, domain)
+    return Ratings.from_any(path, domain)
 
 
 def rmse(model: Any, history: Ratings, target: Ratings) -> float:

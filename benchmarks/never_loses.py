@@ -91,7 +91,7 @@ class Real(NamedTuple):
         name, own_test = JUDGED[self.name]
         ratings = table(name)
         if own_test:
-            return ratings, Ratings.read(folder() / f"{own_test}.parquet", ratings.domain)  # type: ignore[operator]
+            return ratings, Ratings.from_any(folder() / f"{own_test}.parquet", ratings.domain)  # type: ignore[operator]
         train, test = split_ratings(ratings, (0.9, 0.1), seed=repeat)
         return train, test
 

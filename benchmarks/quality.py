@@ -44,7 +44,7 @@ def main() -> None:
     if home is None or not (home / "ml-1m.parquet").exists():
         print("MovieLens-1M skipped: set HUSHREC_DATA to a folder that holds ml-1m.parquet.")
     else:
-        ratings = Ratings.read(home / "ml-1m.parquet", Domain(items=range(1, 3953), rating_range=(1, 5)))
+        ratings = Ratings.from_any(home / "ml-1m.parquet", Domain(items=range(1, 3953), rating_range=(1, 5)))
         without_privacy(targets, ratings)
         movielens(targets, ratings, options.draws)
         both(targets, ratings, min(options.draws, 3))

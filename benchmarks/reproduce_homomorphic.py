@@ -311,7 +311,7 @@ def movielens(report: Report, path: str) -> None:
     from hushrec.privacy import Accountant, Budget
     from hushrec.training.named import train
 
-    ratings = Ratings.read(path, most_rated(path, Domain))
+    ratings = Ratings.from_any(path, most_rated(path, Domain))
     report.say(f"## Held-out RSE, MovieLens-1M, {ratings.n_items} films, {ratings.n_users} users\n")
     known, test = split_ratings(ratings, (0.9, 0.1), seed=0)
     targets = test.aligned_to(known)

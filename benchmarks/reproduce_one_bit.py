@@ -291,7 +291,7 @@ def movielens(options: argparse.Namespace) -> None:
     paths = data(*names)
     if paths is None:
         return
-    parts = [Ratings.read(path, Domain(range(1, 1683), rating_range=(1, 5))) for path in paths]
+    parts = [Ratings.from_any(path, Domain(range(1, 1683), rating_range=(1, 5))) for path in paths]
     words = "Threshold 3.5; 2 noise draws on each published split; mean, standard error in brackets."
     real("ML-100K, u1 to u5", words, list(zip(parts[::2], parts[1::2])), 3.5, options)
 
@@ -304,7 +304,7 @@ def restaurant(options: argparse.Namespace) -> None:
     import pyarrow.parquet as pq
 
     items = np.unique(pq.read_table(paths[0], columns=["item"])["item"].to_numpy())  # public data
-    ratings = Ratings.read(paths[0], Domain(items.tolist(), rating_range=(0, 2)))
+    ratings = Ratings.from_any(paths[0], Domain(items.tolist(), rating_range=(0, 2)))
     splits = [split_ratings(ratings, (0.8, 0.2), seed=seed) for seed in range(10)]
     words = "2 against 0 and 1; 10 random splits; mean, standard error in brackets."
     real("RC, 8 to 2", words, splits, 1.5, options)
@@ -316,7 +316,7 @@ def user_level(options: argparse.Namespace) -> None:
     if paths is None:
         return
     domain = Domain(range(1, 3953), rating_range=(1, 5))
-    train, test = split_ratings(Ratings.read(paths[0], domain), (0.9, 0.1), seed=0)
+    train, test = split_ratings(Ratings.from_any(paths[0], domain), (0.9, 0.1), seed=0)
     liked = test.matrix.data > 3.5
     print("\n### Beyond the paper: whole users protected, ML-1M, 9 to 1")
     print("Unit user, add-remove, delta 1e-6; mean of 3 noise draws.\n")

@@ -224,7 +224,7 @@ def same_bytes(targets: Targets, folder: Path) -> None:
     folder.mkdir()
     size = 10**4 if TOY else 10**5
     generate(size, folder / "rows")
-    rows, model = Ratings.read(str(folder / "rows"), domain_of(size)), PrivateALS(rank=4)
+    rows, model = Ratings.from_any(str(folder / "rows"), domain_of(size)), PrivateALS(rank=4)
 
     def bytes_of(data: Any, count: int) -> bytes:
         with threads.limit(count):

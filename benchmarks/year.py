@@ -305,7 +305,7 @@ def main() -> None:
         timing(report)
     if set(options.only) & REAL and there("ml-1m"):
         domain = Domain(items=range(1, 3953), rating_range=(1, 5))
-        ratings = Ratings.read(folder() / "ml-1m.parquet", domain)  # type: ignore[operator]
+        ratings = Ratings.from_any(folder() / "ml-1m.parquet", domain)  # type: ignore[operator]
         if "static" in options.only:
             static(report, ratings, draws, (5.0, 1.0), set(range(WEEKS)))
         if "growth" in options.only:

@@ -67,7 +67,7 @@ def audit_membership(
     elif rating_range is None or catalogue is None:
         raise InputError("With RATINGS, declare --rating-range LOW HIGH and --catalogue FILE.")
     else:
-        others = Ratings.read(ratings, Domain(tuple(Domain.read_catalogue(catalogue)), rating_range))
+        others = Ratings.from_any(ratings, Domain(tuple(Domain.read_catalogue(catalogue)), rating_range))
     result = membership(
         others,
         model,

@@ -82,7 +82,7 @@ def servers_join(
         keys = []
     if len(keys) != 2 or not "".join(keys).isascii():
         raise InputError(f"{tokens!r} must hold two tokens, the first server's and the second's, one a line.")
-    rows = Ratings.read(ratings, agreed.domain, **reading.arguments())
+    rows = Ratings.from_any(ratings, agreed.domain, **reading.arguments())
     agreed.check(rows)
     servers = [connected(url, plain_http, ca, patience) for url in (first, second)]
     public, answered = protocol.Public(agreed), 0

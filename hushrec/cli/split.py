@@ -80,7 +80,7 @@ def split(
     files = [folder / f"{name}.parquet" for name in names]
     with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", " steps") as advance:
         advance(0, "reading")
-        rows = Ratings.read(ratings, domain, **reading.arguments(times=date is not None))
+        rows = Ratings.from_any(ratings, domain, **reading.arguments(times=date is not None))
         advance(1, "the parts")
         parts: tuple[Ratings, ...]
         if test_share is not None:

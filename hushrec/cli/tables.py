@@ -133,7 +133,7 @@ class Reading:
     def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
         """The ratings of a file or a store, over a domain; with their times where these are asked for."""
         self._check(domain)
-        return Ratings.read(path, domain, **self.arguments(times=times and not is_store(path)))
+        return Ratings.from_any(path, domain, **self.arguments(times=times and not is_store(path)))
 
     def _check(self, domain: Domain) -> None:
         if self.implicit and domain.high > 1:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -43,7 +41,7 @@ _ONE_USER = np.array(["user"], dtype=object), pa.array(["user"], pa.large_string
 class Ratings:
     """Ratings of users for the items of a declared `Domain`: the private side of a data set.
 
-    Build it with `from_any` (`read` for a path) or, for one user who is to be served, with `of_user`.
+    Build it with `from_any` or, for one user who is to be served, with `of_user`.
 
     Attributes
     ----------
@@ -170,23 +168,6 @@ class Ratings:
                 raise InputError("columns and format are for tables; a store knows its own, leave them out.")
             return cls(domain, *all_rows(Path(folder).absolute(), domain))
         return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
-
-    @classmethod
-    def read(cls, source: Any, domain: Domain, **options: Any) -> Ratings:
-        """The same as `from_any`, by the name that is looked for."""
-        return cls.from_any(source, domain, **options)
-
-    @staticmethod
-    def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Any:
-        """Do what `Store.prepare` does; the name of 0.2, which goes with 0.4."""
-        from hushrec.data import Store
-
-        warnings.warn(
-            "Ratings.prepare is Store.prepare now; the old name goes with 0.4.",
-            DeprecationWarning,
-            stacklevel=2,
-        )
-        return Store.prepare(source, out, domain, **options)
 
     @staticmethod
     def check(

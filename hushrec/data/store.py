@@ -67,7 +67,7 @@ class Store:
         self.n_ratings: int = sum(each["ratings"] for each in self._manifest["partitions"])
         self.by_position: bool = self._manifest["by_position"]
         self.hand_picked: bool = self._manifest["hand_picked"]
-        self.splits: tuple[str, ...] = tuple(self._manifest.get("splits", ()))  # none in older stores
+        self.splits: tuple[str, ...] = tuple(self._manifest["splits"])
 
     @staticmethod
     def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:

@@ -30,7 +30,7 @@ from hushrec.errors import InputError
 VERSION = 1
 MANIFEST, CATALOGUE = "manifest.json", "catalogue.arrow"
 PRIVATE_STORE = "PRIVATE: the ratings of all users; nothing in this folder may be published"
-_FORMAT = "hushrec store"
+_FORMAT = "hushrec.store"
 #: Ratings of a block, unless one user has more: what is worked on at a time, by one thread.
 BLOCK_RATINGS = 1 << 21
 #: Partitions that stay mapped: far below what a process may open.
@@ -74,7 +74,7 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
     return rows._replace(
         hand_picked=manifest["hand_picked"],
         by_position=manifest["by_position"],
-        splits=tuple(manifest.get("splits", ())),  # none in older stores
+        splits=tuple(manifest["splits"]),
     )
 
 

@@ -413,7 +413,7 @@ def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any
 
 def _check_kinds(train_ratings: Any, test_ratings: Any, models: Any, epsilons: Any) -> None:
     for name, rows in (("train_ratings", train_ratings), ("test_ratings", test_ratings)):
-        check_kind(rows, Ratings, name, "load them with Ratings.read(table, domain)")
+        check_kind(rows, Ratings, name, "load them with Ratings.from_any(table, domain)")
     check_listed(models, "models", '["both", "item-bias"]')
     check_listed(epsilons, "epsilons", "[1, 5]")
 

@@ -252,7 +252,7 @@ def evaluate(
         )
     check_kind(billboard, Recommender, "billboard", "pass the trained model first")
     for name, rows in (("history", history), ("targets", targets)):
-        check_kind(rows, (Ratings, Store), name, "load them with Ratings.read(table, billboard.domain)")
+        check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, billboard.domain)")
     check_listed(metrics, "metrics", '["rmse", "recall"]')
     if unknown := [name for name in metrics if name not in METRICS]:
         raise InputError(

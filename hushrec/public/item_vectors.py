@@ -47,7 +47,7 @@ def item_vectors(ratings: Ratings) -> pa.Table:
     >>> domain.item_features.shape
     (50, 24)
     """
-    check_kind(ratings, Ratings, "ratings", "read them with Ratings.read(path, domain)")
+    check_kind(ratings, Ratings, "ratings", "read them with Ratings.from_any(path, domain)")
     if not ratings.n_ratings:
         raise InputError(
             "These public ratings have no row that can be used; check that their items are of the catalogue,"

@@ -415,7 +415,7 @@ class Recommender:
         """
         if not isinstance(history, Ratings):
             raise InputError(
-                f"history must be Ratings, not {type(history).__name__}; load it with Ratings.read(table,"
+                f"history must be Ratings, not {type(history).__name__}; load it with Ratings.from_any(table,"
                 " model.domain), or serve one user with recommend."
             )
         count = min(_count(n), self.domain.n_items)

@@ -41,7 +41,7 @@ def train(
     Parameters
     ----------
     ratings : data frame, table, path or Store
-        Whatever :meth:`Ratings.read` reads, or a store.
+        Whatever :meth:`Ratings.from_any` reads, or a store.
     items : sequence of ids, or path
         The declared catalogue, or a text file of it. It is never read from the ratings.
     epsilon, delta : float
@@ -66,7 +66,7 @@ def train(
     public : PublicRatings, optional
         Donors and other public ratings.
     columns : mapping, optional
-        Names of the columns, as of :meth:`Ratings.read`.
+        Names of the columns, as of :meth:`Ratings.from_any`.
     relation : {"add-remove", "replace"}
         What differs between neighbouring data sets.
     seed : int
@@ -114,7 +114,7 @@ def train(
     elif isinstance(ratings, Store):
         rows = Store(ratings.path, domain)
     else:
-        rows = Ratings.read(ratings, domain, columns=columns, implicit=likes)
+        rows = Ratings.from_any(ratings, domain, columns=columns, implicit=likes)
     book = None if data_is_public else Ledger(ledger or default_path())
     return named.train(
         name,

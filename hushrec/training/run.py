@@ -214,7 +214,7 @@ def check_rows(
     estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
 ) -> None:
     """Refuse rows, an accountant or an engine that this training cannot use."""
-    loading = "load them with Ratings.read(table, domain), which takes files and data frames"
+    loading = "load them with Ratings.from_any(table, domain), which takes files and data frames"
     check_kind(ratings, (Ratings, Store), "ratings", loading)
     check_kind(accountant, Accountant, "accountant", "pass Accountant(budget)")
     budget = accountant.budget

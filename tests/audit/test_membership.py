@@ -34,7 +34,7 @@ def test_real_ratings(real_data, name, record_property):
 
     path = real_data(f"{name}.parquet")
     items = tuple(sorted(set(pq.read_table(path, columns=["item"])["item"].to_pylist())))
-    ratings = Ratings.read(path, Domain(items, rating_range=(1, 5)))
+    ratings = Ratings.from_any(path, Domain(items, rating_range=(1, 5)))
     check(ratings, [1, 5, 10, 20], 5, 800, record_property)
 
 

@@ -92,7 +92,7 @@ def test_interrupt(files, tmp_path):
         "import time\n"
         "from hushrec.cli import main, tables\n"
         "def read(*given, **options): print('reading', flush=True); time.sleep(60)\n"
-        "tables.Ratings.read = read; main()"
+        "tables.Ratings.from_any = read; main()"
     )
     line = [sys.executable, "-c", code, *train_line(files, tmp_path)[len(HUSHREC) :]]
 

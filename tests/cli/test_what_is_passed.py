@@ -26,7 +26,7 @@ def same_rows(found, wanted):
 def test_a_training_from_the_command_line_is_that_of_the_call(files, run):
     line = ["train", files.train, *files.domain, "--model", "als", "--set", "rank=3", "--set", "iterations=2"]
     line += ["--epsilon", "inf", "--delta", "1e-6", "--data-is-public", "--out"]
-    rows = Ratings.read(files.train, Domain(files.items, (1, 5)))
+    rows = Ratings.from_any(files.train, Domain(files.items, (1, 5)))
     for seed in (0, 11):
         assert run(*line, f"{seed}.hush", "--seed", str(seed)).exit_code == 0
         public = Accountant(Budget(math.inf, 1e-6), data_is_public=True)
@@ -37,7 +37,7 @@ def test_a_training_from_the_command_line_is_that_of_the_call(files, run):
 
 def test_recommend(files, run):
     """To one user and to all, in every form, the lists of the library."""
-    model, rows = hushrec.load(files.model), Ratings.read(files.train, Domain(files.items, (1, 5)))
+    model, rows = hushrec.load(files.model), Ratings.from_any(files.train, Domain(files.items, (1, 5)))
     some, none = files.items[5:30], files.items[10:15]
     with open("some.txt", "w") as file:
         file.write("\n".join(some))
@@ -65,7 +65,7 @@ def test_recommend(files, run):
 def test_evaluate(files, run):
     """Oracle: the figures of the call."""
     domain = Domain(files.items, (1, 5))
-    parts = [Ratings.read(path, domain) for path in (files.train, files.test)]
+    parts = [Ratings.from_any(path, domain) for path in (files.train, files.test)]
     line = ["evaluate", files.model, files.train, files.test, "--json"]
     more = ["-k", "7", "--relevant-from", "3.5", "--metrics", "rmse, recall,mrr", "--resamples", "30"]
     found = json.loads(run(*line, *more, "--seed", "5").stdout)
@@ -100,9 +100,9 @@ def test_split(way, split, names, files, run):
     told = run(*line, "--out-dir", "parts")
     assert told.exit_code == 0
     assert sorted(os.listdir("parts")) == sorted(f"{name}.parquet" for name in names)
-    rows = Ratings.read("timed.parquet", domain, columns={"time": "when"})
+    rows = Ratings.from_any("timed.parquet", domain, columns={"time": "when"})
     for name, part in zip(names, split(rows), strict=True):
-        found = Ratings.read(f"parts/{name}.parquet", domain, columns={"time": True})
+        found = Ratings.from_any(f"parts/{name}.parquet", domain, columns={"time": True})
         assert same_rows(found, part) and part.n_ratings and (found.times == part.times).all()
         assert (found.splits, found.hand_picked) == (part.splits, part.hand_picked)
     lost = f"all in parts/train.parquet: {(rows.times < 0).sum()} of {rows.n_ratings:,} ratings."
@@ -111,7 +111,7 @@ def test_split(way, split, names, files, run):
 
 def test_predict(files, run):
     """Oracle: the prediction for each pair alone, in the order of the pairs."""
-    model, rows = hushrec.load(files.model), Ratings.read(files.train, Domain(files.items, (1, 5)))
+    model, rows = hushrec.load(files.model), Ratings.from_any(files.train, Domain(files.items, (1, 5)))
     user = str(rows.users[3])
     pairs = [(user, files.items[0]), ("nobody", files.items[0]), (user, "no such"), ("nobody", "no such")]
     pairs += [(user, files.items[39]), (None, files.items[1]), (str(rows.users[0]), files.items[2])]

@@ -111,7 +111,7 @@ class TestTextFiles:
 
     def read(self, path, lines, ending=b"\n", header=b"user,item,rating"):
         path.write_bytes(ending.join([header, *lines]) + ending)
-        return Ratings.read(path, DOMAIN)
+        return Ratings.from_any(path, DOMAIN)
 
     def expected(self, path):
         return state(self.read(path, self.honest))

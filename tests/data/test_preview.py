@@ -49,7 +49,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     }
     assert found.rows == len(LINES) - 1
     assert found.usable + sum(each.count for each in found.dropped) == found.rows
-    ratings = Ratings.read(written(tmp_path, LINES), DOMAIN)
+    ratings = Ratings.from_any(written(tmp_path, LINES), DOMAIN)
     assert (found.usable, found.users) == (ratings.n_ratings, ratings.n_users)
     assert (found.users_over_cap, found.items_unseen) == (1, 2)
     assert [hint.split(";")[0] for hint in found.hints] == [
@@ -72,14 +72,13 @@ def test_it_counts_what_is_read_of_any_table(tmp_path: Path, seed: int) -> None:
     parquet = tmp_path / "shop.parquet"
     frame.to_parquet(parquet)
     for source in (path, frame, parquet, pq.read_table(parquet)):
-        found, read = Ratings.check(source, DOMAIN), Ratings.read(source, DOMAIN)
+        found, read = Ratings.check(source, DOMAIN), Ratings.from_any(source, DOMAIN)
         assert (found.usable, found.users) == (read.n_ratings, read.n_users)
         assert found.usable + sum(each.count for each in found.dropped) == found.rows == 60
         for each in found.dropped:
             for number in each.first:
-                assert not Ratings.read(frame.iloc[[number - 1 - (source is path)]], DOMAIN).n_ratings or (
-                    each.why.startswith(("the line has", "the user rated"))
-                )
+                alone = Ratings.from_any(frame.iloc[[number - 1 - (source is path)]], DOMAIN)
+                assert not alone.n_ratings or each.why.startswith(("the line has", "the user rated"))
 
 
 FILES = [
@@ -99,7 +98,7 @@ FILES = [
 @pytest.mark.parametrize(("content", "says"), FILES)
 def test_other_kinds_of_files_are_refused_with_a_way_out(tmp_path: Path, content: bytes, says: str) -> None:
     (tmp_path / "shop.csv").write_bytes(content)
-    for read in (Ratings.check, Ratings.read):
+    for read in (Ratings.check, Ratings.from_any):
         with pytest.raises(InputError, match=says):
             read(tmp_path / "shop.csv", DOMAIN)
 
@@ -170,7 +169,7 @@ def test_times_in_another_unit_than_seconds_are_reported(tmp_path: Path, factor:
     hints = Ratings.check(table, DOMAIN).hints
     unit = {10**3: "milliseconds", 10**6: "microseconds", 10**9: "nanoseconds"}.get(factor, "seconds")
     assert [hint.split(",")[0] for hint in hints] == [f"the times look like {unit}"] * (factor > 1)
-    rows = Ratings.read(table, DOMAIN, columns={"time": True})
+    rows = Ratings.from_any(table, DOMAIN, columns={"time": True})
     for date in ("2020-01-01", datetime.date(2020, 1, 1)):
         if factor == 1:
             check_sides(rows, date)

@@ -22,7 +22,7 @@ EXPECTED = {"u": {1: 1.0, 2: 4.0}, "v": {0: 5.0}}
 
 def read(path, content, **options):
     path.write_bytes(content)
-    return as_dictionary(Ratings.read(path, DOMAIN, **options))
+    return as_dictionary(Ratings.from_any(path, DOMAIN, **options))
 
 
 CSV_FORMS = {
@@ -66,7 +66,7 @@ def test_usual_names_are_found_in_the_header_alone(tmp_path, header):
     """Whatever the rows hold: here nothing but numbers that could be any of the four."""
     path = tmp_path / "orders.csv"
     path.write_text(f"note,{header}\n1,2,3,4,5\n")
-    ratings = Ratings.read(path, DOMAIN, columns={"time": True})
+    ratings = Ratings.from_any(path, DOMAIN, columns={"time": True})
     assert as_dictionary(ratings) == {"2": {2: 4.0}}
     assert ratings.times.tolist() == [5]
 
@@ -93,7 +93,7 @@ class TestJester:
     def test_published_form(self, tmp_path):
         path = tmp_path / "jester-data-1.csv"
         path.write_text("\n".join([self.line({1: -7.82, 100: 8.79}), self.line({}), self.line({5: 0.0})]))
-        ratings = Ratings.read(path, self.domain)
+        ratings = Ratings.from_any(path, self.domain)
         assert as_dictionary(ratings) == {"1": {0: np.float32(-7.82), 99: np.float32(8.79)}, "3": {4: 0.0}}
         assert ratings.users.tolist() == [1, 3]
 
@@ -102,7 +102,7 @@ class TestJester:
         good = self.line({1: 5})
         bad = self.line({2: "n/a", 3: "1e999", 4: 11})
         path.write_text("\n".join(["", "nonsense", good, good + ",99", bad, good]))
-        assert list(as_dictionary(Ratings.read(path, self.domain, format="jester"))) == ["3", "6"]
+        assert list(as_dictionary(Ratings.from_any(path, self.domain, format="jester"))) == ["3", "6"]
 
     @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
     def test_a_line_break_across_blocks_is_one_line_break(self, tmp_path, monkeypatch, ending):
@@ -112,7 +112,11 @@ class TestJester:
         path.write_bytes(("\ufeff" + ending.join(lines) + ending).encode())
         for block in range(1, 40):
             in_pieces(monkeypatch, octets=block)
-            assert as_dictionary(Ratings.read(path, self.domain)) == {"1": {0: 1}, "3": {1: 2}, "5": {2: 3}}
+            assert as_dictionary(Ratings.from_any(path, self.domain)) == {
+                "1": {0: 1},
+                "3": {1: 2},
+                "5": {2: 3},
+            }
 
 
 class TestParquet:
@@ -130,7 +134,7 @@ class TestParquet:
         for user, item in ((pa.array(users), pa.array(items)), (pa.array(users).cast(pa.string()), coded)):
             path = tmp_path / "r.parquet"
             pq.write_table(pa.table({"user": user, "item": item, "rating": values}), path, row_group_size=50)
-            found = as_dictionary(Ratings.read(path, DOMAIN))
+            found = as_dictionary(Ratings.from_any(path, DOMAIN))
             assert found == expected and list(found) == list(expected)
 
     def test_text_that_is_not_utf8(self, tmp_path):
@@ -138,9 +142,9 @@ class TestParquet:
         octets = pa.array([b"\xff\xfe", b"v", b"\xff"], pa.binary())
         broken = pa.Array.from_buffers(pa.string(), 3, octets.buffers())
         pq.write_table(self.table.set_column(0, "user", broken).set_column(1, "item", broken), path)
-        assert Ratings.read(path, DOMAIN).n_users == 0
+        assert Ratings.from_any(path, DOMAIN).n_users == 0
         pq.write_table(self.table.set_column(0, "user", broken), path)
-        ratings = Ratings.read(path, DOMAIN)
+        ratings = Ratings.from_any(path, DOMAIN)
         assert ratings.users.tolist() == ["\ufffdxfffe", "v", "\ufffdxff"]
         assert ratings.to_arrow()["user"].to_pylist() == ["\ufffdxfffe", "v", "\ufffdxff"]
 
@@ -156,7 +160,7 @@ class TestParquet:
                 broken[dice.randrange(4, len(whole))] = dice.randrange(256)
             path.write_bytes(broken)
             try:
-                Ratings.read(path, DOMAIN)
+                Ratings.from_any(path, DOMAIN)
             except InputError as error:
                 refused += 1
                 assert "\n" not in str(error)
@@ -184,7 +188,7 @@ class TestSeveralFiles:
         self.write(tmp_path / "r")
         whole = tmp_path / "r.csv"
         whole.write_text("\n".join(["user,item,rating", *self.rows]))
-        expected, found = Ratings.read(whole, DOMAIN), Ratings.read(tmp_path / "r", DOMAIN)
+        expected, found = Ratings.from_any(whole, DOMAIN), Ratings.from_any(tmp_path / "r", DOMAIN)
         assert as_dictionary(found) == as_dictionary(expected)
         assert found.user_texts.to_pylist() == expected.user_texts.to_pylist() == ["u", "v", "w"]
         assert [type(user) for user in found.users] == [str, str, bytes]
@@ -194,7 +198,7 @@ class TestSeveralFiles:
         for number in (1, 2):
             (tmp_path / f"jester-data-{number}.csv").write_text(",".join(["0"] + ["99"] * 100))
         with pytest.raises(InputError, match="one file only"):
-            Ratings.read(tmp_path, Domain(range(1, 101), rating_range=(-10, 10)))
+            Ratings.from_any(tmp_path, Domain(range(1, 101), rating_range=(-10, 10)))
 
 
 def reference_fields(data, n_fields, delimiter, quoted):
@@ -236,7 +240,7 @@ def test_a_line_without_end_is_skipped(tmp_path):
         for _ in range(48):
             file.write(b'"' + b"x" * (1 << 20))
         file.write(b"\nv,1,5\nu,2,1\n")
-    assert as_dictionary(Ratings.read(path, DOMAIN)) == EXPECTED
+    assert as_dictionary(Ratings.from_any(path, DOMAIN)) == EXPECTED
 
 
 def rows_of(data, n_fields=3, delimiter=",", quoted=True):
@@ -291,8 +295,8 @@ def test_what_is_no_table_by_its_name_is_told_unless_a_format_is_given(tmp_path,
     content = CSV_FORMS["plain"]
     (tmp_path / name).write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
     with pytest.raises(InputError, match=f"is {what} by its name; (save it as CSV or Parquet|unpack it)"):
-        Ratings.read(tmp_path / name, DOMAIN)
-    assert as_dictionary(Ratings.read(tmp_path / name, DOMAIN, format="csv")) == EXPECTED
+        Ratings.from_any(tmp_path / name, DOMAIN)
+    assert as_dictionary(Ratings.from_any(tmp_path / name, DOMAIN, format="csv")) == EXPECTED
 
 
 @pytest.mark.parametrize("kind", ["movielens-100k", "movielens-dat", "jester"])
@@ -300,7 +304,7 @@ def test_what_is_no_table_by_its_name_is_told_unless_a_format_is_given(tmp_path,
 def test_a_file_without_names_of_columns_takes_none(tmp_path, kind, columns):
     (tmp_path / "r").write_text("u\t3\t4\t5\n")
     with pytest.raises(InputError, match=f"A file of format {kind} has no column names") as refused:
-        Ratings.read(tmp_path / "r", DOMAIN, format=kind, columns=columns)
+        Ratings.from_any(tmp_path / "r", DOMAIN, format=kind, columns=columns)
     assert refused.value.parameter == "columns"
 
 
@@ -310,7 +314,7 @@ def test_a_line_of_jester_is_as_long_as_any(tmp_path, monkeypatch):
     path.write_text(f"{line}\n{line} \n{line}\n")
     for most, users in ((len(line) - 1, []), (len(line), ["1", "3"]), (len(line) + 1, ["1", "2", "3"])):
         monkeypatch.setattr(files, "MAX_LINE_BYTES", most)
-        assert list(as_dictionary(Ratings.read(path, domain))) == users
+        assert list(as_dictionary(Ratings.from_any(path, domain))) == users
 
 
 def test_a_column_of_a_file_goes_before_its_folders_name(tmp_path):
@@ -318,12 +322,12 @@ def test_a_column_of_a_file_goes_before_its_folders_name(tmp_path):
     folder = tmp_path / "item=8" / "user=zoe"
     folder.mkdir(parents=True)
     (folder / "part.csv").write_bytes(CSV_FORMS["plain"])
-    assert as_dictionary(Ratings.read(tmp_path, DOMAIN)) == EXPECTED
+    assert as_dictionary(Ratings.from_any(tmp_path, DOMAIN)) == EXPECTED
     (folder / "part.csv").write_text("item,rating\n3,4\n")
-    assert as_dictionary(Ratings.read(tmp_path, DOMAIN)) == {"zoe": {2: 4.0}}
+    assert as_dictionary(Ratings.from_any(tmp_path, DOMAIN)) == {"zoe": {2: 4.0}}
     (folder / "part.csv").write_text("rating\n3.0\n")
     with pytest.raises(InputError, match="neither a column of users nor one of items"):
-        Ratings.read(tmp_path, DOMAIN)
+        Ratings.from_any(tmp_path, DOMAIN)
 
 
 class Relation:

@@ -222,7 +222,7 @@ def test_two_ids_are_two_users(tmp_path, one, other):
     if isinstance(one, bytes):
         path, cells = tmp_path / "r.csv", (one, other.encode("utf-8", "surrogatepass"))
         path.write_bytes(b"user,item,rating\n" + b"".join(b"%s,1,3\n" % cell for cell in cells))
-        assert Ratings.read(path, DOMAIN).n_users == len(set(cells))
+        assert Ratings.from_any(path, DOMAIN).n_users == len(set(cells))
     elif isinstance(one, decimal.Decimal):
         assert Ratings.from_any((pa.array([one, other]), [1, 2], [3, 4]), DOMAIN).n_users == 2
 
@@ -266,7 +266,7 @@ def test_a_signalling_nan_is_a_nan(tmp_path, kind):
     path = tmp_path / "r.parquet"
     pq.write_table(pa.table({"user": ["a", "b"], "item": [1, 2], "rating": values}), path)
     for build in (
-        lambda: Ratings.read(path, DOMAIN),
+        lambda: Ratings.from_any(path, DOMAIN),
         lambda: Ratings.from_any((["a", "b"], [1, 2], values.copy()), DOMAIN),
         lambda: Ratings.from_any((["a", "b"], [1, 2], list(values)), DOMAIN),
         lambda: Ratings.from_any((values.copy(), [1, 2], [3, 3]), DOMAIN),
@@ -284,10 +284,10 @@ def bad_readings(path, tmp_path):
     frame, table = pd.read_csv(path), tmp_path / "r.parquet"
     frame.to_parquet(table)
     named = pd.DataFrame({"user": SECRETS, "item": SECRETS, "rating": SECRETS})
-    yield lambda: Ratings.read(path, DOMAIN)
-    yield lambda: Ratings.read(path, DOMAIN, implicit=True)
-    yield lambda: Ratings.read(path, DOMAIN, columns={"user": "user"})
-    yield lambda: Ratings.read(path, DOMAIN, columns={"user": "user", "item": "user"})
+    yield lambda: Ratings.from_any(path, DOMAIN)
+    yield lambda: Ratings.from_any(path, DOMAIN, implicit=True)
+    yield lambda: Ratings.from_any(path, DOMAIN, columns={"user": "user"})
+    yield lambda: Ratings.from_any(path, DOMAIN, columns={"user": "user", "item": "user"})
     for source in (
         frame,
         pl.read_csv(path),
@@ -297,7 +297,7 @@ def bad_readings(path, tmp_path):
         named.user,
         [SECRETS],
     ):
-        yield lambda source=source: Ratings.read(source, DOMAIN)
+        yield lambda source=source: Ratings.from_any(source, DOMAIN)
     yield lambda: Domain(Domain.read_catalogue(path), rating_range=(1, 5))
     yield lambda: Domain([1], rating_range=(1, 5), item_features=path)
     yield lambda: Domain([1], rating_range=(1, 5), item_features=frame)

@@ -147,7 +147,7 @@ class TestASplitOfAPart:
     def test_the_same_seed_is_refused(self, first, then, tmp_path):
         part = first(some_ratings())
         pq.write_table(part.to_arrow(), tmp_path / "part.parquet")
-        read = Ratings.read(tmp_path / "part.parquet", part.domain)
+        read = Ratings.from_any(tmp_path / "part.parquet", part.domain)
         both = part.union(first(some_ratings()))
         for again in (part, read, both, part.rows(np.arange(part.n_users), keyed=True)):
             with pytest.raises(InputError, match=r"a part that seed 3 chose.*pass seed=4\.") as caught:
@@ -163,6 +163,6 @@ def test_marks_of_several_files_are_those_of_all(tmp_path):
     for number, part in enumerate((plain, picked)):
         pq.write_table(part.to_arrow(), tmp_path / f"{number}.parquet")
     for name, marked in (("0.parquet", False), ("1.parquet", True), ("*.parquet", True)):
-        assert Ratings.read(str(tmp_path / name), plain.domain).hand_picked == marked
+        assert Ratings.from_any(str(tmp_path / name), plain.domain).hand_picked == marked
         store = Store.prepare(str(tmp_path / name), tmp_path / "s", plain.domain, partitions=2, force=True)
         assert store.hand_picked == marked and store.ratings().hand_picked == marked

@@ -158,10 +158,10 @@ def test_files_of_every_format(tmp_path):
         )
     assert len(list(tmp_path.iterdir())) == 6
     for path in tmp_path.iterdir():
-        found = Ratings.read(path, DOMAIN, columns={"time": True})
+        found = Ratings.from_any(path, DOMAIN, columns={"time": True})
         assert timed(found) == {"u": [(1, 4.0, NOON)], "v": [(2, 3.0, NO_TIME)]}
-        assert Ratings.read(path, DOMAIN).times is None  # and then the last one stays
-        assert Ratings.read(path, DOMAIN).matrix.data.tolist() == [5, 3]
+        assert Ratings.from_any(path, DOMAIN).times is None  # and then the last one stays
+        assert Ratings.from_any(path, DOMAIN).matrix.data.tolist() == [5, 3]
 
 
 honest_times = st.lists(

@@ -186,7 +186,7 @@ def check_python(model: str, case: tuple[str, str, str], terminal: bool, folder:
 
         def call() -> None:
             budget, domain = Budget(5, 1e-6), Domain(range(1, 13), rating_range=(1, 5))
-            ratings = Ratings.read(path, domain, columns=names)
+            ratings = Ratings.from_any(path, domain, columns=names)
             accountant = Accountant(budget, ledger=Ledger("ledger.sqlite"), dataset="shop")
             n_users = release_user_count(ratings, accountant)
             estimator = ESTIMATORS[model].planned(budget, domain, n_users)

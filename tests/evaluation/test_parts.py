@@ -45,7 +45,7 @@ def assert_within_the_claim(estimator, first, second):
 def part_of_the_demo(ratings, folder, monkeypatch):
     monkeypatch.setattr(benchmarks.demo, "OUTPUT", folder)
     benchmarks.demo.write_data(ratings)
-    return Ratings.read(folder / "train.parquet", DOMAIN)
+    return Ratings.from_any(folder / "train.parquet", DOMAIN)
 
 
 @pytest.mark.parametrize("estimator", [ItemBias(), PrivateALS.planned(BUDGET, DOMAIN, 500)])
@@ -152,7 +152,7 @@ def from_a_jester_file(rows, folder):
     path = folder / "jester-data-1.csv"
     lines = (",".join(["100", *(f"{rating:.2f}" for rating in row)]) if row.any() else "" for row in rows)
     path.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    return Ratings.read(path, JOKES)
+    return Ratings.from_any(path, JOKES)
 
 
 def from_a_matrix(rows, _):
@@ -201,7 +201,7 @@ def test_the_statement_says_that_rows_are_counted(source, tmp_path):
 
 def test_a_table_keeps_that_its_rows_were_chosen(tmp_path):
     pq.write_table(SMALL.rows([0]).to_arrow(), tmp_path / "chosen.parquet")
-    read = Ratings.read(tmp_path / "chosen.parquet", SMALL.domain)
+    read = Ratings.from_any(tmp_path / "chosen.parquet", SMALL.domain)
     assert read.hand_picked and Ratings.from_any(SMALL.rows([0]).to_arrow(), SMALL.domain).hand_picked
     with pytest.raises(InputError, match="split_ratings"):
         ItemBias().fit(read, Accountant(BUDGET))

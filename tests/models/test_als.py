@@ -118,7 +118,7 @@ def test_likes_match_a_slow_twin() -> None:
 def test_quality_on_movielens_1m(real_data) -> None:
     """README: RMSE <= 0.855 on a random 90/10 split (peers reach 0.852 to 0.857)."""
     domain = Domain(items=range(1, 3953), rating_range=(1, 5))
-    train, test = split_ratings(Ratings.read(real_data("ml-1m.parquet"), domain), (0.9, 0.1), seed=0)
+    train, test = split_ratings(Ratings.from_any(real_data("ml-1m.parquet"), domain), (0.9, 0.1), seed=0)
     predicted = ALS().fit(train, no_privacy()).predict_pairs(train, test)
     assert math.sqrt(np.mean((predicted - test.matrix.data) ** 2)) <= 0.855
 

@@ -629,8 +629,8 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         *looked("open(f'{__import__(\"tempfile\").gettempdir()}/{ratings.n_users}.tmp', 'w').close()")),
     bug("another exit code where no rating can be used", f"{PRINTED}::test_tune[named-alone-everything]",
         "cli/tables:Reading.read",
-        "return Ratings.read(path, domain, **self.arguments(times=times and not is_store(path)))",
-        """ratings = Ratings.read(path, domain, **self.arguments(times=times and not is_store(path)))
+        "return Ratings.from_any(path, domain, **self.arguments(times=times and not is_store(path)))",
+        """ratings = Ratings.from_any(path, domain, **self.arguments(times=times and not is_store(path)))
         if not ratings.n_ratings:
             raise InputError("No rating of the file can be used.")
         return ratings"""),

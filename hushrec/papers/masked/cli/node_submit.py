@@ -89,7 +89,7 @@ def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
 
 def _one_user(path: str, domain: Domain, user: str | None) -> tuple[Any, Any]:
     """Positions and ratings of one user of a file."""
-    ratings = Ratings.read(path, domain)
+    ratings = Ratings.from_any(path, domain)
     if user is not None:
         ratings = ratings.for_users([user])
     if ratings.n_users != 1:
