@@ -188,8 +188,8 @@ def in_loops(same: Ratings, other: Ratings) -> tuple:
     users, items = np.random.default_rng(0).standard_normal((n_users, rank)), np.zeros((n_items, rank + 2))
     offset, unsure_users = np.zeros(n_users), np.zeros((n_users, rank + 1, rank + 1))
     unsure_items, mean = np.zeros((n_items, rank + 2, rank + 2)), np.zeros((n_items, rank + 2))
-    spread = np.array([*[0.1 * square / rank] * rank, 0.08 * square, 0.01 * same.domain.half_width**2])
-    noise, offsets = 0.6 * square, 0.2 * square
+    spread = np.array([*[square / 4 / rank] * rank, square / 4, 0.01 * same.domain.half_width**2])
+    noise = offsets = square / 4
     rated = seen.any(axis=0)
     for _ in range(12):
         for item in range(n_items):

@@ -39,15 +39,10 @@ from hushrec.types import Array
 GRID = np.linspace(0.0, 1.0, 11)
 #: Folds over donors and over each donor's ratings; largest number of judges, chosen by a hash of their ids.
 _FOLDS, _MOST_JUDGES = 5, 300
-#: Pseudo-judges who find no benefit. Chosen on the data named in `likes`.
-_DOUBTERS = {"ratings": 5, "likes": 2}
 #: Bootstrap samples of the donors for the weight, and for the intervals.
 _DRAWS, _RESAMPLES = 200, 1000
 #: Number of scores in memory at once.
 _AT_ONCE = 1 << 22
-#: Standard deviations of chance added to the measured agreement. Chosen on halves of MovieLens-1M, Jester and
-#: Yahoo! R3 that `benchmarks/public.py` does not judge, at epsilon .1 to 5, with honest and permuted donors.
-_FAVOUR = {"ratings": 2.0, "likes": 1.0}
 #: Weight of ratings of another population that agree fully with the released biases, without judges.
 _UNJUDGED = 0.8
 #: Sufficient agreement, in standard deviations of chance, if the noise is unknown.
@@ -131,8 +126,8 @@ def judge(
         ]
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([each.best for each in votes]))
-    agreement = _agreement(private, donors, noise, _FAVOUR[private.scores])
-    doubt = judges.n_users / (judges.n_users + _DOUBTERS[private.scores])
+    agreement = _agreement(private, donors, noise)
+    doubt = judges.n_users / (judges.n_users + 1)  # as if one more judge had found no benefit
     weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
     part = PublicPart(ways[chosen].model(donors), weight) if weight else None
     foreign = ways[chosen].external is not None
@@ -153,7 +148,7 @@ def unjudged(
         As in `judge`; of a model of ratings.
     """
     external = replace(external.rated(), splits=())
-    agreement = _agreement(private, external, None, 1.0)
+    agreement = _agreement(private, external, None)
     weight = round(10 * _UNJUDGED * agreement**2) / 10
     model = ratings_model(external.rows([]), external, private, state)
     nothing: dict[str, float | None] = {"value": None, "low": None, "high": None}
@@ -315,19 +310,18 @@ def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
 # ---------------------------------------------------------------------- whether donors are like the users
 
 
-def _agreement(
-    private: Recommender, donors: Ratings, noise: tuple[float, float] | None, favour: float
-) -> float:
+def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float] | None) -> float:
     """Return the agreement of donors with the private users, in [0, 1]; 1 if noise hides it.
 
     Both the measured agreement with the released values and the agreement expected of the same population are
-    in standard deviations over random orders of the items; this is their ratio.
+    in standard deviations over random orders of the items. This is their ratio, with one standard deviation
+    in the donors' favour.
     """
     if private.scores == "ratings":
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
         found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, noise)
-    return float(np.clip((found + favour) / max(alike, 1e-300), 0.0, 1.0))
+    return float(np.clip((found + 1) / max(alike, 1e-300), 0.0, 1.0))
 
 
 def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | None) -> tuple[float, float]:

@@ -25,14 +25,13 @@ from hushrec.types import Array
 # Chosen on users that `benchmarks/public.py` does not judge: of MovieLens-1M, with 15 to 150 donors,
 # MovieLens-100K as another population, with features and without, and of Jester, Yahoo! R3 and a generated
 # shop, with 15 and 60 donors. 10 to 40 rounds, ridges of 1 to 100 and 3 to 8 factors differ by .002 in RMSE.
-# An initial bias variance of .3 does not converge in 12 rounds if items have few ratings (.008 on Yahoo! R3).
 
 #: Factors, rounds, and the ridge on the coefficients of the features, in items.
 _RANK, _ROUNDS, _RIDGE = 6, 12, 30.0
 #: Variance of the difference of an item's bias in another population, in squared half rating ranges.
 _ELSEWHERE = 0.01
-#: Initial variances of all factors, of biases, offsets and noise, as fractions of the ratings' variance.
-_FACTORS, _BIASES, _OFFSETS, _NOISE = 0.1, 0.08, 0.2, 0.6
+#: Initial variance of all factors, of biases, offsets and noise, each as a fraction of the ratings' variance.
+_START = 0.25
 #: Smallest variance, in the same units.
 _LEAST = 1e-4
 
@@ -145,8 +144,8 @@ def public_items(donors: Ratings, external: Ratings | None) -> PublicItems:
     users.table[:, _RANK + 1], items.table[:, _RANK] = 1.0, 1.0  # factors of biases and offsets
     users.table[donors.n_users :, _RANK + 2] = 1.0
     users.moments[:] = users.table[:, :, None] * users.table[:, None, :]
-    noise, offsets = _NOISE * square, _OFFSETS * square
-    variances = np.array([*[_FACTORS * square / _RANK] * _RANK, _BIASES * square, _ELSEWHERE * half])
+    noise, offsets = _START * square, _START * square
+    variances = np.array([*[_START * square / _RANK] * _RANK, _START * square, _ELSEWHERE * half])
     prior = _Regression(domain, items.rated)
     for _ in range(_ROUNDS):
         items.solve(users, prior.mean, variances, noise)
