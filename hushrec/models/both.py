@@ -35,7 +35,7 @@ from hushrec.types import Array, ModelArrays
 #: this range, in which the model of ratings begins to learn factors and more budget does least for it; and
 #: the squared signal to noise of all item weights, (mu times the users)^2 / items, below which neither model
 #: learns much beyond them.
-#: `python -m benchmarks.bench_both --validation`, `python -m benchmarks.bench_lists_wide`.
+#: Chosen by `make bench PART="quality lists"`.
 _LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
 _POPULARITY_SHARE, _LITTLE = 0.85, 50.0
 #: Least part of their usual share that the likes' item weights get.
