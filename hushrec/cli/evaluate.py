@@ -20,10 +20,9 @@ from hushrec.serving.billboard import load
 
 #: Under the table.
 _NOTES = (
-    "(1) From this model's own released values, at no charge: each user's own mean (errors) and item"
+    "(1) From this model's released values, without privacy cost: each user's mean (errors) and item"
     " popularity (lists).",
-    "(2) popular with the whole budget: HISTORY's item popularity with the noise of popular's plan. Nothing"
-    " was trained; a training of it is charged on top.",
+    "(2) The model popular with the whole budget, simulated from HISTORY. Training it adds to the cost.",
 )
 
 
@@ -46,11 +45,9 @@ def evaluate(
 ) -> None:
     """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
 
-    RMSE and MAE over all held-out ratings, Recall, NDCG and catalogue coverage of the lists, each with a 95%
-    bootstrap interval over users; how many different lists there are, and the share of the commonest first
-    item. Beside them, at no charge: what users' own means and item popularity reach that follow from the
-    model's own released values, and what popular would with the whole budget. Users without a history are
-    served from the released values alone. The figures are computed without noise: keep them to yourself.
+    It prints RMSE and MAE of predictions, and Recall, NDCG and coverage of lists, with 95% bootstrap
+    intervals over users, next to baselines from the model's own released values.
+    The figures are PRIVATE: they are computed without noise.
 
       hushrec evaluate model.hush train.parquet test.parquet
       hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json

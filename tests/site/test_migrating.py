@@ -21,6 +21,7 @@ def calls():
 
 def test_every_call_runs(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("HUSHREC_LEDGER", "own.sqlite")
     names = vars(hushrec) | {name: getattr(hushrec, name) for name in hushrec.__all__} | {"hushrec": hushrec}
     names |= execute.made_up()
     page = "".join(re.findall(r"```python\n(.*?)```", PAGE, flags=re.S))
