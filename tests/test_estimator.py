@@ -2,6 +2,7 @@
 
 import math
 import re
+from dataclasses import replace
 from inspect import signature
 
 import numpy as np
@@ -268,7 +269,7 @@ def test_what_a_user_who_is_replaced_moves() -> None:
         Popular(): [math.sqrt(2)],
         ItemBias(): [math.sqrt(4 + 2 * 0.49 + 4 * 0.01)],
         PrivateALS.of(bias_rounds=1, bias_clip=0.3, n_users=50): [2.0, math.sqrt(3.25), math.sqrt(2), 0.6],
-        PrivateEigenRec(rank=1, iterations=1): [1.0, math.sqrt(2), 2.0],
+        PrivateEigenRec(rank=1, iterations=1): [1.0, math.sqrt(2), 2.0, math.sqrt(2)],
     }
     for model, sensitivities in wanted.items():
         found = [each.sensitivity for each in model.plan(budget, RATINGS.domain).releases]
@@ -292,3 +293,18 @@ def test_a_name_that_is_no_setting_is_one_sentence(name: str) -> None:
     ):
         with pytest.raises(InputError, match="has no setting"):
             call()
+
+
+@pytest.mark.parametrize("value", ["x", 0, -0.1, 1.5, math.nan, None, True])
+def test_a_fraction_of_the_budget_is_in_0_to_1(value) -> None:
+    accountant = Accountant(BUDGET)
+    with pytest.raises(InputError, match="budget_fraction"):
+        fit(accountant=accountant, budget_fraction=value)
+    assert not accountant.releases
+
+
+def test_a_notebook_shows_the_notes_as_text() -> None:
+    model = fit()
+    noted = replace(model, privacy=replace(model.privacy, notes=("<b>trust me</b> & all",)))
+    for shown in (noted._repr_html_(), noted.privacy._repr_html_()):
+        assert "&lt;b&gt;trust me&lt;/b&gt; &amp; all" in shown and "<b>trust" not in shown
