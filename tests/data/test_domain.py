@@ -88,6 +88,7 @@ TABLES = {
 }
 
 
+@pytest.mark.true("I1")
 def test_a_catalogue_file_is_a_list_of_ids_or_refused(tmp_path):
     path = tmp_path / "items.txt"
     for text, items in LISTS.items():
