@@ -227,7 +227,7 @@ class Both(Estimator[BothUsers]):
         if lists.tuning.features_share:  # item features want the popularity of all items
             return lists
         wanted = lists.tuning.weights_share
-        left = wanted - getattr(ratings.tuning, "weights_share", 0.0) * (1 - share) / share
+        left = wanted - getattr(getattr(ratings, "tuning", None), "weights_share", 0.0) * (1 - share) / share
         return replace(lists, tuning=replace(lists.tuning, weights_share=max(left, _LEAST_WEIGHTS * wanted)))
 
     def part(self, budget: Budget, job: str) -> Budget:
