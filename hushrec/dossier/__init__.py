@@ -1,6 +1,6 @@
-"""A dossier on a model for whoever answers for privacy: signed, for publication, checked by anybody.
+"""A signed dossier on a model for a privacy officer, which may be published and which anyone can check.
 
-It holds released values, charges and declared things only: no path, and no number of private rows.
+It holds released values, charges and declarations only: no path, and no number of private ratings.
 """
 
 import lazy_loader

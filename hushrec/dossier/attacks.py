@@ -1,4 +1,4 @@
-"""Attacks on a configuration, made on generated data within a time limit: no private row is near."""
+"""Attacks on a configuration, on generated data and within a time limit."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _GENERATED = (600, 300, 20_000)
 
 
 def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, Any]]:
-    """Attack a training of this configuration that spends this budget; what each attack reached.
+    """Attack a training of this configuration and budget on generated data.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
     Returns
     -------
     list of dict
-        What was tried, what was reached and the most that the claim allows, or why it was not run.
+        For each attack its result and the largest result that the claim allows, or why it was not run.
     """
     found = []
     tries: list[tuple[str, Callable[..., Any]]] = [("canaries", _canaries), ("membership", _membership)]
@@ -53,7 +53,7 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
 
 
 def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """Run it in a process of its own, which ends when time is up."""
+    """Run an attack in another process, which ends at the time limit."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
         try:
             found: dict[str, Any] = pool.apply_async(attack, arguments).get(limit)

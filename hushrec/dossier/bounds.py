@@ -1,4 +1,4 @@
-"""Bounds on what an attacker can learn, by what was charged."""
+"""Bounds on what an attacker can learn, computed from the charges."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from hushrec.privacy import Budget, PrivacyStatement, delta_of, mu_of, total_mu
 from hushrec.privacy.budget import Cost, composed_epsilon
 from hushrec.privacy.ledger_file import Charge
 
-#: How sure somebody is before they look, and how often a test may accuse wrongly.
+#: Prior suspicions, and rates of false accusations of a test.
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
 
 
 def own(statement: PrivacyStatement) -> dict[str, Any]:
-    """Return the row of a model; of a season's, with the weeks before it."""
+    """Return the row of a model, with the earlier weeks of its season."""
     of = "this model" if statement.week is None else "this model and the earlier weeks of its season"
     return _row(of, statement.releases, statement.budget.delta)
 
 
 def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
-    """Return the rows of all models so far, and of all that is promised, by a dossier's part on its ledger.
+    """Return the rows of all models so far and of everything promised, from a dossier's ledger part.
 
-    At the delta of the data set's budget, or else at this one; where selections leave nothing of that to the
-    others, at more.
+    Delta is that of the data set's budget, or else the given one. It is increased by the failure
+    probabilities of selections if these leave nothing of it.
     """
     limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
     costs = {row[0]: Charge(*row[7:10]) for row in book["charges"]}
@@ -40,7 +40,7 @@ def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
         return rows
     if limit is not None:
         of, budget = "all that the budget of the data set allows", _budget(book, **limit)
-        # beside a release that is not pure the budget is a limit on mu
+        # with a release that is not pure the budget is a limit on mu
         mu = budget.mu if any(each.epsilon is None for each in costs.values()) else None
         rows.append(learned(of, budget.epsilon, budget.delta, budget.failure, mu))
     elif still:
@@ -62,17 +62,17 @@ def _row(of: str, costs: Sequence[Cost], delta: float) -> dict[str, Any]:
 
 
 def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | None) -> dict[str, Any]:
-    """Return a row of the dossier: a cost, and what follows from it for any attacker.
+    """Return a row of the dossier: a privacy cost, and its bounds on any attacker.
 
     Parameters
     ----------
     of : str
-        What costs so much.
+        Name of the trainings that have this cost.
     epsilon, delta : float
     failure : float
-        Part of delta with which `mu` need not hold.
+        Part of delta: the probability that `mu` does not hold.
     mu : float or None
-        Where it is known, the trade-off curve of Gaussian differential privacy bounds tests too.
+        If known, the trade-off curve of Gaussian differential privacy bounds tests too.
     """
     return {
         "of": of,
@@ -87,10 +87,10 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
 
 
 def exceeded(level: dict[str, Any]) -> float:
-    """Return the chance that an outcome tells more than `belief` allows.
+    """Return the probability of an outcome after which a belief exceeds `belief`.
 
-    Delta bounds by how much such outcomes are likelier, not how likely they are: for mu, that is where the
-    trade-off curve meets the line whose slope is the odds. Of what is pure there are none.
+    Delta bounds the increase in probability of such outcomes, not their probability. For mu, the probability
+    follows from the point at which the trade-off curve has the slope of the odds. Pure releases have none.
     """
     epsilon, delta = level["epsilon"], level["delta"] - level["failure"]
     mu = mu_of(epsilon, delta) if level["mu"] is None else level["mu"]
@@ -101,15 +101,15 @@ def exceeded(level: dict[str, Any]) -> float:
 
 
 def belief(before: float, epsilon: float) -> float:
-    """Return what a probability becomes after the most telling outcome, but for those of `exceeded`."""
+    """Return the largest posterior probability, except after the outcomes of `exceeded`."""
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
 def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu: float | None) -> float:
-    """Return the largest part that a test finds which accuses `false_alarms` of all others.
+    """Return the largest true-positive rate of a test with a false-positive rate of `false_alarms`.
 
-    By the curve of (epsilon, delta), and where it holds by the lower one of mu (Dong, Roth and Su 2022,
-    equation 5 and definition 2.6).
+    From the trade-off curve of (epsilon, delta), and from the tighter one of mu where it holds (Dong, Roth
+    and Su 2022, equation 5 and definition 2.6).
     """
     by_epsilon = delta + math.exp(min(epsilon, 700)) * false_alarms
     by_epsilon = min(1.0, by_epsilon, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))
@@ -119,7 +119,7 @@ def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu:
 
 
 def times(odds: float | None) -> str:
-    """Write how many times, for a reader."""
+    """Format a factor."""
     if odds is None:
         return "more than 1e300"
     return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"

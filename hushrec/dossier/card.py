@@ -11,12 +11,12 @@ from hushrec.notebook import markdown
 
 
 def model_card(dossier: dict[str, Any]) -> bytes:
-    """Return a README.md: metadata in YAML, and what there is to know in Markdown.
+    """Return a README.md: metadata in YAML, and a description in Markdown.
 
     Parameters
     ----------
     dossier : dict
-        As `sign` gives it.
+        A signed dossier, from `sign`.
 
     Examples
     --------

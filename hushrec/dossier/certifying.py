@@ -1,4 +1,4 @@
-"""The facts of a dossier, from a model file and its ledger, with words that follow from them."""
+"""The facts of a dossier, from a model file and its ledger, and the sentences that follow from them."""
 
 from __future__ import annotations
 
@@ -43,18 +43,18 @@ def certify(
     attacks: bool = True,
     limit: float = attacking.LIMIT,
 ) -> dict[str, Any]:
-    """Return a dossier on a model, to be signed: what is promised, at most learned, tried and not covered.
+    """Return an unsigned dossier on a model.
 
     Parameters
     ----------
     model : str or path
         A model file.
     ledger : Ledger
-        In which its training was charged.
+        The ledger of its training.
     controller : str
-        On whose behalf it was trained; declared, and printed as it is.
+        Name of the controller; declared, and printed unchanged.
     dataset : str, optional
-        Of the ledger; by default the one that the model names.
+        Data set of the ledger; by default the one that the model names.
     attacks : bool
         Whether to attack the same configuration on generated data.
     limit : float
@@ -62,7 +62,7 @@ def certify(
 
     Privacy
     -------
-    Reads the model and the ledger, no rows. The dossier holds released values, charges and declared things.
+    Reads the model and the ledger, no ratings. The dossier holds released values, charges and declarations.
 
     Raises
     ------
@@ -115,10 +115,10 @@ def certify(
 
 
 def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> list[str]:
-    """Return the runs that a model's releases were charged to, in order; empty where there are none.
+    """Return the runs that a model's releases were charged to, in order; empty without any.
 
-    A run may have charged more: what a killed training lost, or another model. The releases of a season's
-    model are those of all weeks so far.
+    A run may have other charges: of a killed training, or of another model. The releases of a season's model
+    are those of all weeks so far.
     """
     wanted = [
         (each.label, repr(each.mechanism), each.sensitivity, each.unit, each.relation)
@@ -158,7 +158,7 @@ def _now(rows: Sequence[Sequence[Any]]) -> datetime:
 
 
 def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
-    """The data set, if the model is one that can be certified."""
+    """Return the data set of a model that can be certified; refuse any other model."""
     if not statement.private:
         raise InputError(
             f"This model is NOT PRIVATE ({'; '.join(statement.reasons)}), so there is nothing to certify."
@@ -182,7 +182,7 @@ def _release(row: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def described(board: Billboard, octets: bytes) -> dict[str, Any]:
-    """The model itself: all of it is in its file."""
+    """Return the description of a model, from its file alone."""
     domain, statement = board.domain, board.privacy
     return {
         "name": board.estimator.name,
@@ -208,7 +208,7 @@ def described(board: Billboard, octets: bytes) -> dict[str, Any]:
 def _booked(
     ledger: Ledger, summary: LedgerSummary, head: tuple[int, str], rows: Sequence[Any], runs: Sequence[str]
 ) -> dict[str, Any]:
-    """All that was charged to the data set, the runs of this model, and what limits the others."""
+    """Return all charges of the data set, the runs of this model, and the budget and seasons."""
     limit = summary.budget
     return {
         **{key: getattr(summary, key) for key in ("dataset", "unit", "relation", "closed")},
@@ -221,13 +221,13 @@ def _booked(
 
 
 def season_entry(summary: SeasonSummary) -> dict[str, Any]:
-    """Return what a dossier says of a season; its budget never changes."""
+    """Return the entry of a season; its budget never changes."""
     budget, now = summary.season.budget, {"begun": summary.begun, "closed": summary.closed}
     return {**summary.season.to_dict(), **budget.promise, "failure": budget.failure, **now}
 
 
 def promised(dossier: dict[str, Any]) -> str:
-    """What the model promises, and over what."""
+    """Return the promise of the model, and the weeks that it covers."""
     text = guarantee(*(dossier["promise"][key] for key in ("epsilon", "delta", "unit", "relation")))
     return text + ", for all weeks of its season together" * (dossier["model"]["week"] is not None)
 
@@ -238,7 +238,7 @@ def _of_both(statement: PrivacyStatement) -> float | None:
 
 
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
-    """The sentences that follow from the facts."""
+    """Return the sentences that follow from the facts."""
     said, model, book, promise = words(), dossier["model"], dossier["ledger"], dossier["promise"]
     unit, relation = protects = promise["unit"], promise["relation"]
     _, so_far, *_ = levels = dossier["learned"]

@@ -1,4 +1,4 @@
-"""The one form in which a dossier is written, and its sentences, which lie beside the code."""
+"""The canonical form of a dossier, and its sentences from words.json."""
 
 import json
 from collections.abc import Iterable
@@ -14,7 +14,7 @@ def canonical(dossier: dict[str, Any]) -> bytes:
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Inverse of `canonical`; ValueError for any other bytes, though they mean the same."""
+    """Return the inverse of `canonical`; ValueError for any other bytes."""
     dossier = json.loads(content)
     if not isinstance(dossier, dict) or canonical(dossier) != content:
         raise ValueError("it is not written as certify writes it")
@@ -23,16 +23,16 @@ def parsed(content: bytes) -> dict[str, Any]:
 
 @cache
 def file(name: str) -> str:
-    """The text of a file of this room."""
+    """Return the text of a file of this package."""
     return files("hushrec.dossier").joinpath(name).read_text("utf-8")
 
 
 def words() -> dict[str, Any]:
-    """The sentences, with gaps for what differs."""
+    """Return the sentences, with gaps."""
     found: dict[str, Any] = json.loads(file("words.json"))
     return found
 
 
 def filled(texts: Iterable[str], gaps: dict[str, Any]) -> list[str]:
-    """Sentences with their gaps filled."""
+    """Return sentences with their gaps filled."""
     return [text.format(**gaps) for text in texts]

@@ -1,4 +1,4 @@
-"""All data sets of a ledger on one page: what is spent, reserved and free, and which weeks are to come."""
+"""All data sets of a ledger on one page: spent, reserved and free budget, and coming weeks."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ _KEY = (
 
 
 def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
-    """Return a page on all data sets of a ledger, for whoever plans trainings.
+    """Return a page on all data sets of a ledger, for planning trainings.
 
     Parameters
     ----------
     ledger : Ledger
     delta : float
-        At which epsilon is given where a data set has no budget.
+        Delta of the epsilons of data sets without a budget.
 
     Privacy
     -------
-    Holds charges and declared budgets: nothing of anybody's ratings, and no path.
+    Holds charges and declared budgets: no ratings, and no path.
 
     Examples
     --------

@@ -36,7 +36,7 @@ _PAGE = """<!doctype html>
 
 
 def render(dossier: dict[str, Any]) -> bytes:
-    """Return a dossier as HTML; a function of what is in it."""
+    """Return a dossier as HTML, from its JSON alone."""
     book, promise, levels = dossier["ledger"], dossier["promise"], dossier["learned"]
     protects = promise["unit"], promise["relation"]
     texts = {
@@ -87,7 +87,7 @@ def document(title: str, body: str) -> bytes:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Return a table of texts; the columns of these `numbers` stand at the right."""
+    """Return a table of texts; the columns `numbers` are aligned right."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         marks = [' class="number"' if at in numbers else "" for at in range(len(row))]
@@ -98,7 +98,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
 
 def facts(pairs: dict[str, str]) -> str:
-    """Words with what they stand for."""
+    """Return terms with their descriptions."""
     lines = (f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in pairs.items())
     return "<dl>\n" + "\n".join(lines) + "\n</dl>"
 
@@ -117,7 +117,7 @@ def moment(time: str) -> str:
 
 
 def plain(dossier: dict[str, Any]) -> str:
-    """Say what all that is promised means, without letters, and whom it leaves out."""
+    """Return the promise in plain words, with the people it does not cover."""
     level, promise = dossier["learned"][-1], dossier["promise"]
     sure, hardly, strict, loose = (percent(each) for _, each in level["belief"] + level["found"])
     suspicion = words()["suspicion"][f"{promise['unit']} {promise['relation']}"]
