@@ -132,6 +132,7 @@ COLUMNS = dict(columns())
 
 
 @pytest.mark.parametrize("name", COLUMNS)
+@pytest.mark.true("I3")
 def test_no_type_of_column_raises_a_raw_error(name, tmp_path):
     good = {"user": [*"abc"], "item": ["1", "x", "3"], "rating": [1, 2, 3], "time": [1, 2, 3]}
     times = {"columns": {"time": True}}

@@ -117,6 +117,7 @@ def test_text_of_another_encoding_is_reported_wherever_it_is(tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize("implicit", [False, True])
+@pytest.mark.true("I2")
 def test_rows_with_a_label_of_zero_are_counted_where_all_rows_are_likes(
     tmp_path: Path, implicit: bool
 ) -> None:
@@ -156,6 +157,7 @@ FIELDS = [
 
 
 @pytest.mark.parametrize(("name", "format", "text", "says"), FIELDS)
+@pytest.mark.true("I2")
 def test_lines_of_another_number_of_fields_are_explained(tmp_path: Path, name, format, text, says) -> None:
     (tmp_path / name).write_text(text)
     (hint,) = Ratings.check(tmp_path / name, DOMAIN, format=format).hints
@@ -163,6 +165,7 @@ def test_lines_of_another_number_of_fields_are_explained(tmp_path: Path, name, f
 
 
 @pytest.mark.parametrize("factor", [1, 10**3, 10**6, 10**9])
+@pytest.mark.true("I2")
 def test_times_in_another_unit_than_seconds_are_reported(tmp_path: Path, factor: int) -> None:
     times = [1_480_000_000 * factor, 1_620_000_000 * factor, None]
     table = pa.table({"user": [*"abc"], "item": ["i0"] * 3, "rating": [3, 4, 5], "timestamp": times})

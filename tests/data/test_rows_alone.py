@@ -177,6 +177,7 @@ def test_large_integers_are_ids_where_no_other_cell_can_change_them(column):
 
 
 @pytest.mark.parametrize("id_", [None, 2**64 + 1, -(2**63) - 1, 2**100])
+@pytest.mark.true("I3")
 def test_one_row_with_no_id_or_a_huge_one_changes_nobody_else(tmp_path, id_):
     """polars makes Int128 of a file with one id beyond 64 bits, and Parquet of it is read like any other."""
     rows = [f"{user},{item},3\n" for user, item in zip((*LARGE, 7), (1, 2, 3, 1, 2, 3))]
