@@ -146,7 +146,7 @@ def test_a_model_that_learned_no_taste_stores_no_zeros(int8: bool, tmp_path) -> 
     assert read.to_bytes(int8=int8) == (tmp_path / "m.hush").read_bytes()
     whole = Recommender(model.estimator, domain, {**model.arrays, "item_factors": model.item_factors})
     history = {items[3]: 5.0, items[7]: 4.0}
-    assert whole.item_factors.shape == model.item_factors.shape == (domain.n_items, 60)
+    assert whole.item_factors.shape == model.item_factors.shape and len(model.item_factors) == domain.n_items
     for other in (model, read):
         assert other.recommend(history, 50) == whole.recommend(history, 50)
         assert other.recommend_batch(ratings, 5).equals(whole.recommend_batch(ratings, 5))

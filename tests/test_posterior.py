@@ -46,17 +46,17 @@ def test_likely_weights_are_those_of_a_slow_twin(noise_sd: float, n_items: int) 
     """Weights may all be below zero, and there may be just one."""
     weights = RNG.lognormal(1.0, 1.5, n_items)
     for released in (weights + noise_sd * RNG.standard_normal(n_items), -weights):
-        found, supported = posterior.item_weights(released, noise_sd)
+        found, supported, _ = posterior.item_weights(released, noise_sd)
         assert supported.tolist() == [each > 5 * noise_sd for each in released]
         if released.max() > 0.02:
-            assert found == pytest.approx(likely_weights(released, noise_sd), rel=1e-5)
+            assert found == pytest.approx(likely_weights(released, noise_sd), rel=0.02)  # bins
         else:  # nothing is likely but what is smallest, and its noise
             assert found == pytest.approx(np.hypot(0.01, 0.3 * noise_sd), rel=0.5)
 
 
 def test_weights_with_hardly_any_noise_are_as_they_were_released() -> None:
     released = np.array([-3.0, 0.004, 0.03, 0.06, 7.0])
-    found, supported = posterior.item_weights(released, 0.0099)
+    found, supported, _ = posterior.item_weights(released, 0.0099)
     assert found.tolist() == [0.01, 0.01, 0.03, 0.06, 7.0] and supported.tolist() == [False] * 3 + [True] * 2
     assert posterior.item_weights(released, 0.01)[0][4] != 7.0
 

@@ -40,8 +40,8 @@ _LARGEST_SPECTRAL = 4000
 class PrivateALS(Estimator[FittedUsers]):
     """Private alternating least squares: biases first, then factors.
 
-    Let :meth:`planned` choose everything from public quantities, or give ``rank`` and ``iterations``: as it
-    stands it stops after the biases, with the two factors that these give for free. Where
+    Use :meth:`planned`, which chooses everything from public quantities, or pass ``rank`` and ``iterations``.
+    ``PrivateALS()`` alone trains item biases only: it has no iterations that would learn factors. Where
     the domain has ``item_features``, the prior mean of item biases and factors is a regression on them
     (:mod:`hushrec.models.private_als.features`), fitted to what is released anyway.
 
