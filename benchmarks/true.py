@@ -39,6 +39,8 @@ SENTENCES = {
     "T1": "No server sees a rating or a node's number of users; a user of several nodes is covered",
     "T2": "A damaged file of two servers or a node is refused, and makes no other model",
     "T3": "A stranger takes little of a server, and a lying server little of a client",
+    "L1": "A file that is no ledger of this version is refused and left as it is, its log too",
+    "L2": "Of trainings that begin together, those that fit are made, and the others charge nothing",
     "I1": "A table or a header given as a catalogue is refused by the file alone, at no cost",
     "I2": "check names what a file of ratings really holds; split --from refuses times in another unit",
     "I3": "Every type of column is read or refused in one sentence, and integer ids are exact",

@@ -1,8 +1,10 @@
-"""Files that survive a power cut, and files that are their owner's alone."""
+"""Files that survive a power cut, that only their owner can read, or that a process holds."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
+from weakref import WeakSet
 
 
 def sync_folder(folder: Path) -> None:
@@ -19,3 +21,55 @@ def private_file(path: Path) -> BinaryIO:
     """A new file that nobody but its owner can read, in the place of the one that was there."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+
+#: Locked files of this process, which a forked child must not keep locked.
+_held: "WeakSet[BinaryIO]" = WeakSet()
+
+
+def hold(path: Path) -> BinaryIO | None:
+    """Open and lock a file until it is closed or the process dies; None if it is locked already.
+
+    The kernel keeps the lock, so it is seen from other containers, and no process id is compared.
+    """
+    file = path.open("r+b")  # over NFS only a file that is open for writing can be locked
+    try:
+        import fcntl
+    except ImportError:  # on Windows no file that is open can be deleted
+        return file
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BaseException as error:
+        file.close()
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    _held.add(file)
+    return file
+
+
+def is_held(path: Path) -> bool:
+    """Tell whether a process may hold a file: False only where no process does."""
+    try:
+        import fcntl
+    except ImportError:
+        with suppress(FileNotFoundError, PermissionError):
+            path.unlink()
+        return path.exists()
+    try:
+        with path.open("rb") as file:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+    return False
+
+
+def _let_go() -> None:
+    for file in _held:
+        file.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)

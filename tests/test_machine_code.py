@@ -9,7 +9,6 @@ import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -35,17 +34,10 @@ def total(array):
 
 
 @pytest.fixture(scope="module")
-def open_folder():
-    """Yield a folder that other users can reach; each pytest that starts closes its own to them."""
-    with tempfile.TemporaryDirectory(dir="/tmp" if os.name == "posix" else None) as name:
-        Path(name).chmod(0o777)
-        yield Path(name)
-
-
-@pytest.fixture(scope="module")
-def job(open_folder):
+def job(tmp_path_factory):
     """Likes, a catalogue and a folder that anybody may write to; the command that trains on them."""
-    folder = open_folder
+    folder = tmp_path_factory.mktemp("job")
+    folder.chmod(0o777)
     rows = realistic(2000, 12, 12000, seed=0).matrix.tocoo()
     lines = [f"{user},{item}" for user, item in zip(rows.row, rows.col)]
     (folder / "likes.csv").write_text("user,item\n" + "\n".join(lines) + "\n")
@@ -79,10 +71,11 @@ def hushrec_as(folder, words, prefix=(), package=PACKAGE, **environment):
 
 
 @pytest.fixture(scope="module")
-def read_only(open_folder):
+def read_only(tmp_path_factory):
     """Copy the package to where no other user can write."""
-    folder = open_folder / "installed"
-    folder.mkdir(mode=0o755)
+    folder = tmp_path_factory.mktemp("installed")
+    for above in (folder, *folder.parents[:2]):
+        above.chmod(0o755)
     shutil.copytree(PACKAGE, folder / "hushrec", ignore=shutil.ignore_patterns("__pycache__"))
     return folder / "hushrec"
 
@@ -104,6 +97,8 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(job, read_only
     own.chmod(0o777)
     for name in ("likes.csv", "items.txt"):
         shutil.copy(job / name, own / name)
+    for above in (job, *job.parents[:2]):
+        above.chmod(above.stat().st_mode | 0o055)
     said = hushrec_as(own, train("model.hush"), other, read_only, **environment)
     assert said.count(IN_MEMORY) == 1 and "NUMBA_CACHE_DIR" in said and ONCE not in said
     said = hushrec_as(

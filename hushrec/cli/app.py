@@ -56,6 +56,7 @@ _GROUPS = {
         "ledger show": "Show what was charged to a data set.",
         "ledger open": "Give a data set a budget, or lower its budget.",
         "ledger close": "Allow no further charge to a data set.",
+        "ledger free": "Give back what trainings that are gone have reserved.",
         "audit": "Attack released values, on generated data.",
         "audit distinguish": "Try to distinguish two neighbouring data sets.",
         "audit canaries": "Bound epsilon from below in one run, with made-up users.",

@@ -9,7 +9,7 @@ from hushrec.cli import output
 from hushrec.cli.options import SHOWN_DELTA, Account, File, Json
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger
-from hushrec.privacy.ledger import LedgerSummary, RunSummary
+from hushrec.privacy.ledger_records import LedgerSummary, RunSummary
 
 #: Runs that are listed unless all are asked for.
 _LAST = 8
@@ -92,7 +92,8 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     found = {"models": [each._asdict() for each in rows], "shares": together}
     if together is None:
         return found, []
-    whole = summary.mu**2 + summary.reserved if summary.budget is None else summary.budget.mu**2
+    held = summary.reserved + summary.running
+    whole = summary.mu**2 + held if summary.budget is None else summary.budget.mu**2
     of = "what is spent and reserved" if summary.budget is None else "the budget"
     cells = [(each.what, f"{each.spent / whole:.2%}", f"{each.reserved / whole:.2%}") for each in rows]
     cells += [("all", f"{together['spent']:.2%}", f"{together['reserved']:.2%}")]
@@ -101,12 +102,6 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     last = "no budget is set, so nothing says what is free" if free is None else f"free: {free:.2%}"
     last = "the data set is closed: nothing is free" if summary.closed else last
     lines = [f"\nParts of {of}, in mu squared (epsilons do not add up, mu squared does):", table, last]
-    if summary.budget is not None and (summary.mu**2 + summary.reserved) / whole > 1 + 1e-9:
-        lines += output.paragraph(
-            "Spent and reserved are more than the budget: an older version reserved nothing. Close a season"
-            " that nobody goes on with (hushrec season close), or go on for as long as the budget lasts with"
-            " hushrec retrain --allow-composition; other runs are refused."
-        )
     return found, lines
 
 

@@ -19,6 +19,8 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from hushrec.privacy.statement import warning_of_publishing
+
 if TYPE_CHECKING:
     from hushrec.serving.billboard import Billboard
 
@@ -138,8 +140,6 @@ def paragraph(words: str) -> list[str]:
 
 def warn_of_publishing(billboard: Billboard, path: str) -> None:
     """Say of a model that nothing protects the ratings in it, before anybody may have its file."""
-    from hushrec.privacy.statement import warning_of_publishing  # loads SciPy, which no help waits for
-
     if warning := warning_of_publishing(billboard.privacy, path):
         note(warning)
 

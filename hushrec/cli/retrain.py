@@ -45,7 +45,6 @@ def retrain(
     | None = None,
     skip_week: bool = False,
     early: bool = False,
-    allow_composition: bool = False,
     reading: Reading = Reading(),
     donated: Donated = Donated(),
     force: Force = False,
@@ -88,9 +87,6 @@ def retrain(
         its slice is spent by nobody, and the week after it is trained.
     early
         Train now, although the season's gap (hushrec season open --gap) is not over.
-    allow_composition
-        The data set was promised more than its budget by a version that reserved nothing: go on for as long
-        as it lasts.
     """
     board = _loaded(last)
     if board.privacy.week is None:
@@ -105,12 +101,7 @@ def retrain(
     inputs = (last, ratings, catalogue, item_features, ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
-    words: dict[str, Any] = {
-        "skip": skip_week,
-        "week": week,
-        "early": early,
-        "allow_composition": allow_composition,
-    }
+    words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early}
     accountant = SeasonAccountant.following(board.privacy, ledger=Account(ledger=ledger).open(), **words)
     accountant.check_model(board)  # before anything is read with what it declares
     check_room(target, Path(last).stat().st_size)

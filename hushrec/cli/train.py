@@ -123,9 +123,7 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
             f'Season "{name}" was opened for {season.budget}, not {budget}; declare the same.',
             parameter="epsilon",
         )
-    return SeasonAccountant(
-        season, ledger=book, dataset=charging.dataset, allow_composition=charging.allow_composition
-    )
+    return SeasonAccountant(season, ledger=book, dataset=charging.dataset)
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:

@@ -10,8 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from hushrec.privacy import Budget, PrivacyStatement, delta_of, mu_of, total_mu
-from hushrec.privacy.budget import Cost, composed_epsilon
-from hushrec.privacy.ledger_file import Charge
+from hushrec.privacy.budget import Charge, Cost, composed_epsilon
 
 #: Prior suspicions, and rates of false accusations of a test.
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)

@@ -19,7 +19,7 @@ from hushrec.dossier.form import filled, words
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger, PrivacyStatement
 from hushrec.privacy.budget import guarantee
-from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
 from hushrec.privacy.statement import epsilon_of_both
 from hushrec.serving.billboard import Billboard, load

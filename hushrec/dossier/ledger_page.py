@@ -9,7 +9,7 @@ from hushrec.checks import check_kind
 from hushrec.dossier.page import document, facts, moment, table
 from hushrec.privacy import Ledger
 from hushrec.privacy.budget import guarantee
-from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
 
 _KEY = (

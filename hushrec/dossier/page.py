@@ -14,8 +14,7 @@ from hushrec.dossier.bounds import exceeded, times
 from hushrec.dossier.certifying import promised
 from hushrec.dossier.form import canonical, file, words
 from hushrec.privacy import total_mu
-from hushrec.privacy.budget import composed_epsilon, guarantee
-from hushrec.privacy.ledger_file import Charge
+from hushrec.privacy.budget import Charge, composed_epsilon, guarantee
 from hushrec.privacy.release import Release
 
 _PAGE = """<!doctype html>

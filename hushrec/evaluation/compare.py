@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -343,21 +344,22 @@ def compare(
         relevant_from = train_ratings.domain.like_threshold
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     ledger = None if data_is_public else ledger
-    if ledger is not None:
-        ledger.check(dataset, [_whole(budget) for _, budget, _ in runs], allow_composition=allow_composition)
-        if on_price is not None:
-            on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
     found: list[dict[str, Any]] = []
     charged: list[float] = []
-    for name, budget, draw in _shown(runs, progress):
-        told: dict[str, Any] = {"data_is_public": data_is_public, "allow_composition": allow_composition}
-        accountant = Accountant(budget, ledger=ledger, dataset=dataset, **told)
-        model = _trained(name, given.get(name), train_ratings, accountant, n_users, settings, seed)
-        charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
-        result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
-        run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
-        kept = {key: each for key, each in result.metrics.items() if not (likes and key in ("rmse", "mae"))}
-        found.append({**run, **_flat(kept)})
+    whole = [_whole(budget) for _, budget, _ in runs]
+    words: dict[str, Any] = {"allow_composition": allow_composition}
+    with nullcontext() if ledger is None else ledger.reserve(dataset, whole, **words) as reservation:
+        words |= {"ledger": ledger, "dataset": dataset, "reservation": reservation}
+        if ledger is not None and on_price is not None:
+            on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
+        for name, budget, draw in _shown(runs, progress):
+            accountant = Accountant(budget, data_is_public=data_is_public, **words)
+            model = _trained(name, given.get(name), train_ratings, accountant, n_users, settings, seed)
+            charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
+            result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
+            run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
+            hidden = ("rmse", "mae") if likes else ()
+            found.append({**run, **_flat({key: m for key, m in result.metrics.items() if key not in hidden})})
     return Comparison(
         rows=tuple(sorted(found, key=lambda run: math.isinf(run["epsilon"]))),
         delta=delta,

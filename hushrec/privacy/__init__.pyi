@@ -16,7 +16,8 @@ from .bounded import (
     together as together,
 )
 from .budget import Budget as Budget
-from .ledger import Ledger as Ledger, LedgerSummary as LedgerSummary, default_path as default_path
+from .ledger import Ledger as Ledger, default_path as default_path
+from .ledger_records import LedgerSummary as LedgerSummary
 from .mechanisms import (
     Gaussian as Gaussian,
     Laplace as Laplace,
@@ -25,6 +26,7 @@ from .mechanisms import (
 )
 from .noise import NoiseSource as NoiseSource, SystemNoise as SystemNoise
 from .release import Plan as Plan, Release as Release
+from .reservation import Reservation as Reservation
 from .season import Season as Season, SeasonSummary as SeasonSummary, Week as Week
 from .season_accountant import SeasonAccountant as SeasonAccountant
 from .selection import RepeatAndSelect as RepeatAndSelect

@@ -7,6 +7,7 @@ import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from types import NoneType
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
 from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_fit
+from hushrec.privacy.reservation import Reservation
 from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PUBLIC_DATA, PrivacyStatement, library_version
 
@@ -51,6 +53,9 @@ class Accountant(Single):
     resume : bool
         Go on with the last unfinished training on the data set: what was charged is neither drawn nor charged
         again. Needs the ledger.
+    reservation : Reservation, optional
+        Budget that :meth:`Ledger.reserve` keeps for several accountants; by default each training reserves
+        its own.
     allow_composition : bool
         That this adds to what an open season of the data set costs its users is understood; asked for where
         the data set has no budget.
@@ -85,6 +90,7 @@ class Accountant(Single):
         data_is_public: bool = False,
         resume: bool = False,
         allow_composition: bool = False,
+        reservation: Reservation | None = None,
     ) -> None:
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         check_kind(ledger, (Ledger, NoneType), "ledger", "pass Ledger(path)")
@@ -97,7 +103,8 @@ class Accountant(Single):
         self._noise: NoiseSource = SystemNoise() if noise is None else noise
         self._secure = type(self._noise) is SystemNoise
         self._releases: list[Release] = []
-        self._lock = threading.RLock()
+        self._lock, self._one_training = threading.RLock(), threading.RLock()
+        self._reservation, self._reserves = reservation, reservation is None
         self._process = os.getpid()
         self._resume, self._lost = resume, 0
         self._journal: Journal | None = None
@@ -168,16 +175,19 @@ class Accountant(Single):
         return share * left
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that does not fit beside what has been released; nothing is spent."""
+        """Refuse a plan that does not fit next to what has been released; within a training, reserve it."""
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is None or (self._resume and self._journal is None):
-                return  # what a resumed training is yet to charge, its journal tells
+                return  # the journal of a resumed training knows which charges are missing
             coming = plan.releases if self._journal is None else self._journal.uncharged(plan.releases)
+            words: dict[str, Any] = {"run": self.run, "allow_composition": self.allow_composition}
+            words["reservation"] = self._reservation
             try:
-                self.ledger.check(
-                    self.dataset, coming, run=self.run, allow_composition=self.allow_composition
-                )
+                if self._journal is not None and self._reserves:
+                    self._reservation = self.ledger.reserve(self.dataset, coming, **words)
+                else:
+                    self.ledger.check(self.dataset, coming, **words)
             except BudgetError as error:
                 if not self._lost:
                     raise
@@ -188,35 +198,41 @@ class Accountant(Single):
 
     @contextmanager
     def training(self, plan: Plan | None, **binding: Any) -> Iterator[Callable[[], None]]:
-        """A training, whose noisy values are kept beside the ledger, so that a killed one can go on.
+        """Run a training: reserve its plan, and keep its noisy values, so that a killed one can be resumed.
 
-        It yields a function to call when the model is saved: then the values are not needed any more; else
-        they go when the data set's next training begins.
+        It yields a function to call when the model is saved, which removes the values; otherwise the data
+        set's next training removes them. A second thread waits until the first one's training ends.
 
         Parameters
         ----------
         plan : Plan or None
             What is to be released, if that is known.
         **binding
-            What else the training is of, in public words and numbers: only the same can be resumed.
+            Public words and numbers that tell this training from others: only the same can be resumed.
         """
-        if plan is not None:
-            binding["plan"] = [release.to_dict() for release in plan.releases]
-        if self.ledger is None or not self.budget.private or not self._keeps_journal:
-            yield lambda: None
-            return
-        saved: list[bool] = []
-        resume, self._resume = self._resume, False
-        journal = Journal(self.ledger, self.dataset, self.run, binding, resume=resume)
-        self._journal, self.run, self._lost = journal, journal.run, journal.lost
-        try:
+        with self._one_training:
+            if self.ledger is None or not self.budget.private or not self._keeps_journal:
+                if plan is not None:
+                    self.check(plan)
+                yield lambda: None
+                return
             if plan is not None:
-                self.check(plan)
-            yield lambda: saved.append(True)
-            journal.close(saved=bool(saved))
-        finally:
-            self._journal = None
-            journal.leave()
+                binding["plan"] = [release.to_dict() for release in plan.releases]
+            saved: list[bool] = []
+            resume, self._resume = self._resume, False
+            journal = Journal(self.ledger, self.dataset, self.run, binding, resume=resume)
+            self._journal, self.run, self._lost = journal, journal.run, journal.lost
+            try:
+                if plan is not None:
+                    self.check(plan)
+                yield lambda: saved.append(True)
+                journal.close(saved=bool(saved))
+            finally:
+                self._journal = None
+                if self._reserves and self._reservation is not None:
+                    self._reservation.close()
+                    self._reservation = None
+                journal.leave()
 
     def release(
         self, bounded: Bounded, mechanism: Mechanism, label: str, *, sensitivity: float | None = None
@@ -362,7 +378,14 @@ class Accountant(Single):
         return value, draft
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
-        ledger.charge(self.dataset, self.run, release, step=step, allow_composition=self.allow_composition)
+        ledger.charge(
+            self.dataset,
+            self.run,
+            release,
+            step=step,
+            allow_composition=self.allow_composition,
+            reservation=self._reservation,
+        )
 
     def _check_process(self) -> None:
         if os.getpid() != self._process:
@@ -398,6 +421,7 @@ class Accountant(Single):
             summary = self.ledger.summary(self.dataset, self.budget.delta)
             if summary.budget is not None:  # whose delta is the one that was promised for all runs
                 summary = self.ledger.summary(self.dataset)
+            summary = replace(summary, running=0.0)
         return PrivacyStatement(
             budget=self.budget,
             releases=self.releases,

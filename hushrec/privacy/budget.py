@@ -41,6 +41,15 @@ class Cost(Protocol):
 
 
 @dataclass(frozen=True)
+class Charge:
+    """The cost of one recorded release, or of several together."""
+
+    mu: float
+    epsilon: float | None
+    failure: float
+
+
+@dataclass(frozen=True)
 class Budget:
     """(epsilon, delta) with what it protects: one `unit`, under one neighbouring `relation`.
 

@@ -20,9 +20,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from hushrec.disk import private_file, sync_folder
+from hushrec.disk import hold, private_file, sync_folder
 from hushrec.errors import HushrecError, InputError, LedgerError
-from hushrec.privacy.ledger import Entry, Ledger
+from hushrec.privacy.ledger import Ledger
+from hushrec.privacy.ledger_records import Entry
 from hushrec.privacy.release import Release
 
 #: What a file holds beside the numbers, per array of it; generously.
@@ -61,7 +62,7 @@ class Journal:
         self, ledger: Ledger, dataset: str, run: str, binding: dict[str, Any], *, resume: bool
     ) -> None:
         self._ledger, self._dataset, self._binding = ledger, dataset, _plain(binding)
-        self._folder = ledger.path.with_name(ledger.path.name + ".trainings")
+        self._folder = ledger.trainings
         self._lock: IO[bytes] | None = None
         self._drafts: dict[int, Draft] = {}  # by step
         self._used = 0
@@ -182,7 +183,7 @@ class Journal:
                 file.write(json.dumps(content).encode())
                 file.flush()
                 os.fsync(file.fileno())
-            held = _locked(draft)
+            held = hold(draft)
             draft.replace(self._header)
             sync_folder(self._folder)
         except BaseException:
@@ -192,20 +193,23 @@ class Journal:
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
-        """Return the headers of the data set, in the order in which their trainings were begun."""
-        found = [(json.loads(path.read_bytes()), path) for path in self._folder.glob(f"*{suffix}")]
-        return sorted(
-            (each for each in found if each[0]["dataset"] == self._dataset), key=lambda each: each[0]["begun"]
-        )
+        """Return the headers of the data set, in the order in which their trainings began."""
+        headers = []
+        for path in self._folder.glob(f"*{suffix}"):
+            with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
+                headers.append((json.loads(path.read_bytes()), path))
+        mine = [each for each in headers if each[0]["dataset"] == self._dataset and "binding" in each[0]]
+        return sorted(mine, key=lambda each: each[0]["begun"])
 
     def _finished(self) -> list[Path]:
-        """Headers of the data set's trainings that have finished, and that nobody takes up just now."""
-        found = []
+        """Return the headers of the data set's finished trainings that no process resumes now."""
+        finished = []
         for _, path in self._headers(_FINISHED):
-            if (lock := _locked(path)) is not None:
-                lock.close()
-                found.append(path)
-        return found
+            with contextlib.suppress(FileNotFoundError):
+                if (lock := hold(path)) is not None:
+                    lock.close()
+                    finished.append(path)
+        return finished
 
     def _sweep(self, finished: list[Path]) -> None:
         """Remove these headers, and then every value without one; a kill leaves the rest for the next."""
@@ -223,8 +227,6 @@ class Journal:
             self._ledger.forget(run, int(first), int(first) + _STEPS)  # of any data set
             for path in paths:
                 path.unlink(missing_ok=True)
-        with contextlib.suppress(OSError):  # others are in it
-            self._folder.rmdir()
 
     def _take_up(self) -> None:
         """Find the last unfinished training with this binding, else the last finished one; what was kept."""
@@ -239,7 +241,7 @@ class Journal:
             _check_same(own[-1][0]["binding"], self._binding, self._dataset)
         header, self._header = same[-1]
         self.run, self._first = header["run"], header["first"]
-        self._lock = _locked(self._header)
+        self._lock = hold(self._header)
         if self._lock is None:
             raise InputError(
                 f'The unfinished training on data set "{self._dataset}" is still running in another process;'
@@ -315,22 +317,6 @@ class Draft:
         with contextlib.suppress(OSError):  # a disk that is full refuses what is still in the buffer
             self._file.close()
         self._path.unlink(missing_ok=True)
-
-
-def _locked(path: Path) -> IO[bytes] | None:
-    """The file, open and held by this process; None if another one holds it."""
-    file = path.open("rb")
-    try:
-        import fcntl
-    except ImportError:  # Windows, which renames no file that is open; charges are unique in any case
-        file.close()
-        return file
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        file.close()
-        return None
-    return file
 
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:

@@ -3,157 +3,44 @@
 One SQLite file in WAL mode with ``synchronous=FULL``: a charge that `Ledger.charge` has returned from
 survives a kill or a power cut, and BEGIN IMMEDIATE puts processes that race for a budget in order.
 Each charge carries the hash of the one before it, and the head those of the budgets, so a changed, lost or
-inserted row is found when the ledger is opened; like any file, it cannot defend itself against an owner who
-deletes it or writes all of it anew. Whatever goes wrong raises LedgerError, and nothing is released.
+inserted row is found when the ledger is opened. Like any file, it cannot defend itself against an owner who
+deletes it or writes all of it anew. Every failure raises LedgerError, and nothing is released.
 """
+
+from __future__ import annotations
 
 import math
 import os
+import sqlite3
 import sys
-from collections.abc import Iterable
-from dataclasses import asdict, dataclass, fields
-from datetime import UTC, datetime
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
+from urllib.parse import quote
 
 from hushrec import notebook
-from hushrec.checks import check_kind, name, plural
+from hushrec.checks import Single, check_kind, name, plural, shown
+from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
-from hushrec.privacy.budget import Budget, composed_epsilon, guarantee
-from hushrec.privacy.ledger_file import OF_A_WEEK, OF_RUN, RESUMED, Charge, Dataset
+from hushrec.privacy.budget import Budget, Charge, Cost, composed_epsilon, pure_epsilon
+from hushrec.privacy.ledger_records import Entry, LedgerSummary, RunSummary, Share
 from hushrec.privacy.release import Release
-from hushrec.privacy.season import Week
-from hushrec.privacy.season_book import SeasonBook, beside
+from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
+from hushrec.privacy.schema import Book, Dataset
+from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
 
-_STEP = f"{OF_RUN} AND step = ?"  # which no step, NULL, equals
-#: At which a notebook shows epsilon where a data set has no budget.
+RESUMED = " A training that had begun goes on with --resume."
+#: Added to a failure in a week of a season, which keeps no journal.
+OF_A_WEEK = (
+    " A week that had begun is not taken up again: go on with --skip-week, or after week 0 with another"
+    " season."
+)
+#: Delta at which a notebook shows epsilon where a data set has no budget.
 _SHOWN_DELTA = 1e-6
-
-
-@dataclass(frozen=True)
-class LedgerSummary:
-    """All charges of one data set, taken together.
-
-    Attributes
-    ----------
-    dataset, unit, relation : str
-    epsilon, delta : float
-        Of all charges together; bookkeeping, unless the data set has a budget, which is then the promise.
-    mu : float
-    charges, runs : int
-    budget : Budget or None
-    closed : bool
-        Whether nothing more may be charged.
-    reserved : float
-        Part of mu squared that open seasons are yet to spend.
-    promised : float or None
-        Epsilon at `delta` of all charges with all that open seasons reserve; None where there is none.
-
-    Examples
-    --------
-    >>> book = hushrec.Ledger("ledger.sqlite")
-    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
-    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
-    >>> summary = book.summary("shop", delta=1e-6)
-    >>> summary.dataset, summary.runs, round(summary.epsilon, 2)
-    ('shop', 1, 5.0)
-    """
-
-    dataset: str
-    unit: str
-    relation: str
-    epsilon: float
-    delta: float
-    mu: float
-    charges: int
-    runs: int
-    budget: Budget | None
-    closed: bool = False
-    reserved: float = 0.0
-    promised: float | None = None
-
-    @property
-    def shares(self) -> dict[str, float | None] | None:
-        """The parts of the budget's mu squared that are spent, reserved and free.
-
-        Without a budget as parts of what is spent and reserved, and nothing tells what is free. None where
-        nothing can be a part of it.
-        """
-        whole = self.mu**2 + self.reserved if self.budget is None else self.budget.mu**2
-        if not 0 < whole < math.inf:
-            return None
-        spent, reserved = self.mu**2 / whole, self.reserved / whole
-        free = None if self.budget is None else 0.0 if self.closed else max(0.0, 1 - spent - reserved)
-        return {"spent": spent, "reserved": reserved, "free": free}
-
-    def _repr_html_(self) -> str:
-        """Return a bar of what is spent, reserved and free, for a notebook."""
-        return notebook.shares(f"{self.dataset}: {self}", self.shares or {}, "Parts are of mu squared.")
-
-    def __str__(self) -> str:
-        total = guarantee(self.epsilon, self.delta, self.unit, self.relation)
-        limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
-        if self.promised is not None:
-            both = guarantee(self.promised, self.delta, self.unit, self.relation)
-            with_seasons = f"with what open seasons are yet to spend {both} holds over all of them"
-            if self.budget is not None and self.promised > self.budget.epsilon * (1 + ROUNDING):
-                with_seasons = "what open seasons reserve is more than its budget has left"
-            limit = f"{with_seasons}; {limit}"
-        limit += ", and it is closed" if self.closed else ""
-        runs = plural(self.runs, "run")
-        warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""
-        return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description (infinity stays a float)."""
-        words = ("epsilon", "delta", "failure")
-        budget = None if self.budget is None else {word: getattr(self.budget, word) for word in words}
-        return asdict(self) | {"budget": budget}
-
-    @classmethod
-    def from_dict(cls, entry: dict[str, Any]) -> "LedgerSummary":
-        """Inverse of `to_dict`."""
-        limit, protects = entry["budget"], (entry["unit"], entry["relation"])
-        budget = None
-        if limit is not None:
-            budget = Budget(limit["epsilon"], limit["delta"], *protects, limit.get("failure", 0.0))
-        known = {each.name: entry[each.name] for each in fields(cls) if each.name in entry}
-        if not all(isinstance(known.get(word), int | float | None) for word in ("reserved", "promised")):
-            raise TypeError("not what seasons reserve")
-        return cls(**known | {"budget": budget})  # hushrec 0.2 wrote fewer
-
-
-class Entry(NamedTuple):
-    """A numbered charge of a run, where its noisy value is kept, if it is, and what was released."""
-
-    step: int
-    file: str | None
-    digest: str | None
-    release: tuple[Any, ...]
-
-
-@dataclass(frozen=True)
-class RunSummary:
-    """One run of a data set, and where it brought the total.
-
-    Attributes
-    ----------
-    run, time : str
-        Identifier, and the time (UTC) of its first charge.
-    charges : int
-    epsilon : float
-        Of this run and all before it together, at the delta that was asked for.
-    mu : float
-        Likewise.
-    """
-
-    run: str
-    time: str
-    charges: int
-    epsilon: float
-    mu: float
 
 
 def default_path() -> Path:
@@ -178,8 +65,8 @@ def default_path() -> Path:
     return state / "hushrec" / "ledger.sqlite"
 
 
-class Ledger(SeasonBook):
-    """A file of charges, shared by runs and processes.
+class Ledger(Single):
+    """A file of charges, shared by runs and processes. Each method is one transaction.
 
     Parameters
     ----------
@@ -204,14 +91,61 @@ class Ledger(SeasonBook):
     1.45
     """
 
+    busy_timeout = 30.0
+    """Seconds to wait for another process before giving up."""
+
+    _instead = "open its file where it is needed, with Ledger(path)"
+
+    def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
+        check_kind(path, (str, os.PathLike), "path", "pass the path of a ledger")
+        try:
+            self.path = Path(path).expanduser().absolute()
+        except RuntimeError:
+            raise LedgerError(
+                f"The ledger {str(path)!r} is in a home folder that does not exist; pass another path."
+            ) from None
+        self._verified = (0, schema.GENESIS)
+        with self._errors(""):
+            if not self.path.exists():
+                if not create:
+                    raise LedgerError(f"There is no ledger at {self.path}; check the path.")
+                self._create()
+        with self._transaction("DEFERRED", "") as book:
+            if not book.is_sound():
+                raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
+
     def __repr__(self) -> str:
         """Name the path, and what each data set was charged and has reserved, where that can be read."""
         try:
-            budgets = {each: self.left(each) is not None for each in self.datasets()}
-            said = [str(self.summary(each, None if limited else 1e-6)) for each, limited in budgets.items()]
+            summaries = [str(summary) for summary in self._summaries()]
         except HushrecError:
-            said = ["cannot be read"]
-        return f"Ledger({str(self.path)!r}: {'; '.join(said) or 'no data set yet'})"
+            summaries = ["cannot be read"]
+        return f"Ledger({str(self.path)!r}: {'; '.join(summaries) or 'no data set yet'})"
+
+    def _repr_html_(self) -> str:
+        """Return a bar for each data set, for a notebook."""
+        return notebook.table(self.path.name, [()]) + "".join(
+            map(LedgerSummary._repr_html_, self._summaries())
+        )
+
+    def _summaries(self) -> list[LedgerSummary]:
+        """Summarise each data set at its budget's delta, or at the usual one."""
+        return [
+            self.summary(dataset, None if self.left(dataset) is not None else _SHOWN_DELTA)
+            for dataset in self.datasets()
+        ]
+
+    @property
+    def trainings(self) -> Path:
+        """Folder of the journals and locks of trainings."""
+        return self.path.with_name(self.path.name + ".trainings")
+
+    # ---------------------------------------------------------------------- data sets
+
+    def datasets(self) -> list[str]:
+        """Names of all data sets."""
+        with self._transaction("DEFERRED") as book:
+            return book.datasets()
 
     def open_dataset(self, dataset: str, budget: Budget) -> None:
         """Give a data set a budget that all its runs share, or lower the one it has, not below a reserve.
@@ -229,17 +163,16 @@ class Ledger(SeasonBook):
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not budget.private:
             raise InputError("An infinite epsilon is no budget; pass a finite one.", parameter="epsilon")
-        with self._transaction("IMMEDIATE") as connection:
-            current = self._open_to(connection, dataset, budget.unit, budget.relation)
+        with self._transaction("IMMEDIATE") as book:
+            current = self._open_to(book, dataset, budget.unit, budget.relation)
             if current is not None and (budget.epsilon > current.epsilon or budget.delta > current.delta):
                 raise BudgetError(
                     f'The budget of data set "{dataset}" is {current}; neither its epsilon nor its delta can '
                     "be raised: that would break what its users were promised."
                 )
-            charges = self._charges(connection, "dataset = ?", (dataset,))
             if (
                 current is not None
-                and charges
+                and book.costs(dataset)
                 and (budget.failure > current.failure or budget.mu > current.mu * (1 + ROUNDING))
             ):
                 raise BudgetError(
@@ -247,16 +180,17 @@ class Ledger(SeasonBook):
                     "failures can be chosen before the first charge only, since afterwards the choice could "
                     "follow what was released."
                 )
-            committed = self._committed(connection, dataset)
+            trainings = self._running(book, dataset)
+            committed = [*book.committed(dataset), *trainings]
             budget.check_reserve(committed)
             if not budget.allows(committed):
                 spent = budget.spell(composed_epsilon(committed, budget.delta))
-                with_seasons = beside(self._seasons(connection, dataset), ", with")
+                reserved = _beside(book.seasons(dataset), trainings, ", with")
                 raise BudgetError(
-                    f'Data set "{dataset}" has been charged {spent} already{with_seasons}, past a budget of'
+                    f'Data set "{dataset}" has been charged {spent} already{reserved}, past a budget of'
                     f" {budget}; declare at least that."
                 )
-            self._put_dataset(connection, dataset, Dataset(budget.unit, budget.relation, budget))
+            book.put_dataset(dataset, Dataset(budget.unit, budget.relation, budget))
 
     def close_dataset(self, dataset: str) -> None:
         """Allow no further charge to a data set, for good.
@@ -267,24 +201,192 @@ class Ledger(SeasonBook):
             The ledger does not know it.
         """
         name("dataset", dataset)
-        with self._transaction("IMMEDIATE") as connection:
-            known = self._known(connection, dataset)
-            self._put_dataset(connection, dataset, known._replace(closed=True))
+        with self._transaction("IMMEDIATE") as book:
+            book.put_dataset(dataset, self._known(book, dataset)._replace(closed=True))
+
+    def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
+        """Return what all runs on a data set have charged together.
+
+        Parameters
+        ----------
+        dataset : str
+        delta : float, optional
+            At which to give epsilon; the delta of the data set's budget by default. Without a budget, more
+            of it where selections, which fail with a chance of their own, leave nothing of it to the others.
+        """
+        with self._transaction("DEFERRED") as book:
+            known = self._known(book, dataset)
+            if delta is None and known.budget is not None:
+                delta = known.budget.delta
+            delta = valid_delta(delta)
+            charges = book.costs(dataset)
+            failures = math.fsum(charge.failure for charge in charges)
+            if known.budget is None and composed_epsilon(charges, delta) == math.inf:
+                delta += failures if delta + failures < 1 else 0.0
+            still = [season for season in book.seasons(dataset) if not season.closed]
+            return LedgerSummary(
+                dataset=dataset,
+                **known._asdict(),
+                epsilon=composed_epsilon(charges, delta),
+                delta=delta,
+                mu=total_mu(charge.mu for charge in charges),
+                charges=len(charges),
+                runs=book.runs(dataset),
+                reserved=math.fsum(season.reserved for season in still),
+                promised=composed_epsilon(book.committed(dataset), delta) if still else None,
+                running=math.fsum(training.mu**2 for training in self._running(book, dataset)),
+            )
+
+    def left(self, dataset: str) -> str | None:
+        """Say what is left of a data set's budget next to what is reserved; None where it has none."""
+        with self._transaction("DEFERRED") as book:
+            budget = self._known(book, dataset).budget
+            if budget is None:
+                return None
+            trainings = self._running(book, dataset)
+            left = budget.left([*book.committed(dataset), *trainings])
+            return f"{left}{_beside((), trainings, ', next to')}"
+
+    def shares(self, dataset: str) -> list[Share]:
+        """Return what each season and each running training takes of mu squared, and last all other runs."""
+        with self._transaction("DEFERRED") as book:
+            self._known(book, dataset)
+            shares = [
+                Share(
+                    f"season {shown(summary.season.name)}, {summary.begun} of {summary.season.weeks} weeks"
+                    + ", closed" * summary.closed,
+                    summary.mu**2,
+                    summary.reserved,
+                )
+                for summary in book.seasons(dataset)
+            ]
+            shares += [
+                Share(f"training since {training.time}, {training.owner}", 0.0, training.mu**2)
+                for training in self._running(book, dataset)
+            ]
+            number = book.runs(dataset, "season IS NULL")
+            outside = total_mu(charge.mu for charge in book.costs(dataset, "season IS NULL"))
+            return [*shares, Share(plural(number, "other run" if shares else "run"), outside**2, 0.0)]
+
+    def history(self, dataset: str, delta: float) -> list[RunSummary]:
+        """Return every run on a data set, in order, with the total that it brought.
+
+        Parameters
+        ----------
+        dataset : str
+        delta : float
+            At which to give epsilon.
+        """
+        delta = valid_delta(delta)
+        with self._transaction("DEFERRED") as book:
+            self._known(book, dataset)
+            rows = book.history(dataset)
+        runs: dict[str, tuple[str, list[Charge]]] = {}
+        for run, time, *cost in rows:
+            runs.setdefault(run, (time, []))[1].append(Charge(*cost))
+        summaries, together = [], list[Charge]()
+        for run, (time, charges) in runs.items():
+            together += charges
+            epsilon = composed_epsilon(together, delta)
+            mu = total_mu(charge.mu for charge in together)
+            summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
+        return summaries
+
+    def chain(
+        self, dataset: str, count: int | None = None
+    ) -> tuple[tuple[int, str] | None, list[tuple[Any, ...]]]:
+        """Return the head of the chain and the charges of a data set, as their hashes count them.
+
+        Parameters
+        ----------
+        dataset : str
+        count : int, optional
+            As they were after this many charges of all data sets; the head is None where there were fewer.
+        """
+        with self._transaction("DEFERRED") as book:
+            self._known(book, dataset)
+            head = self._verified if count is None else book.head_at(count)
+            return head, book.chain(dataset, sys.maxsize if count is None else count)
+
+    # ---------------------------------------------------------------------- charges
 
     def check(
         self,
         dataset: str,
         releases: Iterable[Release],
         *,
-        failure: float = 0.0,
         run: str = "",
         allow_composition: bool = False,
+        reservation: Reservation | None = None,
     ) -> None:
-        """Raise what charging for these releases and a chance of failure would raise; write nothing."""
-        with self._transaction("DEFERRED") as connection:
-            self._check(
-                connection, dataset, tuple(releases), failure, run=run, allow_composition=allow_composition
-            )
+        """Raise what charging these releases would raise; write nothing."""
+        with self._transaction("DEFERRED") as book:
+            others, own = self._others(book, dataset, reservation)
+            rest = [] if own is None else [_without(own, tuple(releases))]
+            self._check(book, dataset, tuple(releases), [*others, *rest], run, allow_composition)
+
+    def reserve(
+        self,
+        dataset: str,
+        releases: Iterable[Release],
+        *,
+        run: str = "",
+        allow_composition: bool = False,
+        reservation: Reservation | None = None,
+    ) -> Reservation:
+        """Keep budget for releases until the reservation is closed or this process ends.
+
+        Parameters
+        ----------
+        dataset : str
+        releases : iterable of Release
+        run : str
+            Identifier of the run.
+        allow_composition : bool
+            As of :meth:`charge`.
+        reservation : Reservation, optional
+            One to change; by default a new one, which whoever calls this closes.
+
+        Raises
+        ------
+        BudgetError
+            There is no room next to what was charged and reserved. Nothing is reserved.
+        """
+        coming = tuple(releases)
+        made = None
+        with self._transaction("IMMEDIATE") as book:
+            others, _ = self._others(book, dataset, reservation)
+            self._check(book, dataset, coming, others, run, allow_composition)
+            self._sweep(book)
+            try:
+                if reservation is None:
+                    reservation = made = Reservation(self.trainings)
+                mu, failure = total_mu(each.mu for each in coming), math.fsum(each.failure for each in coming)
+                now = datetime.now(UTC).isoformat(timespec="seconds")
+                cost = (mu, pure_epsilon(coming), failure)
+                book.put_reservation(Reserved(reservation.name, dataset, now, reservation.owner, *cost))
+            except BaseException:
+                if made is not None:
+                    made.close()
+                raise
+        return reservation
+
+    def running(self, dataset: str) -> list[Reserved]:
+        """Return what trainings that run now have reserved."""
+        with self._transaction("DEFERRED") as book:
+            return self._running(book, dataset)
+
+    def free(self, dataset: str) -> list[Reserved]:
+        """Give back what trainings have reserved; return it.
+
+        A training that runs after all goes on for as long as the budget allows.
+        """
+        with self._transaction("IMMEDIATE") as book:
+            self._known(book, dataset)
+            freed = self._running(book, dataset)
+            for reserved in book.reservations(dataset):
+                book.drop_reservation(reserved.name)
+        return freed
 
     def charge(
         self,
@@ -293,10 +395,10 @@ class Ledger(SeasonBook):
         release: Release,
         *,
         step: int | None = None,
-        failure: float = 0.0,
         week: Week | None = None,
         allow_composition: bool = False,
         early: bool = False,
+        reservation: Reservation | None = None,
     ) -> str:
         """Record one release durably, or raise and record nothing.
 
@@ -312,175 +414,471 @@ class Ledger(SeasonBook):
         release : Release
         step : int, optional
             Number of the release in its run, where it must not be charged, nor made, twice.
-        failure : float
-            Chance with which all of the run may fail, charged with its first release only.
         week : Week, optional
             Of a season: the release counts in its budget too.
         allow_composition : bool
-            That a run beside an open season of a data set without a budget adds to it is understood; and of
-            a week, that an older version has promised more than the data set's budget.
+            Allow this run in addition to an open season, where the data set has no budget.
         early : bool
-            A week that begins sooner than its season's gap is meant.
+            Allow a week that begins sooner than its season's gap.
+        reservation : Reservation, optional
+            From which the cost is taken.
 
         Returns
         -------
         Hash of the charge.
         """
-        with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as connection:
-            if self._charges(connection, f"{OF_RUN} LIMIT 1", (dataset, run)):
-                failure = 0.0
-            of_week = week is not None
-            self._check(
-                connection,
-                dataset,
-                (release,),
-                failure,
-                run=run,
-                of_week=of_week,
-                allow_composition=allow_composition,
-            )
+        with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as book:
             if week is not None:
-                coming = (release, Charge(0.0, 0.0, failure))
-                self._check_week(connection, week, coming, made=step, early=early)
-            if self._charges(connection, _STEP, (dataset, run, step)):
+                self._open_to(book, dataset, release.unit, release.relation)
+                self._check_week(book, week, (release,), made=step, early=early)
+            else:
+                others, own = self._others(book, dataset, reservation)
+                if own is not None:
+                    rest = _without(own, (release,))
+                    book.put_reservation(rest)
+                    others.append(rest)
+                self._check(book, dataset, (release,), others, run, allow_composition)
+            if book.is_charged(dataset, run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
                     "is made once only."
                 )
-            if self._dataset(connection, dataset) is None:
-                self._put_dataset(connection, dataset, Dataset(release.unit, release.relation, None))
+            if book.dataset(dataset) is None:
+                book.put_dataset(dataset, Dataset(release.unit, release.relation, None))
             now = datetime.now(UTC).isoformat(timespec="seconds")
             row: tuple[Any, ...] = (
                 dataset, run, now, release.label, repr(release.mechanism), release.sensitivity, release.mu,
-                release.epsilon, release.failure + failure, release.unit, release.relation,
+                release.epsilon, release.failure, release.unit, release.relation,
                 None if week is None else week.season.name, step,
             )  # fmt: skip
-            head = schema.append(connection, row)
+            head = book.append(row)
         self._verified = head
         return head[1]
 
     def charged(self, dataset: str, run: str, step: int) -> bool:
         """Tell whether a numbered release of a run was charged."""
-        with self._transaction("DEFERRED") as connection:
-            return bool(self._charges(connection, _STEP, (dataset, run, step)))
+        with self._transaction("DEFERRED") as book:
+            return book.is_charged(dataset, run, step)
 
     def numbered(self, dataset: str, run: str) -> list[Entry]:
-        """The charges of a run that have a step, in order."""
-        with self._transaction("DEFERRED") as connection:
-            rows = connection.execute(
-                "SELECT step, file, digest, label, mechanism, sensitivity, unit, relation FROM charges"
-                f" LEFT JOIN journal ON charge = id WHERE {OF_RUN} AND step >= 0 ORDER BY id",
-                (dataset, run),
-            )
-            return [Entry(row[0], row[1], row[2], tuple(row[3:])) for row in rows]
+        """Return the charges of a run that have a step, in order."""
+        with self._transaction("DEFERRED") as book:
+            return book.numbered(dataset, run)
 
     def keep(self, dataset: str, run: str, step: int, file: str, digest: str) -> None:
         """Record where the noisy value of a charge is kept."""
-        with self._transaction("IMMEDIATE") as connection:
-            charge = f"SELECT id, ?, ? FROM charges WHERE {OF_RUN} AND step = ?"
-            connection.execute(f"INSERT INTO journal {charge}", (file, digest, dataset, run, step))
-            self._seal(connection)
+        with self._transaction("IMMEDIATE") as book:
+            book.keep(dataset, run, step, file, digest)
 
     def forget(self, run: str, first: int, stop: int) -> None:
         """Record that the noisy values of a run are kept no longer, from a step on and up to another."""
-        with self._transaction("IMMEDIATE") as connection:
-            charges = "SELECT id FROM charges WHERE run = ? AND step >= ? AND step < ?"
-            connection.execute(f"DELETE FROM journal WHERE charge IN ({charges})", (run, first, stop))
-            self._seal(connection)
+        with self._transaction("IMMEDIATE") as book:
+            book.forget(run, first, stop)
 
-    def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
-        """Return what all runs on a data set have charged together.
+    # ---------------------------------------------------------------------- seasons
+
+    def open_season(self, dataset: str, season: Season, *, allow_composition: bool = False) -> None:
+        """Give a data set a season.
+
+        A week's charges count in its season's budget, in the week's slice of it, and in the data set's
+        budget, where all of an open season's budget is reserved.
 
         Parameters
         ----------
         dataset : str
-        delta : float, optional
-            At which to give epsilon; the delta of the data set's budget by default. Without a budget, more
-            of it where selections, which fail with a chance of their own, leave nothing of it to the others.
+        season : Season
+        allow_composition : bool
+            Allow this season in addition to earlier ones, to whose cost it adds.
+
+        Raises
+        ------
+        BudgetError
+            There is another season and `allow_composition` is not set, or the budget has no room.
+        InputError
+            The name is taken, or unit or relation is not that of the earlier charges.
         """
-        with self._transaction("DEFERRED") as connection:
-            known = self._known(connection, dataset)
-            if delta is None and known.budget is not None:
-                delta = known.budget.delta
-            delta = valid_delta(delta)
-            charges = self._charges(connection, "dataset = ?", (dataset,))
-            failures = math.fsum(charge.failure for charge in charges)
-            if known.budget is None and composed_epsilon(charges, delta) == math.inf:
-                delta += failures if delta + failures < 1 else 0.0
-            runs = connection.execute("SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ?", (dataset,))
-            still = [each for each in self._seasons(connection, dataset) if not each.closed]
-            promised = composed_epsilon(self._committed(connection, dataset), delta) if still else None
-            return LedgerSummary(
-                dataset=dataset,
-                **known._asdict(),
-                epsilon=composed_epsilon(charges, delta),
-                delta=delta,
-                mu=total_mu(charge.mu for charge in charges),
-                charges=len(charges),
-                runs=runs.fetchone()[0],
-                reserved=math.fsum(each.reserved for each in still),
-                promised=promised,
+        name("dataset", dataset)
+        budget = season.budget
+        budget.share(1.0)  # refused where all of delta is reserved, so that no week could release anything
+        with self._transaction("IMMEDIATE") as book:
+            limit = self._open_to(book, dataset, budget.unit, budget.relation)
+            known = book.seasons(dataset)
+            names = [summary.season.name for summary in known]
+            if season.name in names:
+                raise InputError(
+                    f'Data set "{dataset}" has a season {shown(season.name)} already; give this one another'
+                    " name."
+                )
+            if known and not allow_composition:
+                both = epsilon_together([*(each.season.budget for each in known), budget], budget.delta)
+                raise BudgetError(
+                    f'Data set "{dataset}" has had {plural(len(known), "season")}'
+                    f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
+                    f" would be promised {budget.spell(both)}; pass --allow-composition"
+                    " (allow_composition=True) if that is understood."
+                )
+            trainings = self._running(book, dataset)
+            committed = [*book.committed(dataset), *trainings]
+            if limit is not None:
+                together = [*committed, Charge(budget.mu, None, budget.failure)]
+                limit.check_reserve(together)
+                if not limit.allows(together):
+                    raise BudgetError(
+                        f'Data set "{dataset}" has a budget of {limit}, which has no room for this season of'
+                        f" {budget} beside what was charged{_beside(known, trainings)};"
+                        f" {limit.left(committed)}."
+                    )
+            if book.dataset(dataset) is None:
+                book.put_dataset(dataset, Dataset(budget.unit, budget.relation, None))
+            book.put_season(dataset, season)
+
+    def close_season(self, dataset: str, season: str) -> None:
+        """Allow no further week of a season, for good; a data set's budget gets back what it did not spend.
+
+        Why that is sound: docs/proofs/seasons.md.
+        """
+        with self._transaction("IMMEDIATE") as book:
+            self._season(book, dataset, season)
+            book.close_season(dataset, season)
+
+    def seasons(self, dataset: str) -> list[SeasonSummary]:
+        """Return all seasons of a data set, in the order in which they were opened."""
+        with self._transaction("DEFERRED") as book:
+            return book.seasons(dataset)
+
+    def season(self, dataset: str, season: str) -> SeasonSummary:
+        """Return a season of a data set; refuse a name that it does not have."""
+        with self._transaction("DEFERRED") as book:
+            return self._season(book, dataset, season)
+
+    def season_releases(self, dataset: str, season: str) -> list[Release]:
+        """Return all releases that were charged to a season, in order."""
+        with self._transaction("DEFERRED") as book:
+            return book.season_releases(dataset, season)
+
+    def check_week(
+        self,
+        week: Week,
+        releases: Iterable[Release],
+        *,
+        after: Week | None = None,
+        made: int = 0,
+        early: bool = False,
+    ) -> None:
+        """Raise what charging a week's releases would raise; write nothing.
+
+        Parameters
+        ----------
+        week : Week
+        releases : iterable of Release
+        after : Week, optional
+            That of the model from which it goes on.
+        made : int
+            Releases of the week that the caller has made already: others must not have made any.
+        early : bool
+            As of :meth:`charge`.
+        """
+        coming = tuple(releases)
+        with self._transaction("DEFERRED", OF_A_WEEK) as book:
+            self._open_to(book, week.dataset, week.season.budget.unit, week.season.budget.relation)
+            self._check_week(book, week, coming, after, made, early)
+
+    def wrote(self, week: Week, digest: str) -> None:
+        """Record the digest of the model that a week wrote: the next week goes on from no other."""
+        with self._transaction("IMMEDIATE", OF_A_WEEK) as book:
+            self._check_own(book, week)
+            book.put_model(week, digest)
+
+    def check_model(self, week: Week, digest: str) -> None:
+        """Refuse a model that is not the one which a week wrote."""
+        with self._transaction("DEFERRED", OF_A_WEEK) as book:
+            self._season(book, week.dataset, week.season.name)
+            self._check_own(book, week)
+            if book.has_model(week, digest):
+                return
+        raise InputError(
+            f"This model is not the one that week {week.number} of season {shown(week.season.name)}"
+            f" wrote: its digest is not in the ledger {self.path}. It was edited, saved with int8, or its"
+            " training was cut short; go on from the file as it was written. Nothing was charged."
+        )
+
+    # ---------------------------------------------------------------------- rules, inside a transaction
+
+    def _known(self, book: Book, dataset: str) -> Dataset:
+        """Return a data set, or refuse a name that the ledger does not have."""
+        known = book.dataset(dataset)
+        if known is None:
+            names = book.datasets()
+            listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
+            raise InputError(
+                f'The ledger has no data set "{dataset}"{listed}; its first training, hushrec ledger open or'
+                " hushrec season open begins it."
+            )
+        return known
+
+    def _open_to(self, book: Book, dataset: str, unit: str, relation: str) -> Budget | None:
+        """Return the budget of a data set; refuse another unit or relation, and a closed data set."""
+        known = book.dataset(dataset) or Dataset(unit, relation, None)
+        if (known.unit, known.relation) != (unit, relation):
+            raise InputError(
+                f'Data set "{dataset}" of the ledger counts unit {known.unit!r} and relation'
+                f" {known.relation!r}; {unit!r} and {relation!r} cannot be added to them: use the same, or"
+                " another data-set name."
+            )
+        if known.closed:
+            raise BudgetError(
+                f'Data set "{dataset}" was closed in the ledger {self.path}: nothing more is charged to it.'
+            )
+        return known.budget
+
+    def _check(
+        self,
+        book: Book,
+        dataset: str,
+        releases: tuple[Release, ...],
+        trainings: Sequence[Reserved],
+        run: str,
+        allow_composition: bool,
+    ) -> None:
+        """Refuse releases that do not fit next to all that was charged and is reserved."""
+        if not releases:
+            return
+        name("dataset", dataset)
+        budget = self._open_to(book, dataset, releases[0].unit, releases[0].relation)
+        still = [season for season in book.seasons(dataset) if not season.closed]
+        committed: list[Cost] = [*book.committed(dataset), *trainings]
+        costs = [*committed, *releases]
+        if total_mu(release.mu for release in releases) == math.inf:
+            self._check_exact(book, dataset, budget)
+        if budget is None:
+            if still and not (allow_composition or book.costs(dataset, "run = ?", run)):
+                raise _adds_up(dataset, still, costs)
+            return
+        budget.check_reserve(costs)
+        if not budget.allows(costs):
+            total, others = budget.spell(composed_epsilon(costs, budget.delta)), _beside(still, trainings)
+            wait = "; wait until it ends, or see hushrec ledger free" if any(t.mu for t in trainings) else ""
+            raise BudgetError(
+                f'This would bring data set "{dataset}" to {total} over all its runs{others}, past its '
+                f"budget of {budget} in the ledger {self.path}; {budget.left(committed)}{wait}."
             )
 
-    def left(self, dataset: str) -> str | None:
-        """Say what is left of a data set's budget beside what seasons reserve; None where it has none."""
-        with self._transaction("DEFERRED") as connection:
-            budget = self._known(connection, dataset).budget
-            return None if budget is None else budget.left(self._committed(connection, dataset))
+    def _check_exact(self, book: Book, dataset: str, budget: Budget | None) -> None:
+        """Refuse a release without noise where users were promised privacy, and no other has ended that."""
+        charges = book.costs(dataset)
+        promised = budget is not None or charges or book.seasons(dataset)
+        if promised and all(charge.mu < math.inf for charge in charges):
+            raise BudgetError(
+                f'A run without privacy would end what the users of data set "{dataset}" in the ledger'
+                f" {self.path} were promised: pass --dataset with a name of its own, or --data-is-public"
+                " where the ratings are no secret (in Python dataset=..., or data_is_public=True and no"
+                " ledger)."
+            )
 
-    def _repr_html_(self) -> str:
-        """Return a bar for each data set, for a notebook."""
-        known = [self.summary(dataset, _SHOWN_DELTA) for dataset in self.datasets()]
-        own = [each if each.budget is None else self.summary(each.dataset) for each in known]
-        return notebook.table(self.path.name, [()]) + "".join(each._repr_html_() for each in own)
+    def _others(
+        self, book: Book, dataset: str, own: Reservation | None
+    ) -> tuple[list[Reserved], Reserved | None]:
+        """Return the reservations of all other running trainings, and a training's own."""
+        reserved = book.reservations(dataset)
+        mine = next((each for each in reserved if own is not None and each.name == own.name), None)
+        return [each for each in reserved if each != mine and lives(self.trainings, each.name)], mine
 
-    def datasets(self) -> list[str]:
-        """Names of all data sets."""
-        with self._transaction("DEFERRED") as connection:
-            return [each[0] for each in connection.execute("SELECT name FROM datasets ORDER BY name")]
+    def _running(self, book: Book, dataset: str) -> list[Reserved]:
+        return self._others(book, dataset, None)[0]
 
-    def chain(
-        self, dataset: str, count: int | None = None
-    ) -> tuple[tuple[int, str] | None, list[tuple[Any, ...]]]:
-        """Return the head of the chain and the charges of a data set, as their hashes count them.
+    def _sweep(self, book: Book) -> None:
+        """Remove the reservations of processes that died."""
+        alive = set()
+        for reserved in book.reservations():
+            if lives(self.trainings, reserved.name):
+                alive.add(reserved.name)
+            else:
+                book.drop_reservation(reserved.name)
+        sweep(self.trainings, alive)
 
-        Parameters
-        ----------
-        dataset : str
-        count : int, optional
-            As they were after so many charges of all data sets; the head is None where there never were.
-        """
-        with self._transaction("DEFERRED") as connection:
-            self._known(connection, dataset)
-            found = connection.execute("SELECT id, hash FROM charges WHERE id = ?", (count,)).fetchone()
-            head = self._verified if count is None else found
-            upto = sys.maxsize if count is None else count
-            query = "SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id"
-            return head, connection.execute(query, (dataset, upto)).fetchall()
+    def _season(self, book: Book, dataset: str, season: str) -> SeasonSummary:
+        self._known(book, dataset)
+        for summary in book.seasons(dataset):
+            if summary.season.name == season:
+                return summary
+        raise InputError(
+            f'Data set "{dataset}" has no season {shown(season)} in the ledger {self.path}; open one with'
+            " hushrec season open."
+        )
 
-    def history(self, dataset: str, delta: float) -> list[RunSummary]:
-        """Return every run on a data set, in order, with the total that it brought.
+    def _check_own(self, book: Book, week: Week) -> None:
+        """Refuse a week whose last charge is not in this ledger."""
+        if not book.has_last_charge(week):
+            raise InputError(
+                f"This model's week {week.number} of season {shown(week.season.name)} is not in the ledger"
+                f" {self.path}: use the ledger that it was charged to."
+            )
 
-        Parameters
-        ----------
-        dataset : str
-        delta : float
-            At which to give epsilon.
-        """
-        delta = valid_delta(delta)
-        with self._transaction("DEFERRED") as connection:
-            self._known(connection, dataset)
-            rows = connection.execute(
-                "SELECT run, time, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id",
-                (dataset,),
-            ).fetchall()
-        runs: dict[str, tuple[str, list[Charge]]] = {}
-        for run, time, *cost in rows:
-            runs.setdefault(run, (time, []))[1].append(Charge(*cost))
-        summaries, together = [], list[Charge]()
-        for run, (time, charges) in runs.items():
-            together += charges
-            epsilon = composed_epsilon(together, delta)
-            mu = total_mu(charge.mu for charge in together)
-            summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
-        return summaries
+    def _check_week(
+        self,
+        book: Book,
+        week: Week,
+        releases: Sequence[Cost],
+        after: Week | None = None,
+        made: int | None = None,
+        early: bool = False,
+    ) -> None:
+        """Refuse a week that is not the next of its open season, or releases that do not fit its slice."""
+        dataset, season = week.dataset, week.season
+        known, called = self._season(book, dataset, season.name), shown(season.name)
+        if known.season != season:
+            raise InputError(
+                f"Season {called} is another one in the ledger {self.path}: there it is {known.season}, with"
+                f" a budget of {known.season.budget}; use the ledger in which the model's season was opened."
+            )
+        if known.closed:
+            raise BudgetError(
+                f"Season {called} was closed: nothing more is charged to it; hushrec season open"
+                " --allow-composition begins another."
+            )
+        if after is not None:
+            self._check_own(book, after)
+        mine = book.costs(dataset, "season = ? AND run = ?", season.name, week.run)
+        begun = known.begun - bool(mine)
+        if begun > week.number or (made is not None and len(mine) != made):
+            raise _was_run(week)
+        if begun < week.number:
+            raise InputError(
+                f"The ledger {self.path} has seen {plural(begun, 'week')} of season {called}, so week"
+                f" {week.number} cannot be next; use the ledger that the season's weeks were charged to."
+            )
+        if season.gap and not (mine or early):
+            _check_gap(week, book.last_week_began(dataset, season.name))
+        season.check_week(week.number, [*mine, *releases])
+        season.budget.check_reserve([*book.costs(dataset, "season = ?", season.name), *releases])
+
+    # ---------------------------------------------------------------------- the file
+
+    @contextmanager
+    def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[Book]:
+        """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
+        with self._errors(then), closing(self._connect()) as connection:  # rolls back what is not committed
+            connection.execute(f"BEGIN {kind}")
+            book = Book(connection)
+            head = book.verified(*self._verified)
+            if head is None:
+                what = f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
+                raise LedgerError(what)
+            self._verified = head
+            yield book
+            connection.execute("COMMIT")
+
+    def _connect(self) -> sqlite3.Connection:
+        schema.check_file(self.path)
+        uri = f"file:{quote(str(self.path))}?mode=rw"
+        connection = sqlite3.connect(uri, uri=True, timeout=self.busy_timeout, isolation_level=None)
+        try:
+            connection.execute("PRAGMA synchronous = FULL")
+            connection.execute("PRAGMA fullfsync = ON")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _create(self) -> None:
+        """Write an empty ledger beside its place and link it there, so that nobody sees a part of it."""
+        for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
+            left = Path(f"{self.path}{suffix}")
+            if left.exists() and not self.path.exists():  # or another process was first
+                raise LedgerError(
+                    f"The ledger {self.path} is gone but its log {left.name} is there; restore the ledger, or"
+                    " move the log away."
+                )
+        if not self.path.parent.exists():
+            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        try:
+            with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
+                connection.execute("PRAGMA journal_mode = WAL")
+                connection.execute("BEGIN")
+                schema.create(connection)
+                connection.execute("COMMIT")
+            with suppress(FileExistsError):  # another process was first, and its ledger is as good
+                if os.name == "nt":
+                    draft.rename(self.path)
+                else:
+                    self.path.hardlink_to(draft)
+            sync_folder(self.path.parent)
+        finally:
+            draft.unlink(missing_ok=True)
+
+    @contextmanager
+    def _errors(self, then: str = RESUMED) -> Iterator[None]:
+        """Turn every failure of the file into a LedgerError that says what to do then."""
+        try:
+            yield
+        except HushrecError:
+            raise
+        except (sqlite3.Error, OSError, ValueError) as error:
+            reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+            raise LedgerError(
+                f"The ledger {self.path} could not be used ({reason}), so nothing more was released; check "
+                f"the file and its folder.{then}"
+            ) from error
+
+
+def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
+    """Return what is left of a reservation after releases."""
+    square = reserved.mu**2 - math.fsum(release.mu**2 for release in releases)
+    epsilon, pure = reserved.epsilon, pure_epsilon(releases)
+    return reserved._replace(
+        mu=math.sqrt(max(0.0, square)),
+        epsilon=None if epsilon is None else max(0.0, epsilon - (pure or 0.0)),
+        failure=max(0.0, reserved.failure - math.fsum(release.failure for release in releases)),
+    )
+
+
+def _beside(
+    seasons: Iterable[SeasonSummary], trainings: Iterable[Reserved] = (), joined: str = " and"
+) -> str:
+    """Say in a sentence on a cost what open seasons and running trainings reserve next to it."""
+    names = [shown(summary.season.name) for summary in seasons if not summary.closed]
+    number = sum(bool(training.mu or training.failure) for training in trainings)
+    parts = [f"what season {', '.join(names)} reserve{'s' * (len(names) == 1)} until closed"] * bool(names)
+    parts += [f"what {plural(number, 'running training')} reserve{'s' * (number == 1)}"] * bool(number)
+    return f"{joined} {' and '.join(parts)}" if parts else ""
+
+
+def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
+    """Return the refusal of a run beside a season where no budget limits both, with what both cost."""
+    budget, names = still[-1].season.budget, ", ".join(shown(summary.season.name) for summary in still)
+    both = budget.spell(composed_epsilon(costs, budget.delta))
+    return BudgetError(
+        f'Data set "{dataset}" has no budget but an open season {names}, and this run adds to it:'
+        f" whoever is in all that was charged{_beside(still)} and in this would be promised {both}; pass"
+        " --allow-composition (allow_composition=True) if that is understood."
+    )
+
+
+def _was_run(week: Week) -> BudgetError:
+    lost = (
+        " or with --skip-week if it was cut short: what it charged stays charged, and the rest of its"
+        " slice is spent by nobody."
+        if week.number
+        else " with hushrec retrain, or, if it was cut short, close the season and open another one"
+        " with hushrec season open --allow-composition."
+    )
+    return BudgetError(
+        f"Week {week.number} of season {shown(week.season.name)} was run already; go on from the model that"
+        f" it wrote,{lost}"
+    )
+
+
+def _check_gap(week: Week, began: str | None) -> None:
+    """Refuse a week sooner than the season's gap after the last one that wrote a model began."""
+    if began is None:
+        return
+    first = datetime.fromisoformat(began) + timedelta(days=week.season.gap)
+    if datetime.now(UTC) < first:
+        raise BudgetError(
+            f"Week {week.number} of season {shown(week.season.name)} is too soon: the last one began at"
+            f" {began}, and the season was opened with a gap of {week.season.gap:g} days, so the next may"
+            f" begin at {first.isoformat()}. Nothing was charged; pass --early (early=True) to train it"
+            " now."
+        )

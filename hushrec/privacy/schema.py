@@ -1,17 +1,29 @@
-"""The tables of a ledger, their hashes, and how an older file becomes one of today
-(docs/reference/ledger.md)."""
+"""The SQL of a ledger: its tables, their hashes, and what is read and written (docs/reference/ledger.md)."""
+
+from __future__ import annotations
 
 import hashlib
 import json
 import sqlite3
 from collections.abc import Iterable
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
-APPLICATION = 0x68757368  # "hush" in SQLite's application_id
-VERSION = 5
-#: A ledger of this one, of version 0.2, is brought up to date when it is opened.
-OLDER = 4
-GENESIS = "0" * 64  # in the place of the hash before the first charge
+from hushrec.errors import LedgerError
+from hushrec.privacy.accounting import total_mu
+from hushrec.privacy.budget import Budget, Charge, Cost
+from hushrec.privacy.ledger_records import Entry
+from hushrec.privacy.release import Release
+from hushrec.privacy.reservation import Reserved
+from hushrec.privacy.season import Season, SeasonSummary, Week
+
+APPLICATION = 0x68726563  # "hrec", SQLite's application_id
+VERSION = 1  # SQLite's user_version
+GENESIS = "0" * 64  # takes the place of the hash before the first charge
+
+#: The application_id of code that was never published.
+_UNPUBLISHED = 0x68757368
+_MAGIC = b"SQLite format 3\0"
 
 _COLUMNS = """
 CREATE TABLE datasets (
@@ -35,43 +47,31 @@ CREATE TABLE journal (
     charge INTEGER PRIMARY KEY REFERENCES charges, file TEXT NOT NULL, digest TEXT NOT NULL
 );
 CREATE TABLE models (charge INTEGER PRIMARY KEY REFERENCES charges, digest TEXT NOT NULL);
+CREATE TABLE reservations (
+    name TEXT PRIMARY KEY, dataset TEXT NOT NULL, time TEXT NOT NULL, owner TEXT NOT NULL,
+    mu REAL NOT NULL, epsilon REAL, failure REAL NOT NULL
+);
 CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, tables TEXT NOT NULL)
 """
+_RELEASE = "label, mechanism, sensitivity, unit, relation"
+
+
+class Dataset(NamedTuple):
+    """A row of the table of data sets."""
+
+    unit: str
+    relation: str
+    budget: Budget | None
+    closed: bool = False
 
 
 def digest(row: Iterable[Any]) -> str:
-    """Hash of a row, or of all rows of the small tables."""
+    """Hash a row, or all rows of the small tables."""
     return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
 
 
-def tables(connection: sqlite3.Connection, version: int = VERSION) -> str:
-    """Hash of all that is not a charge: data sets, seasons, journal, models."""
-    ordered = ["datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge"]
-    ordered += ["models ORDER BY charge"] * (version > 4)
-    return digest(connection.execute(f"SELECT * FROM {each}").fetchall() for each in ordered)
-
-
-def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty ledger."""
-    for statement in _COLUMNS.split(";"):
-        connection.execute(statement)
-    connection.execute("INSERT INTO head VALUES (0, ?, ?)", (GENESIS, tables(connection)))
-    connection.execute(f"PRAGMA application_id = {APPLICATION}")
-    connection.execute(f"PRAGMA user_version = {VERSION}")
-
-
-def append(connection: sqlite3.Connection, row: tuple[Any, ...]) -> tuple[int, str]:
-    """Add a charge, all but its number and hashes, to the chain; return the new head."""
-    count, previous = connection.execute("SELECT count, hash FROM head").fetchone()
-    linked = (count + 1, *row, previous)
-    head = digest(linked)
-    connection.execute(f"INSERT INTO charges VALUES ({', '.join('?' * 16)})", (*linked, head))
-    connection.execute("UPDATE head SET count = ?, hash = ?", (count + 1, head))
-    return count + 1, head
-
-
 def chained(rows: Iterable[tuple[Any, ...]], count: int, previous: str) -> tuple[int, str] | None:
-    """The head after charges that follow one of that number and hash; None where the chain breaks."""
+    """Return the head after charges that follow a charge; None where the chain breaks."""
     for row in rows:
         count += 1
         if row[0] != count or row[-2] != previous or row[-1] != digest(row[:-1]):
@@ -80,27 +80,255 @@ def chained(rows: Iterable[tuple[Any, ...]], count: int, previous: str) -> tuple
     return count, previous
 
 
-def version_of(connection: sqlite3.Connection) -> int:
-    """Schema of a ledger; 0 of a file that is none."""
-    application, version = (
-        connection.execute(f"PRAGMA {mark}").fetchone()[0] for mark in ("application_id", "user_version")
-    )
-    return int(version) if application == APPLICATION else 0
+def check_file(path: Path) -> None:
+    """Refuse a file that is no ledger of this version.
 
-
-def migrate(connection: sqlite3.Connection) -> bool:
-    """Bring a ledger of schema 4 to this one, in a transaction; False where its hashes are not right.
-
-    It knew no gap between weeks, and no digests of models: those of its weeks are empty.
+    SQLite is not asked, since opening a file can change it or its log.
     """
-    head = chained(connection.execute("SELECT * FROM charges ORDER BY id"), 0, GENESIS)
-    found = connection.execute("SELECT * FROM head").fetchall()
-    if head is None or found != [(*head, tables(connection, 4))]:
-        return False
-    connection.execute("ALTER TABLE seasons ADD COLUMN gap REAL NOT NULL DEFAULT 0")
-    connection.execute(next(each for each in _COLUMNS.split(";") if "TABLE models" in each))
-    weeks = "SELECT MAX(id), '' FROM charges WHERE season IS NOT NULL GROUP BY dataset, season, run"
-    connection.execute(f"INSERT INTO models {weeks}")
-    connection.execute("UPDATE head SET tables = ?", (tables(connection),))
+    header = b""
+    if path.is_file():  # a pipe would block
+        with path.open("rb") as file:
+            header = file.read(100)
+    application, version = header[68:72], int.from_bytes(header[60:64], "big")
+    if not header.startswith(_MAGIC) or len(header) < 100:
+        raise LedgerError(f"{path} is not a ledger, or was cut short; check the path.")
+    if application == _UNPUBLISHED.to_bytes(4, "big"):
+        raise LedgerError(
+            f"The ledger {path} was written by unpublished code, and no version of hushrec reads it; keep it,"
+            " and name another file (--ledger, HUSHREC_LEDGER)."
+        )
+    if application != APPLICATION.to_bytes(4, "big"):
+        raise LedgerError(f"{path} is not a ledger; check the path.")
+    if version != VERSION:
+        raise LedgerError(
+            f"The ledger {path} has schema {version}, and this version of hushrec reads schema {VERSION}; use"
+            " the version that wrote it."
+        )
+
+
+def create(connection: sqlite3.Connection) -> None:
+    """Make the tables of an empty ledger."""
+    for statement in _COLUMNS.split(";"):
+        connection.execute(statement)
+    connection.execute("INSERT INTO head VALUES (0, ?, '')", (GENESIS,))
+    Book(connection).seal()
+    connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
-    return True
+
+
+class Book:
+    """The tables of a ledger, within one transaction."""
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+
+    def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
+        return self._connection.execute(query, values).fetchall()
+
+    # ---------------------------------------------------------------------- hashes
+
+    def tables(self) -> str:
+        """Hash all rows that a promise depends on, other than charges."""
+        ordered = "datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge"
+        return digest(self._rows(f"SELECT * FROM {table}") for table in (*ordered, "models ORDER BY charge"))
+
+    def seal(self) -> None:
+        """Write the hash of the tables into the head."""
+        self._rows("UPDATE head SET tables = ?", self.tables())
+
+    def verified(self, count: int, previous: str) -> tuple[int, str] | None:
+        """Follow the chain from a charge; return its end, or None where a row was changed."""
+        if count and self._rows("SELECT hash FROM charges WHERE id = ?", count) != [(previous,)]:
+            return None
+        later = self._connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,))
+        head = chained(later, count, previous)
+        orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
+        whole = (
+            head is not None
+            and self._rows("SELECT * FROM head") == [(*head, self.tables())]
+            and self._rows("SELECT COUNT(*) FROM charges") == [(head[0],)]
+            and self._rows(orphans) == [(0,)]
+        )
+        return head if whole else None
+
+    def is_sound(self) -> bool:
+        """Tell whether SQLite finds the pages of the file in order."""
+        return self._rows("PRAGMA quick_check") == [("ok",)]
+
+    # ---------------------------------------------------------------------- data sets
+
+    def datasets(self) -> list[str]:
+        """Names of all data sets."""
+        return [name for (name,) in self._rows("SELECT name FROM datasets ORDER BY name")]
+
+    def dataset(self, name: str) -> Dataset | None:
+        """Return a data set."""
+        for _, unit, relation, epsilon, delta, failure, closed in self._rows(
+            "SELECT * FROM datasets WHERE name = ?", name
+        ):
+            budget = None if epsilon is None else Budget(epsilon, delta, unit, relation, failure)
+            return Dataset(unit, relation, budget, closed != 0)
+        return None
+
+    def put_dataset(self, name: str, dataset: Dataset) -> None:
+        """Write a data set."""
+        budget = dataset.budget
+        limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
+        row = (name, dataset.unit, dataset.relation, *limits, int(dataset.closed))
+        self._rows("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+        self.seal()
+
+    # ---------------------------------------------------------------------- charges
+
+    def append(self, row: tuple[Any, ...]) -> tuple[int, str]:
+        """Add a charge, all but its number and hashes, to the chain; return the new head."""
+        ((count, previous),) = self._rows("SELECT count, hash FROM head")
+        linked = (count + 1, *row, previous)
+        head = digest(linked)
+        self._rows(f"INSERT INTO charges VALUES ({', '.join('?' * 16)})", *linked, head)
+        self._rows("UPDATE head SET count = ?, hash = ?", count + 1, head)
+        return count + 1, head
+
+    def costs(self, dataset: str, where: str = "1", *values: Any) -> list[Charge]:
+        """Return what was charged to a data set."""
+        query = f"SELECT mu, epsilon, failure FROM charges WHERE dataset = ? AND ({where})"
+        return [Charge(*row) for row in self._rows(query, dataset, *values)]
+
+    def is_charged(self, dataset: str, run: str, step: int | None) -> bool:
+        """Tell whether a numbered release of a run was charged."""
+        return bool(self.costs(dataset, "run = ? AND step = ?", run, step))
+
+    def numbered(self, dataset: str, run: str) -> list[Entry]:
+        """Return the charges of a run that have a step, in order."""
+        query = (
+            f"SELECT step, file, digest, {_RELEASE} FROM charges LEFT JOIN journal ON charge = id"
+            " WHERE dataset = ? AND run = ? AND step >= 0 ORDER BY id"
+        )
+        return [Entry(row[0], row[1], row[2], row[3:]) for row in self._rows(query, dataset, run)]
+
+    def runs(self, dataset: str, where: str = "1") -> int:
+        """Count the runs of a data set."""
+        query = f"SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ? AND {where}"
+        return int(self._rows(query, dataset)[0][0])
+
+    def history(self, dataset: str) -> list[tuple[Any, ...]]:
+        """Return run, time and cost of each charge, in order."""
+        query = "SELECT run, time, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id"
+        return self._rows(query, dataset)
+
+    def chain(self, dataset: str, last: int) -> list[tuple[Any, ...]]:
+        """Return the charges of a data set up to a number, as their hashes count them."""
+        return self._rows("SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id", dataset, last)
+
+    def head_at(self, count: int) -> tuple[int, str] | None:
+        """Return number and hash of a charge."""
+        rows = self._rows("SELECT id, hash FROM charges WHERE id = ?", count)
+        return rows[0] if rows else None
+
+    # ---------------------------------------------------------------------- kept noisy values
+
+    def keep(self, dataset: str, run: str, step: int, file: str, file_digest: str) -> None:
+        """Write where the noisy value of a charge is."""
+        charge = "SELECT id, ?, ? FROM charges WHERE dataset = ? AND run = ? AND step = ?"
+        self._rows(f"INSERT INTO journal {charge}", file, file_digest, dataset, run, step)
+        self.seal()
+
+    def forget(self, run: str, first: int, stop: int) -> None:
+        """Delete where the noisy values of steps are."""
+        charges = "SELECT id FROM charges WHERE run = ? AND step >= ? AND step < ?"
+        self._rows(f"DELETE FROM journal WHERE charge IN ({charges})", run, first, stop)
+        self.seal()
+
+    # ---------------------------------------------------------------------- reservations
+
+    def reservations(self, dataset: str | None = None) -> list[Reserved]:
+        """Return the reservations of a data set, or of all; of dead processes too."""
+        rows = self._rows("SELECT * FROM reservations WHERE ? IS NULL OR dataset = ?", dataset, dataset)
+        return [Reserved(*row) for row in rows]
+
+    def put_reservation(self, reserved: Reserved) -> None:
+        """Write a reservation. No hash counts it, since no promise depends on it."""
+        self._rows("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)", *reserved)
+
+    def drop_reservation(self, name: str) -> None:
+        """Delete a reservation."""
+        self._rows("DELETE FROM reservations WHERE name = ?", name)
+
+    # ---------------------------------------------------------------------- seasons and their models
+
+    def put_season(self, dataset: str, season: Season) -> None:
+        """Add a season."""
+        budget = season.budget
+        limits = (budget.epsilon, budget.delta, budget.failure)
+        row = (dataset, season.name, season.weeks, season.first_share, *limits, 0, season.gap)
+        self._rows("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        self.seal()
+
+    def close_season(self, dataset: str, season: str) -> None:
+        """Mark a season as closed."""
+        self._rows("UPDATE seasons SET closed = 1 WHERE dataset = ? AND name = ?", dataset, season)
+        self.seal()
+
+    def seasons(self, dataset: str) -> list[SeasonSummary]:
+        """Return all seasons of a data set, in the order in which they were opened."""
+        query = (
+            "SELECT s.name, s.weeks, s.first_share, s.epsilon, s.delta, d.unit, d.relation, s.failure,"
+            " s.closed, s.gap"
+            " FROM seasons AS s JOIN datasets AS d ON d.name = s.dataset WHERE s.dataset = ? ORDER BY s.rowid"
+        )
+        summaries = []
+        for name, weeks, share, *budget, closed, gap in self._rows(query, dataset):
+            season = Season(Budget(*budget), weeks, share, name, gap)
+            costs = self.costs(dataset, "season = ?", name)
+            ((runs, _, last),) = self._rows(  # in SQLite the hash is that of the row with the largest id
+                "SELECT COUNT(DISTINCT run), MAX(id), hash FROM charges WHERE dataset = ? AND season = ?",
+                dataset,
+                name,
+            )
+            mu = total_mu(cost.mu for cost in costs)
+            summaries.append(SeasonSummary(season, dataset, closed != 0, runs, mu, len(costs), last))
+        return summaries
+
+    def season_releases(self, dataset: str, season: str) -> list[Release]:
+        """Return all releases that were charged to a season, in order."""
+        query = f"SELECT {_RELEASE} FROM charges WHERE dataset = ? AND season = ? ORDER BY id"
+        return [Release.from_ledger(*row) for row in self._rows(query, dataset, season)]
+
+    def has_last_charge(self, week: Week) -> bool:
+        """Tell whether a week's last charge is in this ledger."""
+        query = (
+            "SELECT hash FROM charges WHERE dataset = ? AND season = ? AND run = ? ORDER BY id DESC LIMIT 1"
+        )
+        return self._rows(query, week.dataset, week.season.name, week.run) == [(week.charge,)]
+
+    def put_model(self, week: Week, model_digest: str) -> None:
+        """Write the digest of the model of a week."""
+        charge = "SELECT id, ? FROM charges WHERE hash = ?"
+        self._rows(f"INSERT OR REPLACE INTO models {charge}", model_digest, week.charge)
+        self.seal()
+
+    def has_model(self, week: Week, model_digest: str) -> bool:
+        """Tell whether a week wrote the model with this digest."""
+        query = "SELECT digest FROM models JOIN charges ON id = charge WHERE hash = ?"
+        return self._rows(query, week.charge) == [(model_digest,)]
+
+    def last_week_began(self, dataset: str, season: str) -> str | None:
+        """Return the time of the first charge of the last week that wrote a model."""
+        query = (
+            "SELECT MIN(time) FROM charges WHERE dataset = ? AND season = ? AND run ="
+            " (SELECT run FROM charges JOIN models ON charge = id WHERE dataset = ? AND season = ?"
+            " ORDER BY id DESC LIMIT 1)"
+        )
+        began = self._rows(query, dataset, season, dataset, season)[0][0]
+        return None if began is None else str(began)
+
+    def committed(self, dataset: str) -> list[Cost]:
+        """Return all costs of a data set, an open season's with all of its budget."""
+        still = {
+            summary.season.name: summary.season.budget
+            for summary in self.seasons(dataset)
+            if not summary.closed
+        }
+        query = "SELECT season, mu, epsilon, failure FROM charges WHERE dataset = ?"
+        costs = [Charge(*cost) for season, *cost in self._rows(query, dataset) if season not in still]
+        return [*costs, *(Charge(budget.mu, None, budget.failure) for budget in still.values())]

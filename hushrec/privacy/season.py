@@ -159,8 +159,7 @@ class Week:
         """Inverse of `to_dict`; KeyError or TypeError where it is none."""
         if entry is None:
             return None
-        gap = entry.get("gap", 0.0)  # hushrec 0.2 knew none
-        season = Season(budget, entry["weeks"], entry["first_share"], entry["name"], gap)
+        season = Season(budget, entry["weeks"], entry["first_share"], entry["name"], entry["gap"])
         number, run, charge = entry["week"], entry["run"], entry["charge"]
         kinds = type(number), type(run), type(charge)
         if kinds not in ((int, str, str), (int, str, NoneType)) or number < 0:

@@ -15,11 +15,6 @@ from hushrec.privacy.release import Plan, Release, check_fit
 from hushrec.privacy.season import LEAVING, Season, Week, epsilon_together
 from hushrec.privacy.statement import PrivacyStatement
 
-_UNBOUND = (
-    "The week before this one was run by hushrec 0.2, which kept no digest of its model in the ledger, so"
-    " whether that file was changed since could not be told. From this week on it can."
-)
-
 
 class _Digested(Protocol):
     """A trained model."""
@@ -45,11 +40,9 @@ class SeasonAccountant(Accountant):
         The week that is meant: refused where it is not the next one.
     early : bool
         The week may begin sooner than the season's gap allows.
-    ledger, dataset, noise, data_is_public, allow_composition
-        As of an :class:`Accountant`; `allow_composition` also where an older version has promised more than
-        the data set's budget, and weeks are to go on for as long as it lasts. Without a ledger the weeks are
-        counted by the models alone, a week that is run twice is found out by nobody, and neither is a model
-        that was edited.
+    ledger, dataset, noise, data_is_public
+        As of an :class:`Accountant`. Without a ledger the models alone count the weeks: a week that is run
+        twice is not found out, nor is a model that was edited.
 
     Privacy
     -------
@@ -85,7 +78,6 @@ class SeasonAccountant(Accountant):
         dataset: str = "default",
         noise: NoiseSource | None = None,
         data_is_public: bool = False,
-        allow_composition: bool = False,
     ) -> None:
         check_kind(season, Season, "season", "pass Season(budget, weeks)")
         super().__init__(
@@ -94,10 +86,8 @@ class SeasonAccountant(Accountant):
             dataset=dataset,
             noise=noise,
             data_is_public=data_is_public,
-            allow_composition=allow_composition,
         )
-        self.after, self._unbound = None, False
-        self._words = {"allow_composition": allow_composition, "early": early}
+        self.after, self._early = None, early
         number = 0
         if after is not None:
             self.after = last = _week_of(after, season, dataset)
@@ -160,13 +150,15 @@ class SeasonAccountant(Accountant):
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is not None:
-                made, words = len(self.own), self._words
-                self.ledger.check_week(self.week, plan.releases, after=self.after, made=made, **words)
+                made = len(self.own)
+                self.ledger.check_week(
+                    self.week, plan.releases, after=self.after, made=made, early=self._early
+                )
 
     def check_model(self, model: _Digested) -> None:
         """Refuse a model to go on from whose digest is not the one that the ledger has of its week."""
         if self.ledger is not None and self.after is not None:
-            self._unbound = not self.ledger.check_model(self.after, model.digest)
+            self.ledger.check_model(self.after, model.digest)
 
     def wrote(self, model: _Digested) -> None:
         """Record the digest of the model that this week wrote, before its file gets a name."""
@@ -178,8 +170,6 @@ class SeasonAccountant(Accountant):
     ) -> PrivacyStatement:
         """Return the statement, as `Accountant.statement` does, of all weeks so far."""
         notes = (*notes, LEAVING)
-        if self._unbound:
-            notes += (_UNBOUND,)
         if self.ledger is None and self.after is not None:
             notes += ("Without a ledger nothing tells whether the last week's model was edited.",)
         if self._others:
@@ -191,7 +181,7 @@ class SeasonAccountant(Accountant):
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
         step = len(self.own)
-        charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week, **self._words)
+        charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week, early=self._early)
         self.week = replace(self.week, charge=charge)
 
     def _check_fit(self, coming: Iterable[Release]) -> None:

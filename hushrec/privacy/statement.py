@@ -11,7 +11,7 @@ from hushrec import __version__, notebook
 from hushrec.errors import InputError
 from hushrec.privacy.accounting import epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
-from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.selection import RepeatAndSelect

@@ -26,9 +26,9 @@ from hushrec.privacy import (
     RepeatAndSelect,
     SystemNoise,
     counted,
-    schema,
     signed,
 )
+from hushrec.privacy.schema import Book
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 
 BUDGET = Budget(1.0, 1e-6)
@@ -130,12 +130,12 @@ def test_threads_cannot_pass_the_budget(tmp_path, monkeypatch, kept):
     Killed: the check, or the ledger, outside of the lock; a draw before its charge; two orders.
     """
     ledger = None if kept == "nowhere" else Ledger(tmp_path / "ledger.sqlite")
-    append, draw = schema.append, SystemNoise.add_gaussian
+    append, draw = Book.append, SystemNoise.add_gaussian
     drawn, unpaid, share = [], [], BUDGET.share(0.1)
 
-    def slowly(connection, row):
+    def slowly(book, row):
         time.sleep(0.01)  # others come as far as the lock lets them
-        head = append(connection, row)
+        head = append(book, row)
         time.sleep(0.01)
         return head
 
@@ -144,7 +144,7 @@ def test_threads_cannot_pass_the_budget(tmp_path, monkeypatch, kept):
         drawn.append(label)
         return draw(self, value, sd, label)
 
-    monkeypatch.setattr(schema, "append", slowly)
+    monkeypatch.setattr(Book, "append", slowly)
     monkeypatch.setattr(SystemNoise, "add_gaussian", drawing)
     accountant, won, numbers = Accountant(BUDGET, ledger=ledger), [], itertools.count()
 

@@ -13,6 +13,7 @@ import time
 from dataclasses import dataclass, field
 from fractions import Fraction
 from multiprocessing import get_context
+from types import SimpleNamespace
 
 import pytest
 
@@ -24,7 +25,6 @@ from hushrec.privacy import (
     Budget,
     Gaussian,
     Ledger,
-    Release,
     Season,
     SeasonAccountant,
     Week,
@@ -74,7 +74,6 @@ class Books:
     spent: Fraction = Fraction(0)
     failed: int = 0
     seasons: dict = field(default_factory=dict)
-    begun: set = field(default_factory=set)
 
     def committed(self):
         each = [(s.spent, s.failed) if s.closed else (s.whole, s.failure) for s in self.seasons.values()]
@@ -98,12 +97,11 @@ class Books:
         self.seasons[name] = Weeks(whole, failure, weeks, share)
 
     def may_charge(self, run, square, failure):
-        return self.fits(square, 0 if run in self.begun else failure)
+        return self.fits(square, failure)
 
     def charge(self, run, square, failure):
         self.spent += square
-        self.failed += 0 if run in self.begun else failure
-        self.begun.add(run)
+        self.failed += failure
 
     def may_week(self, name, number, run, made, square, failure):
         season = self.seasons[name]
@@ -114,14 +112,14 @@ class Books:
             and len(season.runs.keys() - {run}) == number
             and charges == made
             and spent + square <= season.slice(number)
-            and season.failed + (0 if made else failure) <= season.failure
+            and season.failed + failure <= season.failure
         )
 
     def week(self, name, number, run, made, square, failure):
         season = self.seasons[name]
         spent, charges = season.runs.get(run, (Fraction(0), 0))
         season.runs[run] = spent + square, charges + 1
-        season.failed += 0 if made else failure
+        season.failed += failure
 
     def may_close(self, name):
         return True
@@ -144,9 +142,12 @@ def season_of(name, season):
     return Season(budget_of(season.whole, season.failure), season.weeks, float(season.share), name)
 
 
-def release_of(square):
+def release_of(square, failure):
+    """Gaussian noise, with a chance of failure in units of 2^-24."""
     noise = Gaussian(1 / math.sqrt(float(square) * UNIT * LESS))
-    return Release("sums", noise, 1.0, "user", "add-remove")
+    costs = {"mu": noise.mu, "epsilon": None, "failure": failure * 2.0**-24}
+    protects = {"unit": "user", "relation": "add-remove"}
+    return SimpleNamespace(label="sums", mechanism=noise, sensitivity=1.0, **costs, **protects)
 
 
 def step_at(ledger, kind, *words):
@@ -154,11 +155,11 @@ def step_at(ledger, kind, *words):
         ledger.open_season("default", season_of(words[0], Weeks(*words[1:])), allow_composition=True)
     elif kind == "charge":
         run, square, failure = words
-        ledger.charge("default", run, release_of(square), failure=failure * 2.0**-24)
+        ledger.charge("default", run, release_of(square, failure))
     elif kind == "week":
         name, season, number, run, made, square, failure = words
-        week, failure = Week(season_of(name, season), number, "default", run), failure * 2.0**-24
-        ledger.charge("default", run, release_of(square), step=made, week=week, failure=failure)
+        week = Week(season_of(name, season), number, "default", run)
+        ledger.charge("default", run, release_of(square, failure), step=made, week=week)
     elif kind == "close":
         ledger.close_season("default", *words)
     else:

@@ -27,11 +27,10 @@ from hushrec.privacy import (
     Week,
     counted,
     epsilon_of,
-    schema,
 )
+from hushrec.privacy.schema import Book
 from hushrec.privacy.season import LEAVING, epsilon_together, renamed
 from hushrec.privacy.testing import SeededNoise
-from tests.privacy.schema_4 import as_schema_4
 
 BUDGET = Budget(2.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.4)
@@ -217,36 +216,6 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
 
 
-def test_what_an_older_version_promised_twice_is_told_and_goes_on_in_words(path):
-    """A ledger of hushrec 0.2 in which a colleague's run has taken most of what a season counted on."""
-    ledger = Ledger(path)
-    ledger.open_dataset("default", BUDGET)
-    ledger.charge("default", "colleague", outside(0.5 * BUDGET.mu**2))
-    ledger.open_season("default", Season(BUDGET.part(0.4), 4))
-    before = charges(path)
-    as_schema_4(path, f"UPDATE seasons SET epsilon = {BUDGET.epsilon}, first_share = 0.4")
-    for weeks in (9, 4):  # it was changed, and put right again
-        with sqlite3.connect(path) as connection:
-            connection.execute("UPDATE seasons SET weeks = ?", (weeks,))
-        connection.close()
-        if weeks == 9:
-            with pytest.raises(LedgerError, match="hash chain"):
-                Ledger(path)
-    ledger = Ledger(path)
-    assert ledger.season("default", "1").season == SEASON and charges(path) == before
-    with pytest.raises(BudgetError, match="promised more than its budget.*season close.*--allow-composition"):
-        week(ledger)
-    with pytest.raises(BudgetError, match="what season '1' reserves"):
-        ledger.charge("default", "another", outside(1e-6))
-    assert "what open seasons reserve is more than its budget has left" in str(ledger.summary("default"))
-    first = week(ledger, allow_composition=True)
-    with pytest.raises(BudgetError, match="past its budget"):
-        week(ledger, first, allow_composition=True)
-    assert ledger.summary("default").mu ** 2 == pytest.approx(0.9 * BUDGET.mu**2)
-    ledger.close_season("default", "1")
-    ledger.charge("default", "another", outside(0.09 * BUDGET.mu**2))
-
-
 # several seasons
 
 
@@ -366,7 +335,7 @@ def test_a_week_is_run_once(ledger, path):
 def test_a_week_whose_disk_fills_is_not_told_to_resume(ledger, monkeypatch):
     """Killed: --resume, which a season refuses, as the way on after a full disk."""
     accountant = SeasonAccountant(SEASON, week(ledger), ledger=ledger)
-    monkeypatch.setattr(schema, "append", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
+    monkeypatch.setattr(Book, "append", lambda *_: (_ for _ in ()).throw(sqlite3.OperationalError("full")))
     with pytest.raises(LedgerError, match=r"nothing more was released.*--skip-week") as caught:
         spend(accountant, 0.5)
     assert "--resume" not in str(caught.value)

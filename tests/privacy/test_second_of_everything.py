@@ -56,7 +56,7 @@ class World:
         self.ledger.open_season("weeks", replace(SEASON, name=name), allow_composition=name != "1")
 
     def week(self, name: str) -> None:
-        options = {"ledger": self.ledger, "dataset": "weeks", "allow_composition": True}
+        options = {"ledger": self.ledger, "dataset": "weeks"}
         if (last := self.models.get(name)) is None:
             model = ALS.fit(self.store, SeasonAccountant(replace(SEASON, name=name), **options))
         else:

@@ -1,0 +1,21 @@
+"""``hushrec ledger free``."""
+
+from hushrec.checks import plural
+from hushrec.cli import output
+from hushrec.cli.options import Account, Json
+
+
+def ledger_free(*, account: Account = Account(), as_json: Json = False) -> None:
+    """Give back what trainings have reserved, where their processes ended and the ledger cannot know it.
+
+    A training reserves its whole plan until it ends. A training that still runs goes on for as long as the
+    budget allows.
+
+    hushrec ledger free --dataset shop
+    """
+    book, dataset = account.open(), account.dataset
+    freed = book.free(dataset)
+    found = {"ledger": str(book.path), "dataset": dataset, "freed": [each._asdict() for each in freed]}
+    lines = [f"Reserved since {each.time} by {each.owner}." for each in freed]
+    done = f'Freed what {plural(len(freed), "training")} had reserved of data set "{dataset}".'
+    output.done(as_json, found, done, *lines, f"Ledger: {book.path}")

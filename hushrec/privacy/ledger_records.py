@@ -1,0 +1,153 @@
+"""What a ledger says of a data set and of its runs."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import asdict, dataclass
+from typing import Any, NamedTuple
+
+from hushrec import notebook
+from hushrec.checks import plural
+from hushrec.privacy.budget import Budget, guarantee
+
+
+@dataclass(frozen=True)
+class LedgerSummary:
+    """All charges of one data set, taken together.
+
+    Attributes
+    ----------
+    dataset, unit, relation : str
+    epsilon, delta : float
+        Of all charges together; bookkeeping, unless the data set has a budget, which is then the promise.
+    mu : float
+    charges, runs : int
+    budget : Budget or None
+    closed : bool
+        Whether nothing more may be charged.
+    reserved : float
+        Part of mu squared that open seasons are yet to spend.
+    promised : float or None
+        Epsilon at `delta` of all charges with all that open seasons reserve; None without an open season.
+    running : float
+        Part of mu squared that trainings which run now have reserved. No statement or file holds it.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> summary = book.summary("shop", delta=1e-6)
+    >>> summary.dataset, summary.runs, round(summary.epsilon, 2)
+    ('shop', 1, 5.0)
+    """
+
+    dataset: str
+    unit: str
+    relation: str
+    epsilon: float
+    delta: float
+    mu: float
+    charges: int
+    runs: int
+    budget: Budget | None
+    closed: bool = False
+    reserved: float = 0.0
+    promised: float | None = None
+    running: float = 0.0
+
+    @property
+    def shares(self) -> dict[str, float | None] | None:
+        """The parts of the budget's mu squared that are spent, reserved and free.
+
+        Without a budget, the parts of what is spent and reserved; nothing limits what is free. None where
+        there is nothing to divide.
+        """
+        held = self.reserved + self.running
+        whole = self.mu**2 + held if self.budget is None else self.budget.mu**2
+        if not 0 < whole < math.inf:
+            return None
+        spent, reserved = self.mu**2 / whole, held / whole
+        free = None if self.budget is None else 0.0 if self.closed else max(0.0, 1 - spent - reserved)
+        return {"spent": spent, "reserved": reserved, "free": free}
+
+    def _repr_html_(self) -> str:
+        """Return a bar of what is spent, reserved and free, for a notebook."""
+        return notebook.shares(f"{self.dataset}: {self}", self.shares or {}, "Parts are of mu squared.")
+
+    def __str__(self) -> str:
+        total = guarantee(self.epsilon, self.delta, self.unit, self.relation)
+        limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
+        if self.promised is not None:
+            both = guarantee(self.promised, self.delta, self.unit, self.relation)
+            limit = f"with what open seasons are yet to spend {both} holds over all of them; {limit}"
+        limit += ", and it is closed" if self.closed else ""
+        runs = plural(self.runs, "run")
+        warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""
+        return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return a JSON-able description (infinity stays a float)."""
+        words = ("epsilon", "delta", "failure")
+        budget = None if self.budget is None else {word: getattr(self.budget, word) for word in words}
+        entry = asdict(self) | {"budget": budget}
+        del entry["running"]  # which is over soon
+        return entry
+
+    @classmethod
+    def from_dict(cls, entry: dict[str, Any]) -> LedgerSummary:
+        """Inverse of `to_dict`."""
+        limit, protects = entry["budget"], (entry["unit"], entry["relation"])
+        if limit is not None:
+            limit = Budget(limit["epsilon"], limit["delta"], *protects, limit["failure"])
+        if not all(isinstance(entry[word], int | float | None) for word in ("reserved", "promised")):
+            raise TypeError("not what seasons reserve")
+        return cls(**entry | {"budget": limit})
+
+
+class Share(NamedTuple):
+    """The mu squared of a season, of a running training, or of all other runs.
+
+    Attributes
+    ----------
+    what : str
+    spent : float
+        Of all charges.
+    reserved : float
+        What an open season or a running training may still spend.
+    """
+
+    what: str
+    spent: float
+    reserved: float
+
+
+class Entry(NamedTuple):
+    """A numbered charge of a run, where its noisy value is kept, if it is, and what was released."""
+
+    step: int
+    file: str | None
+    digest: str | None
+    release: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """One run of a data set, and where it brought the total.
+
+    Attributes
+    ----------
+    run, time : str
+        Identifier, and the time (UTC) of its first charge.
+    charges : int
+    epsilon : float
+        Of this run and all before it together, at the delta that was asked for.
+    mu : float
+        Likewise.
+    """
+
+    run: str
+    time: str
+    charges: int
+    epsilon: float
+    mu: float

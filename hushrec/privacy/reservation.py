@@ -1,0 +1,96 @@
+"""A reservation: what a training that runs may still charge, kept from all other trainings.
+
+The ledger has the amount, and a locked file beside the ledger shows that the process lives. A reservation
+only keeps budget free: a charge is checked against the budget whether or not there is one.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from hushrec.checks import Single
+from hushrec.disk import hold, is_held, private_file
+from hushrec.errors import LedgerError
+
+_SUFFIX = ".lock"
+
+
+class Reserved(NamedTuple):
+    """What a training has reserved and not charged yet.
+
+    Attributes
+    ----------
+    name, dataset, time, owner : str
+        Identifier; data set; when it was reserved (UTC); process and machine.
+    mu, epsilon, failure
+        Its cost, as of a release.
+    """
+
+    name: str
+    dataset: str
+    time: str
+    owner: str
+    mu: float
+    epsilon: float | None
+    failure: float
+
+
+class Reservation(Single):
+    """The file that this process holds for a reservation; whoever makes one closes it.
+
+    Parameters
+    ----------
+    folder : Path
+        Of the ledger's trainings.
+    """
+
+    _instead = "reserve anew with Ledger.reserve"
+
+    def __init__(self, folder: Path) -> None:
+        self.name = os.urandom(16).hex()
+        self.owner = f"process {os.getpid()} on {platform.node() or 'this machine'}"
+        self._path = _path(folder, self.name)
+        folder.mkdir(mode=0o700, exist_ok=True)
+        private_file(self._path).close()
+        try:
+            held = hold(self._path)
+        except OSError as error:
+            self._path.unlink()
+            raise LedgerError(
+                f"The file system of {folder} has no file locks ({error.strerror}), so trainings could spend"
+                " the same budget; keep the ledger on a local disk (--ledger, HUSHREC_LEDGER)."
+            ) from None
+        assert held is not None  # its name is new
+        self._file = held
+
+    def close(self) -> None:
+        """Free what was not charged."""
+        self._file.close()
+        with suppress(OSError):  # a file that no process holds reserves nothing
+            self._path.unlink()
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def lives(folder: Path, name: str) -> bool:
+    """Tell whether the process that made a reservation may still run."""
+    return is_held(_path(folder, name))
+
+
+def sweep(folder: Path, names: set[str]) -> None:
+    """Remove the files of all reservations but these; a killed process leaves its own."""
+    for path in folder.glob(f"*{_SUFFIX}"):
+        if path.stem not in names and not is_held(path):
+            path.unlink(missing_ok=True)
+
+
+def _path(folder: Path, name: str) -> Path:
+    return folder / f"{name}{_SUFFIX}"
