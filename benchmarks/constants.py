@@ -9,7 +9,7 @@ import ast
 import sys
 from pathlib import Path
 
-ROOMS = "models", "models", "public", "training", "evaluation"
+ROOMS = "models", "public", "training", "evaluation"
 
 
 def count(folder: Path) -> int:
