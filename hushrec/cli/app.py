@@ -12,8 +12,7 @@ from cyclopts import App, CycloptsError, Group, Parameter
 
 from hushrec import __version__
 from hushrec.cli import output
-from hushrec.cli.help import Help, sentence
-from hushrec.cli.options import MAIN
+from hushrec.cli.help import MAIN, Help, sentence
 from hushrec.errors import HushrecError, InputError
 
 #: Groups of commands, with a line about each.

@@ -10,6 +10,7 @@ from cyclopts import (
     App,
     CoercionError,
     CycloptsError,
+    Group,
     MissingArgumentError,
     RepeatArgumentError,
     UnknownCommandError,
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from cyclopts import Argument
     from cyclopts.help import HelpEntry, HelpPanel
 
+#: Options that most users need; the help lists them first.
+MAIN = Group("Options", sort_key=1)
 #: Characters of a line, and where the text of an option begins.
 _WIDEST = 80
 _COLUMN = 30

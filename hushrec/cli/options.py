@@ -13,6 +13,7 @@ from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
 
 from hushrec.cli import output
+from hushrec.cli.help import MAIN
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy import Budget, Ledger, default_path
 from hushrec.registry import ESTIMATORS, JOBS, best
@@ -79,8 +80,6 @@ Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=10_000_000))]
 File = Annotated[str, Parameter(metavar="FILE")]
 
-#: The options that most people need: in the help they come before all others.
-MAIN = Group("Options", sort_key=1)
 PRIVACY = Group("Privacy and ledger", sort_key=4)
 
 _MODEL = "lists, ratings, both, or a model's name (see hushrec settings)."

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
 
-from hushrec.cli.options import MAIN, Catalogue, Count, File, Range, Whole, pairs
+from hushrec.cli.help import MAIN
+from hushrec.cli.options import Catalogue, Count, File, Range, Whole, pairs
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
