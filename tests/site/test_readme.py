@@ -26,7 +26,7 @@ def test_every_line_of_the_readme_runs():
     done = execute.run_page(README, yours=True, bash=in_this_process)
     assert len(done) == 2
     (_, commands), (_, python) = done
-    assert "Personal taste: " in commands and "PRIVACY STATEMENT" in python
+    assert "Personal taste: " in commands and "unit: user, relation: add-remove" in commands and python == ""
 
 
 def test_every_line_of_the_first_page_runs():
