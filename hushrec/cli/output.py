@@ -19,8 +19,6 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
-from hushrec.privacy.statement import warning_of_publishing
-
 if TYPE_CHECKING:
     from hushrec.serving.billboard import Billboard
 
@@ -140,6 +138,8 @@ def paragraph(words: str) -> list[str]:
 
 def warn_of_publishing(billboard: Billboard, path: str) -> None:
     """Say of a model that nothing protects the ratings in it, before anybody may have its file."""
+    from hushrec.privacy.statement import warning_of_publishing
+
     if warning := warning_of_publishing(billboard.privacy, path):
         note(warning)
 
