@@ -129,7 +129,8 @@ class Agreement:
     def sent(self) -> Plan:
         """The releases as one node bounds them, each with the noise of one server.
 
-        The sensitivity is that of a user at one node, whose part of mu squared is one over the square of ``nodes_per_user``.
+        The sensitivity is that of a user at one node. Its part of mu squared is one over the square of
+        ``nodes_per_user``.
         """
         return self.estimator.releases(self.budget, self.domain, 1 / self.nodes_per_user**2)
 
