@@ -23,6 +23,7 @@ SENTENCES = {
     "A6": "A catalogue that shrinks, however far, ends no week in an error after a charge",
     "A7": "A statement lists all that its season charged, skipped weeks too",
     "A8": "What is written is for its owner alone, and a training killed at any point can be resumed",
+    "A9": "Lists on a wide catalogue are about as good as popularity, or better, at the same budget",
     "C1": "Nothing is promised before training that is not known",
     "C2": "Models stand beside what their released values give for nothing; prices are told beforehand",
     "D1": "A season's budget is there when its weeks come",
