@@ -657,7 +657,7 @@ class Ledger(Single):
         budget.check_reserve(costs)
         if not budget.allows(costs):
             total, others = budget.spell(composed_epsilon(costs, budget.delta)), _beside(still, trainings)
-            wait = "; wait until it ends, or see hushrec ledger free" if any(t.mu for t in trainings) else ""
+            wait = "; wait until the running training ends" if any(t.mu for t in trainings) else ""
             raise BudgetError(
                 f'This would bring data set "{dataset}" to {total} over all its runs{others}, past its '
                 f"budget of {budget} in the ledger {self.path}; {budget.left(committed)}{wait}."

@@ -164,7 +164,7 @@ def test_the_rest_is_free_when_a_training_has_ended_however(ledger, end, tmp_pat
     """While it runs, whatever would take from it is refused and all that show what is left count it."""
     process, told = begin(ledger, end)
     try:
-        with pytest.raises(BudgetError, match=r"what 1 running training reserves.*wait until it ends"):
+        with pytest.raises(BudgetError, match=r"what 1 running training reserves.*wait until the running"):
             MODEL.fit(ROWS, Accountant(BUDGET.part(0.5), ledger=ledger))
         with pytest.raises(BudgetError, match="1 running training reserves"):
             ledger.open_season("default", Season(BUDGET.part(0.2), 3))
