@@ -35,7 +35,8 @@ def hold(path: Path) -> BinaryIO | None:
     file = path.open("r+b")  # over NFS only a file that is open for writing can be locked
     try:
         import fcntl
-    except ImportError:  # on Windows no file that is open can be deleted
+    except ImportError:  # Windows renames no file that is open
+        file.close()
         return file
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -65,7 +65,7 @@ class Reservation(Single):
                 " the same budget; keep the ledger on a local disk (--ledger, HUSHREC_LEDGER)."
             ) from None
         assert held is not None  # its name is new
-        self._file = held
+        self._file = self._path.open("rb") if held.closed else held  # Windows deletes no file that is open
 
     def close(self) -> None:
         """Free what was not charged."""
