@@ -74,7 +74,12 @@ def _sentences(line: str) -> list[str]:
     if len(line) <= width() or "  " in rest.strip() or rest.startswith((" ", "hushrec ")):
         return []
     return textwrap.wrap(
-        rest, width(), initial_indent=label, subsequent_indent=" " * len(label), break_on_hyphens=False
+        rest,
+        width(),
+        initial_indent=label,
+        subsequent_indent=" " * len(label),
+        break_on_hyphens=False,
+        break_long_words=False,
     )
 
 
@@ -128,7 +133,8 @@ def width() -> int:
 
 def folded(words: str) -> list[str]:
     """Return the lines of a paragraph."""
-    return textwrap.wrap(words, width(), break_on_hyphens=False)  # --allow-composition is one word
+    # --allow-composition is one word, and a path is copied
+    return textwrap.wrap(words, width(), break_on_hyphens=False, break_long_words=False)
 
 
 def paragraph(words: str) -> list[str]:

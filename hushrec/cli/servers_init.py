@@ -212,7 +212,10 @@ def at_most(model: Any, n_items: int) -> tuple[int, int]:
     steps = model.iterations if rank else 0
     if hasattr(tuning, "learned_items"):
         matrix, learned = tuning.matrix_share > 0, min(tuning.learned_items, n_items)
-        rounds, words = 1 + matrix + steps, n_items + steps * (n_items + learned * min(rank, n_items - 1))
+        width = min(rank, n_items - 1)
+        rounds, words = 1 + matrix + steps, n_items + steps * (n_items + learned * width)
+        if steps:  # the halves of likes, with item weights again
+            rounds, words = rounds + 1, words + n_items + width * (width + 1)
     else:
         matrix, learned = model.iterations and tuning.start == "spectral", n_items
         rounds = 1 + model.bias_rounds + 2 * steps + matrix

@@ -145,7 +145,7 @@ LINES = {
     f"servers run shop.csv --role first --nodes items.txt {SERVER} --linger inf": "--linger",
     "papers serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
     **{
-        f"{command} --ledger shop.csv": "is not a ledger; check the path."
+        f"{command} --ledger shop.csv": "is not a ledger"
         for command in (
             *("ledger show", "ledger close", "season show", "season close", "overview --out o.html", TRAIN),
             *(f"ledger open {B}", f"season open {B} --weeks 4"),

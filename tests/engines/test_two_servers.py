@@ -749,7 +749,8 @@ def test_a_node_sends_what_was_planned_at_most(name):
         totals.append(sums[entries] * wanted.grid.coarse.astype(np.uint64))
     rounds, sent = at_most(model, 12)
     saved = rounds - len(sizes)  # both models' first questions are one round
-    assert saved == (name == "both") and sent == sum(8 * size + 32 for size in sizes) + 32 * saved
+    needed = sum(8 * size + 32 for size in sizes) + 32 * saved
+    assert saved == (name == "both") and 0 <= sent - needed <= 8 * 12 * rounds  # weights in every round
     domain = hushrec.Domain(range(4000), rating_range=(1, 5))
     for epsilon, users in itertools.product((0.5, 5, 100), (1000, 10**5, 10**8)):
         chosen = choose(name, Budget(epsilon, 1e-6), domain, n_users=users)

@@ -63,6 +63,7 @@ def test_a_part_of_a_split(estimator):
 
 def test_what_the_command_line_compares_on(tmp_path, monkeypatch):
     seen = []
+    monkeypatch.setenv("HUSHREC_LEDGER", str(tmp_path / "ledger.sqlite"))
 
     def catch(train, test, *_, **__):
         seen.append(train)

@@ -145,7 +145,7 @@ def say_all(model: Billboard, file: Path) -> None:
     """All that ``hushrec train`` prints of a model, and its JSON."""
     output_model.warn_of_the_number_of_users(model, None)
     for as_json in (False, True):
-        output_model.trained(model, file, "Trained", verbose=True, as_json=as_json)
+        output_model.trained(model, file, "Trained", as_json=as_json)
 
 
 @pytest.fixture(scope="module")

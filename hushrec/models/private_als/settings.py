@@ -212,6 +212,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def learns_factors(self) -> bool:
+        """Whether item factors are released."""
         return self.rank > 0 and self.iterations > 0
 
     @property
@@ -221,6 +222,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def starts_spectral(self) -> bool:
+        """Whether the first factors come from a private item x item matrix."""
         return self.learns_factors and self.learned_factors > 0 and self.tuning.start == "spectral"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -256,6 +258,7 @@ class PrivateALS(Estimator[FittedUsers]):
         return rounds
 
     def bias_releases(self) -> list[BiasRound]:
+        """Return the planned releases of the item biases."""
         rounds = []
         for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
             clip = or_infinite(self.tuning.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
@@ -263,6 +266,7 @@ class PrivateALS(Estimator[FittedUsers]):
         return rounds
 
     def factor_releases(self) -> list[FactorRound]:
+        """Return the planned releases of the item factors, a row an iteration."""
         if not self.learns_factors:
             return []
         tuning = self.tuning
