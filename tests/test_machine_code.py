@@ -74,7 +74,7 @@ def hushrec_as(folder, words, prefix=(), package=PACKAGE, **environment):
 def read_only(tmp_path_factory):
     """Copy the package to where no other user can write."""
     folder = tmp_path_factory.mktemp("installed")
-    for above in (folder, *folder.parents[:2]):
+    for above in (folder, *folder.parents[:3]):
         above.chmod(0o755)
     shutil.copytree(PACKAGE, folder / "hushrec", ignore=shutil.ignore_patterns("__pycache__"))
     return folder / "hushrec"
@@ -97,7 +97,7 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(job, read_only
     own.chmod(0o777)
     for name in ("likes.csv", "items.txt"):
         shutil.copy(job / name, own / name)
-    for above in (job, *job.parents[:2]):
+    for above in (job, *job.parents[:3]):
         above.chmod(above.stat().st_mode | 0o055)
     said = hushrec_as(own, train("model.hush"), other, read_only, **environment)
     assert said.count(IN_MEMORY) == 1 and "NUMBA_CACHE_DIR" in said and ONCE not in said
