@@ -27,7 +27,7 @@ from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, Seed
 _RUN = re.compile(r"(?<![0-9a-f])[0-9a-f]{32}(?![0-9a-f])")
 #: Time stamps and run ids of the ledger are no function of the rows, and no two runs have the same.
 _TIMES = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)?")
-_EACH_ITS_OWN = {"time", "previous", "hash", "tables"}
+_EACH_ITS_OWN = {"time", "previous", "hash", "tables", "owner"}
 
 
 @dataclass(frozen=True)

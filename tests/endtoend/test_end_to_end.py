@@ -482,7 +482,6 @@ def _screen(text: str) -> str:
 # ---------------------------------------------------------------------- real processes
 
 
-@pytest.mark.xfail(strict=False, reason="reservations differ by process")
 def test_a_real_process(tmp_path):
     check_real_process(SOME[0], tmp_path)
 
