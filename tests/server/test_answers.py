@@ -72,7 +72,6 @@ def check_lists(server, name: str, model, history: dict[str, float]) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-@pytest.mark.xfail(strict=False, reason="the small table of two tastes shows no taste to the new estimator")
 def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     model = hushrec.load(files[name])
     check_lists(server, name, model, HERS)
@@ -92,7 +91,6 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
             assert [(each["item"], each["score"]) for each in found] == similar
 
 
-@pytest.mark.xfail(strict=False, reason="the small table of two tastes shows no taste to the new estimator")
 def test_lists_keep_to_the_rules_of_a_request(files, tmp_path) -> None:
     """The table is exchanged while the server runs; a damaged one is refused and the old one goes on."""
     table, model = tmp_path / "items.csv", hushrec.load(files["both"])
