@@ -90,5 +90,5 @@ def export(
             target.chmod(0o644)
         written[0].chmod(0o644)
     sizes = {str(path): path.stat().st_size for path in written}
-    lines = [f"{path}: {size:,} bytes" for path, size in sizes.items()]
+    lines = [f"  {size:>9,} bytes  {path}" for path, size in sizes.items()]
     output.done(as_json, {"files": sizes}, f"Wrote {web or out or vectors}", *lines)

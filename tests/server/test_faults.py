@@ -339,7 +339,7 @@ def test_a_site_for_any_host_of_files(files, tmp_path) -> None:
     again = invoke("export", str(files["als"]), "--web", str(site), "--int8", "--force")
     assert again.exit_code == 0 and (site / "model.hush").stat().st_size < files["als"].stat().st_size
     size = (site / "model.hush").stat().st_size
-    assert again.stdout.startswith(f"Wrote {site}\n{site / 'model.hush'}: {size:,} bytes\n")
+    assert f"  {size:>9,} bytes  {site / 'model.hush'}\n" in again.stdout
     assert hushrec.load(site / "model.hush").recommend(HERS)
 
 
