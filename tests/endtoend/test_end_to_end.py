@@ -80,7 +80,8 @@ def test_a_training_that_stops_at_nobody_stops_for_anybody(tmp_path):
 
 
 def check_training(model: str, rows: int | None, folder: Path, record) -> None:
-    choices = all_pairs({**FILES, **GENERAL, **OPTIONS[model]}, seed=0)
+    kinds = {"likes": [False]} if ESTIMATORS[model].scores == "ratings" else {}  # it refuses likes
+    choices = all_pairs({**FILES, **kinds, **GENERAL, **OPTIONS[model]}, seed=0)
     if rows is not None:
         choices = random.Random(model).sample(choices, rows)
     done = 0
@@ -92,7 +93,7 @@ def check_training(model: str, rows: int | None, folder: Path, record) -> None:
         done += seen.code == 0
         stopped = seen.code == 1 and "cannot be told from 0" in seen.stderr  # by what was released
         assert seen.code == 0 or stopped or (seen.code == 2 and seen.stderr.startswith("Error: ")), seen
-    assert done >= 1, "all that is tried is refused"  # ratings models refuse likes
+    assert done >= 0.4 * len(choices), "most of what is tried is refused"
     record("pairs", len(choices))
 
 
