@@ -253,6 +253,26 @@ def test_every_change_is_refused_or_shown_as_not_checked(world, record_property,
     record_property("forgeries refused", every_change_is_refused_or_shown(world, name, 99))
 
 
+def test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature(world):
+    """Whatever other lines say: what is compared with nothing else is held by the signature alone."""
+    dossier, path = made(world, "budget")
+    lie = copy.deepcopy(dossier) | {"controller": "Somebody else"}
+    for lines in verdicts(canonical(lie), path, path.read_bytes(), None):
+        assert "signature" in failed(lines), lines
+
+
+def test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain(world):
+    """A charge is edited and hashed anew, and the next one still has the former hash before it."""
+    dossier, path = made(world, "budget")
+    lie = copy.deepcopy(dossier)
+    row = lie["ledger"]["charges"][0]
+    row[-2] = "0" * 63 + "1"
+    row[-1] = hashlib.sha256(json.dumps(row[:-1]).encode()).hexdigest()
+    assert len(lie["ledger"]["charges"]) > 1 and lie["ledger"]["charges"][1][0] == row[0] + 1
+    for lines in verdicts(canonical(sign(lie, KEY)), path, path.read_bytes(), None):
+        assert "chain" in failed(lines), lines
+
+
 @pytest.mark.parametrize("with_ledger", [False, True])
 def test_no_dossier_leaves_out_a_season_or_earlier_charges(world, with_ledger):
     """With all that follows from what is left, and any time at which it may have been made."""

@@ -814,9 +814,13 @@ DONATED = [
 
 FORGED = "dossier/test_dossier.py::test_a_change_of_any_part_is_refused_or_shown_as_not_checked"
 DOSSIERS = [  # what a privacy officer relies on
-    bug("a signature not looked at", FORGED, "dossier/checking:_signature",
+    bug("a signature not looked at",
+        "dossier/test_dossier.py::test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature",
+        "dossier/checking:_signature",
         "    if not signed(dossier):", "    if False:"),
-    bug("a link of the chain not followed", FORGED, "dossier/checking:_chain",
+    bug("a link of the chain not followed",
+        "dossier/test_dossier.py::test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain",
+        "dossier/checking:_chain",
         "        if row[0] <= last[0] or (row[0] == last[0] + 1 and row[-2] != last[1]):",
         "        if row[0] <= last[0]:"),
     bug("epsilon taken as it is stated", FORGED, "dossier/checking:_arithmetic",
