@@ -610,7 +610,8 @@ CHOSEN = [  # which rows reach training
 ]  # fmt: skip
 
 SEEN = [  # the public side knows more than was released, or what is printed does
-    bug("settings planned for the exact number of users", f"{PRINTED}::test_training[both]",
+    bug("settings planned for the exact number of users",
+        f"{PRINTED}::test_a_training_that_stops_at_nobody_stops_for_anybody",
         "training/named:train", *looked("n_users = n_users or max(1, ratings.n_users)")),
     bug("a threshold at the mean of the ratings, as published", f"{PRINTED}::test_training[one-bit-user]",
         "models/one_bit_user:UserLevelOneBit.users", "labels = likes(ratings, self.threshold)",
