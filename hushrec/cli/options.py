@@ -100,7 +100,8 @@ Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_
 Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
 Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
 Force = Annotated[bool, Parameter(help="Replace output files that exist.")]
-Resume = Annotated[bool, Parameter(help="Resume the same killed training at no cost.")]
+_RESUME = "Resume the same killed training. Kept values are not charged again; one lost release may be."
+Resume = Annotated[bool, Parameter(help=_RESUME)]
 Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
 
 
