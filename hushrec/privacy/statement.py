@@ -120,9 +120,10 @@ class PrivacyStatement:
         if not self.private:
             return "NOT PRIVATE: " + "; ".join(self.reasons) + "."
         return (
-            "Joint differential privacy: whatever anybody else is shown would be nearly as likely (epsilon, "
-            f"delta) if {_CHANGE[self.budget.unit, self.budget.relation]}. What users see "
-            "follows from released values, public tables of items and their ratings, for them alone."
+            "Joint differential privacy: the probability of anything that others are shown changes by a"
+            " factor of at most e^epsilon, and delta, if"
+            f" {_CHANGE[self.budget.unit, self.budget.relation]}. A user's list follows from released values,"
+            " public tables of items and that user's own ratings."
             + _PUBLISHED * self.public_ratings
             + self._broken
         )

@@ -171,7 +171,7 @@ class Page {
     const except = published ? "That holds for everybody but those who have published their ratings. " : "";
     const without = unit === "user" ? "any one person's private ratings" : "any one rating";
     get("promise").textContent = isPrivate
-      ? `This model was trained with noise, so that it would have come out nearly as likely without ${without} (epsilon = ${epsilon} at delta = ${delta}, unit: ${unit}, relation: ${relation}; the smaller epsilon, the nearer). ${except}`
+      ? `This model was trained with noise. Without ${without}, no result becomes more than e^epsilon times as likely or unlikely, up to delta (epsilon = ${epsilon} at delta = ${delta}, unit: ${unit}, relation: ${relation}). A smaller epsilon is a stronger limit. ${except}`
       : "This model gives no privacy to the people whose ratings it was trained on. ";
     get("statement").textContent = `${promise}\n\n${JSON.stringify(this.model.privacy, null, 2)}`;
   }
