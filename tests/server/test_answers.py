@@ -15,6 +15,7 @@ import sys
 import tempfile
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import httpx
@@ -486,6 +487,8 @@ def held(pattern: re.Pattern[bytes]) -> list:
         one = waiting.pop()
         keys = list(dict.keys(one)) if isinstance(one, dict) else ()  # which the collector does not visit
         for each in (one, *keys, *gc.get_referents(one)):
+            if type(each) in weakref.ProxyTypes:
+                continue  # it holds nothing, and what it stood for may be gone
             if isinstance(each, str | bytes | bytearray | memoryview):
                 if len(each) > 31 and id(each) not in seen:
                     seen.add(id(each))
