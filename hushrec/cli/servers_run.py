@@ -176,8 +176,10 @@ def servers_run(
     )
     with book.alone():
         ledger = account.open(create=book.get("session") is None)
-        server = CollectingServer(agreed, settings, folder, ledger, other)
-        with listening.service(server) as service:
+        with (
+            CollectingServer(agreed, settings, folder, ledger, other) as server,
+            listening.service(server) as service,
+        ):
             output.note(f"The {role} server of {plural(len(names), 'node')} is at {service.url}.")
             board = _trained(server, other, ended)
             book.put(_ENDED, out.encode())

@@ -96,6 +96,8 @@ class World:
         settings = server.Settings(role=role, nodes=digests, peer_token=PEER, deadline=self.deadline)
         agreement, settings = changes.pop("agreement", self.agreement), replace(settings, **changes)
         rest = self.ledgers[place], self.peers[1 - place], self.noises[place]
+        if self.lines[place].server is not None:
+            self.lines[place].server.close()  # as the end of its process does
         one = server.CollectingServer(agreement, settings, folder or self.folder / role, *rest)
         self.lines[place].server = self.peers[place].server = one
 

@@ -24,7 +24,7 @@ from hushrec.data import Ratings
 from hushrec.engines.two_servers import book, node, replay
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
-from hushrec.errors import HushrecError, InputError
+from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.network.messages import Refusal
 from hushrec.privacy import Accountant, Budget, Ledger
@@ -679,6 +679,42 @@ def test_a_copied_folder_releases_once(few, tmp_path):
     with pytest.raises(HushrecError, match="old copy"):
         two.step()
     assert len(ledgers[0].numbered("default", one._run)) == 1
+
+
+@pytest.mark.true("L2")
+def test_a_server_reserves_its_training_so_that_it_ends(few, tmp_path):
+    """Killed: a plan that is checked at the start only, so that two trainings spend one budget and both stop.
+
+    Oracle: whatever begins, restarts or is refused, the ledger holds whole trainings.
+    """
+    ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
+    for ledger in ledgers:
+        ledger.open_dataset("default", Budget(5, 1e-6))
+    first, world = ledgers[0], World(BIASES, few, ledgers=ledgers)
+
+    def refused():
+        for begin in (
+            lambda: World(BIASES, few, ledgers=(first, None)),
+            lambda: hushrec.ItemBias().fit(few, Accountant(Budget(1, 1e-6), ledger=first)),
+        ):
+            with pytest.raises(BudgetError, match="what 1 running training reserves"):
+                begin()
+
+    refused()  # before the servers have met
+    world.settle()
+    refused()
+    for path in (None, world.folder / "first" / "session"):  # also killed before it knew its session
+        if path is not None:
+            path.unlink()
+        world.start(0)
+        world.settle()
+        refused()
+    model = world.train()
+    assert first.running("default") == []
+    assert first.summary("default").charges == len(model.privacy.releases)
+    world.start(0)  # all charges exist: there is nothing to reserve
+    world.settle()
+    assert world.lines[0].server.billboard is not None
 
 
 def test_a_node_answers_a_release_once_whatever_digest_it_is_asked_under(few):

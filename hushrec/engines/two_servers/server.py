@@ -38,7 +38,7 @@ from hushrec.engines.two_servers.shares import ROLES, add_share, check_length, s
 from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
-from hushrec.privacy import Ledger
+from hushrec.privacy import Ledger, Reservation
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.billboard import Billboard
 from hushrec.training import run
@@ -112,7 +112,7 @@ class _Collected:
 
 
 class CollectingServer:
-    """One server of a training.
+    """One server of a training. Close it, or use it in a ``with`` statement: it reserves budget.
 
     Parameters
     ----------
@@ -175,10 +175,23 @@ class CollectingServer:
         self._check_published()
         if self._session:
             self._take_up()
-        elif ledger is not None and self._book.get("meeting") is None:
-            ledger.check(settings.dataset, agreement.plan.releases)
+        self._reservation: Reservation | None = None
+        if self._session or self._book.get("meeting") is None:
+            self._reserve(self._session)
 
     billboard: Billboard | None
+
+    def close(self) -> None:
+        """Free the budget that this server has reserved and not charged."""
+        if self._reservation is not None:
+            self._reservation.close()
+            self._reservation = None
+
+    def __enter__(self) -> CollectingServer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
     # ------------------------------------------------------------------ requests
 
@@ -304,9 +317,9 @@ class CollectingServer:
                 "The other server has begun this training with another folder than this one; begin anew, with"
                 " new folders at both. Nothing was charged."
             )
-        self._book.put(
-            "meeting", b""
-        )  # after a kill here the charge exists already, and is not checked again
+        # a server killed from here on may have charged under a session that its folder does not name yet
+        self._book.put("meeting", b"")
+        self._reserve(session)
         self._charge(session, 0)  # so that no other ledger can take this one's place afterwards
         self._book.put("session", session.encode())
         self._session = session
@@ -342,6 +355,7 @@ class CollectingServer:
             if isinstance(found, Wanted):
                 self._wanted = found
             else:
+                self.close()
                 self.billboard = self._booked(found)
         return True
 
@@ -435,11 +449,22 @@ class CollectingServer:
         """Name of this training in the ledger."""
         return run_of(self._session, self.settings.role)
 
+    def _reserve(self, session: str) -> None:
+        """Keep budget for all releases that are not charged yet, or refuse the training."""
+        if self._ledger is None:
+            return
+        dataset, run, plan = self.settings.dataset, run_of(session, self.settings.role), self.agreement.plan
+        charged = {entry.step for entry in self._ledger.numbered(dataset, run)}
+        coming = [release for number, release in enumerate(plan.releases) if number not in charged]
+        if coming:
+            self._reservation = self._ledger.reserve(dataset, coming, run=run, reservation=self._reservation)
+
     def _charge(self, session: str, number: int) -> None:
         """Record a release durably, once."""
         dataset, run = self.settings.dataset, run_of(session, self.settings.role)
         if self._ledger is not None and not self._ledger.charged(dataset, run, number):
-            self._ledger.charge(dataset, run, self.agreement.plan.releases[number], step=number)
+            release = self.agreement.plan.releases[number]
+            self._ledger.charge(dataset, run, release, step=number, reservation=self._reservation)
 
     def _publish(self, number: int, own: bytes) -> None:
         """Have ledger and folder know which noisy share it is, for good."""
