@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
+from dataclasses import MISSING, Field, dataclass, fields, replace
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
@@ -105,7 +105,8 @@ class Settings:
         known = self.get_params()
         if unknown := sorted(set(settings) - set(known)):
             name = getattr(self, "name", type(self).__name__)
-            raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(known)}.")
+            names = [each for each in known if not each.endswith("planned_for")]
+            raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(names)}.")
         own = {name: value for name, value in settings.items() if "__" not in name}
         changed = replace(self, **own)
         for name in sorted(set(settings) - set(own)):
@@ -116,12 +117,17 @@ class Settings:
         return changed
 
 
+def setting_fields(cls: Any) -> list[Field[Any]]:
+    """Return the fields that are settings; those that no comparison counts are notes on them."""
+    return [field for field in fields(cls) if field.compare]
+
+
 def settings_of(model: Any) -> dict[str, Any]:
     """Return the settings of a model by name, as stored in a model file; of its tuning, each by its own name.
 
     Those of a model within it are called ``name.field``, but for what the whole sets.
     """
-    own = {field.name: getattr(model, field.name) for field in fields(model)}
+    own = {field.name: getattr(model, field.name) for field in setting_fields(model)}
     found: dict[str, Any] = {}
     for name, value in own.items():
         if name == "tuning" and isinstance(value, Settings):
@@ -137,12 +143,12 @@ def settings_of(model: Any) -> dict[str, Any]:
 def behind(cls: Any) -> tuple[str, ...]:
     """Return the names of the settings in the tuning of a class."""
     tuning = getattr(cls, "tuning", None)
-    return tuple(field.name for field in fields(tuning)) if isinstance(tuning, Settings) else ()
+    return tuple(field.name for field in setting_fields(tuning)) if isinstance(tuning, Settings) else ()
 
 
 def names_of(cls: Any) -> list[str]:
     """Return the names of all settings of a class, as :func:`settings_of` does."""
-    own, inner = [field.name for field in fields(cls)], behind(cls)
+    own, inner = [field.name for field in setting_fields(cls)], behind(cls)
     return [each for name in own for each in (inner if name == "tuning" and inner else (name,))]
 
 

@@ -1,6 +1,7 @@
 """hushrec.train: the model, charges and refusals of the command line, as one call."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -87,3 +88,13 @@ def test_nothing_is_assumed_and_what_is_wrong_costs_nothing() -> None:
         with pytest.raises(error, match=words):
             trained(**changes)
     assert Ledger("own.sqlite").summary("shop").epsilon == 0
+
+
+def test_a_delta_above_one_over_the_users_is_warned_of_by_the_declared_or_the_released_number() -> None:
+    with pytest.warns(UserWarning, match="at least 1 / 120 users"):
+        trained(delta=0.01)
+    with pytest.warns(UserWarning, match="at least 1 / 1[12][0-9] users"):
+        trained(delta=0.01, n_users=None, epsilon=50, dataset="noisy")
+    with warnings.catch_warnings(action="error"):
+        trained(dataset="small")
+        trained(delta=1e-3, n_users=None, dataset="small, counted")

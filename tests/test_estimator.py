@@ -10,10 +10,13 @@ import pytest
 
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, realistic
+from hushrec.engines.two_servers.agreement import Agreement
 from hushrec.errors import BudgetError, InputError
+from hushrec.evaluation import compare
 from hushrec.models import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import check_estimator
 from hushrec.training import named, run
 from hushrec.training.estimator import Round, plan_of
 from hushrec.training.named import release_user_count
@@ -308,3 +311,35 @@ def test_a_notebook_shows_the_notes_as_text() -> None:
     noted = replace(model, privacy=replace(model.privacy, notes=("<b>trust me</b> & all",)))
     for shown in (noted._repr_html_(), noted.privacy._repr_html_()):
         assert "&lt;b&gt;trust me&lt;/b&gt; &amp; all" in shown and "<b>trust" not in shown
+
+
+#: Doors at which an estimator meets a budget.
+DOORS = {
+    "fit": lambda planned, budget, rows: planned.fit(rows, Accountant(budget)),
+    "season": lambda planned, budget, rows: planned.fit(rows, SeasonAccountant(Season(budget, 4))),
+    "plan": lambda planned, budget, rows: planned.plan(budget, rows.domain),
+    "compare": lambda planned, budget, rows: compare(rows, rows, [planned], [budget.epsilon], delta=1e-6),
+    "contract": lambda planned, budget, rows: check_estimator(planned, budget),
+    "servers": lambda planned, budget, rows: Agreement(estimator=planned, budget=budget, domain=rows.domain),
+}
+
+
+@pytest.mark.parametrize("cls", [PrivateALS, PrivateEigenRec, Both], ids=lambda cls: cls.name)
+def test_settings_planned_for_another_budget_are_refused_before_a_charge(cls, tmp_path) -> None:
+    rows, one, five = realistic(60, 9, 400, seed=0), Budget(1, 1e-6), Budget(5, 1e-6)
+    planned = cls.planned(one, rows.domain, 60)
+    for door in DOORS.values():
+        with pytest.raises(InputError, match="was planned for epsilon = 1 "):
+            door(planned, five, rows)
+    change = {"lists_share": 0.4} if cls is Both else {"rank": 2}
+    with pytest.raises(InputError, match="was planned for"):  # a changed plan is still a plan
+        planned.set_params(**change).fit(rows, Accountant(five))
+    for budget in (Budget(1, 1e-5), Budget(1, 1e-6, failure=1e-7), Budget(math.inf, 1e-6)):
+        ledger = Ledger(tmp_path / "l.sqlite")
+        with pytest.raises(InputError, match="was planned for epsilon = 1 "):
+            planned.fit(rows, Accountant(budget, ledger=ledger, dataset="shop"))
+        assert not ledger.datasets()
+    assert planned.plan(replace(one, relation="replace"), rows.domain)  # the noise is the same
+    kept = planned.set_params(planned_for=None)
+    assert kept.fit(rows, Accountant(five)).privacy.budget == five and kept == planned
+    assert settings_of(kept) == settings_of(planned) and "planned_for" not in settings_of(planned)

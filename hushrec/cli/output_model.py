@@ -185,12 +185,9 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
 
 
 def warn_of_delta(budget: Budget, n_users: int | None) -> None:
-    """Warn of a delta so large that a training could publish one user's ratings and keep the promise."""
-    if n_users is not None and budget.private and budget.delta * n_users >= 1:
-        output.note(
-            f"Warning: delta = {budget.delta:g} is at least 1 / {n_users:,} users, so the promise allows"
-            " publishing one user's ratings; 1e-6 or less is usual."
-        )
+    """Warn of a delta that is at least one over the declared or released number of users."""
+    if text := named.large_delta(budget, n_users):
+        output.note(f"Warning: {text}")
 
 
 def recommendations(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import re
 import textwrap
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
+from dataclasses import MISSING
 from inspect import getdoc
 from typing import Any
 
 from docstring_parser import DocstringStyle, parse
 
-from hushrec.checks import Settings, parts_of, settings_of
+from hushrec.checks import Settings, parts_of, setting_fields, settings_of
 from hushrec.cli import output
 from hushrec.cli.options import Json
 from hushrec.data import Domain
@@ -68,7 +68,7 @@ def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
         layers.append((type(layer), layer))
     for owner, values in layers:
         texts = _texts(owner)
-        for field in fields(owner):
+        for field in setting_fields(owner):
             if field.name in ("n_users", "tuning") or field.default_factory is not MISSING:
                 continue
             value = field.default if values is None else getattr(values, field.name)
@@ -76,7 +76,7 @@ def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
                 "planned" if field.name in planned else "required" if value is MISSING else str(value).lower()
             )
             yield {"name": root + field.name, "default": default, "about": texts.get(field.name, "")}
-    names = {field.name for field in fields(cls)}
+    names = {field.name for field in setting_fields(cls)}
     for part in parts_of(cls):
         inner = _listed(known(best(part, True)), f"{root}{part}.", tuning)
         yield from (each for each in inner if each["name"].rpartition(".")[2] not in names)
@@ -100,7 +100,7 @@ def _planned(cls: Any) -> set[str]:
     budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))
     plans = [settings_of(cls.planned(budget, domain, n_users)) for n_users in _TRIED]
     layers = (cls, getattr(cls, "tuning", cls))
-    usual = {field.name: field.default for layer in layers for field in fields(layer)}
+    usual = {field.name: field.default for layer in layers for field in setting_fields(layer)}
     return {name for name, value in usual.items() if any(plan.get(name, value) != value for plan in plans)}
 
 

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self, cast
 import numpy as np
 from scipy.special import ndtr
 
-from hushrec.checks import Part, check_names, check_numbers
+from hushrec.checks import Part, check_names
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.models.liking_users import RATED
@@ -24,7 +24,7 @@ from hushrec.models.private_als import PrivateALS
 from hushrec.models.private_eigenrec import PrivateEigenRec
 from hushrec.privacy import Bounded, Budget, Plan, Release
 from hushrec.registry import best
-from hushrec.training.estimator import Estimator, UserState, check_planned
+from hushrec.training.estimator import Estimator, UserState
 from hushrec.training.gate import Gate, LabelledGate
 from hushrec.training.named import choose
 from hushrec.training.posterior import item_weights, likely_variance
@@ -181,20 +181,9 @@ class Both(Estimator[BothUsers]):
             object.__setattr__(self, "lists", replace(lists, like_threshold=self.like_threshold))
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """The best model for ratings and the best for lists, each planned for its share
-        (docs/guides/both.md).
-
-        Parameters
-        ----------
-        budget, domain, n_users
-            As of the models' own `planned`.
-        **changes
-            Settings to choose otherwise; of the two models', as ``**{"ratings.rank": 4}``.
-        """
-        check_planned(budget, domain)
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Plan the best model for either job, each for its share (docs/guides/both.md)."""
         check_names(cls, changes)
-        check_numbers(n_users=(n_users, int, "[1, inf)"))
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
         low, high = _FACTORS_BEGIN

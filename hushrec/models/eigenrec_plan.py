@@ -12,7 +12,7 @@ from typing import Annotated, Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import Count, Part, Positive, Settings, Share, check_numbers
+from hushrec.checks import Count, Part, Positive, Settings, Share
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.kernels.packed import unpacked
@@ -22,7 +22,7 @@ from hushrec.models.liked_features import VOTES, votes_share
 from hushrec.models.likes_taste import Known, Taste, grid
 from hushrec.models.liking_users import LikingUsers
 from hushrec.privacy import Budget, Plan, counted, positive, signed
-from hushrec.training.estimator import Estimator, Round, check_planned, plan_of
+from hushrec.training.estimator import Estimator, Round, plan_of
 from hushrec.training.posterior import item_weights
 from hushrec.types import Array, ModelArrays
 
@@ -115,22 +115,8 @@ class PlannedEigenRec(Estimator[LikingUsers]):
     n_users: Count | None = None
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Rank and shares chosen from public quantities alone (docs/guides/implicit.md).
-
-        Parameters
-        ----------
-        budget : Budget
-            The run's budget.
-        domain : Domain
-            The declared catalogue.
-        n_users : int
-            Declared, or released by :func:`hushrec.training.release_user_count`.
-        **changes
-            Settings to choose otherwise, those of the tuning too.
-        """
-        check_planned(budget, domain)
-        check_numbers(n_users=(n_users, int, "[1, inf)"))
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Choose rank and shares by the signal, mu times the users (docs/guides/implicit.md)."""
         signal = min(budget.mu * n_users, 1e9)
         root = math.sqrt(signal)
         affordable = _RANK_PER_ROOT * root - _RANK_LESS

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
@@ -115,8 +117,9 @@ def train(
         rows = Store(ratings.path, domain)
     else:
         rows = Ratings.from_any(ratings, domain, columns=columns, implicit=likes)
+    _warn(named.large_delta(budget, n_users))
     book = None if data_is_public else Ledger(ledger or default_path())
-    return named.train(
+    board = named.train(
         name,
         rows,
         Accountant(budget, ledger=book, dataset=dataset, data_is_public=data_is_public),
@@ -127,3 +130,12 @@ def train(
         stop_at_nobody=True,
         public=public,
     )
+    if n_users is None:
+        counts = [value for key, value in settings_of(board.estimator).items() if key.endswith("n_users")]
+        _warn(named.large_delta(budget, next(iter(counts), None)))
+    return board
+
+
+def _warn(text: str) -> None:
+    if text:
+        warnings.warn(text, stacklevel=3)

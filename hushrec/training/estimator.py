@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Generic, NamedTuple, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import Settings, check_domain, check_kind
+from hushrec.checks import Settings, check_domain, check_kind, check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.privacy import (
@@ -101,7 +101,13 @@ class Estimator(Settings, Generic[PrivateSide]):
       and computes with the noisy values;
     * :meth:`fold_in`: the local step that serves a user from the billboard;
     * :meth:`week`, if it supports seasons;
-    * :meth:`planned`, if it chooses its settings by the number of users.
+    * :meth:`settings_for`, if it chooses its settings by the budget and the number of users.
+
+    Parameters
+    ----------
+    planned_for : Budget or None
+        The budget that :meth:`planned` chose the settings for. A training under another budget is refused;
+        ``set_params(planned_for=None)`` allows it.
 
     Examples
     --------
@@ -129,13 +135,15 @@ class Estimator(Settings, Generic[PrivateSide]):
     #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`). They must keep only the
     #: last call of each method that returns nothing.
     supports_partitions: ClassVar[bool] = False
-    #: Set by whether a class has its own :meth:`planned` and its own :meth:`week`.
+    #: Set by whether a class has its own :meth:`settings_for` and its own :meth:`week`.
     uses_user_count: ClassVar[bool]
     supports_seasons: ClassVar[bool]
 
+    planned_for: Budget | None = field(default=None, compare=False, repr=False)
+
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        cls.uses_user_count = cls.planned.__func__ is not Estimator.planned.__func__  # type: ignore[attr-defined]
+        cls.uses_user_count = cls.settings_for.__func__ is not Estimator.settings_for.__func__  # type: ignore[attr-defined]
         cls.supports_seasons = cls.week is not Estimator.week
 
     @classmethod
@@ -151,8 +159,18 @@ class Estimator(Settings, Generic[PrivateSide]):
         n_users : int
             The declared or released number of users.
         **changes
-            Settings that override the choice, including those of the tuning.
+            Settings that override the choice, including those of the tuning; of a model within, as
+            ``**{"ratings.rank": 4}``.
         """
+        if not cls.uses_user_count:
+            return cls.of(changes)
+        check_planned(budget, domain)
+        check_numbers(n_users=(n_users, int, "[1, inf)"))
+        return replace(cls.settings_for(budget, domain, n_users, **changes), planned_for=budget)
+
+    @classmethod
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Choose the settings, for :meth:`planned`, which has checked the arguments."""
         return cls.of(changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -211,6 +229,7 @@ class Estimator(Settings, Generic[PrivateSide]):
             ``accountant.releases == plan.releases``.
         """
         check_planned(budget, domain)
+        run.check_budget(self, budget)
         check_domain(self, domain)
         return self.releases(budget, domain, 1.0)
 

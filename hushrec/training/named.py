@@ -99,6 +99,16 @@ def check_run(
     return first
 
 
+def large_delta(budget: Budget, n_users: int | None) -> str:
+    """Return a warning if delta allows publishing one user's ratings, else an empty text."""
+    if n_users is None or not budget.private or budget.delta * n_users < 1:
+        return ""
+    return (
+        f"delta = {budget.delta:g} is at least 1 / {n_users:,} users, so the promise allows publishing one"
+        " user's ratings; 1e-6 or less is usual."
+    )
+
+
 def exceeds_noise(n_users: int, noise_sd: float) -> bool:
     """Tell whether a released number of users differs from 0 by more than noise."""
     return n_users > 4 * noise_sd

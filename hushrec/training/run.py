@@ -43,6 +43,10 @@ class Trainable(Algorithm, Protocol):
     """The members of an :class:`~hushrec.Estimator` that a training uses."""
 
     @property
+    def planned_for(self) -> Budget | None:
+        """The budget that its settings were chosen for."""
+
+    @property
     def units(self) -> tuple[str, ...]:
         """The units of privacy that its sensitivities are derived for."""
 
@@ -218,6 +222,7 @@ def check_rows(
     check_kind(ratings, (Ratings, Store), "ratings", loading)
     check_kind(accountant, Accountant, "accountant", "pass Accountant(budget)")
     budget = accountant.budget
+    check_budget(estimator, budget)
     accountant.part()  # refused where nothing is left
     check_users(ratings, accountant)
     if budget.private and not (ratings.domain.declared or accountant.data_is_public):
@@ -245,6 +250,17 @@ def check_rows(
         )
     if isinstance(ratings, Store):
         (engine or Streaming()).verify(ratings)
+
+
+def check_budget(estimator: Trainable, budget: Budget) -> None:
+    """Refuse an estimator that was planned for another budget."""
+    plan = estimator.planned_for
+    if plan is not None and replace(plan, relation=budget.relation) != budget:  # the noise is the same
+        raise InputError(
+            f"This {estimator.name} was planned for {plan}, and the budget is {budget}; plan"
+            " it for this one, or keep its settings with set_params(planned_for=None).",
+            parameter="budget",
+        )
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:

@@ -116,6 +116,7 @@ class Agreement:
                 f"{name} cannot be trained over two servers; train item-bias, popular, private-als,"
                 " private-eigenrec or both."
             )
+        run.check_budget(self.estimator, budget)
         self.plan.check()
         if not all(isinstance(each.mechanism, Gaussian) for each in self.sent.releases):
             raise InputError(f"{name} has releases that are not Gaussian; two servers cannot share those.")

@@ -10,14 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from hushrec.checks import Clip, Count, Part, Positive, Settings, Share, check_numbers
+from hushrec.checks import Clip, Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.models.private_als.server import or_infinite, stored_ridge
 from hushrec.models.private_als.train import train_first
 from hushrec.models.private_als.week import EXPECTED, train_week, weekly_rounds
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
-from hushrec.training.estimator import Estimator, Round, UserState, check_planned, plan_of
+from hushrec.training.estimator import Estimator, Round, UserState, plan_of
 from hushrec.training.gate import Gate
 from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers, ridge_on_items, ridge_parts
 from hushrec.types import Array, ModelArrays
@@ -160,26 +160,8 @@ class PrivateALS(Estimator[FittedUsers]):
             )
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Hyper-parameters chosen from public quantities alone (docs/guides/planning.md).
-
-        Parameters
-        ----------
-        budget : Budget
-            The run's budget.
-        domain : Domain
-            The declared catalogue, rating range and cap per user.
-        n_users : int
-            Declared, or released by :func:`hushrec.training.release_user_count`.
-        **changes
-            Settings to choose otherwise, those of the tuning too.
-
-        Returns
-        -------
-        PrivateALS
-        """
-        check_planned(budget, domain)
-        check_numbers(n_users=(n_users, int, "[1, inf)"))
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Choose by the signal, mu times the users of an item (docs/guides/planning.md)."""
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
         few = _FEW / (min(budget.mu, _LARGEST_MU) * n_users)
         settings: dict[str, Any] = {

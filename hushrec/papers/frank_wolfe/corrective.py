@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import Count, Positive, check_numbers
+from hushrec.checks import Count, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import with_values
@@ -69,9 +69,8 @@ class CorrectiveFrankWolfe(PrivateSteps["RefittedUsers"]):
     center: Released = "biases"
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """Spend more on the biases or take a second step, by the number of users and the budget."""
-        check_numbers(n_users=(n_users, int, "[1, inf)"))
         signal = budget.mu * n_users / domain.n_items
         settings: dict[str, Any] = {
             "iterations": 1 if signal < 30 else 2,

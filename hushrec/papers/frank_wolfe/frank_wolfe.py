@@ -21,7 +21,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 from scipy.sparse.linalg import LinearOperator, eigsh
 
-from hushrec.checks import Clip, Count, NotNegative, Positive, Settings, check_numbers
+from hushrec.checks import Clip, Count, NotNegative, Positive, Settings
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import LARGEST_DIRECT, top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import shrunk, with_values
@@ -82,7 +82,7 @@ class FrankWolfe(ExactEstimator):
     line_search: bool = False
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         return cls.of({"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
@@ -244,7 +244,7 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     step_damping: NotNegative = 0.0
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls.of(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
@@ -380,5 +380,4 @@ def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
     """Return that of a matrix of rank about ten with entries of half the range or less."""
-    check_numbers(n_users=(n_users, int, "[1, inf)"))
     return 3.0 * math.sqrt(n_users * domain.n_items)

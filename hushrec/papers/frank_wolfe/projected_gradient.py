@@ -19,7 +19,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
-from hushrec.checks import Clip, Count, Positive, Settings, check_numbers
+from hushrec.checks import Clip, Count, Positive, Settings
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.fixed_point import FACTOR_BITS, spacing, truncated
 from hushrec.kernels.one_bit import soft_threshold_for
@@ -153,9 +153,8 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
     tuning: Tuning = Tuning()
 
     @classmethod
-    def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, the rest as given."""
-        check_numbers(n_users=(n_users, int, "[1, inf)"))
         return cls.of({"nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
