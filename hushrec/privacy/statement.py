@@ -28,7 +28,6 @@ _CHANGE = {
     ("rating", "add-remove"): "any one rating were added or removed",
     ("rating", "replace"): "any one rating were replaced by another",
 }
-#: Fields that a statement in JSON holds where they are true.
 _FLAGS = ("public_ratings", "item_features", "two_servers")
 _PUBLISHED = " It holds for everybody but those who have published their ratings."
 
@@ -226,18 +225,18 @@ class PrivacyStatement:
             "exact_noise": self.exact_noise,
             "ledger": None if self.ledger is None else self.ledger.to_dict(),
             "version": self.version,
-            **({} if self.week is None else {"season": self.week.to_dict()}),
-            **{flag: True for flag in _FLAGS if getattr(self, flag)},
+            "season": None if self.week is None else self.week.to_dict(),
+            **{flag: getattr(self, flag) for flag in _FLAGS},
         }
         return _replaced(result, math.inf, "inf")
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "PrivacyStatement":
-        """Inverse of `to_dict`; what is derived is computed again."""
+        """Inverse of `to_dict`; every key is needed, and what is derived is computed again."""
         try:
             entry = _replaced(entry, "inf", math.inf)
-            budget = Budget(**{word: entry[word] for word in _PROMISE}, failure=entry.get("failure", 0.0))
-            return cls(
+            budget = Budget(**{word: entry[word] for word in (*_PROMISE, "failure")})
+            statement = cls(
                 budget=budget,
                 releases=tuple(Release.from_dict(release) for release in entry["releases"]),
                 public=_strings(entry["public"]),
@@ -247,10 +246,13 @@ class PrivacyStatement:
                 ledger=None if entry["ledger"] is None else LedgerSummary.from_dict(entry["ledger"]),
                 version=_strings([entry["version"]])[0],
                 exact_arithmetic=_boolean(entry["exact_arithmetic"]),
-                exact_noise=_boolean(entry.get("exact_noise", False)),
-                week=Week.from_dict(entry.get("season"), budget),
-                **{flag: _boolean(entry.get(flag, False)) for flag in _FLAGS},
+                exact_noise=_boolean(entry["exact_noise"]),
+                week=Week.from_dict(entry["season"], budget),
+                **{flag: _boolean(entry[flag]) for flag in _FLAGS},
             )
+            if _keys(_replaced(statement.to_dict(), "inf", math.inf)) != _keys(entry):
+                raise TypeError("other keys")
+            return statement
         except (KeyError, TypeError, AttributeError, RecursionError, InputError) as error:
             raise InputError(
                 f"This is not a privacy statement of hushrec: {type(error).__name__}."
@@ -344,6 +346,13 @@ def _replaced(entry: Any, old: Any, new: Any) -> Any:
     if isinstance(entry, list):
         return [_replaced(value, old, new) for value in entry]
     return new if type(entry) is type(old) and entry == old else entry
+
+
+def _keys(entry: Any) -> Any:
+    """Return the keys of all dictionaries in an entry, with None for every value."""
+    if isinstance(entry, dict):
+        return {key: _keys(value) for key, value in entry.items()}
+    return [_keys(value) for value in entry] if isinstance(entry, list) else None
 
 
 def _strings(entry: Any) -> tuple[str, ...]:

@@ -3,7 +3,6 @@
 import itertools
 import json
 import math
-from dataclasses import replace
 from statistics import NormalDist
 
 import numpy as np
@@ -230,8 +229,6 @@ def test_a_damaged_statement_is_an_input_error():
     for wrong in ([], {"a": 1}, None):
         with pytest.raises(InputError):
             PrivacyStatement.from_dict(wrong)
-    older = {name: value for name, value in entry.items() if name not in ("exact_noise", "failure", "season")}
-    assert PrivacyStatement.from_dict(older) == replace(make(), exact_noise=False)
 
 
 def test_a_table_has_a_line_for_runs_of_the_same_release():
@@ -251,3 +248,25 @@ def test_a_table_has_a_line_for_runs_of_the_same_release():
     figures = [[float(word) for word in line.split()[-3:]] for line in lines[1:]]
     wanted = [[2.0, 2 * size, 1 / size] for size in (162.9, 162.9, 162.9, 12345.6)]
     assert figures == [pytest.approx(row, rel=0.005) for row in wanted]
+
+
+def test_no_key_may_be_missing_or_added_at_any_depth(tmp_path):
+    def dictionaries(part):
+        if isinstance(part, dict):
+            yield part
+        for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+            yield from dictionaries(each)
+
+    for statement in statements(tmp_path):
+        entry = json.loads(json.dumps(statement.to_dict()))
+        for part in dictionaries(entry):
+            for key in list(part):
+                value = part.pop(key)
+                with pytest.raises(InputError, match="not a privacy statement"):
+                    PrivacyStatement.from_dict(entry)
+                part[key] = value
+            part["more"] = False
+            with pytest.raises(InputError, match="not a privacy statement"):
+                PrivacyStatement.from_dict(entry)
+            del part["more"]
+        assert PrivacyStatement.from_dict(entry) == statement
