@@ -520,7 +520,7 @@ def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     result = invoke(*words, "--out", "m.hush", "--donors", "ids.txt", "--public-ratings", "far.csv=external")
     assert result.exit_code == 0, result.output
     said = " ".join(result.stdout.split())
-    assert "judged by 63 public users" in said and "declared: 64 donors, 1 of them without" in said
+    assert "of 63 donors" in said and "Donors: not protected" in said
     shown = json.loads(invoke("report", "m.hush", "--json").stdout)
     assert [each["job"] for each in shown["public_ratings"]] == ["ratings", "lists"]
 

@@ -31,64 +31,56 @@ _UNLIKE = 0.5
 
 
 def about(billboard: Billboard, releases: bool = False) -> str:
-    """Domain, taste and privacy statement, for a reader; with every release if that is asked for."""
+    """Return domain, taste and privacy statement as text; with every release if that is asked for."""
     domain = billboard.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
-    return "\n".join(
-        [
-            f"Domain:     {rows}",
-            *output.paragraph(taste_of(billboard).text()),
-            *output.paragraph(said_by_votes(billboard)),
-            *(line for each in billboard.judged for line in output.paragraph(said_by_donors(each))),
-            "",
-            billboard.privacy.text(not releases),
-        ]
-    )
+    learned = (taste_of(billboard).text(), votes(billboard), *map(judged, billboard.judged))
+    lines = (line for text in learned if text for line in output.folded(text))
+    return "\n".join([f"Domain:     {rows}", *lines, "", billboard.privacy.text(not releases)])
 
 
-def said_by_votes(billboard: Billboard) -> str:
-    """Say what became of the item features in lists, where users voted on them: a released value."""
+def votes(billboard: Billboard) -> str:
+    """Return whether lists use the item features, by the users' votes: a released value."""
     lister, domain, privacy = billboard.lists or billboard, billboard.domain, billboard.privacy
     if not any(each.label.endswith(VOTES) for each in privacy.releases):
         estimator = cast(Trainable, lister.estimator)
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
-        return "Item features (lists): users vote on them in a first training of few only; lists go without."
+        return "Item features: not used for lists. Users vote on them in trainings with few users only."
     if any(each["weight"] for each in billboard.judged if each["job"] == "lists"):
-        return "Item features (lists): users voted on them; donors judge after that."
+        return "Item features: users voted on them; donors then chose their weight in lists."
     if lister.public is None:
-        return "Item features (lists): the users voted against them, or nearly evenly; lists go without."
-    return "Item features (lists): the users voted for them, and lists go by them, too."
+        return "Item features: not used for lists. The users' votes were against them or nearly even."
+    return "Item features: used for lists. The users' votes were for them."
 
 
-def said_by_donors(judged: Mapping[str, Any]) -> str:
-    """Say what public ratings are worth beside a private model; all of it may be published."""
-    name = "Recall@20" if judged["job"] == "lists" else "RMSE"
-    figures = [judged[each] for each in ("private", "public", "together")]
-    if not judged["donors"]:
-        alike, weight = (f"{judged[each]:.0%}" for each in ("agreement", "weight"))
-        return (
-            f"Public ratings ({judged['job']}) of another population, which no donors judge: they agree with"
-            f" the released item biases by {alike}, and count {weight}."
-        )
-    if any(each["value"] is None for each in figures):
-        return f"Public ratings ({judged['job']}): nobody has enough of them to judge, so none count."
-    of = [f"{each['value']:.3f} ({each['low']:.3f} to {each['high']:.3f})" for each in figures]
-    start = f"Public ratings ({judged['job']}), judged by {plural(judged['donors'], 'public user')}: {name}"
-    start += f" on what they held back is {of[0]} by the private model, {of[1]} by the public one."
-    if not judged["weight"]:
-        alike = judged["agreement"] < _UNLIKE
-        why = "they rate other items than the private users do" if alike else "it would not help them"
-        return f"{start} The public model is refused, since {why}."
-    return f"{start} Together {of[2]}, where the public one counts {judged['weight']:.0%}."
+def judged(found: Mapping[str, Any]) -> str:
+    """Return how good public ratings are next to the private model; all of it may be published."""
+    job, weight = found["job"], f"{found['weight']:.0%}"
+    if not found["donors"]:
+        alike = f"{found['agreement']:.0%}"
+        return f"Public ratings ({job}): weight {weight}. Released biases agree with them by {alike}."
+    name = "Recall@20" if job == "lists" else "RMSE"
+    figures = [found[each]["value"] for each in ("private", "public", "together")]
+    donors = plural(found["donors"], "donor")
+    if any(each is None for each in figures):
+        return f"Public ratings ({job}): weight 0%, because {donors} have too few ratings to judge them."
+    private, public, together = (f"{each:.3f}" for each in figures)
+    start = (
+        f"Public ratings ({job}): {name} of {donors} is {private} with the private model and {public} with"
+    )
+    if found["weight"]:
+        return f"{start} the public one. Combined it is {together}, with weight {weight} for the public one."
+    why = "donors rate other items" if found["agreement"] < _UNLIKE else "it does not help"
+    return f"{start} the public one, which has weight 0% because {why}."
 
 
 def trained(billboard: Billboard, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
-    """Print what a training made, of rows that are here or elsewhere, and what to do next."""
+    """Print the result of a training, on ratings that are here or elsewhere, and what to do next."""
     more = [f"Next: hushrec recommend {target} RATINGS --user ID; hushrec report {target}"]
     if rows and not counted(billboard):
-        more.append("Run hushrec check to see which rows were used: nothing here depends on it.")
+        more.append("Run hushrec check to see which rows were used. Training does not report that.")
     found = {"file": str(target), **described(billboard)}
     first = f"{verb} {billboard.estimator.name} and wrote {target}"
     output.done(as_json, found, first, about(billboard), *more)

@@ -10,7 +10,7 @@ from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
 from hushrec.privacy import Budget, PrivacyStatement, delta_of, mu_of, total_mu
-from hushrec.privacy.budget import Charge, Cost, composed_epsilon
+from hushrec.privacy.budget import Charge, Cost, belief, composed_epsilon
 
 #: Prior suspicions, and rates of false accusations of a test.
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
@@ -97,11 +97,6 @@ def exceeded(level: dict[str, Any]) -> float:
         return float(level["failure"])
     at = brentq(lambda at: log_ndtr(mu - at) - log_ndtr(-at) - epsilon, -40.0, epsilon / mu + mu + 40.0)
     return float(level["failure"] + ndtr(mu - at))
-
-
-def belief(before: float, epsilon: float) -> float:
-    """Return the largest posterior probability, except after the outcomes of `exceeded`."""
-    return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
 def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu: float | None) -> float:

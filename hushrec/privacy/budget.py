@@ -22,6 +22,29 @@ from hushrec.privacy.accounting import (
 from hushrec.privacy.mechanisms import Gaussian
 
 _SMALLEST_PART = 1e-6  # smallest epsilon for which a part is planned
+#: Words for ranges of epsilon, by the largest epsilon of each range. Every text uses these and no others.
+RANGES = (
+    (1.0, "strong"),
+    (3.0, "moderate"),
+    (10.0, "weak in the worst case"),
+    (math.inf, "too weak to be called privacy"),
+)
+
+
+def belief(before: float, epsilon: float) -> float:
+    """Return the most that a suspicion of probability `before` can become, but for rare outcomes."""
+    return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
+
+
+def meaning(epsilon: float, unit: str) -> str:
+    """Return what an epsilon means to an attacker who thinks something as likely as not, in one sentence."""
+    word = next(word for largest, word in RANGES if epsilon <= largest)
+    sure = belief(0.5, epsilon)
+    most = "over 99.9%" if sure > 0.999 else f"{100 * sure:.{1 if sure > 0.985 else 0}f}%"
+    about = "a user" if unit == "user" else "a rating"
+    return (
+        f"an attacker's guess of 50% about {about} can become {most} (more only in rare cases, delta): {word}"
+    )
 
 
 class Cost(Protocol):

@@ -10,7 +10,7 @@ from typing import Any
 from hushrec import __version__, notebook
 from hushrec.errors import InputError
 from hushrec.privacy.accounting import epsilon_of, total_mu
-from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, pure_epsilon
+from hushrec.privacy.budget import Budget, composed_epsilon, guarantee, meaning, pure_epsilon
 from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
@@ -165,15 +165,17 @@ class PrivacyStatement:
         """
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
-        lines += _wrapped(self.joint_dp)
-        mu = "" if budget.failure else f", mu = {budget.mu:.6g}"
+        lines += [] if brief and self.private else _wrapped(self.joint_dp)
+        mu = "" if budget.failure or brief else f", mu = {budget.mu:.6g}"
         lines += _field("Promise", f"{budget}{mu}{self._broken and ' for this run alone.'}{self._broken}")
+        if self.private and not self._broken:
+            of_all = " (all models of the data set together)" * (self._together > budget.epsilon)
+            lines += _field("Meaning", meaning(self._together, unit) + of_all)
         if self.week is not None:
-            what = "the promise is for all weeks together, and for all that a user rates over the season"
-            lines += _field("Season", f"{self.week}; {what}")
-        if self.releases:
-            spent = budget.spell(self.spent_epsilon)
-            lines += _field("Charged", f"{spent}, mu = {self.spent_mu:.6g}")
+            lines += _field("Season", f"{self.week}; the promise covers all of its weeks together")
+        spent = budget.spell(self.spent_epsilon)
+        if self.releases and not (brief and spent == budget.spell(budget.epsilon)):
+            lines += _field("Charged", spent + ("" if brief else f", mu = {self.spent_mu:.6g}"))
         if self.pure_epsilon is not None:
             lines += _field(
                 "Pure",
@@ -183,16 +185,27 @@ class PrivacyStatement:
         for release in self.releases:
             if isinstance(release.mechanism, RepeatAndSelect):
                 lines += _field("Choice", _choice(release.mechanism))
-        lines += [] if brief else self._details()
-        for note in (*self.against, *self.notes):
-            lines += _field("Note", note)
+        if self.public_ratings:
+            lines += _field("Donors", "not protected; the promise holds for all other users")
+        for text in self.against:
+            lines += _field("Note", text)
+        if not brief:
+            lines += self._details() + [line for note in self.notes for line in _field("Note", note)]
         if self.ledger is None:
-            lines += _field("Ledger", "none: what other runs on these users released is not counted here")
+            lines += _field("Ledger", "none: other trainings on these users are not counted here")
         else:
-            same = self.ledger.budget is None and self.ledger.delta == budget.delta
-            at = ", so this is at the delta of this run" if same else ""
-            lines += _field("Ledger", str(self.ledger) + at)
+            same = self.ledger.budget is None and self.ledger.delta == budget.delta and not brief
+            lines += _field("Ledger", f"{self.ledger}{', so this is at the delta of this run' * same}")
         return "\n".join(lines + ([] if brief else _field("Version", f"hushrec {self.version}")))
+
+    @property
+    def _together(self) -> float:
+        """Epsilon of all that the data set's trainings promise together; of this one without a ledger."""
+        book = self.ledger
+        if book is None:
+            return self.budget.epsilon
+        limit = [] if book.budget is None else [book.budget.epsilon]
+        return max(self.budget.epsilon, book.promised or 0.0, book.epsilon, *limit)
 
     def _details(self) -> list[str]:
         """Each release, what is public, noise and sums."""

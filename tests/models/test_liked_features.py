@@ -164,7 +164,7 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
     many = named.train("private-eigenrec", rows, Accountant(Budget(2, 1e-6)), n_users=100_000)
     assert refused.judged[0]["weight"] == 0 and refused.public is model.public
     said = [" ".join(about(each).split()) for each in (model, refused, many)]
-    assert ["lists go by them" in each for each in said] == [True, True, False]
+    assert ["Item features: used for lists" in each for each in said] == [True, True, False]
     assert "lists go without" in said[2] and said[2].count("features") == 1
 
 
