@@ -14,7 +14,6 @@ import json
 import os
 import re
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, Any
 
@@ -174,7 +173,6 @@ class Journal:
             "dataset": self._dataset,
             "run": self.run,
             "first": self._first,
-            "begun": datetime.now(UTC).isoformat(),
             "binding": self._binding,
         }
         draft = self._header.with_suffix(".part")
@@ -193,13 +191,19 @@ class Journal:
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
-        """Return the headers of the data set, in the order in which their trainings began."""
+        """Return the headers of the data set, in the order of their last charges, which no clock decides."""
         headers = []
         for path in self._folder.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
                 headers.append((json.loads(path.read_bytes()), path))
         mine = [each for each in headers if each[0]["dataset"] == self._dataset and "binding" in each[0]]
-        return sorted(mine, key=lambda each: each[0]["begun"])
+        last = [max((entry.number for entry in self._charges(header)), default=0) for header, _ in mine]
+        return [mine[place] for place in sorted(range(len(mine)), key=last.__getitem__)]
+
+    def _charges(self, header: dict[str, Any]) -> list[Entry]:
+        """Return the charges of a training."""
+        entries = self._ledger.numbered(self._dataset, header["run"])
+        return [entry for entry in entries if 0 <= entry.step - header["first"] < _STEPS]
 
     def _finished(self) -> list[Path]:
         """Return the headers of the data set's finished trainings that no process resumes now."""
@@ -247,8 +251,7 @@ class Journal:
                 f'The unfinished training on data set "{self._dataset}" is still running in another process;'
                 " wait for it, or stop it."
             )
-        charged = self._ledger.numbered(self._dataset, self.run)
-        entries = [entry for entry in charged if 0 <= entry.step - self._first < _STEPS]
+        entries = self._charges(header)
         self._step = self._first + len(entries)
         for entry in entries:
             path = self._file(entry.step)

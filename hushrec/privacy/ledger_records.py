@@ -123,8 +123,9 @@ class Share(NamedTuple):
 
 
 class Entry(NamedTuple):
-    """A numbered charge of a run, where its noisy value is kept, if it is, and what was released."""
+    """A charge of a run with its step, the file of its noisy value, if there is one, and the release."""
 
+    number: int
     step: int
     file: str | None
     digest: str | None

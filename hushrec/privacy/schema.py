@@ -201,10 +201,10 @@ class Book:
     def numbered(self, dataset: str, run: str) -> list[Entry]:
         """Return the charges of a run that have a step, in order."""
         query = (
-            f"SELECT step, file, digest, {_RELEASE} FROM charges LEFT JOIN journal ON charge = id"
+            f"SELECT id, step, file, digest, {_RELEASE} FROM charges LEFT JOIN journal ON charge = id"
             " WHERE dataset = ? AND run = ? AND step >= 0 ORDER BY id"
         )
-        return [Entry(row[0], row[1], row[2], row[3:]) for row in self._rows(query, dataset, run)]
+        return [Entry(row[0], row[1], row[2], row[3], row[4:]) for row in self._rows(query, dataset, run)]
 
     def runs(self, dataset: str, where: str = "1") -> int:
         """Count the runs of a data set."""

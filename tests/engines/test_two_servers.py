@@ -1,15 +1,21 @@
 """Two servers: the local gate's model, what a server sees, kills, lies, and refusals."""
 
 import contextlib
+import errno
+import fcntl
 import itertools
 import math
 import os
 import platform
+import resource
 import shutil
+import signal
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from functools import partial
+from multiprocessing import get_context
 from types import SimpleNamespace
 
 import numpy as np
@@ -641,6 +647,53 @@ def test_a_damaged_file_is_refused_in_one_sentence_or_not_read(who, halfway):
     node_files = {"session", "agreement", "node"}
     server_files |= {name for name in files if name.startswith("shares")}
     assert refused >= (node_files if "node" in who else server_files) and len(server_files) >= 7
+
+
+def test_a_clock_that_goes_back_keeps_no_round_open(few, monkeypatch):
+    """Killed: a deadline by the computer's clock, which would be years away, also after a restart."""
+    world = World(BIASES, few, deadline=0.3)
+    world.settle()
+    world.answer(0)
+    monkeypatch.setattr(time, "time", lambda: 1e9)
+    world.start(0)  # the second server goes on
+    time.sleep(0.4)
+    world.settle()
+    assert all((line.server._book.path / "sum-0").exists() for line in world.lines)
+
+
+def test_a_share_that_finds_the_disk_full_is_sent_again(tmp_path):
+    """Killed: half a share, which the next one follows, so that the whole round is damaged."""
+
+    def body(results):
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        shares = book.Shares(tmp_path / "shares", 1000, ["a", "b", "c"])
+        shares.take("a", b"a" * 1000)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1500, resource.RLIM_INFINITY))
+        try:
+            shares.take("b", b"b" * 1000)
+        except Refusal as refused:
+            results.put((refused.status, str(refused)))
+        resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY,) * 2)
+        results.put(shares.take("c", b"c" * 1000) and shares.take("b", b"b" * 1000))
+
+    results = get_context("fork").SimpleQueue()
+    child = get_context("fork").Process(target=body, args=(results,))
+    child.start()
+    child.join(60)
+    status, sentence = results.get()
+    assert status == 503 and "no room for a share" in sentence and results.get() is True
+    found = []
+    book.Shares(tmp_path / "shares", 1000, ["a", "b", "c"]).each(["a", "b", "c"], found.append)
+    assert sorted(found) == [letter * 1000 for letter in (b"a", b"b", b"c")]
+
+
+def test_a_folder_without_file_locks_is_refused_in_other_words_than_one_in_use(few, monkeypatch):
+    def no_locks(*_):
+        raise OSError(errno.ENOLCK, "No locks available")
+
+    monkeypatch.setattr(fcntl, "flock", no_locks)
+    with pytest.raises(InputError, match="has no file locks .No locks available.; pass a folder on a local"):
+        World(hushrec.Popular(), few).answer(0)
 
 
 def test_a_rounds_digest_covers_its_questions(few):

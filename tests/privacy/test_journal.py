@@ -12,6 +12,7 @@ import sqlite3
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -408,8 +409,20 @@ def test_runs_of_a_selection_keep_nothing_and_leave_the_same_whatever_their_numb
     assert left[0] == left[1] and len(left[0]) == 1
 
 
-def test_of_several_unfinished_trainings_the_last_goes_on(path):
-    """The time of their begin decides, not their random names; values without a header are removed."""
+@pytest.mark.parametrize("clock", ["goes on", "goes back"])
+def test_of_several_unfinished_trainings_the_last_goes_on(path, monkeypatch, clock):
+    """The order of charges decides, not a clock or a random name; values without a header are removed."""
+
+    class Clock(datetime):
+        calls = 0
+
+        @classmethod
+        def now(cls, tz=None):
+            cls.calls += 1
+            return datetime.now(tz) - timedelta(days=cls.calls if clock == "goes back" else 0)
+
+    for module in ("journal", "ledger"):
+        monkeypatch.setattr(f"hushrec.privacy.{module}.datetime", Clock, raising=False)
     for run in ("a" * 32, "f" * 32, "0" * 32, "8" * 32):
         accountant = Accountant(BUDGET, ledger=Ledger(path), dataset="other" if "a" in run else "default")
         accountant.run = run
@@ -495,7 +508,7 @@ def test_values_are_their_owners_alone_and_nothing_of_rows_is_kept(path):
         0
     ].parent.stat().st_mode & 0o077 == 0
     header = json.loads(next(each for each in found if each.suffix == ".json").read_text())
-    assert set(header) == {"dataset", "run", "first", "begun", "binding"}
+    assert set(header) == {"dataset", "run", "first", "binding"}
     assert set(header["binding"]) == {"model", "plan"}
 
 

@@ -4,6 +4,7 @@ import math
 import shutil
 import sqlite3
 from dataclasses import replace
+from datetime import datetime, timedelta
 from multiprocessing import get_context
 from statistics import NormalDist
 from types import SimpleNamespace
@@ -352,8 +353,19 @@ def test_a_closed_season_charges_nothing(ledger, path):
             ledger.close_season(dataset, name)
 
 
-def test_a_gap_is_counted_from_the_last_week_that_wrote_a_model(path):
-    """One that was cut short may be made up for at once; Python's early overrides the clock."""
+class Clock(datetime):
+    """The ledger's clock, moved by days."""
+
+    days = 0.0
+
+    @classmethod
+    def now(cls, tz=None):
+        return datetime.now(tz) + timedelta(cls.days)
+
+
+def test_a_gap_is_days_from_the_last_week_that_wrote_a_model(path, monkeypatch):
+    """Killed: another unit of the gap. A week that was cut short may be repeated at once."""
+    monkeypatch.setattr("hushrec.privacy.ledger.datetime", Clock)
     ledger, season, model = Ledger(path), replace(SEASON, gap=6.0), SimpleNamespace(digest="0" * 64)
     ledger.open_season("default", season)
     first = SeasonAccountant(season, ledger=ledger)
@@ -362,9 +374,13 @@ def test_a_gap_is_counted_from_the_last_week_that_wrote_a_model(path):
     spend(second, 0.5)
     second.wrote(model)
     third = SeasonAccountant.following(second.statement(), ledger=ledger)
-    for ask in (lambda: third.check(plan_of(season)), lambda: spend(third)):
-        with pytest.raises(BudgetError, match="Week 2 of season '1' is too soon.*a gap of 6 days"):
-            ask()
+    for Clock.days in (0.0, 5.99, -400.0):  # a clock that went back delays a week
+        for ask in (lambda: third.check(plan_of(season)), lambda: spend(third)):
+            with pytest.raises(BudgetError, match="Week 2 of season '1' is too soon.*--early"):
+                ask()
+    Clock.days = 6.01
+    third.check(plan_of(season))
+    Clock.days = -400.0
     spend(SeasonAccountant.following(second.statement(), ledger=ledger, early=True))
     assert len(charges(path)) == 3
     with pytest.raises(InputError, match="there it is season '1'.*each later week 0.2, 6 days apart"):

@@ -5,10 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from hushrec.errors import InputError
+from hushrec.network.messages import Refusal
 from hushrec.serving.modelfile import write_atomically
 
 #: Bytes of a digest, and of a node's name among shares: half of SHA-256.
@@ -51,9 +52,14 @@ class Book:
         with (self.path / "lock").open("ab") as file:
             try:
                 _lock(file.fileno())
-            except OSError:
+            except OSError as error:
+                if isinstance(error, (BlockingIOError, PermissionError)):
+                    raise InputError(
+                        f"Another process is at work in the folder {str(self.path)!r}; let it end first."
+                    ) from None
                 raise InputError(
-                    f"Another process is at work in the folder {str(self.path)!r}; let it end first."
+                    f"The file system of the folder {str(self.path)!r} has no file locks ({error.strerror});"
+                    " pass a folder on a local disk."
                 ) from None
             yield
 
@@ -89,7 +95,7 @@ class Shares:
         self._path, self._bytes = path, _DIGEST + share_bytes
         self._names = {hashlib.sha256(name.encode()).digest()[:_DIGEST]: name for name in names}
         self._keys = {name: key for key, name in self._names.items()}
-        self._file = path.open("a+b")
+        self._file = path.open("a+b", buffering=0)  # so that a full disk shows in the write
         self._digests: dict[str, bytes] = {}
         self._file.truncate(self._read(lambda name, share: None))
 
@@ -106,10 +112,18 @@ class Shares:
         content = self._keys[node] + share
         digest = _digest(b"share", content)
         if node not in self._digests:
-            self._file.write(digest + content)
-            self._file.flush()
+            self._append(digest + content)
             self._digests[node] = digest
         return self._digests[node] == digest
+
+    def _append(self, entry: bytes) -> None:
+        """Write a share whole, or leave no part of it that the next share would follow."""
+        end = self._file.seek(0, os.SEEK_END)
+        with suppress(OSError):
+            if self._file.write(entry) == len(entry):
+                return
+        self._file.truncate(end)
+        raise Refusal(503, "This server's disk has no room for a share; send it again later.")
 
     def seal(self) -> None:
         """Bring all of them to the disk."""

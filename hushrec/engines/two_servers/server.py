@@ -91,7 +91,7 @@ class Settings:
 
 @dataclass
 class _Collecting:
-    """The open round."""
+    """The open round, since a time of the monotonic clock: a computer's clock can go back."""
 
     which: Round
     opened: Opened
@@ -385,12 +385,12 @@ class CollectingServer:
             if any(each.which.release == which.release for each in self._collected):
                 raise HushrecError("This training asks something else each time; it stops.")
             self._book.put(f"round-{which.release}", json.dumps([*which, time.time()]).encode())
-            self._open(which, time.time())
+            self._open(which, 0.0)
             return True
         if now.held is None:
             with self._lock:
                 everybody = len(now.shares) == len(self.settings.nodes)
-                if not everybody and time.time() < now.since + self.settings.deadline:
+                if not everybody and time.monotonic() < now.since + self.settings.deadline:
                     return False
                 now.held = now.shares.nodes  # no share is taken any more
             now.shares.seal()
@@ -528,20 +528,21 @@ class CollectingServer:
             kept = self._book.get(f"round-{number}")
             if kept is not None:
                 release, first, stop, since = json.loads(kept)
-                self._open(Round(release, first, stop), since)
+                self._open(Round(release, first, stop), max(0.0, time.time() - since))
             total = self._book.get(f"total-{number}")
             if total is None:
                 return
             self._totals.append(_words(total))
 
-    def _open(self, which: Round, since: float) -> None:
-        """Open a round, or continue with the files of it."""
+    def _open(self, which: Round, age: float) -> None:
+        """Open a round, or continue with the files of it; its age in seconds counts towards the deadline."""
         opened = self.agreement.opened(self._totals, which)
         digest = self.agreement.state(self._session, which, opened)
         path = self._book.path / f"shares-{which.release}"
         total = self._book.get(f"sum-{which.release}")
         each = share_bytes(self.settings.role, opened.size)
-        now = _Collecting(which, opened, digest, Shares(path, each, self.settings.nodes), since)
+        shares = Shares(path, each, self.settings.nodes)
+        now = _Collecting(which, opened, digest, shares, time.monotonic() - age)
         held = self._book.get(f"held-{which.release}")
         if held is not None:
             now.held = json.loads(held)[1]
