@@ -165,7 +165,7 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
     assert refused.judged[0]["weight"] == 0 and refused.public is model.public
     said = [" ".join(about(each).split()) for each in (model, refused, many)]
     assert ["Item features: used for lists" in each for each in said] == [True, True, False]
-    assert "lists go without" in said[2] and said[2].count("features") == 1
+    assert "not used for lists" in said[2] and said[2].count("features") == 1
 
 
 def test_donors_stand_beside_what_users_voted_for() -> None:
