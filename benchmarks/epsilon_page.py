@@ -1,7 +1,7 @@
-"""Meaning of epsilon: the table and the picture of docs/understand/epsilon.md.
+"""Meaning of epsilon: the tables and the picture of docs/understand/epsilon.md.
 
     python -m benchmarks.epsilon_page            # prints the table
-    python -m benchmarks.epsilon_page --write    # writes both
+        python -m benchmarks.epsilon_page --write    # writes all of them
 
 Two bounds on the same attacker. *At worst* is the most that any single outcome can convince her; *on average*
 is how often the best guess of all is right, for a release with Gaussian noise, which all of ours are.
@@ -15,16 +15,11 @@ from scipy.special import ndtr, ndtri
 
 from benchmarks.frontier.tables import write_part
 from hushrec.privacy import mu_of
+from hushrec.privacy.budget import RANGES, belief
 
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE = ROOT / "docs/understand/epsilon.md", ROOT / "docs/figures/epsilon.svg"
 EPSILONS, DELTA = (0.1, 0.5, 1, 2, 3, 5, 10, 20), 1e-6
-
-
-def at_worst(epsilon: float, before: float) -> float:
-    """Return what probability ``before`` becomes after the most telling outcome, but for rare ones."""
-    odds = before / (1 - before) * math.exp(epsilon)
-    return odds / (1 + odds)
 
 
 def right(epsilon: float) -> float:
@@ -52,8 +47,19 @@ def table() -> str:
     for epsilon in EPSILONS:
         factor = math.exp(epsilon)
         odds = f"{factor:.2f}" if factor < 10 else f"{factor:,.0f}" if factor < 1e6 else f"{factor:.0e}"
-        cells = (at_worst(epsilon, 0.5), at_worst(epsilon, 0.01), right(epsilon), found(epsilon))
+        cells = (belief(0.5, epsilon), belief(0.01, epsilon), right(epsilon), found(epsilon))
         lines.append(f"| {epsilon:g} | × {odds} | " + " | ".join(percent(cell) for cell in cells) + " |")
+    return "\n".join(lines)
+
+
+def words() -> str:
+    """Markdown: what to call an epsilon."""
+    lines, below = ["| epsilon | a guess of 50% becomes at most | call it |", "|---|---|---|"], 0.0
+    for largest, word in RANGES:
+        over = f"over {below:g}" * bool(below)
+        name = over if largest == math.inf else ", ".join([*[over] * bool(over), f"up to {largest:g}"])
+        lines.append(f"| {name} | {percent(belief(0.5, min(largest, 700)))} | {word} |")
+        below = largest
     return "\n".join(lines)
 
 
@@ -66,7 +72,7 @@ def draw() -> None:
     mpl.rcParams |= {"svg.hashsalt": "hushrec", "font.size": 10}
     levels = np.geomspace(0.1, 20, 80)
     figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
-    axes.plot(levels, [100 * at_worst(each, 0.5) for each in levels], color="#c0504d", linewidth=2)
+    axes.plot(levels, [100 * belief(0.5, each) for each in levels], color="#c0504d", linewidth=2)
     axes.plot(levels, [100 * right(each) for each in levels], color="#1f5a94", linewidth=2)
     axes.text(
         1.3, 92, "at worst: how sure one\noutcome can make her", color="#c0504d", ha="right", va="center"
@@ -92,5 +98,6 @@ if __name__ == "__main__":
     parser.add_argument("--write", action="store_true")
     if parser.parse_args().write:
         write_part(PAGE, "odds", table())
+        write_part(PAGE, "words", words())
         draw()
     print(table())
