@@ -23,6 +23,8 @@ from hushrec.serving.modelfile import write_atomically
 #: Characters of a file's name, below the 143 that encrypted file systems leave.
 _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
+#: Lists the file of each user. No user's file can have this name, since theirs have no second dot.
+INDEX = "index.private.csv"
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
 
@@ -120,22 +122,33 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:
-    """One CSV file per user; rows of a user stand together in the table."""
+    """Write one CSV file per user, then the index of them; a user's rows are consecutive in the table."""
     columns = ["rank", "item", *table.column_names[3:]]
     users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
-    folder.mkdir(mode=0o700, exist_ok=True)
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
-    names = file_names([users[start] for start in starts])
-    for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
-        try:
-            with io.TextIOWrapper(private_file(folder / name), "utf-8", newline="") as file:
-                writer = csv.writer(file)
-                writer.writerow(columns)
-                writer.writerows(rows[start:stop])
-        except OSError as error:
-            raise InputError(
-                f"Cannot write {str(folder / name)!r} ({error.strerror}); free space or pass another folder."
-            ) from None
+    ids = [users[start] for start in starts]
+    names = file_names(ids)
+    target = folder
+    try:
+        folder.mkdir(exist_ok=True)
+        folder.chmod(0o700)
+        (folder / INDEX).unlink(missing_ok=True)  # without it the folder is incomplete
+        for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
+            target = folder / name
+            _write_private_csv(target, columns, rows[start:stop])
+        target = folder / INDEX
+        _write_private_csv(target, ["id", "file"], zip(ids, names))
+    except OSError as error:
+        raise InputError(
+            f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another folder."
+        ) from None
+
+
+def _write_private_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
+    with io.TextIOWrapper(private_file(path), "utf-8", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(header)
+        writer.writerows(rows)
 
 
 def file_names(users: list[Any]) -> list[str]:

@@ -81,7 +81,7 @@ def recommend(
     explain
         Say of each item which of the user's own items moved its score most; with --user.
     out_dir
-        One CSV file per user, named by their percent-encoded id.
+        A folder for its owner alone: one CSV file per user, and index.private.csv (id, file).
     out
         One file for all users: Parquet, marked private inside, or CSV where its name ends so.
     out_parts

@@ -1,7 +1,9 @@
 """What the commands do when all is well."""
 
+import csv
 import json
 import math
+import os
 from pathlib import Path
 
 import pandas as pd
@@ -141,10 +143,22 @@ def test_file_names_reach_the_disk(run, files, tmp_path):
     users = [user for user in NASTY if isinstance(user, str) and user.strip() and user != "\ud800"]
     table = pa.table({"user": users, "item": files.items[:1] * len(users), "rating": [4.0] * len(users)})
     pq.write_table(table, tmp_path / "nasty.parquet")
-    result = run("recommend", files.model, tmp_path / "nasty.parquet", "--all-users", "--out-dir", "lists")
-    assert result.exit_code == 0, result.stderr
-    assert len(list((run.folder / "lists").iterdir())) == len(users)
-    assert {path.parent for path in run.folder.rglob("*.csv")} == {run.folder / "lists"}
+    lists = run.folder / "lists"
+    lists.mkdir(mode=0o755)
+    line = ["recommend", files.model, tmp_path / "nasty.parquet", "--all-users", "--out-dir", "lists"]
+    for more in ([], ["--force"]):
+        result = run(*line, *more)
+        assert result.exit_code == 0, result.stderr
+        with (lists / "index.private.csv").open(encoding="utf-8", newline="") as file:
+            header, *rows = csv.reader(file)
+        assert header == ["id", "file"] and dict(rows).keys() == set(users) and len(rows) == len(users)
+        names = [path.name for path in lists.iterdir()]
+        assert sorted(names) == sorted(["index.private.csv", *dict(rows).values()])
+        assert len({name.casefold() for name in names}) == len(names)
+        assert {path.parent for path in run.folder.rglob("*.csv")} == {lists}
+    if os.name == "posix":
+        assert {path.stat().st_mode & 0o777 for path in lists.iterdir()} == {0o600}
+        assert lists.stat().st_mode & 0o777 == 0o700
 
 
 def test_plan_is_what_train_charges(run, files):
