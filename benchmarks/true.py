@@ -35,6 +35,7 @@ SENTENCES = {
     "E3": "Metrics bear their usual names where they have their usual definitions",
     "S1": "No request takes a server long, whatever its fields, and none holds up another",
     "S3": "Without a token, lists and metrics are given only under the server's own names",
+    "S4": "Pages of declared origins alone read a server's answers, and no page its metrics",
     "S2": "A condition is true of the same items in Python, in the browser and in SQL",
     "E4": "What split, demo, reprs and the server's page of its API say is so",
     "T1": "No server sees a rating or a node's number of users; a user of several nodes is covered",

@@ -19,6 +19,10 @@ from hushrec.serving.billboard import load
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?")
+_ORIGIN = re.compile(
+    r"(https?)://(?:[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?"
+)
+_USUAL_PORTS = {"http": ":80", "https": ":443"}
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
 
@@ -32,6 +36,7 @@ def serve(
     host: str = "127.0.0.1",
     port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
     server_name: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
+    origin: Annotated[tuple[str, ...], Parameter(metavar="ORIGIN")] = (),
     tokens: File | None = None,
     requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
     body_bytes: Count = 1 << 20,
@@ -67,6 +72,8 @@ def serve(
         0: a free one.
     server_name
         Name by which clients reach the server, such as a proxy's; its addresses and localhost need none.
+    origin
+        Site whose pages may call the server, such as https://shop.example; no other site by default.
     tokens
         Bearer tokens of 32 characters or more, one a line; lists are for who sends one.
     requests_per_second
@@ -95,6 +102,7 @@ def serve(
         tables=_tables(paths, attributes, titles),
         tokens=() if tokens is None else _tokens(tokens),
         names=_names(server_name),
+        origins=_origins(origin),
         page=page_folder() if demo else None,
         limits=limits,
         certificate=certificate,
@@ -152,6 +160,18 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
         if not _HOST_NAME.fullmatch(name):
             raise InputError(
                 f"{name!r} is no host name; pass --server-name as in shop.example, without a port."
+            )
+    return given
+
+
+def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the origins; refuse one that browsers would write in another way, since it would never match."""
+    for origin in given:
+        found = _ORIGIN.fullmatch(origin)
+        if found is None or found[2] == _USUAL_PORTS[found[1]]:
+            raise InputError(
+                f"{origin!r} is no origin; pass --origin in small letters, without a path or the usual port,"
+                " as in https://shop.example or http://localhost:3000."
             )
     return given
 

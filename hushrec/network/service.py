@@ -126,6 +126,8 @@ class Service:
         Called after every reply.
     admit : callable, optional
         Called in a thread before the body of a request is read, with its length in place of it.
+    middleware : callable, optional
+        Wraps the ASGI application, limits and refusals included.
 
     Examples
     --------
@@ -150,13 +152,14 @@ class Service:
         in_loop: bool = False,
         note: Note | None = None,
         admit: Admit | None = None,
+        middleware: Callable[[Any], Any] = lambda application: application,
     ) -> None:
         limits = limits or Limits()
         respond: Respond = answer if in_loop else _in_threads(answer)
         if key is not None and certificate is None:
             raise InputError("A TLS key is of no use without its certificate; pass both.")
         config = uvicorn.Config(
-            _application(respond, limits, note, admit),
+            middleware(_application(respond, limits, note, admit)),
             http=_protocol(HttpToolsProtocol if in_loop else H11Protocol, limits.request_seconds),
             ws="none",
             lifespan="off",

@@ -222,7 +222,7 @@ def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    why = served.billboard.explain(_history(fields), fields["item"])
+    why = served.billboard.explain(_history(served, fields), fields["item"])
     because = [{"item": _text(served, each.item), "moved": each.moved} for each in why.because]
     entry = {"item": _text(served, why.item), "score": why.score, "base": why.base}
     return _titled(served, [entry])[0] | {"because": _titled(served, because)}
@@ -246,14 +246,19 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
 
 def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
     """Return the ratings of a request; refused where some cannot be used."""
-    return own_ratings(_history(fields), served.billboard.domain, served.billboard.scores == "likes")
+    return own_ratings(_history(served, fields), served.billboard.domain, served.billboard.scores == "likes")
 
 
-def _history(fields: dict[str, Any]) -> Any:
+def _history(served: Served, fields: dict[str, Any]) -> Any:
     ratings = fields["ratings"]
     if isinstance(ratings, list):
-        return [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
-    return ratings
+        ratings = [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
+    if not fields["skip_unknown"]:
+        return ratings
+    position = served.billboard.domain.position
+    if isinstance(ratings, dict):
+        return {item: rating for item, rating in ratings.items() if position(item) >= 0}
+    return [each for each in ratings if position(each[0] if isinstance(each, tuple) else each) >= 0]
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:

@@ -14,6 +14,8 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
+from starlette.middleware.cors import CORSMiddleware
+
 from hushrec.errors import HushrecError
 from hushrec.network.service import Limits, Service, listen
 from hushrec.server.answers import Answers
@@ -37,6 +39,8 @@ class Settings:
         As of `Models`.
     tokens, names : sequence of str
         As of `Answers`.
+    origins : sequence of str
+        Origins whose pages may read the answers in a browser.
     page : Path or None
         As of `Answers`.
     limits : Limits
@@ -49,6 +53,7 @@ class Settings:
     tables: Mapping[str, Tables] = field(default_factory=dict)
     tokens: Sequence[str] = ()
     names: Sequence[str] = ()
+    origins: Sequence[str] = ()
     page: Path | None = None
     limits: Limits = field(default_factory=Limits)
     certificate: str | None = None
@@ -64,7 +69,22 @@ class Settings:
             key=self.key,
             in_loop=True,
             note=metrics.note,
+            middleware=self._shared,
         )
+
+    def _shared(self, application: Any) -> Any:
+        """Let pages of the declared origins read all answers but the metrics."""
+        if not self.origins:
+            return application
+        headers = ["Authorization"] if self.tokens else []
+        shared = CORSMiddleware(
+            application, allow_origins=self.origins, allow_methods=["GET", "POST"], allow_headers=headers
+        )
+
+        async def respond(scope: Any, receive: Any, send: Any) -> None:
+            await (application if scope["path"] == "/metrics" else shared)(scope, receive, send)
+
+        return respond
 
 
 def serve(settings: Settings, host: str, port: int, workers: int, ready: Callable[[str], None]) -> None:

@@ -73,11 +73,16 @@ _MODEL = Field(
     "the name of a model",
     {"type": "string", "description": "The server's first by default."},
 )
-_SEEN = Field(
-    lambda value: isinstance(value, bool),
-    "true or false",
-    {"type": "boolean", "default": True, "description": "Leave out the items that are rated in the request."},
-    default=True,
+
+
+def _flag(default: bool, description: str) -> Field:
+    schema = {"type": "boolean", "default": default, "description": description}
+    return Field(lambda value: isinstance(value, bool), "true or false", schema, default)
+
+
+_SEEN = _flag(True, "Leave out the items that are rated in the request.")
+_SKIP = _flag(
+    False, "Ignore ratings of items that the catalogue lacks, such as new ones; else they are refused."
 )
 _ONLY = Field(
     _are_ids,
@@ -115,6 +120,7 @@ _ITEM = Field(_is_id, "an item id", _ID, needed=True)
 BODIES: dict[str, dict[str, Field]] = {
     "/v1/recommend": {
         "ratings": _RATINGS,
+        "skip_unknown": _SKIP,
         "n": _N,
         "exclude_seen": _SEEN,
         "only": _ONLY,
@@ -123,6 +129,7 @@ BODIES: dict[str, dict[str, Field]] = {
     },
     "/v1/predict": {
         "ratings": _RATINGS,
+        "skip_unknown": _SKIP,
         "items": Field(
             lambda value: _are_ids(value, MOST_LISTED),
             f"a list of item ids, {MOST_LISTED:,} at most",
@@ -144,7 +151,7 @@ BODIES: dict[str, dict[str, Field]] = {
         "n": _N,
         "model": _MODEL,
     },
-    "/v1/explain": {"ratings": _RATINGS, "item": _ITEM, "model": _MODEL},
+    "/v1/explain": {"ratings": _RATINGS, "skip_unknown": _SKIP, "item": _ITEM, "model": _MODEL},
 }
 
 
