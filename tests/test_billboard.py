@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import copy
-import math
 import pickle
 
 import numpy as np
 import pytest
 
 import hushrec
-from hushrec import Accountant, Billboard, Budget, InputError, ItemBias, ModelFileError, realistic
-from hushrec.models import ESTIMATORS, Both, PrivateALS, PrivateEigenRec
+from hushrec import Accountant, Billboard, Budget, ItemBias, ModelFileError, realistic
+from hushrec.models import Both, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Season, SeasonAccountant
 from hushrec.serving.item_rows import ItemRows
 from hushrec.serving.modelfile import read
@@ -107,30 +106,6 @@ def test_a_mapped_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) ->
     for mapped in (False, True):
         with pytest.raises(ModelFileError, match="is damaged or cut short"):
             hushrec.load(tmp_path / "m.hush", memory_map=mapped)
-
-
-@pytest.mark.parametrize(
-    ("epsilon", "changes", "refused"),
-    [
-        (5.0, {}, True),
-        (math.inf, {}, False),
-        (5.0, {"directions": np.int64(2)}, False),
-        (5.0, {"learned_items": np.arange(30), "item_factors": np.eye(30) + 0.1}, False),
-    ],
-)
-def test_items_are_compared_where_taste_is_told_from_noise(epsilon, changes, refused) -> None:
-    """A private model must say how many of its directions stand out, or hold a matrix of items."""
-    trained = ESTIMATORS["item-bias"]().fit(RATINGS, Accountant(Budget(epsilon, 1e-6)))
-    factors = np.random.default_rng(0).normal(size=(30, 2))
-    arrays = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": factors} | changes
-    board = Billboard(estimator=ItemBias(), domain=RATINGS.domain, arrays=arrays, privacy=trained.privacy)
-    if refused:
-        with pytest.raises(InputError, match="cannot distinguish the tastes"):
-            board.similar_items(ITEMS[4])
-        return
-    found = board.similar_items(ITEMS[4])
-    assert len(found) == 10 and found == board.similar_items(ITEMS[4], 10)
-    assert found == super(Billboard, board).similar_items(ITEMS[4])
 
 
 @pytest.mark.parametrize("int8", [False, True])

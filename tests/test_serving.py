@@ -297,7 +297,7 @@ def test_items_are_a_list_of_those_of_the_catalogue() -> None:
             with pytest.raises(InputError, match="items=|Item 'other'"):
                 model.recommend({}, **options)
     for n in (0, -1, True, 2.0, "3", None):
-        for ask in (model.recommend, model.recommend_batch, lambda rows, n: model.similar_items("i1", n)):
+        for ask in (model.recommend, model.recommend_batch):
             with pytest.raises(InputError, match="is not a positive number of items") as error:
                 ask(ROWS if ask == model.recommend_batch else {}, n)
             assert error.value.parameter == "n"
@@ -314,57 +314,3 @@ def test_what_is_not_ratings_of_the_models_catalogue_is_refused() -> None:
     wider = Domain(ITEMS, rating_range=(1, 6))
     with pytest.raises(InputError, match="another catalogue or rating range"):
         model.fold_in(Ratings.from_any((["u", "v"], ["i1", "i2"], [3.0, 4.0]), wider))
-
-
-# ---------------------------------------------------------------------- similar items
-
-
-def cosines(factors: np.ndarray, column: int, known: int | None) -> dict[int, float]:
-    """Compute cosines by hand; every item has a further direction of its own, of the usual length."""
-    rows = [list(map(float, row[:known])) for row in factors]
-    squares = [sum(value * value for value in row) for row in rows]
-    present = [place for place, square in enumerate(squares) if square > 0]
-    own = 0.0 if known is None else sum(squares) / len(present) / known
-    if column not in present:
-        return {}
-    return {
-        place: sum(a * b for a, b in zip(rows[place], rows[column]))
-        / math.sqrt((squares[place] + own) * (squares[column] + own))
-        for place in present
-        if place != column
-    }
-
-
-@pytest.mark.parametrize("known", [None, 1, 2])
-@pytest.mark.parametrize("column", [0, 5, N_ITEMS - 1])
-def test_similar_items_are_those_of_the_twin(known: int | None, column: int) -> None:
-    """Items without factors are like none; an item is not told of itself."""
-    model = served(arrays={} if known is None else {"directions": np.int64(known)})
-    model.arrays["item_factors"][[1, 6]] = 0.0
-    wanted = cosines(model.item_factors, column, known)
-    order = sorted(wanted, key=lambda place: -wanted[place])
-    for n in (1, 10, 1000):
-        found = model.similar_items(ITEMS[column], n)
-        same(found, [(ITEMS[place], wanted[place]) for place in order[:n]])
-    assert model.similar_items(ITEMS[column]) == model.similar_items(ITEMS[column], 10)
-    several = {
-        place: (wanted[place] + cosines(model.item_factors, 9, known).get(place, -9)) / 2 for place in wanted
-    }
-    order = sorted((place for place in several if place != 9), key=lambda place: -several[place])
-    found = model.similar_items([ITEMS[column], ITEMS[9]], 4)
-    same(found, [(ITEMS[place], several[place]) for place in order[:4]])
-    with pytest.raises(InputError, match="Too few users like item 'i6'"):
-        model.similar_items([ITEMS[column], "i6"])
-    with pytest.raises(InputError, match="Too few users like item 'i6'"):
-        model.similar_items("i6")
-
-
-def test_similar_items_of_a_matrix_are_its_weights() -> None:
-    """The item's own weight for each of the others that were learned, whatever the directions."""
-    model = served("learned", arrays={"directions": np.int64(0)})
-    learned, factors = model.arrays["learned_items"], model.item_factors
-    for place, column in enumerate(learned):
-        pairs = [(ITEMS[other], factors[row, place]) for row, other in enumerate(learned) if other != column]
-        same(model.similar_items(ITEMS[column]), sorted(pairs, key=lambda pair: -pair[1]))
-    with pytest.raises(InputError, match="Too few users like item 'i1'"):
-        model.similar_items("i1")

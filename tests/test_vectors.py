@@ -45,8 +45,8 @@ def test_python_computes_the_vectors(name: str) -> None:
             assert found[exact] == expected[exact], history
     for expected in entry["similar"]:
         found = similar_to(model, expected["item"])
-        np.testing.assert_allclose(found.pop("cosines", []), expected.get("cosines", []), atol=1e-7)
-        assert found == {key: value for key, value in expected.items() if key != "cosines"}
+        np.testing.assert_allclose(found.pop("scores", []), expected.get("scores", []), atol=1e-7)
+        assert found == {key: value for key, value in expected.items() if key != "scores"}
 
 
 @pytest.mark.parametrize("name", RULED)

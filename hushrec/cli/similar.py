@@ -19,10 +19,10 @@ def similar(
     titled: Titled = Titled(),
     as_json: Json = False,
 ) -> None:
-    """Name the items that the same people like as ITEM, from MODEL alone. The list may be published.
+    """List the items that go together with ITEM, from MODEL alone. The list may be published.
 
-    Of several ITEMs, such as a basket, the average counts; a model of pairs (private-eigenrec with a
-    matrix_share, ease) tells what goes together with them. Only what the model surely learned counts.
+    The answer names what it follows: learned taste dimensions or pairs of items, item features that users
+    voted for, donors, public ratings. Several ITEMs, such as a basket, count together.
 
       hushrec similar model.hush matrix
       hushrec similar model.hush matrix alien -n 20 --titles titles.csv
@@ -43,18 +43,15 @@ def similar(
         )
     found = billboard.similar_items(list(items), n)
     entries: list[dict[str, Any]] = [
-        {"rank": rank, "item": each, "score": score} for rank, (each, score) in enumerate(found, 1)
+        {"rank": rank, "item": each.item, "score": each.score} for rank, each in enumerate(found, 1)
     ]
     output_model.name(entries, billboard.domain, titled.read(billboard.domain))
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
     cells = [[output_model.cell(each[key]) for key in head] for each in entries]
-    taste = output_model.taste_of(billboard)
-    pairs = "learned_items" in (billboard.lists or billboard).arrays
-    what = "Goes together with" if pairs else "Liked by the same people as"
+    by = list(found[0].by) if found else []
     output.result(
         as_json,
-        {"item": items[0] if len(items) == 1 else items, "items": entries, "taste": taste.to_dict()},
-        f"{what} {', '.join(items)}",
+        {"item": items[0] if len(items) == 1 else items, "items": entries, "by": by},
+        f"Goes together with {', '.join(items)}, by {', by '.join(by)}",
         output.table([head, *cells], left=range(1, len(head) - 1)),
-        *output.paragraph(taste.text(advice=False)),
     )

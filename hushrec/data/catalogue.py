@@ -33,7 +33,7 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return what else was declared, and the catalogue as arrays: ``text``, ``offsets`` and ``kinds``.
 
     An id of another type than those of :data:`KINDS` (a decimal number, say) comes back as its text.
-    Features of items are not kept.
+    Of item features only the names are kept.
     """
     kinds, texts = [], []
     for item in domain.items:
@@ -43,11 +43,12 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     offsets = np.cumsum([0, *map(len, texts)], dtype=np.int64)
     if offsets[-1] >= 1 << 32:
         raise InputError("The ids of the catalogue take more than 4 GB; declare shorter ones.")
-    declared = {
+    declared: dict[str, Any] = {
         "rating_range": [domain.low, domain.high],
         "max_ratings_per_user": domain.max_ratings_per_user,
         "declared": domain.declared,
     } | ({"likes": True} if domain.likes else {})
+    declared |= {"item_features": list(domain.feature_names)} if domain.feature_names else {}
     return declared, {
         "text": np.frombuffer(b"".join(texts), np.uint8),
         "offsets": offsets.astype(np.uint32),
@@ -64,6 +65,9 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
         Something is missing or wrong; InputError where a domain says so.
     """
     low, high = declared["rating_range"]
+    names = declared.get("item_features", [])
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise InputError("The stored names of item features are no texts.")
     if not isinstance(declared["declared"], bool):
         raise InputError("The stored domain does not say whether it was declared.")
     return Domain(
@@ -72,6 +76,7 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
         max_ratings_per_user=declared["max_ratings_per_user"],
         declared=declared["declared"],
         likes=declared.get("likes", False) is True,
+        feature_names=tuple(names),
     )
 
 

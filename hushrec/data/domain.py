@@ -61,10 +61,12 @@ class Domain:
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
         What is publicly known of the items, as numbers: genres as 0 and 1, vectors of a text. See
         `hushrec.data.features.read_item_features`. Held as an array, NaN where a feature is missing. Used in
-        training only: neither the model file nor the fingerprint holds them.
+        training only: the model file holds their names, the fingerprint nothing of them.
     likes : bool
         True where there are no ratings: every row of a user is a like, whatever its value, and counts as 1 in
         a range from 0 to 1.
+    feature_names : tuple of str
+        Names of the columns of a table of ``item_features``.
 
     Raises
     ------
@@ -87,6 +89,7 @@ class Domain:
     declared: bool = True
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
+    feature_names: tuple[str, ...] = field(default=(), repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -97,7 +100,9 @@ class Domain:
         object.__setattr__(self, "max_ratings_per_user", cap)
         object.__setattr__(self, "_texts", _check_catalogue(items))
         if self.item_features is not None:
-            object.__setattr__(self, "item_features", read_item_features(self.item_features, self._texts))
+            features, names = read_item_features(self.item_features, self._texts)
+            object.__setattr__(self, "item_features", features)
+            object.__setattr__(self, "feature_names", names or self.feature_names)
 
     def __repr__(self) -> str:
         stamp = "" if self.declared else ", declared=False"

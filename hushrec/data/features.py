@@ -39,8 +39,8 @@ _LISTS = (
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
-def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
-    """Features in the order of the catalogue.
+def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
+    """Return features in the order of the catalogue, and the names of their columns.
 
     Parameters
     ----------
@@ -54,8 +54,10 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
 
     Returns
     -------
-    ndarray of float64, shape (n_items, n_features)
+    features : ndarray of float64, shape (n_items, n_features)
         NaN where a feature is missing; a row of NaN where an item is not in the table.
+    names : tuple of str
+        As the tables name them; an array names none.
 
     Raises
     ------
@@ -64,11 +66,14 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
         or no item of the catalogue has a feature.
     """
     if isinstance(source, list | tuple) and source:
-        features = np.column_stack([read_item_features(each, texts) for each in source])
+        parts = [read_item_features(each, texts) for each in source]
+        features, names = np.column_stack([each for each, _ in parts]), sum((own for _, own in parts), ())
     elif isinstance(source, np.ndarray):
-        features = _from_array(source, len(texts))
+        features, names = _from_array(source, len(texts)), ()
     else:
-        features = _from_table(len(texts), *read_item_table(source, texts, "item features"))
+        ids, table, place = read_item_table(source, texts, "item features")
+        features = _from_table(len(texts), ids, table, place)
+        names = tuple(name for at, name in enumerate(table.column_names) if at != ids)
     if np.isinf(features).any():
         raise InputError("Item features must be finite; leave a missing one empty (NaN).")
     if np.isnan(features).all():
@@ -76,7 +81,7 @@ def read_item_features(source: Any, texts: pa.Array) -> np.ndarray:
             "No item of the catalogue has a feature; check that the table's ids are written as there."
         )
     features.setflags(write=False)
-    return features
+    return features, names
 
 
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:

@@ -108,6 +108,7 @@ def with_features(parts: ModelArrays, domain: Domain, kept: Array | None = None)
         "item_factors": np.column_stack(columns).astype(np.float32),
         "history_weight": np.where(usual > 0, usual, np.maximum(popularity, _LEAST) ** -_POWER),
         "supported": np.ones(len(popularity), np.uint8),
+        "feature_columns": np.int64(along.shape[1]),
     }
     return replace(parts, state={**state, "item_components": along}, beside=served)
 

@@ -32,6 +32,7 @@ _BY_ITEM = Expected("f", ("items",), 0.0)
 EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
+        "feature_columns": Expected("iu", (), 0),
         "history_weight": _BY_ITEM,
     },
     state=SEEN

@@ -109,6 +109,7 @@ def judge(
         ways = [
             _Way(
                 other,
+                donors.domain.item_features is not None,
                 partial(ratings_model, external=other, private=private, state=state),
                 lambda gone: private,
             )
@@ -120,7 +121,7 @@ def judge(
         voted = None if private.public is None else private.public.model
         without = released.without if voted is None else partial(released.voted, voted)
         ways = [
-            _Way(other, partial(released.model, external=other, features=features), without)
+            _Way(other, features, partial(released.model, external=other, features=features), without)
             for other in others
             for features in told
         ]
@@ -130,8 +131,8 @@ def judge(
     doubt = judges.n_users / (judges.n_users + 1)  # as if one more judge had found no benefit
     weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
     part = PublicPart(ways[chosen].model(donors), weight) if weight else None
-    foreign = ways[chosen].external is not None
-    return part, _judged(private.scores, votes[chosen], weight, donors.n_users, foreign, agreement)
+    used = ways[chosen].external is not None, ways[chosen].features
+    return part, _judged(private.scores, votes[chosen], weight, donors.n_users, used, agreement)
 
 
 def unjudged(
@@ -156,6 +157,7 @@ def unjudged(
         job="ratings",
         donors=0,
         external=True,
+        features=external.domain.item_features is not None,
         agreement=round(agreement, 3),
         weight=weight,
         metric="rmse",
@@ -173,6 +175,8 @@ class _Way(NamedTuple):
     ----------
     external : Ratings or None
         Ratings of another population that it is fitted to.
+    features : bool
+        Whether it is fitted to item features.
     model : callable
         Fits it to public ratings.
     without : callable
@@ -180,6 +184,7 @@ class _Way(NamedTuple):
     """
 
     external: Ratings | None
+    features: bool
     model: Callable[[Ratings], Recommender]
     without: Callable[[Ratings], Recommender]
 
@@ -200,7 +205,7 @@ def bagged(good: Array) -> float:
 
 
 def _judged(
-    scores: str, votes: _Votes, weight: float, donors: int, external: bool, agreement: float
+    scores: str, votes: _Votes, weight: float, donors: int, used: tuple[bool, bool], agreement: float
 ) -> Judged:
     columns = [0, len(GRID) - 1, round(10 * weight)]
     per_user = np.column_stack([votes.figure[:, columns], votes.number])
@@ -215,7 +220,8 @@ def _judged(
     return Judged(
         job="ratings" if scores == "ratings" else "lists",
         donors=donors,
-        external=external,
+        external=used[0],
+        features=used[1],
         agreement=round(agreement, 3),
         weight=weight,
         metric="rmse" if scores == "ratings" else f"recall@{LISTED}",

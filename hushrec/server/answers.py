@@ -217,8 +217,8 @@ def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     similar = served.billboard.similar_items(fields["item"], fields["n"])
-    entries = [{"item": _text(served, item), "score": score} for item, score in similar]
-    return {"items": _titled(served, entries)}
+    entries = [{"item": _text(served, each.item), "score": each.score} for each in similar]
+    return {"items": _titled(served, entries), "by": list(similar[0].by) if similar else []}
 
 
 def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:

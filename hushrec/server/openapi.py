@@ -64,9 +64,9 @@ def _posts() -> dict[str, Any]:
             scored(True, "score", "rating", item="alien", rating=4.2),
         ),
         "/v1/similar": (
-            "Items that the same users like, most similar first.",
+            "Items that go together with one or several, and what says so.",
             {"item": "matrix", "n": 10},
-            scored(False, "score", item="alien", score=0.87),
+            _similar(*scored(False, "score", item="alien", score=0.87)),
         ),
         "/v1/explain": (
             "Which of a user's items moved the score of an item, and by how much: base and moved add up to"
@@ -96,6 +96,11 @@ def _posts() -> dict[str, Any]:
             }
         }
     return paths
+
+
+def _similar(schema: dict[str, Any], reply: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    by = schema | {"properties": schema["properties"] | {"by": _array(_TEXT)}}
+    return by | {"required": [*schema["required"], "by"]}, reply | {"by": ["5 taste dimensions", "40 donors"]}
 
 
 def _because() -> tuple[dict[str, Any], dict[str, Any]]:

@@ -18,7 +18,7 @@ from hushrec.checks import check_kind, plural, settings_of, shown
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack, unpack
 from hushrec.data.domain import check_domain
-from hushrec.errors import InputError, ModelFileError
+from hushrec.errors import ModelFileError
 from hushrec.privacy import PrivacyStatement, SeasonAccountant
 from hushrec.registry import ESTIMATORS
 from hushrec.serving.item_rows import ItemRows, compact, without_rows_of_zeros
@@ -34,6 +34,7 @@ from hushrec.serving.modelfile import (
 )
 from hushrec.serving.new_items import check_larger, grown
 from hushrec.serving.recommend import Algorithm, PublicPart, Recommender
+from hushrec.serving.similar import Similar, similar_items
 from hushrec.serving.stored_arrays import BYTES, FACTORS, SCALE, StoredArrays, to_stored
 from hushrec.types import ModelArrays
 
@@ -128,19 +129,30 @@ class Billboard(Recommender):
         """SHA-256 of the model file, hexadecimal."""
         return encode(*self._stored(int8=False))[-1].hex()
 
-    def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """Return the items most similar to one, or to several.
+    def similar_items(self, item: Any, n: int = 10) -> list[Similar]:
+        """Return items that go together with one, or with several; public.
 
-        Refused where the similarity may be noise: of private models that do not know how many taste
-        dimensions exceed it.
+        They are ranked as for a user who likes only these, except that what all users like counts half. So
+        they follow all that lists follow: released taste dimensions, item features that users voted for,
+        donors, public ratings. All of it is in the model file.
+
+        Parameters
+        ----------
+        item : item id, or list of them
+        n : int
+            The number of items, at most.
+
+        Returns
+        -------
+        list of Similar
+            Tuples of item, score and the sources that know the items asked for.
+
+        Raises
+        ------
+        InputError
+            An item is not in the catalogue, or the model knows nothing of any of them.
         """
-        served = (self.lists or self).arrays
-        if self.directions is None and self.privacy.private and "learned_items" not in served:
-            raise InputError(
-                "This model cannot distinguish the tastes that it learned from noise, so items cannot be"
-                " compared; train for lists, or for both."
-            )
-        return super().similar_items(item, n)
+        return similar_items(self, item, n)
 
     def continue_training(
         self,

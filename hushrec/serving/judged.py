@@ -21,8 +21,8 @@ class Judged:
         The job of the model that was judged.
     donors : int
         Number of public users of the same population, who judged.
-    external : bool
-        Whether the public model was fitted to ratings of another population too.
+    external, features : bool
+        Whether the public model was fitted to ratings of another population too, and to item features.
     agreement : float
         Agreement of the donors' item popularity, or of what they rate high, with the released values, over
         the agreement that users of the same population would have; in [0, 1].
@@ -44,6 +44,7 @@ class Judged:
     job: str
     donors: int
     external: bool
+    features: bool
     agreement: float
     weight: float
     metric: str
@@ -61,8 +62,10 @@ class Judged:
         named = isinstance(entry, dict) and set(entry) == {field.name for field in fields(cls)}
         if not named or METRICS.get(str(entry["job"])) != entry["metric"]:
             raise ValueError("a verdict of donors has other fields")
-        if type(entry["donors"]) is not int or entry["donors"] < 0 or type(entry["external"]) is not bool:
+        if type(entry["donors"]) is not int or entry["donors"] < 0:
             raise ValueError("a verdict of donors counts no donors")
+        if not all(type(entry[name]) is bool for name in ("external", "features")):
+            raise ValueError("a verdict of donors does not say what it used")
         if not all(_number(entry[name], 1.0) for name in ("agreement", "weight")):
             raise ValueError("a weight of donors is not in [0, 1]")
         for name in ("private", "public", "together"):

@@ -22,7 +22,7 @@ from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.rules import Rules
 from hushrec.serving.score_mixing import lowered, standard
-from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at, similarities
+from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
 from hushrec.serving.vectors import item_vectors, queries, reach
 from hushrec.types import ModelArrays
 
@@ -260,7 +260,7 @@ class Recommender:
         if isinstance(items, Mapping) or hasattr(items, "columns"):
             return self._predict_rows(history, items)
         rows, single = self._rows(history)
-        columns = self._columns(items)
+        columns = self.columns_of(items)
         users = np.repeat(np.arange(rows.n_users), len(columns))
         scores = scores_at(self.arrays, self.fold_in(rows), users, np.tile(columns, rows.n_users))
         predicted = self._clip(scores).reshape(rows.n_users, len(columns))
@@ -418,12 +418,12 @@ class Recommender:
                 f"history must be Ratings, not {type(history).__name__}; load it with Ratings.from_any(table,"
                 " model.domain), or serve one user with recommend."
             )
-        count = min(_count(n), self.domain.n_items)
+        count = min(count_of(n), self.domain.n_items)
         evaluated = Rules.of(self.domain, **rules)
         if items is not None or exclude_items is not None:
             among = np.full(self.domain.n_items, items is None)
-            among[self._columns([] if items is None else items)] = True
-            among[self._columns([] if exclude_items is None else exclude_items)] = False
+            among[self.columns_of([] if items is None else items)] = True
+            among[self.columns_of([] if exclude_items is None else exclude_items)] = False
             allowed = among if evaluated.allowed is None else among & evaluated.allowed
             evaluated = evaluated._replace(allowed=allowed)
         lister, predict = self.lists or self, predict and self.scores == "ratings"
@@ -461,7 +461,7 @@ class Recommender:
         rows, single = self._rows(history)
         if not single:
             raise InputError("explain is for one user; pass a mapping or pairs of item and rating.")
-        lister, column = self.lists or self, int(self._columns([item])[0])
+        lister, column = self.lists or self, int(self.columns_of([item])[0])
         here = np.zeros(1, np.int64)
         state = lister.fold_in(rows)
         score = float(scores_at(lister.arrays, state, here, here + column)[0])
@@ -543,45 +543,6 @@ class Recommender:
     def _reach(self) -> tuple[float, float]:
         return reach(self.arrays)
 
-    def similar_items(self, item: Any, n: int = 10) -> list[tuple[Any, float]]:
-        """Return items that the same users like, most similar first; public.
-
-        The similarity is the cosine of the items' factors in the taste dimensions that exceed the noise or,
-        where items recommend items, the item's weight for the others.
-
-        Parameters
-        ----------
-        item : item id, or list of them
-            Of a list, such as a basket, similarities are averaged.
-        n : int
-            The number of items, at most.
-
-        Raises
-        ------
-        InputError
-            An item is not in the catalogue or was not learned, or no taste dimension exceeds the noise.
-        """
-        given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
-        columns = self._columns(given)
-        if not given:
-            raise InputError("The list of items is empty; pass one item or more.")
-        lister = self.lists or self
-        if lister.directions == 0 and "learned_items" not in lister.arrays:
-            raise InputError(
-                "This model learned no taste dimension that exceeds the noise, so items cannot be compared."
-                " Another training on the same users adds to the privacy cost."
-            )
-        mean, known = similarities(lister.arrays, columns)
-        if not known.all():
-            raise InputError(
-                f"Too few users like item {given[int(np.argmin(known))]!r} to tell at this epsilon what is"
-                " similar to it; ask for a more popular one."
-            )
-        best = np.argsort(-mean, kind="stable")[: _count(n)]
-        return [
-            (self.domain.items[column], float(mean[column])) for column in best if np.isfinite(mean[column])
-        ]
-
     # ------------------------------------------------------------------ inside
 
     def _predict_rows(self, history: Any, table: Any) -> NDArray[np.float64]:
@@ -602,7 +563,7 @@ class Recommender:
             return history, False
         return own_ratings(history, self.domain, self.scores == "likes"), True
 
-    def _columns(self, items: Sequence[Any]) -> NDArray[np.int64]:
+    def columns_of(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):
             raise InputError(f"items={items!r} is one id; pass a list of item ids.")
         if not isinstance(items, Iterable):
@@ -671,7 +632,7 @@ def _refuse_unusable(pairs: list[Any], domain: Domain) -> None:
     )
 
 
-def _count(n: int) -> int:
+def count_of(n: int) -> int:
     if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
         raise InputError(f"n={n!r} is not a positive number of items; pass for example 10.", parameter="n")
     return int(n)

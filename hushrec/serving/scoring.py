@@ -204,39 +204,3 @@ def _blocks(arrays: Mapping[str, Any], state: UserState) -> Iterator[slice]:
     block = max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
     for start in range(0, len(state.offset), block):
         yield slice(start, start + block)
-
-
-def similarities(arrays: Mapping[str, Any], columns: Array) -> tuple[Array, NDArray[np.bool_]]:
-    """Return the mean similarity of every item to some, and which of these can be compared with another.
-
-    The similarity is the cosine of the items' factors or, where items recommend items, their weight. Where
-    only the first ``directions`` of the factors exceed the noise, each item has one more of usual length that
-    it shares with no other: few directions would else make all items alike.
-
-    Returns
-    -------
-    (mean, known)
-        Of shape (n_items,), -inf for the given items and where nothing is known, and (n_columns,).
-    """
-    factors, items = stored_rows(arrays["item_factors"])
-    mean = np.full(len(arrays["item_bias"]), -np.inf)
-    items = arrays.get("learned_items", np.arange(len(mean)) if items is None else items)
-    places, known = ItemRows(factors, items, len(mean)).places(columns)
-    if "learned_items" in arrays:
-        present = np.ones(len(items), bool)
-        similar = factors[:, places[known]].mean(axis=1, dtype=np.float64) if known.any() else -np.inf
-    else:
-        directions = arrays.get("directions")
-        factors = factors if directions is None else factors[:, : int(directions)]
-        squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
-        present = squares > 0
-        if directions is not None:
-            squares = squares + squares[present].sum() / max(present.sum(), 1) / max(factors.shape[1], 1)
-        lengths = np.sqrt(np.where(present, squares, 1.0))
-        known &= present[places] if len(present) else False
-        units = factors[places[known]] / lengths[places[known], None]
-        middle = units.mean(axis=0)[None] if known.any() else np.zeros((1, factors.shape[1]))
-        similar = topk.row_scores(middle, factors, np.zeros(1), np.zeros(len(items)))[0] / lengths
-    mean[items] = np.where(present, similar, -np.inf)
-    mean[columns] = -np.inf
-    return mean, known & (present.sum() > 1)

@@ -67,7 +67,7 @@ def test_what_is_said_of_models_without_directions() -> None:
     ratings, budget = with_tastes(100, DOMAIN), Budget(5.0, 1e-6)
     model, found = trained(with_tastes(60, DOMAIN), 1.0, "private-als")
     assert model.estimator.iterations == 0 and found.directions == 0
-    with pytest.raises(InputError, match="learned no taste dimension"):
+    with pytest.raises(InputError, match="does not know which items go together"):
         model.similar_items(0)
     of_ratings = PrivateALS(rank=3, iterations=1, n_users=100).fit(ratings, Accountant(budget))
     told = taste(of_ratings, budget)

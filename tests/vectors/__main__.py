@@ -79,7 +79,15 @@ def beside(model: Billboard) -> Billboard:
     learned = np.flatnonzero(counts).astype(np.int32)
     model_of_likes = regressions(likes_of(likes, learned), learned, counts, 1e-9 * counts, DOMAIN, 4.0)
     lists = PublicPart(model_of_likes, 0.6)
-    return replace(model, public=part, lists=replace(model.lists, public=lists))
+    figures = {name: {"value": 0.1, "low": 0.0, "high": 1.0} for name in ("private", "public", "together")}
+    used: dict[str, Any] = {"donors": 40, "external": True, "features": True, "agreement": 1.0, **figures}
+    judged = (
+        {"job": "ratings", "metric": "rmse", "weight": 0.3, **used},
+        {"job": "lists", "metric": "recall@20", "weight": 0.6, **used},
+    )
+    privacy = replace(model.privacy, public_ratings=True)
+    lists_model = replace(model.lists, public=lists)
+    return replace(model, public=part, lists=lists_model, judged=judged, privacy=privacy)
 
 
 def models() -> Iterable[tuple[str, Billboard, bool]]:
@@ -119,8 +127,13 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     )
     liked = trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0, learned_items=12))
     other = trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0), seed=2)
-    part = PublicPart(Recommender(other.estimator, DOMAIN, other.arrays), 1.0)
-    yield "private-eigenrec by item features", replace(liked, public=part), False
+    columns = np.asarray(other.arrays["item_factors"]), np.random.default_rng(4).normal(size=(30, 2))
+    arrays = {**other.arrays, "feature_columns": np.int64(2), "supported": np.ones(30, np.uint8)}
+    arrays |= {"item_factors": np.column_stack(columns).astype(np.float32)}
+    arrays |= {"history_weight": np.ones(30)}
+    part = PublicPart(Recommender(other.estimator, DOMAIN, arrays), 1.0)
+    named = replace(DOMAIN, feature_names=("category", "brand"))
+    yield "private-eigenrec by item features", replace(liked, public=part, domain=named), False
     yield "both beside public ones", beside(trained(both)), False
     yield "both beside public ones of one byte", beside(trained(both)), True
     yield "one-bit-user", trained(UserLevelOneBit.of(**PRIVATE, threshold=3.0)), False

@@ -54,8 +54,9 @@ def similar_to(model: Billboard, column: int, *more: int) -> dict[str, Any]:
         found = model.similar_items([items[each] for each in (column, *more)], 5)
     except InputError as error:
         return {"item": column, "refused": "this one" if repr(items[column]) in str(error) else "all"}
-    places = [next(i for i, other in enumerate(items) if other is item) for item, _ in found]
-    return {"item": column, "items": places, "cosines": [round(float(x), _DIGITS) for _, x in found]}
+    places = [next(i for i, other in enumerate(items) if other is each.item) for each in found]
+    scores = [round(each.score, _DIGITS) for each in found]
+    return {"item": column, "items": places, "scores": scores, "by": list(found[0].by)}
 
 
 #: Conditions, each with what part of a refusal says or None where it is none; SQLite knows them too.

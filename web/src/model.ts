@@ -30,6 +30,12 @@ export interface ListOptions extends Rules {
   only?: Iterable<Id>;
 }
 
+/** An item that goes together with others. */
+export interface Similar extends Scored {
+  /** What is known of the items asked for, such as "5 taste dimensions" or "40 donors". */
+  by: string[];
+}
+
 /** Why an item has its score, before items that do not stand out of the noise are put below all others. */
 export interface Explanation extends Scored {
   /** What it would be without the items below. */
@@ -47,7 +53,7 @@ class Recommender {
     protected readonly section: Section,
     readonly items: Catalogue,
     readonly domain: Domain,
-    protected readonly isPrivate: boolean,
+    private readonly about: About,
     private readonly publicModel?: PublicScores,
   ) {
     this.scores = section.scores;
@@ -56,7 +62,13 @@ class Recommender {
     }
   }
 
-  /** How many directions of taste stand out of the noise; undefined where the model does not know. */
+  /** The verdict of donors who gave the public model a weight. */
+  private get judged() {
+    const job = this.scores === "ratings" ? "ratings" : "lists";
+    return this.about.judged.find((each) => each.job === job && each.weight > 0);
+  }
+
+  /** How many taste dimensions exceed the noise; undefined where the model does not know. */
   get directions(): number | undefined {
     return this.section.number("directions") ?? (this.section.rank ? undefined : 0);
   }
@@ -99,31 +111,18 @@ class Recommender {
     return { item: this.items.at(at!), score, base: score - moved.reduce((a, b) => a + b, 0), because };
   }
 
-  /** Items that the same people like as one, or as several on average, most similar first; public. */
-  similarItems(item: Id | readonly Id[], n = 10): Scored[] {
+  /** Items that go together with one or several, ranked as for a user who likes only these; popularity counts half. */
+  similarItems(item: Id | readonly Id[], n = 10): Similar[] {
     const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
+    if (!given.length) throw new InputError("The list of items is empty; pass one item or more.");
     const places = this.positions(given);
-    if (!places.length) throw new InputError("The list of items is empty; pass one item or more.");
-    const { section } = this;
-    if (this.directions === undefined && this.isPrivate && !section.learned) {
-      throw new InputError(
-        "This model cannot distinguish the tastes that it learned from noise, so items cannot be compared; train for lists, or for both.",
-      );
-    }
-    if (this.directions === 0 && !section.learned) {
-      throw new InputError(
-        "This model learned no taste dimension that exceeds the noise, so items cannot be compared. Another training on the same users adds to the privacy cost.",
-      );
-    }
-    const { mean, known } = section.learned ? this.weightsFor(places) : this.cosinesWith(places);
-    const which = known.indexOf(false);
-    if (which >= 0) {
-      throw new InputError(
-        `Too few users like item '${given[which]}' to tell at this epsilon what is similar to it; ask for a more popular one.`,
-      );
-    }
-    for (const at of places) mean[at] = -Infinity;
-    return this.named(best(mean, count(n)), (other) => mean[other]!);
+    const { scores, supported, state, theirs } = this.scored(given.map((each) => [each, this.domain.high] as const));
+    const by = this.sources(state, theirs);
+    if (!by.length) this.refuse(given[0]!);
+    const usual = ranking(this.scored([]).scores, supported);
+    ranking(scores, supported).forEach((score, other) => (scores[other] = score - usual[other]! / 2));
+    for (const at of places) scores[at] = -Infinity;
+    return this.named(best(scores, count(n)), (other) => scores[other]!).map((each) => ({ ...each, by }));
   }
 
   /** Their ratings without those that this model cannot use, and these with the reason. */
@@ -141,14 +140,14 @@ class Recommender {
     const { section, publicModel } = this;
     const { state, rated, row, midpoint } = this.folded(ratings);
     const own = allScores(section, state);
-    if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated };
+    if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
     const theirs = foldIn(publicModel.section, row, midpoint);
     const { scores, parts } = mixed(own, allScores(publicModel.section, theirs), publicModel, section.supported);
     const moved = (item: number) => {
       const public_ = theirs.moved(item);
       return state.moved(item).map((by, i) => parts[0] * by + parts[1] * public_[i]!);
     };
-    return { scores, moved, supported: this.scores === "ratings" ? section.supported : undefined, rated };
+    return { scores, moved, supported: this.scores === "ratings" ? section.supported : undefined, rated, state, theirs };
   }
 
   private folded(ratings: Ratings): { state: UserState; rated: number[]; row: Row; midpoint: number } {
@@ -177,50 +176,63 @@ class Recommender {
     return this.scores === "ratings" ? Math.min(Math.max(score, this.domain.low), this.domain.high) : score;
   }
 
-  /** The mean of some items' weights for all others, and which of them have any. */
-  private weightsFor(items: number[]): Similarities {
-    const { learned, factors, rank, scale, nItems } = this.section;
-    const mean = new Float64Array(nItems).fill(-Infinity);
-    const places = items.map((item) => this.section.place(item));
-    learned!.forEach((other, row) => {
-      const sum = places.reduce((total, place) => total + (scale?.[row] ?? 1) * factors[row * rank + place]!, 0);
-      mean[other] = sum / places.length;
-    });
-    return { mean, known: places.map((place) => place >= 0 && rank > 1) };
-  }
-
-  /**
-   * The mean cosine of all items' factors with those of some. Where only the first `directions` exceed the
-   * noise, each item has one more of usual length that it shares with no other.
-   */
-  private cosinesWith(items: number[]): Similarities {
-    const { nItems, rank, factors, scale, positions, rows } = this.section;
-    const width = this.section.number("directions") ?? rank;
-    const factor = (row: number, k: number) => (scale ? scale[row]! : 1) * factors[row * rank + k]!;
-    const squares = new Float64Array(rows);
-    for (let row = 0; row < rows; row++) for (let k = 0; k < width; k++) squares[row]! += factor(row, k) ** 2;
-    const present = squares.filter((square) => square > 0);
-    const unknown = this.directions === undefined ? 0 : present.reduce((a, b) => a + b, 0) / (present.length || 1) / (width || 1);
-    const lengths = squares.map((square) => Math.sqrt(square + unknown));
-    const places = items.map((item) => this.section.place(item));
-    const known = places.map((place) => squares[place]! > 0 && present.length > 1);
-    const unit = Float64Array.from({ length: width }, (_, k) =>
-      places.reduce((sum, place) => sum + factor(place, k) / lengths[place]!, 0) / items.length,
-    );
-    const mean = new Float64Array(nItems).fill(-Infinity);
-    for (let row = 0; row < rows; row++) {
-      if (!(squares[row]! > 0)) continue;
-      mean[positions?.[row] ?? row] = unit.reduce((sum, entry, k) => sum + entry * factor(row, k), 0) / lengths[row]!;
+  /** What the model knows of the items of a history, by name; nothing where it is empty. */
+  private sources(state: UserState, theirs?: UserState): string[] {
+    const { judged, publicModel } = this;
+    if (!theirs || !judged) {
+      return theirs ? this.learned(publicModel!.section, theirs) : this.learned(this.section, state);
     }
-    return { mean, known };
+    const found = judged.weight < 1 ? this.learned(this.section, state) : [];
+    if (!known(theirs.factors)) return found;
+    if (judged.features && !found.includes(this.features())) found.push(this.features());
+    if (judged.donors) found.push(plural(judged.donors, "donor"));
+    return judged.external ? [...found, "ratings of another population"] : found;
+  }
+
+  /** The same of one model: pairs, or taste dimensions and item features that users voted for. */
+  private learned(section: Section, { factors }: UserState): string[] {
+    if (section.learned) return known(factors) ? ["pairs of items"] : [];
+    const own = section.rank - (section.number("feature_columns") ?? 0);
+    const directions = section.number("directions") ?? (this.about.isPrivate ? 0 : own);
+    const found = directions && known(factors.subarray(0, own)) ? [plural(directions, "taste dimension")] : [];
+    return known(factors.subarray(own)) ? [...found, this.features()] : found;
+  }
+
+  private features(): string {
+    const { features } = this.about;
+    if (!features.length) return "item features";
+    return features.length > 2 ? plural(features.length, "item feature") : features.join(" and ");
+  }
+
+  private refuse(item: Id): never {
+    const { directions, publicModel, section } = this;
+    if (directions === undefined && this.about.isPrivate && !publicModel) {
+      throw new InputError(
+        "This model cannot distinguish the tastes that it learned from noise, so items cannot be compared; train for lists, or for both.",
+      );
+    }
+    if (!directions && !section.learned && !publicModel) {
+      throw new InputError(
+        "This model does not know which items go together: no taste dimension exceeds its noise. Item features and donors help a training of few users; another training adds to the privacy cost.",
+      );
+    }
+    throw new InputError(
+      `Nothing is known of item '${item}': too few users like it to tell at this epsilon, and no public data describe it. Ask for a more popular one, or train with item features or donors.`,
+    );
   }
 }
 
-/** Mean similarities to some items, and which of these can be compared with another. */
-interface Similarities {
-  mean: Float64Array;
-  known: boolean[];
+/** What a file says besides its arrays. */
+interface About {
+  isPrivate: boolean;
+  /** Names of the item features. */
+  features: string[];
+  /** The donors' verdicts. */
+  judged: { job: string; weight: number; donors: number; external: boolean; features: boolean }[];
 }
+
+const known = (factors: Float64Array) => factors.some((entry) => entry !== 0);
+const plural = (number: number, what: string) => `${number.toLocaleString("en-US")} ${what}${number === 1 ? "" : "s"}`;
 
 /** A model file, read: `predict` comes from its model of ratings, all else from that of lists where it has one. */
 export class Model extends Recommender {
@@ -236,11 +248,12 @@ export class Model extends Recommender {
     readonly privacy: Readonly<Record<string, any>>,
     /** SHA-256, hexadecimal: it tells this model from every other. */
     readonly digest: string,
+    about: About,
     publicModel?: PublicScores,
     publicLists?: PublicScores,
   ) {
-    super(section, items, domain, privacy.private, publicModel);
-    this.lists = lists && new Recommender(lists, items, domain, privacy.private, publicLists);
+    super(section, items, domain, about, publicModel);
+    this.lists = lists && new Recommender(lists, items, domain, about, publicLists);
   }
 
   /**
@@ -267,7 +280,9 @@ export class Model extends Recommender {
         if (!fits) throw new Error("the public model does not fit the private one");
         return publicModel;
       });
-      return new Model(sections[0], sections[1], items, domain, file.header.privacy, file.digest, ...publics);
+      const { privacy, judged, domain: declared } = file.header;
+      const about = { isPrivate: privacy.private, features: declared.item_features ?? [], judged };
+      return new Model(sections[0], sections[1], items, domain, privacy, file.digest, about, ...publics);
     } catch (error) {
       if (error instanceof InputError) throw new ModelFileError(error.message);
       return otherVersion((error as Error).message);
@@ -290,7 +305,7 @@ export class Model extends Recommender {
     return this.lists ? this.lists.explain(this.pairs(ratings), item) : super.explain(ratings, item);
   }
 
-  override similarItems(item: Id | readonly Id[], n?: number): Scored[] {
+  override similarItems(item: Id | readonly Id[], n?: number): Similar[] {
     return this.lists ? this.lists.similarItems(item, n) : super.similarItems(item, n);
   }
 }

@@ -58,14 +58,14 @@ export async function parity({ Attributes, Model, InputError, ModelFileError }, 
       if (basket.items && places(model.similarItems([ids[0], ids[5]], 5)).join() !== basket.items.join()) faults.push(`${name}: other items similar to two`);
       if (attributes.title(0) !== "The 0" || attributes.title(ids.length - 1) !== undefined) faults.push(`${name}: other titles`);
     }
-    for (const { item, refused, items, cosines } of similar) {
+    for (const { item, refused, items, scores, by } of similar) {
       const refusal = thrown(() => model.similarItems(ids[item], 5));
       const which = refusal && (refusal.message.includes(`'${ids[item]}'`) ? "this one" : "all");
       if (which !== refused) faults.push(`${name}: similar to ${item}: ${refusal}, not a refusal of ${refused}`);
       if (refusal || refused) continue;
       const found = model.similarItems(ids[item], 5);
-      const tied = (place, k) => place === items[k] || Math.abs(cosines[k] - (cosines[items.indexOf(place)] ?? cosines.at(-1))) < 1e-9;
-      if (differ(found.map(({ score }) => score), cosines) > CLOSE || !places(found).every(tied)) faults.push(`${name}: other items similar to ${item}`);
+      const tied = (place, k) => place === items[k] || Math.abs(scores[k] - (scores[items.indexOf(place)] ?? scores.at(-1))) < 1e-9;
+      if (differ(found.map(({ score }) => score), scores) > CLOSE || !places(found).every(tied) || found.some((each) => each.by.join() !== by.join())) faults.push(`${name}: other items similar to ${item}`);
     }
   }
   const items = (await Model.read(Uint8Array.from(atob(vectors.models[0].file), (c) => c.charCodeAt(0)))).items;

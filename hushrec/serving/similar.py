@@ -1,0 +1,114 @@
+"""Items that go together with one or several: what a user who likes only these would be listed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from hushrec.checks import plural
+from hushrec.errors import InputError
+from hushrec.serving.recommend import Recommender, count_of, own_ratings
+from hushrec.serving.score_mixing import lowered
+from hushrec.serving.scoring import UserState, all_scores
+from hushrec.types import Array
+
+if TYPE_CHECKING:
+    from hushrec.serving.billboard import Billboard
+
+#: More names of item features are counted, not listed.
+_MOST_NAMED = 2
+
+
+class Similar(NamedTuple):
+    """An item that goes together with others.
+
+    Attributes
+    ----------
+    item
+        Its id.
+    score : float
+        The list is ranked by it. It compares items of one list only.
+    by : tuple of str
+        What is known of the items asked for: ``("5 taste dimensions", "category and brand", "40 donors")``.
+    """
+
+    item: Any
+    score: float
+    by: tuple[str, ...]
+
+
+def similar_items(model: Billboard, item: Any, n: int) -> list[Similar]:
+    """Return the items of :meth:`Billboard.similar_items`."""
+    given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
+    if not given:
+        raise InputError("The list of items is empty; pass one item or more.")
+    columns, count, lister = model.columns_of(given), count_of(n), model.lists or model
+    pairs = [(model.domain.items[column], model.domain.high) for column in columns]
+    likes = lister.scores == "likes"
+    state, nobody = (lister.fold_in(own_ratings(own, model.domain, likes)) for own in (pairs, []))
+    by = _sources(model, lister, state)
+    if not by:
+        _refuse(model, lister, given)
+    supported = None if state.public and state.public.ranks else lister.arrays.get("supported")
+    scores, usual = (lowered(all_scores(lister.arrays, each), supported)[0] for each in (state, nobody))
+    scores = scores - usual / 2  # what all users like counts half
+    scores[columns] = -np.inf
+    best = np.argsort(-scores, kind="stable")[: min(count, len(scores) - len(set(columns.tolist())))]
+    return [Similar(model.domain.items[column], float(scores[column]), by) for column in best]
+
+
+def _sources(model: Billboard, lister: Recommender, state: UserState) -> tuple[str, ...]:
+    """Name what the model knows of the items of a history; empty if it knows nothing."""
+    public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
+    judged = next((each for each in model.judged if each["job"] == job and each["weight"]), None)
+    if public is None or judged is None:  # a public part that no donors judged has the users' votes
+        return _learned(model, *((lister.arrays, state) if public is None else (public.arrays, public.state)))
+    found = _learned(model, lister.arrays, state) if judged["weight"] < 1 else ()
+    if not _known(public.state.factors):
+        return found
+    features = judged["features"] and _features(model) not in found
+    donors, external = judged["donors"], judged["external"]
+    found += (_features(model),) * features + (plural(donors, "donor"),) * (donors > 0)
+    return found + ("ratings of another population",) * external
+
+
+def _learned(model: Billboard, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
+    """Name what a private model knows: pairs, or taste dimensions and item features that users voted for."""
+    if isinstance(state.factors, sp.csr_array):
+        return ("pairs of items",) * _known(state.factors)
+    rank = state.factors.shape[1]
+    own = rank - int(arrays.get("feature_columns", 0))
+    count = int(arrays.get("directions", 0 if model.privacy.private else own))
+    taste = (plural(count, "taste dimension"),) * (count > 0 and _known(state.factors[:, :own]))
+    return taste + (_features(model),) * _known(state.factors[:, own:])
+
+
+def _known(factors: Array | sp.csr_array) -> bool:
+    return bool(factors.nnz if isinstance(factors, sp.csr_array) else np.any(factors))
+
+
+def _features(model: Billboard) -> str:
+    names = model.domain.feature_names
+    if not names:
+        return "item features"
+    return " and ".join(names) if len(names) <= _MOST_NAMED else plural(len(names), "item feature")
+
+
+def _refuse(model: Billboard, lister: Recommender, given: list[Any]) -> None:
+    if lister.directions is None and model.privacy.private and lister.public is None:
+        raise InputError(
+            "This model cannot distinguish the tastes that it learned from noise, so items cannot be"
+            " compared; train for lists, or for both."
+        )
+    if not lister.directions and "learned_items" not in lister.arrays and lister.public is None:
+        raise InputError(
+            "This model does not know which items go together: no taste dimension exceeds its noise. Item"
+            " features and donors help a training of few users; another training adds to the privacy cost."
+        )
+    raise InputError(
+        f"Nothing is known of item {given[0]!r}: too few users like it to tell at this epsilon, and no public"
+        " data describe it. Ask for a more popular one, or train with item features or donors."
+    )

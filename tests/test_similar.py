@@ -1,0 +1,142 @@
+"""Items that go together: what they follow, what is named, and where nothing is known."""
+
+import json
+import math
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import hushrec
+from hushrec import Accountant, Budget, PublicRatings, Ratings
+from hushrec.errors import InputError
+from hushrec.privacy.testing import SeededNoise
+from hushrec.training import named
+from tests.models.test_liked_features import LIKES, N_USERS, generated
+
+
+def shop(names: tuple[str, ...] | None = ("category",)) -> Ratings:
+    """Likes of users who keep to two of six categories, which a table may tell."""
+    rows, kinds = generated()
+    if names is None:
+        return rows
+    category = [f"kind {place}" for place in kinds.argmax(axis=1)]
+    table = {"item": list(rows.domain.items)} | dict.fromkeys(names, category)
+    return replace(rows, domain=replace(rows.domain, item_features=table))
+
+
+def trained(rows: Ratings, epsilon: float = 2.0, donors: int = 0, seed: int = 1) -> hushrec.models.Billboard:
+    accountant = Accountant(Budget(epsilon, 1e-6), noise=SeededNoise(seed))
+    public = PublicRatings(donors=[f"u{number}" for number in range(donors)]) if donors else None
+    model = named.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
+    return replace(model, privacy=replace(model.privacy, reasons=()))  # as of noise that is no test's
+
+
+def kinds_of(items: list[int]) -> list[int]:
+    return generated()[1].argmax(axis=1)[items].tolist()
+
+
+MODELS = {
+    "features": trained(shop()),
+    "two features": trained(shop(("category", "brand"))),
+    "three features": trained(shop(("category", "brand", "colour"))),
+    "donors": trained(shop(None), donors=60),
+    "both": trained(shop(), donors=60),
+    "taste": trained(shop(None), epsilon=1000.0),
+    "nothing": trained(shop(None), epsilon=0.1),
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "by"),
+    [
+        ("features", "category"),
+        ("two features", "category and brand"),
+        ("three features", "3 item features"),
+        ("donors", "60 donors"),
+        ("both", "category|60 donors"),
+        ("taste", f"{MODELS['taste'].directions} taste dimensions"),
+    ],
+)
+def test_each_answer_names_what_it_follows_and_follows_it(name: str, by: str) -> None:
+    """Items of a user's category come first, of which every source tells."""
+    same = []
+    for item in range(20):
+        found = MODELS[name].similar_items(item, 5)
+        assert {"|".join(each.by) for each in found} == {by}
+        same += [kind == kinds_of([item])[0] for kind in kinds_of([each.item for each in found])]
+    assert np.mean(same) > 0.4  # by chance 1 in 6
+
+
+@pytest.mark.parametrize("name", ["features", "donors", "both", "taste"])
+@pytest.mark.parametrize("basket", [[0], [3, 40], [5, 5, 7]])
+def test_ranks_are_those_of_a_list_for_these_items_with_popularity_halved(name: str, basket: list) -> None:
+    """Computed from lists alone, which name every item and its score."""
+    model, count = MODELS[name], LIKES.n_items
+    mine, usual = (
+        {each.item: each.score for each in model.recommend(history, count, exclude_seen=False)}
+        for history in (basket, [])
+    )
+    wanted = {item: mine[item] - usual[item] / 2 for item in mine if item not in basket}
+    found = model.similar_items(basket if len(basket) > 1 else basket[0], count)
+    assert {each.item for each in found} == set(wanted)
+    np.testing.assert_allclose(
+        [each.score for each in found], [wanted[each.item] for each in found], atol=1e-9
+    )
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    assert found[:7] == model.similar_items(basket if len(basket) > 1 else basket[0], 7)
+
+
+def test_a_process_without_the_ratings_gives_the_same_answers(tmp_path) -> None:
+    """Byte for byte, from the file alone, of every source."""
+    code = (
+        "import sys, json, hushrec; m = hushrec.load(sys.argv[1]);"
+        "print(json.dumps([m.similar_items(item, 9) for item in m.domain.items]))"
+    )
+    for name in ("features", "both", "taste"):
+        path = tmp_path / f"{name}.hush"
+        MODELS[name].save(path)
+        here = json.dumps([MODELS[name].similar_items(item, 9) for item in LIKES.domain.items])
+        there = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
+        assert there.stdout.strip() == here
+
+
+def test_features_that_users_voted_against_do_not_count() -> None:
+    """A meaningless table: the vote is a release, and what it leaves out is not in the file."""
+    rows = shop()
+    wrong = np.random.default_rng(0).permutation(LIKES.n_items)
+    table = {"item": [rows.domain.items[at] for at in wrong], "category": kinds_of(list(range(120)))}
+    table["category"] = [f"kind {place}" for place in table["category"]]
+    model = trained(replace(rows, domain=replace(rows.domain, item_features=table)))
+    with pytest.raises(InputError, match="does not know which items go together.*features and donors help"):
+        model.similar_items(0)
+
+
+def test_it_is_refused_where_nothing_is_known_and_says_what_helps() -> None:
+    with pytest.raises(InputError, match="no taste dimension exceeds its noise.*donors help"):
+        MODELS["nothing"].similar_items(0)
+    known = list(range(119))
+    table = {"item": known, "category": [f"kind {place}" for place in kinds_of(known)]}
+    model = trained(replace(LIKES, domain=replace(LIKES.domain, item_features=table)))
+    with pytest.raises(InputError, match="Nothing is known of item 119: .*with item features or donors"):
+        model.similar_items(119)
+    assert model.similar_items([119, 0], 3)[0].by == ("category",)
+    for wrong, words in (
+        ([], "list of items is empty"),
+        ("nowhere", "'nowhere' is not in the model's catalogue"),
+    ):
+        with pytest.raises(InputError, match=words):
+            model.similar_items(wrong)
+    for n in (0, -1, True, 2.0, "3", None):
+        with pytest.raises(InputError, match="is not a positive number of items"):
+            model.similar_items(0, n)
+    ratings = hushrec.realistic(300, 30, 4000, seed=0)
+    private = hushrec.PrivateALS(rank=2, iterations=1, n_users=300).fit(
+        ratings, Accountant(Budget(5.0, 1e-6))
+    )
+    with pytest.raises(InputError, match="train for lists, or for both"):
+        private.similar_items(ratings.domain.items[0])
+    open_ = hushrec.ALS(rank=3).fit(ratings, Accountant(Budget(math.inf, 1e-6)))
+    assert open_.similar_items(ratings.domain.items[0], 1)[0].by == ("3 taste dimensions",)
