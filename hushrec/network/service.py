@@ -292,7 +292,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
         except ClientDisconnect:
             return
         except (Refusal, InputError) as error:
-            reply = Reply(Problem(str(error)).to_json(), status=getattr(error, "status", 400))
+            reply = Reply(Problem(_brief(str(error))).to_json(), status=getattr(error, "status", 400))
         except Exception as error:  # its words may hold somebody's data
             reply = Reply(Problem(f"The server failed ({type(error).__name__}).").to_json(), status=500)
         headers = dict(reply.headers)
@@ -305,6 +305,11 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
             note(path, reply.status, time.perf_counter() - start)
 
     return application
+
+
+def _brief(sentence: str) -> str:
+    """Return a sentence without the middle of a long id that it quotes; its end says what to do."""
+    return sentence if len(sentence) <= 500 else f"{sentence[:200]} … {sentence[-200:]}"
 
 
 async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
@@ -325,9 +330,12 @@ def _length(request: Request, longest: int) -> int:
     length = request.headers.get("Content-Length", "" if request.method == "POST" else "0")
     if not length.isdecimal() or "Transfer-Encoding" in request.headers:
         raise Refusal(411, "A POST request needs a Content-Length.")
-    most = longest if request.method == "POST" else 0
-    if int(length) > most:
-        raise Refusal(413, f"A {request.method} request has at most {most:,} bytes.")
+    if request.method != "POST" and int(length):
+        raise Refusal(
+            413, f"A {request.method} request has no body here; the body of a POST request is read."
+        )
+    if int(length) > longest:
+        raise Refusal(413, f"A POST request has at most {longest:,} bytes.")
     return int(length)
 
 
@@ -366,7 +374,7 @@ class _Limited:
         self._taken += len(data)
         super().data_received(data)  # type: ignore[misc]
         if self._taken > _LONGEST_HEAD and (self.cycle is None or self.cycle.response_complete):
-            self.transport.abort()
+            self._refuse(431, f"The address and headers of a request have at most {_LONGEST_HEAD:,} bytes.")
 
     def on_response_complete(self) -> None:
         """Forget the request with its reply."""
@@ -403,6 +411,16 @@ class _Limited:
         """Refuse a request that is not HTTP; bad lengths have codes of their own."""
         found = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
         length = b"0" if found is None else found[1].strip()
-        status = 411 if not length.isdigit() else 413 if len(length) > 18 else 400
-        self.transport.write(b"HTTP/1.1 %d \r\nConnection: close\r\nContent-Length: 0\r\n\r\n" % status)
+        if not length.isdigit():
+            self._refuse(411, "The Content-Length of a request is a number of bytes.")
+        elif len(length) > 18:
+            self._refuse(413, "The Content-Length of this request is too large.")
+        else:
+            self._refuse(400, "This is no valid HTTP/1.1 request.")
+
+    def _refuse(self, status: int, sentence: str) -> None:
+        """Answer what never became a request, and hang up."""
+        body = Problem(sentence).to_json()
+        head = f"HTTP/1.1 {status} \r\nConnection: close\r\nContent-Type: application/json\r\n"
+        self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         self.transport.close()

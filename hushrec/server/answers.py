@@ -6,12 +6,12 @@ import asyncio
 import hashlib
 import hmac
 import json
+import re
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 from starlette.requests import Request
 
@@ -44,8 +44,18 @@ _MEDIA = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-#: Headers by which proxies mark a request that they pass on.
-_PROXY_HEADERS = ("Forwarded", "Via", "X-Forwarded-For", "X-Forwarded-Host", "X-Real-IP")
+#: Beginnings of the headers by which proxies mark a request that they pass on.
+_PROXY_HEADERS = (
+    "forwarded",
+    "via",
+    "x-forwarded-",
+    "x-real-ip",
+    "x-client-ip",
+    "true-client-ip",
+    "cf-connecting-ip",
+)
+#: A name or an IPv4 address, or an IPv6 address, and a port.
+_HOST = re.compile(r"(?:([a-z0-9_.-]+)|\[([0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _MODEL_FILE = "application/octet-stream"
 #: Threads of a worker that compute lists: a long list delays neither others nor the event loop.
 _AT_ONCE = 4
@@ -130,16 +140,17 @@ class Answers:
             given = hashlib.sha256(bearer(request).encode()).digest()
             if not any(hmac.compare_digest(given, token) for token in self._tokens):
                 raise Refusal(401, "This request needs a bearer token of the server.")
-        elif not self._is_named(request.headers.get("Host", "")):
+        elif not self._is_named(request.headers.getlist("Host")):
             raise Refusal(
                 421,
                 "The Host header does not name this server: ask by its address, or start the server with"
                 " --server-name NAME.",
             )
 
-    def _is_named(self, host: str) -> bool:
+    def _is_named(self, hosts: list[str]) -> bool:
+        found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        name = "" if found is None else (found[1] or found[2]).lower()
         try:
-            name = urlsplit(f"//{host}").hostname or ""
             return name in self._names or bool(ip_address(name))
         except ValueError:
             return False
@@ -188,7 +199,7 @@ class Answers:
 def _from_here(request: Request) -> bool:
     """Whether a request comes from this machine, and no proxy marks it as passed on."""
     client = request.client
-    passed_on = any(name in request.headers for name in _PROXY_HEADERS)
+    passed_on = any(name.startswith(_PROXY_HEADERS) for name in request.headers)
     return client is not None and not passed_on and ip_address(client.host).is_loopback
 
 

@@ -87,12 +87,17 @@ class Models:
                 self._served[name] = _read(name, *files)
             except (HushrecError, OSError, MemoryError) as error:
                 self.refused += 1
-                log.error("Still serving the old model %s: %s", name, error)
+                log.error("Still serving the old model %s: %s", name, _visible(str(error)))
             else:
                 self.exchanged += 1
                 log.warning("Model %s is now the one of digest %s.", name, self._served[name].digest)
                 if warning := warning_of_publishing(self._served[name].billboard.privacy, str(files[0])):
-                    log.warning("%s", warning)
+                    log.warning("%s", _visible(warning))
+
+
+def _visible(text: str) -> str:
+    """Escape what would act on the terminal that shows a log, such as a column's name in a table."""
+    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
 def _stamp(*files: Path | None) -> list[_Stamp | None]:

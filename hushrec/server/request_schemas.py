@@ -33,10 +33,16 @@ def _are_ids(value: Any, most: int = MOST_IDS, least: int = 0) -> bool:
 
 
 def _are_ratings(value: Any) -> bool:
+    """Whether these are ratings; None, NaN and lists are refused later, with the item's name."""
     if not isinstance(value, dict | list) or len(value) > MOST_RATINGS:
         return False
-    return isinstance(value, dict) or all(
-        _is_id(entry) or (isinstance(entry, list) and len(entry) == 2 and _is_id(entry[0])) for entry in value
+    if isinstance(value, dict):
+        return not any(isinstance(rating, bool | str) for rating in value.values())
+    return all(
+        not isinstance(entry[1], bool | str) and _is_id(entry[0])
+        if isinstance(entry, list) and len(entry) == 2
+        else _is_id(entry)
+        for entry in value
     )
 
 
@@ -51,8 +57,8 @@ _PAIR = {"type": "array", "prefixItems": [_ID, {"type": "number"}], "minItems": 
 
 _RATINGS = Field(
     _are_ratings,
-    "an object from item to rating, a list of [item, rating], or of liked items where the model is of likes;"
-    f" {MOST_RATINGS:,} at most",
+    "an object from item to rating, a number; a list of [item, rating]; or a list of liked items where the"
+    f" model is of likes; {MOST_RATINGS:,} at most",
     {
         "oneOf": [
             {"type": "object", "additionalProperties": {"type": "number"}, "maxProperties": MOST_RATINGS},
@@ -155,11 +161,24 @@ BODIES: dict[str, dict[str, Field]] = {
 }
 
 
+def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise InputError(
+            f"The body of this request names {twice[:50]!r} twice; name each field and item once."
+        )
+    return found
+
+
 def body_of(path: str, raw: bytes) -> dict[str, Any]:
     """The fields of a request, or a refusal that says what is wrong; None where one is left out."""
     fields = BODIES[path]
     try:
-        given = json.loads(raw)
+        given = json.loads(raw, object_pairs_hook=_named_once)
+    except InputError:
+        raise
     except (ValueError, RecursionError):
         raise InputError("The body of this request is no JSON; send an object.") from None
     if not isinstance(given, dict):

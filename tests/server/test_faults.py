@@ -104,6 +104,17 @@ def test_a_model_without_privacy_is_told_of_when_it_takes_the_place_of_another(t
         )
 
 
+def test_a_log_never_acts_on_a_terminal(tmp_path, caplog) -> None:
+    """A warning quotes the name of a model's file, which holds an escape sequence."""
+    path = tmp_path / "\x1b[31mred\x9b.hush"
+    path.write_bytes(trained("als").to_bytes())
+    with serving({"m": path}) as server:
+        path.write_bytes(trained("als", rank=3).to_bytes())
+        server.models.look()
+    said = [record.getMessage() for record in caplog.records]
+    assert all(map(str.isprintable, said)) and "\\x1b[31mred\\x9b.hush is NOT PRIVATE" in said[-1]
+
+
 def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
     """Cut short, forged, missing, written into the very file: an error is logged, once each."""
     good = trained("als").to_bytes()
