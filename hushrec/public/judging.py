@@ -98,11 +98,16 @@ def judge(
     trained : Ratings, optional
         The public users who are among the private ones; by default none.
     """
-    like_threshold = getattr(private.estimator, "like_threshold", None) if private.scores == "likes" else None
-    donors = replace(donors.liked(like_threshold).rated(), splits=())  # they are split anew here
-    trained = donors.rows([]) if trained is None else trained.liked(like_threshold).rated()
-    if external is not None:
-        external = external.liked(like_threshold).rated()
+
+    def used(rows: Ratings) -> Ratings:
+        likes = private.scores == "likes"
+        return (
+            rows.liked(getattr(private.estimator, "like_threshold", None)) if likes else rows.starred()
+        ).rated()
+
+    donors = replace(used(donors), splits=())  # they are split anew here
+    trained = donors.rows([]) if trained is None else used(trained)
+    external = None if external is None else used(external)
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
     if private.scores == "ratings":
