@@ -99,15 +99,15 @@ def judge(
         The public users who are among the private ones; by default none.
     """
 
-    def used(rows: Ratings) -> Ratings:
+    def own_part(rows: Ratings) -> Ratings:
         likes = private.scores == "likes"
         return (
             rows.liked(getattr(private.estimator, "like_threshold", None)) if likes else rows.starred()
         ).rated()
 
-    donors = replace(used(donors), splits=())  # they are split anew here
-    trained = donors.rows([]) if trained is None else used(trained)
-    external = None if external is None else used(external)
+    donors = replace(own_part(donors), splits=())  # they are split anew here
+    trained = donors.rows([]) if trained is None else own_part(trained)
+    external = None if external is None else own_part(external)
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
     if private.scores == "ratings":
