@@ -503,7 +503,7 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         "return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))",
         "return CLIP_MARGIN / np.sqrt(np.clip(np.diff(ratings.matrix.indptr), 1, 300))"),
     bug("levels and factors beyond float32 fitted in float32",
-        "test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "training/users",
+        "training/test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "training/users",
         "_FAR = 1e4", "_FAR = math.inf"),
     bug("ranges allowed in which sums of float32 overflow",
         "data/test_domain.py::test_a_range_that_bounds_nothing_is_refused", "data/domain",
@@ -796,7 +796,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "    count"),
 ]  # fmt: skip
 
-DONORS = "test_public.py::test_donors_and_released_values_decide_and_nothing_else"
+DONORS = "public/test_public.py::test_donors_and_released_values_decide_and_nothing_else"
 
 DONATED = [
     bug("a public model of everybody", DONORS, "public/sources:PublicRatings._read",
@@ -809,7 +809,7 @@ DONATED = [
         "        found = self._read(ratings, same, external)\n",
         "        found = self._read(ratings, same, external)\n        self.__dict__['of'] = ratings\n"),
     bug("donors who are refused after a charge",
-        "test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/named:train",
+        "public/test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/named:train",
         "    public_rows = run.read_public(public, estimator, ratings)\n", "    public_rows = None\n"),
 ]  # fmt: skip
 
