@@ -7,6 +7,7 @@ with nothing. Epsilons are computed from the recorded mechanisms.
 """
 
 import argparse
+import base64
 import hashlib
 import json
 import math
@@ -25,12 +26,23 @@ from scipy.special import expit, log_ndtr, ndtr, ndtri
 COLUMNS = ["id", "dataset", "run", "time", "label", "mechanism", "sensitivity", "mu", "epsilon", "failure"]
 COLUMNS += ["unit", "relation", "season", "step", "previous", "hash"]
 #: Keys of the parts of a dossier.
-PARTS = "format version made controller model promise ledger learned attacks code not_covered deletion"
-PARTS += " questions signature"
+PARTS = "language made declared consent model promise ledger learned attacks code not_covered criteria"
+PARTS += " deletion law"
+PAYLOAD = "application/vnd.in-toto+json"
+TYPES = ["https://in-toto.io/Statement/v1", "https://github.com/hushrec/hushrec/dossier/v1"]
+DECLARED = "controller purpose period contact review"
 LEDGER = "dataset unit relation closed head charges runs budget seasons"
 SEASON = "name weeks first_share gap epsilon delta unit relation failure begun closed"
 LEVEL = "of epsilon delta failure mu odds belief found"
 BUDGET = "epsilon delta failure"
+#: Parts of the dossier that a check compares with nothing. The first two are compared if a public key or the
+#: ledger is given.
+NOT_CHECKED = {
+    "key": ("signature",),
+    "ledger": ("ledger",),
+    "sentences": ("not_covered", "criteria", "deletion", "law", "code"),
+    "declared": ("declared", "consent", "made", "attacks", "language"),
+}
 
 
 class Wrong(Exception):
@@ -58,25 +70,45 @@ def canonical(value):
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False).encode("ascii") + b"\n"
 
 
+def decoded(text):
+    """The bytes of a base64 text, which is written in one way only."""
+    octets = base64.b64decode(text, validate=True)
+    need(base64.b64encode(octets).decode() == text, "base64 is written in another way")
+    return octets
+
+
 def read(content):
-    """The dossier, if the file is exactly what a writer of dossiers writes."""
-    dossier = json.loads(content)
-    need(isinstance(dossier, dict) and canonical(dossier) == content, "not the canonical form")
-    need(same([dossier["format"], dossier["version"]], ["hushrec dossier", 1]), "another format or version")
+    """Envelope, payload and dossier, if the file is exactly what a writer of dossiers writes."""
+    envelope = json.loads(content)
+    need(isinstance(envelope, dict) and canonical(envelope) == content, "not the canonical form")
+    keys(envelope, "payload payloadType signatures")
+    need(envelope["payloadType"] == PAYLOAD and len(envelope["signatures"]) == 1, "another envelope")
+    keys(envelope["signatures"][0], "keyid sig")
+    payload = decoded(envelope["payload"])
+    statement = json.loads(payload)
+    need(isinstance(statement, dict) and canonical(statement) == payload, "not the canonical form")
+    keys(statement, "_type subject predicateType predicate")
+    dossier = statement["predicate"]
     keys(dossier, PARTS)
-    return dossier
+    keys(dossier["declared"], DECLARED)
+    if dossier["consent"] is not None:
+        keys(dossier["consent"], "text list")
+    model = dossier["model"]
+    subject = [{"name": f"{model['name']}.hush", "digest": {"sha256": model["sha256"]}}]
+    need(same(statement["subject"], subject), "the statement is about another model")
+    need([statement["_type"], statement["predicateType"]] == TYPES, "another format or version")
+    return envelope, payload, dossier
 
 
-def check_signature(dossier, wanted=None):
-    """Ed25519 over everything but the signature itself."""
-    entry = dossier["signature"]
-    need(set(entry) == {"algorithm", "public_key", "value"} and entry["algorithm"] == "Ed25519", "no Ed25519")
-    key, value = (bytes.fromhex(entry[name]) for name in ("public_key", "value"))
-    need((key.hex(), value.hex()) == (entry["public_key"], entry["value"]), "written in another way")
+def check_signature(envelope, payload, wanted=None):
+    """Ed25519 over the payload and its type, as DSSE encodes them."""
+    (entry,) = envelope["signatures"]
+    key = bytes.fromhex(entry["keyid"])
+    need(key.hex() == entry["keyid"], "written in another way")
     need(wanted in (None, key), f"by another key, {key.hex()}")
-    rest = {name: part for name, part in dossier.items() if name != "signature"}
+    signed = f"DSSEv1 {len(PAYLOAD)} {PAYLOAD} {len(payload)} ".encode() + payload
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(value, canonical(rest))
+        Ed25519PublicKey.from_public_bytes(key).verify(decoded(entry["sig"]), signed)
     except InvalidSignature:
         raise Wrong("not that of the key in the dossier") from None
     return f"by key {key.hex()}"
@@ -351,10 +383,8 @@ def check_arithmetic(dossier):
     limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
     more = not book["closed"] and (limit is not None or bool(still))
     need(len(levels) == 2 + more, "what may come is not bounded as the ledger limits it")
-    season = " and the earlier weeks of its season" * (dossier["model"]["week"] is not None)
-    coming = "all models so far and all weeks to come"
-    coming = coming if limit is None else "all that the budget of the data set allows"
-    of = [f"this model{season}", "all models of the data set so far", coming]
+    of = ["model" if dossier["model"]["week"] is None else "season", "so far"]
+    of.append("weeks" if limit is None else "budget")
     need([each["of"] for each in levels] == of[: len(levels)], "a bound is of something else")
     deltas = [promise["delta"], promise["delta"] + costs[1]] if limit is None else [limit["delta"]]
     need(all(each["delta"] in deltas for each in levels[1:]), "a bound at another delta")
@@ -418,29 +448,30 @@ def check_ledger(dossier, path):
 
 
 def verify(content, octets, key=None, ledger=None):
-    """Each check with whether it passed, None where nothing was compared, and what it found.
+    """Each check: name, whether it passed (None where nothing was compared), finding, parts not compared.
 
     `content` and `octets` are the bytes of a dossier and of a model, `key` those of a public key, `ledger`
     the path of the ledger.
     """
     try:
-        dossier = read(content)
+        envelope, payload, dossier = read(content)
     except Exception as error:
-        return [("form", False, str(error))]
-    found, checks = [("form", True, "canonical")], [(check_signature, key), (check_model, octets)]
-    checks += [(check_chain,), (check_arithmetic,), (check_time,)]
-    for check, *more in checks + [(check_ledger, ledger)] * (ledger is not None):
+        return [("form", False, str(error), ())]
+    found = [("form", True, "an in-toto statement in a DSSE envelope, in canonical form", ())]
+    checks = [(check_signature, envelope, payload, key), (check_model, dossier, octets)]
+    checks += [(check_chain, dossier), (check_arithmetic, dossier), (check_time, dossier)]
+    checks += [(check_ledger, dossier, ledger)] * (ledger is not None)
+    for check, *given in checks:
         name = check.__name__.removeprefix("check_")
         try:
-            found.append((name, True, check(dossier, *more)))
+            found.append((name, True, check(*given), ()))
         except Exception as error:  # whatever a forged file can raise is a reason not to believe it
-            found.append((name, False, f"{type(error).__name__}: {error}"))
-    found += [("key", None, "signature: whose key it is; pass a public key")] * (key is None)
-    found += [("ledger", None, "ledger: whether the ledger has all of this; pass --ledger")] * (
-        ledger is None
-    )
-    found += [("sentences", None, "not_covered, deletion, questions, code: hushrec verify compares them")]
-    return [*found, ("declared", None, "controller, made, attacks: as the signer states them")]
+            found.append((name, False, f"{type(error).__name__}: {error}", ()))
+    given = {"key": key, "ledger": ledger}
+    for name, parts in NOT_CHECKED.items():
+        if given.get(name) is None:
+            found.append((name, None, f"not compared: {', '.join(parts)}", parts))
+    return found
 
 
 def main():
@@ -463,10 +494,10 @@ def main():
     except (OSError, ValueError) as error:
         parser.error(str(error))
     found = verify(content, octets, key, given.ledger)
-    for name, passed, words in found:
+    for name, passed, words, _ in found:
         status = {True: "ok", False: "FAILED", None: "NOT CHECKED"}[passed]
         print(f"{status:<13}{name + ':':<12}{words}")
-    sys.exit(1 if any(passed is False for _, passed, _ in found) else 0)
+    sys.exit(1 if any(line[1] is False for line in found) else 0)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,11 +15,44 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.serving.modelfile import write_atomically
 
 
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Stated:
+    """The controller's own statements, printed as they are.
+
+    Parameters
+    ----------
+    controller
+        Who is responsible for the training.
+    purpose
+        What the lists are for.
+    period
+        When the ratings were given.
+    contact
+        Whom to ask about privacy.
+    review
+        Date of the next review.
+    consent
+        Three files: the text that donors agreed to, the list of donors, and a secret key of at least 32
+        bytes. The dossier holds a digest of the text and a keyed digest of the list.
+    language
+        Language of the page.
+    """
+
+    controller: Annotated[str, Parameter(metavar="NAME")]
+    purpose: Annotated[str, Parameter(metavar="TEXT")] | None = None
+    period: Annotated[str, Parameter(metavar="TEXT")] | None = None
+    contact: Annotated[str, Parameter(metavar="TEXT")] | None = None
+    review: Annotated[str, Parameter(metavar="DATE")] | None = None
+    consent: Annotated[tuple[str, str, str], Parameter(metavar="FILES")] | None = None
+    language: Literal["en", "de"] = "en"
+
+
 def certify(
     model: str,
     /,
     *,
-    controller: Annotated[str, Parameter(metavar="NAME")],
+    declared: Stated,
     key: File,
     out: Annotated[str, Parameter(metavar="FILE")],
     ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
@@ -40,8 +74,6 @@ def certify(
     ----------
     model
         A model file that was charged to a ledger.
-    controller
-        On whose behalf it was trained: declared, and printed as it is.
     key
         An Ed25519 private key to sign with, from: openssl genpkey -algorithm ed25519 -out officer.pem
     out
@@ -62,7 +94,7 @@ def certify(
         raise InputError(
             f"{out!r} is no dossier; give it a name that ends in .html or .json.", parameter="out"
         )
-    inputs = (model, ledger, key)
+    inputs = (model, ledger, key, *(declared.consent or ()))
     targets = {str(page.with_suffix(".json")): made.canonical}
     if page.suffix == ".html":
         targets[out] = made.render
@@ -76,7 +108,13 @@ def certify(
     quick = attacks == "quick"
     if quick:
         output.note("Attacking the same configuration on generated data, for at most two minutes.")
-    found = made.certify(model, book, controller=controller, dataset=dataset, attacks=quick)
+    found = made.certify(
+        model,
+        book,
+        dataset=dataset,
+        attacks=quick,
+        **vars(declared),
+    )
     dossier = made.sign(found, signer)
     checks = made.check(made.canonical(dossier), model, ledger=book)
     if wrong := [each for each in checks if each.passed is False]:
@@ -87,15 +125,12 @@ def certify(
     written: dict[str, Any] = {name: form(dossier) for name, form in targets.items()}
     for name, content in written.items():
         write_atomically(places[name], [content])
-    last, signed_by = dossier["learned"][-1], dossier["signature"]["public_key"]
+    signed_by = dossier["signatures"][0]["keyid"]
     output.done(
         as_json,
-        {"files": list(targets), "public_key": signed_by, "learned": dossier["learned"]},
+        {"files": list(targets), "public_key": signed_by, "learned": found["learned"]},
         f"Wrote {', '.join(targets)}",
         f"Signed with key {signed_by}",
-        *output.paragraph(
-            f"For {last['of']}: epsilon = {last['epsilon']:.6g} at delta = {last['delta']:g}"
-            f" (unit: {dossier['promise']['unit']}, relation: {dossier['promise']['relation']}). Whoever gets"
-            f" the JSON and the model checks both: hushrec verify {next(iter(targets))} {model}"
-        ),
+        *output.paragraph(made.plain(found)),
+        f"Anyone with the JSON and the model can check both: hushrec verify {next(iter(targets))} {model}",
     )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from scipy.special import ndtr
@@ -37,15 +39,16 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
     Returns
     -------
     list of dict
-        For each attack its result and the largest result that the claim allows, or why it was not run.
+        For each attack its result and the largest result that the claim allows, or why it was not run:
+        ``"unit"``, ``"model"``, ``"time"`` or the error's text.
     """
     found = []
     tries: list[tuple[str, Callable[..., Any]]] = [("canaries", _canaries), ("membership", _membership)]
     for name, attack in tries:
         if budget.unit != "user":
-            outcome: dict[str, Any] = {"not_run": "it is an attack on users, and the unit is one rating"}
+            outcome: dict[str, Any] = {"not_run": "unit"}
         elif ESTIMATORS[estimator.name] is not type(estimator):
-            outcome = {"not_run": "the model is not one of the library"}
+            outcome = {"not_run": "model"}
         else:
             outcome = _within(limit, attack, estimator, budget)
         found.append({"attack": name, **outcome})
@@ -54,13 +57,17 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
 
 def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
     """Run an attack in another process, which ends at the time limit."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        try:
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")  # the caller's script is not run there again
+    try:
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
             found: dict[str, Any] = pool.apply_async(attack, arguments).get(limit)
-        except multiprocessing.TimeoutError:
-            return {"not_run": f"it was not done within {limit:g} seconds"}
-        except HushrecError as error:
-            return {"not_run": str(error)}
+    except multiprocessing.TimeoutError:
+        return {"not_run": "time"}
+    except HushrecError as error:
+        return {"not_run": str(error)}
+    finally:
+        sys.modules["__main__"] = main
     return found
 
 

@@ -18,8 +18,7 @@ SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
 
 def own(statement: PrivacyStatement) -> dict[str, Any]:
     """Return the row of a model, with the earlier weeks of its season."""
-    of = "this model" if statement.week is None else "this model and the earlier weeks of its season"
-    return _row(of, statement.releases, statement.budget.delta)
+    return _row("model" if statement.week is None else "season", statement.releases, statement.budget.delta)
 
 
 def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
@@ -34,20 +33,20 @@ def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
         delta = limit["delta"]
     elif composed_epsilon(costs.values(), delta) == math.inf:
         delta += math.fsum(each.failure for each in costs.values())
-    rows = [_row("all models of the data set so far", list(costs.values()), delta)]
+    rows = [_row("so far", list(costs.values()), delta)]
     if book["closed"]:
         return rows
     if limit is not None:
-        of, budget = "all that the budget of the data set allows", _budget(book, **limit)
+        budget = _budget(book, **limit)
         # with a release that is not pure the budget is a limit on mu
         mu = budget.mu if any(each.epsilon is None for each in costs.values()) else None
-        rows.append(learned(of, budget.epsilon, budget.delta, budget.failure, mu))
+        rows.append(learned("budget", budget.epsilon, budget.delta, budget.failure, mu))
     elif still:
         names = {each["name"] for each in still}
         outside = [costs[row[0]] for row in book["charges"] if row[12] not in names]
         whole = [_budget(book, *(each[key] for key in ("epsilon", "delta", "failure"))) for each in still]
         weeks = [Charge(each.mu, None, each.failure) for each in whole]
-        rows.append(_row("all models so far and all weeks to come", [*outside, *weeks], delta))
+        rows.append(_row("weeks", [*outside, *weeks], delta))
     return rows
 
 
@@ -65,8 +64,9 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
 
     Parameters
     ----------
-    of : str
-        Name of the trainings that have this cost.
+    of : {"model", "season", "so far", "budget", "weeks"}
+        The trainings that have this cost: this model, it and the earlier weeks of its season, all so far, all
+        that the budget allows, or all so far and all weeks to come.
     epsilon, delta : float
     failure : float
         Part of delta: the probability that `mu` does not hold.
@@ -110,10 +110,3 @@ def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu:
     if mu is None or failure:
         return by_epsilon
     return min(by_epsilon, float(ndtr(ndtri(false_alarms) + mu)))
-
-
-def times(odds: float | None) -> str:
-    """Format a factor."""
-    if odds is None:
-        return "more than 1e300"
-    return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"

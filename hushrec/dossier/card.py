@@ -5,17 +5,18 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hushrec.dossier.certifying import promised
+from hushrec.dossier.certifying import capped, promised
+from hushrec.dossier.form import facts_of, words
 from hushrec.dossier.page import plain
 from hushrec.notebook import markdown
 
 
-def model_card(dossier: dict[str, Any]) -> bytes:
+def model_card(envelope: dict[str, Any]) -> bytes:
     """Return a README.md: metadata in YAML, and a description in Markdown.
 
     Parameters
     ----------
-    dossier : dict
+    envelope : dict
         A signed dossier, from `sign`.
 
     Examples
@@ -30,6 +31,7 @@ def model_card(dossier: dict[str, Any]) -> bytes:
     >>> hushrec.dossier.model_card(dossier).decode().splitlines()[1]
     'library_name: "hushrec"'
     """
+    dossier = facts_of(envelope)
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
     low, high = model["rating_range"]
     rows = "likes" if model["likes"] else f"ratings from {low:g} to {high:g}"
@@ -41,9 +43,9 @@ def model_card(dossier: dict[str, Any]) -> bytes:
     # a JSON text is YAML, whatever is in it
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in metadata.items()), "---"]
     lines += [
-        f"# {markdown(model['name'])}, for {markdown(dossier['controller'])}",
+        f"# {markdown(model['name'])}, for {markdown(dossier['declared']['controller'])}",
         f"A recommender that was trained with [hushrec](https://github.com/hushrec/hushrec) on behalf of"
-        f" {markdown(dossier['controller'])}, on {rows} of {model['items']:,} items.",
+        f" {markdown(dossier['declared']['controller'])}, on {rows} of {model['items']:,} items.",
         "",
         "## Use",
         "```python",
@@ -59,17 +61,17 @@ def model_card(dossier: dict[str, Any]) -> bytes:
         "",
         "| what | value |",
         "|---|---|",
-        f"| trainings of this data set so far, in this ledger | {len({row[2] for row in book['charges']})} |",
+        f"| trainings of this data set in this ledger | {len({row[2] for row in book['charges']})} |",
         f"| head of the ledger's chain | `{book['head']['hash']}` |",
         f"| SHA-256 of the model file | `{model['sha256']}` |",
-        f"| signed with Ed25519 key | `{dossier['signature']['public_key']}` |",
+        f"| signed with Ed25519 key | `{envelope['signatures'][0]['keyid']}` |",
         "",
         "## Not covered",
         *(f"- {markdown(each)}" for each in dossier["not_covered"]),
         "",
         "## Training",
-        f"Settings: {markdown(json.dumps(model['settings']))}; at most {model['ratings_per_user']:,} ratings"
-        f" per person; hushrec {markdown(model['trained_by'])}. The signed dossier has every charge.",
+        f"Settings: {markdown(json.dumps(model['settings']))}. {capped(model, words())} Trained by hushrec"
+        f" {markdown(model['trained_by'])}. The signed dossier has every charge.",
         "",
     ]
     return "\n".join(lines).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import hmac
 import json
 import math
 from collections.abc import Sequence
@@ -12,19 +13,21 @@ from pathlib import Path
 from typing import Any
 
 from hushrec import __version__
-from hushrec.checks import check_kind, name, settings_of, shown
+from hushrec.checks import check_choice, check_kind, name, settings_of, shown
 from hushrec.dossier import attacks as attacking
-from hushrec.dossier.bounds import own, times, together
-from hushrec.dossier.form import filled, words
+from hushrec.dossier.bounds import own, together
+from hushrec.dossier.form import LANGUAGES, filled, words
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger, PrivacyStatement
-from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
 from hushrec.privacy.statement import epsilon_of_both
 from hushrec.serving.billboard import Billboard, load
 
-FORMAT, VERSION = "hushrec dossier", 1
+#: Fields that the controller declares.
+DECLARED = ("controller", "purpose", "period", "contact", "review")
+#: Bytes that the key of a list of donors has at least.
+_KEY_BYTES = 32
 #: A charge by its columns (docs/reference/ledger.md): its hash is that of all before it.
 COLUMNS = (
     "id", "dataset", "run", "time", "label", "mechanism", "sensitivity", "mu", "epsilon", "failure", "unit",
@@ -39,11 +42,17 @@ def certify(
     ledger: Ledger,
     *,
     controller: str,
+    purpose: str | None = None,
+    period: str | None = None,
+    contact: str | None = None,
+    review: str | None = None,
+    consent: tuple[str | Path, str | Path, str | Path] | None = None,
     dataset: str | None = None,
     attacks: bool = True,
     limit: float = attacking.LIMIT,
+    language: str = "en",
 ) -> dict[str, Any]:
-    """Return an unsigned dossier on a model.
+    """Return the facts of a dossier on a model, for `sign`.
 
     Parameters
     ----------
@@ -51,14 +60,20 @@ def certify(
         A model file.
     ledger : Ledger
         The ledger of its training.
-    controller : str
-        Name of the controller; declared, and printed unchanged.
+    controller, purpose, period, contact, review : str
+        Declared, and printed unchanged: who is responsible, for which purpose, over which period the ratings
+        were given, whom to ask, and until when the page is reviewed.
+    consent : (path, path, path), optional
+        For a model with donors: the text that they agreed to, the list of donors, and a secret key of at
+        least 32 bytes. The dossier holds SHA-256 of the text and HMAC-SHA-256 of the list under the key.
     dataset : str, optional
         Data set of the ledger; by default the one that the model names.
     attacks : bool
         Whether to attack the same configuration on generated data.
     limit : float
         Seconds that one attack may take.
+    language : {"en", "de"}
+        Language of the sentences.
 
     Privacy
     -------
@@ -79,7 +94,11 @@ def certify(
     >>> facts["promise"]["epsilon"], len(facts["ledger"]["charges"])
     (5.0, 1)
     """
-    name("controller", controller)
+    declared = dict(zip(DECLARED, (controller, purpose, period, contact, review)))
+    for field, text in declared.items():
+        if text is not None or field == "controller":
+            name(field, text)
+    check_choice(language=(language, LANGUAGES))
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
     board, octets = load(model), Path(model).read_bytes()
     statement = board.privacy
@@ -100,10 +119,10 @@ def certify(
         )
     book = _booked(ledger, summary, head, rows, runs)
     dossier = {
-        "format": FORMAT,
-        "version": VERSION,
+        "language": language,
         "made": _now(rows).isoformat(),
-        "controller": controller,
+        "declared": declared,
+        "consent": None if consent is None else _consent(statement, *consent),
         "model": described(board, octets),
         "promise": {**statement.budget.promise, "failure": statement.budget.failure},
         "ledger": book,
@@ -149,6 +168,28 @@ def code() -> dict[str, str]:
     found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _PACKAGE}
     lines = [f"{_sha256(path.read_bytes())}  {name}\n" for name, path in sorted(found.items())]
     return {"version": __version__, "sha256": _sha256("".join(lines).encode())}
+
+
+def _consent(statement: PrivacyStatement, text: Any, donors: Any, key: Any) -> dict[str, str]:
+    """Return the digest of the donors' consent and the keyed digest of their list."""
+    if not statement.public_ratings:
+        raise InputError("This model used no donors' ratings; leave consent out.", parameter="consent")
+    contents = []
+    for path in (text, donors, key):
+        try:
+            contents.append(Path(path).read_bytes())
+        except OSError as error:
+            raise InputError(
+                f"{str(path)!r} cannot be read ({error.strerror}); check the path.", parameter="consent"
+            ) from None
+    if len(contents[2]) < _KEY_BYTES:
+        raise InputError(
+            f"The key {str(key)!r} has fewer than {_KEY_BYTES} bytes; make one with: openssl rand -out {key}"
+            f" {_KEY_BYTES}",
+            parameter="consent",
+        )
+    keyed = hmac.new(contents[2], contents[1], hashlib.sha256)
+    return {"text": _sha256(contents[0]), "list": keyed.hexdigest()}
 
 
 def _now(rows: Sequence[Sequence[Any]]) -> datetime:
@@ -226,10 +267,18 @@ def season_entry(summary: SeasonSummary) -> dict[str, Any]:
     return {**summary.season.to_dict(), **budget.promise, "failure": budget.failure, **now}
 
 
+def spelled(dossier: dict[str, Any], epsilon: float, delta: float) -> str:
+    """Return epsilon with delta, unit and relation, in the dossier's language."""
+    protects = {key: dossier["promise"][key] for key in ("unit", "relation")}
+    text: str = words(dossier["language"])["guarantee"]
+    return text.format(epsilon=epsilon, delta=delta, **protects)
+
+
 def promised(dossier: dict[str, Any]) -> str:
     """Return the promise of the model, and the weeks that it covers."""
-    text = guarantee(*(dossier["promise"][key] for key in ("epsilon", "delta", "unit", "relation")))
-    return text + ", for all weeks of its season together" * (dossier["model"]["week"] is not None)
+    text = spelled(dossier, dossier["promise"]["epsilon"], dossier["promise"]["delta"])
+    season: str = words(dossier["language"])["season"]
+    return text if dossier["model"]["week"] is None else season.format(promise=text)
 
 
 def _of_both(statement: PrivacyStatement) -> float | None:
@@ -237,43 +286,60 @@ def _of_both(statement: PrivacyStatement) -> float | None:
     return epsilon_of_both(statement.budget, statement.spent_mu) if statement.two_servers else None
 
 
+def capped(model: dict[str, Any], said: dict[str, Any]) -> str:
+    """Return a sentence on how many ratings of a person count; a cap above the catalogue limits nothing."""
+    limits = model["ratings_per_user"] < model["items"]
+    gaps = {"cap": f"{model['ratings_per_user']:,}", "items": f"{model['items']:,}"}
+    text: str = said["cap"]["limits" if limits else "does not"]
+    return text.format(**gaps)
+
+
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     """Return the sentences that follow from the facts."""
-    said, model, book, promise = words(), dossier["model"], dossier["ledger"], dossier["promise"]
-    unit, relation = protects = promise["unit"], promise["relation"]
-    _, so_far, *_ = levels = dossier["learned"]
-    inexact = [word for word in ("noise", "arithmetic") if not model[f"exact_{word}"]]
-    tried = any("not_run" not in each for each in dossier["attacks"])
+    said, model, book = words(dossier["language"]), dossier["model"], dossier["ledger"]
+    unit, relation = dossier["promise"]["unit"], dossier["promise"]["relation"]
+    last = dossier["learned"][-1]
+    inexact = [said["rounding"][part] for part in said["rounding"] if not model[f"exact_{part}"]]
     gaps = {
-        "unit": unit,
-        "relation": relation,
-        "promise": promised(dossier).capitalize(),
-        "together": guarantee(so_far["epsilon"], so_far["delta"], *protects),
         "change": said["change"][f"{unit} {relation}"],
-        "of": levels[-1]["of"],
+        "of": said["of"][last["of"]],
         "one": said["one"][unit],
-        "odds": times(levels[-1]["odds"]),
-        "delta": f"{levels[-1]['delta']:g}",
-        "public": ", ".join(model["public"]),
-        "rounding": " and in the ".join(inexact),
-        "items": f"{model['items']:,}",
-        "cap": f"{model['ratings_per_user']:,}",
-        "unit_words": said["unit_words"][unit],
+        "from_one": said["from"][unit],
+        "odds": times(last["odds"], said),
+        "delta": f"{last['delta']:g}",
+        "public": ", ".join(said["public"].get(each, each) for each in model["public"]),
+        "rounding": said["and"].join(inexact),
+        "cap": capped(model, said),
     }
-    told = {"limit": book["budget"] is not None, "noise": model["exact_noise"], "attacked": tried}
-    holds = {"rating": unit == "rating", "rounding": bool(inexact), "season": model["week"] is not None}
-    holds["donors"], holds["servers"] = model["public_ratings"], model["epsilon_of_both_servers"] is not None
-    holds["open"] = book["budget"] is None and not book["closed"]
-    told |= {"donors": holds["donors"], "trust": holds["servers"]}
-    gaps |= {key: said[key]["yes" if holds else "no"] for key, holds in told.items()}
+    holds = {
+        "rating": unit == "rating",
+        "rounding": bool(inexact),
+        "season": model["week"] is not None,
+        "donors": model["public_ratings"],
+        "consent": model["public_ratings"] and dossier["consent"] is None,
+        "servers": model["epsilon_of_both_servers"] is not None,
+        "open": book["budget"] is None and not book["closed"],
+    }
 
     def chosen(part: str) -> list[str]:
         return filled(said[part] + [text for key, text in said[f"{part}_if"].items() if holds[key]], gaps)
 
-    asked = [
-        {"of": each["of"], "ask": [filled(pair, gaps) for pair in each["ask"]]} for each in said["questions"]
-    ]
-    return {"not_covered": chosen("not_covered"), "deletion": chosen("deletion"), "questions": asked}
+    criteria = [filled(each, gaps) for each in said["criteria"]]
+    if holds["donors"]:
+        criteria = [[risk, f"{bound} {said['donors']}", gap] for risk, bound, gap in criteria]
+    return {
+        "not_covered": chosen("not_covered"),
+        "criteria": criteria,
+        "deletion": chosen("deletion"),
+        "law": [filled(each, gaps) for each in said["law"]],
+    }
+
+
+def times(odds: float | None, said: dict[str, Any]) -> str:
+    """Format a factor."""
+    if odds is None:
+        return str(said["huge"])
+    return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"
 
 
 def _sha256(octets: bytes) -> str:

@@ -18,15 +18,14 @@ from hushrec.checks import check_kind
 from hushrec.dossier.bounds import own, together
 from hushrec.dossier.certifying import (
     COLUMNS,
-    FORMAT,
-    VERSION,
+    DECLARED,
     charged_to,
     code,
     described,
     season_entry,
     worded,
 )
-from hushrec.dossier.form import parsed
+from hushrec.dossier.form import PAYLOAD_TYPE, facts_of, parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Budget, Ledger, Release, total_mu
@@ -37,9 +36,10 @@ from hushrec.privacy.season import SeasonSummary
 from hushrec.serving.billboard import Billboard
 
 _BOOK = {"dataset", "unit", "relation", "closed", "head", "charges", "runs", "budget", "seasons"}
+_SENTENCES = ("not_covered", "criteria", "deletion", "law")
 _PARTS = {
-    "format", "version", "made", "controller", "model", "promise", "ledger", "learned", "attacks", "code",
-    "not_covered", "deletion", "questions", "signature",
+    "language", "made", "declared", "consent", "model", "promise", "ledger", "learned", "attacks", "code",
+    *_SENTENCES,
 }  # fmt: skip
 _SEASON = {"name", "weeks", "first_share", "gap", "epsilon", "delta", "unit", "relation", "failure", "begun",
            "closed"}  # fmt: skip
@@ -59,12 +59,15 @@ class Check(NamedTuple):
     passed : bool or None
         None where the dossier states something that was not compared with anything.
     words : str
-        The finding. Where nothing was compared it begins with the names of the dossier's parts.
+        The finding.
+    parts : tuple of str
+        Parts of the dossier that were not compared.
     """
 
     what: str
     passed: bool | None
     words: str
+    parts: tuple[str, ...] = ()
 
     @property
     def status(self) -> str:
@@ -77,7 +80,11 @@ class _Wrong(ValueError):
 
 
 class _NotChecked(Exception):
-    """A check that cannot be made, with the names of the parts that were not compared."""
+    """A check that cannot be made, with the parts that were not compared."""
+
+    def __init__(self, words: str, parts: tuple[str, ...]) -> None:
+        super().__init__(words)
+        self.parts = parts
 
 
 def check(
@@ -124,22 +131,20 @@ def check(
     ['key', 'declared']
     """
     check_kind(content, bytes, "content", "pass what Path(...).read_bytes() gives")
-    if f'"format": "{FORMAT}"'.encode() not in content:
+    if PAYLOAD_TYPE.encode() not in content:
         raise InputError(
             "This is no dossier; pass the .json that hushrec certify wrote.", parameter="dossier"
         )
     try:
-        dossier = parsed(content)
-        if not _exactly([dossier["format"], dossier["version"]], [FORMAT, VERSION]):
-            raise ValueError("it is of another format or version")
-        if set(dossier) != _PARTS:
+        dossier = facts_of(envelope := parsed(content))
+        if set(dossier) != _PARTS or set(dossier["declared"]) != set(DECLARED):
             raise ValueError("it holds more or less than certify writes")
     except _WRONG as error:
         return [Check("form", False, f"the dossier was changed: {_said(error)}")]
     octets = _content(model)
     book = dossier["ledger"]
     checks: list[tuple[str, Callable[[], str]]] = [
-        ("signature", lambda: _signature(dossier, public_key)),
+        ("signature", lambda: _signature(envelope, public_key)),
         ("model", lambda: _model(dossier, octets)),
         ("chain", lambda: _chain(book)),
         ("arithmetic", lambda: _arithmetic(dossier)),
@@ -153,14 +158,15 @@ def check(
         try:
             found.append(Check(what, True, look()))
         except _NotChecked as missing:
-            found.append(Check(what, None, str(missing)))
+            found.append(Check(what, None, str(missing), missing.parts))
         except _WRONG as error:
             found.append(Check(what, False, _said(error)))
     if public_key is None:
-        found.append(Check("key", None, "signature: whose key it is; pass --public-key"))
+        found.append(Check("key", None, "whose key it is; pass --public-key", ("signature",)))
     if ledger is None:
-        found.append(Check("ledger", None, "ledger: whether the ledger has all of this; pass --ledger"))
-    found.append(Check("declared", None, "controller, made, attacks: as the signer states them"))
+        found.append(Check("ledger", None, "whether the ledger has all of this; pass --ledger", ("ledger",)))
+    stated = ("declared", "consent", "made", "attacks", "language")
+    found.append(Check("declared", None, f"as the signer states them: {', '.join(stated)}", stated))
     return found
 
 
@@ -179,9 +185,9 @@ def _content(model: str | Path) -> bytes:
         ) from None
 
 
-def _signature(dossier: dict[str, Any], public_key: str | None) -> str:
-    key = dossier["signature"]["public_key"]
-    if not signed(dossier):
+def _signature(envelope: dict[str, Any], public_key: str | None) -> str:
+    key = envelope["signatures"][0]["keyid"]
+    if not signed(envelope):
         raise _Wrong("it is not that of the key in the dossier; something was changed")
     if public_key is None:
         return f"by key {key}"
@@ -321,12 +327,16 @@ def _time(dossier: dict[str, Any]) -> str:
 def _sentences(dossier: dict[str, Any]) -> str:
     """The sentences follow from the facts, by the code that is installed here."""
     same = all(dossier[part] == text for part, text in worded(dossier).items())
+    if dossier["consent"] is not None:
+        digests = dossier["consent"]
+        if set(digests) != {"text", "list"} or not all(map(_HASH.fullmatch, digests.values())):
+            raise _Wrong("the consent is no pair of digests")
     if dossier["code"] == code():
         if not same:
             raise _Wrong("its sentences do not follow from its facts")
         return "they follow from the facts; made by the code that is installed here"
-    parts = "code" if same else "code, not_covered, deletion, questions"
-    raise _NotChecked(f"{parts}: written by other code than is installed here")
+    parts = ("code",) if same else ("code", *_SENTENCES)
+    raise _NotChecked(f"{', '.join(parts)}: written by other code than is installed here", parts)
 
 
 def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from html import escape
 
 from hushrec.checks import check_kind
-from hushrec.dossier.page import document, facts, moment, table
+from hushrec.dossier.page import document, moment, table, terms
 from hushrec.privacy import Ledger
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger_records import LedgerSummary
@@ -66,7 +66,7 @@ def _dataset(ledger: Ledger, name: str, delta: float) -> str:
         told["Left"] = "nothing: the data set is closed" if summary.closed else left or ""
     if summary.promised is not None:
         told["With weeks to come"] = guarantee(summary.promised, summary.delta, *protects)
-    parts = [f"<h2>{escape(name)}</h2>", _bar(summary), facts(told)]
+    parts = [f"<h2>{escape(name)}</h2>", _bar(summary), terms(told)]
     if seasons:
         words = ("season", "state", "weeks trained", "weeks to come", "the next may spend (mu)", "budget")
         parts += ["<h3>Seasons</h3>", table(words, map(_season, seasons), (4,))]

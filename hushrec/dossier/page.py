@@ -1,4 +1,4 @@
-"""A dossier as one page to print, from its JSON alone: no script, and nothing is loaded."""
+"""A dossier as pages to print, from its signed JSON alone: no script, and nothing is loaded."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ import math
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
-from string import Template
 from typing import Any
 
-from hushrec.dossier.bounds import exceeded, times
-from hushrec.dossier.certifying import promised
-from hushrec.dossier.form import canonical, file, words
+from hushrec.dossier.bounds import exceeded
+from hushrec.dossier.certifying import capped, promised, spelled, times
+from hushrec.dossier.form import decoded, facts_of, file, words
 from hushrec.privacy import total_mu
-from hushrec.privacy.budget import Charge, composed_epsilon, guarantee
+from hushrec.privacy.budget import Charge, composed_epsilon
 from hushrec.privacy.release import Release
 
 _PAGE = """<!doctype html>
-<html lang="en">
+<html lang="{language}">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
@@ -32,57 +31,35 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
+#: Trainings and seasons that a page lists; earlier ones are one row, so that five pages are enough.
+_LISTED = 6
+#: The release of the number of users (hushrec.training.named).
+_COUNT = "number of users"
 
 
-def render(dossier: dict[str, Any]) -> bytes:
-    """Return a dossier as HTML, from its JSON alone."""
-    book, promise, levels = dossier["ledger"], dossier["promise"], dossier["learned"]
-    protects = promise["unit"], promise["relation"]
-    texts = {
-        "controller": dossier["controller"],
-        "name": dossier["model"]["name"],
-        "dataset": book["dataset"],
-        "made": moment(dossier["made"]),
-        "version": dossier["code"]["version"],
-        "promise": promised(dossier),
-        "together": guarantee(levels[1]["epsilon"], levels[1]["delta"], *protects),
-        "plain": plain(dossier),
-        "delta": f"{levels[1]['delta']:g}",
-        "unit": promise["unit"],
-        "relation": promise["relation"],
-        "exceeded": f"{exceeded(levels[-1]):.2g}",
-        "count": f"{book['head']['count']:,}",
-        "head": book["head"]["hash"],
+def render(envelope: dict[str, Any]) -> bytes:
+    """Return a dossier as HTML, from its signed JSON alone: one page to sign, then the details."""
+    dossier = facts_of(envelope)
+    said = words(dossier["language"])
+    bodies = {
+        "trained": _trained(dossier, said),
+        "learned": _learned(dossier, said),
+        "attacks": _attacked(dossier["attacks"], said),
+        "deletion": bullets(dossier["deletion"]),
+        "law": small(said["law_note"]) + terms(dict(dossier["law"])),
+        "glossary": terms(said["glossary"]),
+        "code": _code(envelope, dossier, said),
     }
-    entry, code = dossier["signature"], dossier["code"]
-    parts = {
-        "trained": _trained(dossier),
-        "released": _released(book),
-        "runs": _runs(book, levels[1]["delta"]),
-        "seasons": _seasons(book),
-        "learned": _learned(levels),
-        "attacked": _attacked(dossier["attacks"]),
-        "not_covered": _bullets(dossier["not_covered"]),
-        "deletion": _bullets(dossier["deletion"]),
-        "code": facts({"Version": f"hushrec {code['version']}", "Digest of its files": code["sha256"]}),
-        "checked": _checked(dossier["attacks"]),
-        "questions": "\n".join(map(_questions, dossier["questions"])),
-        "signature": facts(
-            {
-                "SHA-256 of the JSON": hashlib.sha256(canonical(dossier)).hexdigest(),
-                "Public key": f"{entry['algorithm']} {entry['public_key']}",
-                "Signature": entry["value"],
-            }
-        ),
-    }
-    filled = {key: escape(text) for key, text in texts.items()} | parts
-    title = f"Privacy dossier: {dossier['controller']}, {book['dataset']}"
-    return document(title, Template(file("page.html")).substitute(filled))
+    parts = [f'<div class="first">{_first(dossier, said)}</div>']
+    for number, (part, body) in enumerate(bodies.items(), 1):
+        parts += [f"<h2>{number}. {escape(said['heads'][part])}</h2>", body]
+    title = f"{said['kind']}: {dossier['declared']['controller']}, {dossier['ledger']['dataset']}"
+    return document(title, "\n".join(parts), dossier["language"])
 
 
-def document(title: str, body: str) -> bytes:
-    """One page with its style in it."""
-    return _PAGE.format(title=escape(title), style=file("page.css"), body=body).encode()
+def document(title: str, body: str, language: str = "en") -> bytes:
+    """Return a page with its style in it."""
+    return _PAGE.format(title=escape(title), style=file("page.css"), body=body, language=language).encode()
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
@@ -92,22 +69,25 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
         marks = [' class="number"' if at in numbers else "" for at in range(len(row))]
         return "".join(f"<{tag}{mark}>{escape(each)}</{tag}>" for mark, each in zip(marks, row))
 
-    lines = [f"<tr>{cells('th', head)}</tr>", *(f"<tr>{cells('td', row)}</tr>" for row in rows)]
-    return '<div class="wide"><table>\n' + "\n".join(lines) + "\n</table></div>"
+    lines = [f"<tr>{cells('td', row)}</tr>" for row in rows]
+    top = f"<thead><tr>{cells('th', head)}</tr></thead>"
+    return f'<div class="wide"><table>\n{top}<tbody>\n' + "\n".join(lines) + "\n</tbody></table></div>"
 
 
-def facts(pairs: dict[str, str]) -> str:
+def terms(pairs: dict[str, str]) -> str:
     """Return terms with their descriptions."""
     lines = (f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in pairs.items())
     return "<dl>\n" + "\n".join(lines) + "\n</dl>"
 
 
-def percent(value: float) -> str:
-    """A percentage, rounded up."""
-    if value > 0.999:
-        return "nearly 100%"
-    digits = 1 if value < 0.1 or value > 0.985 else 0
-    return f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}%"
+def bullets(texts: Iterable[str]) -> str:
+    """Return a list of texts."""
+    return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
+
+
+def small(text: str) -> str:
+    """Return a note."""
+    return f'<p class="small">{escape(text)}</p>'
 
 
 def moment(time: str) -> str:
@@ -115,51 +95,110 @@ def moment(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
+def percent(value: float, said: dict[str, Any]) -> str:
+    """Return a percentage, rounded up."""
+    if value > 0.999:
+        return str(said["nearly"])
+    digits = 1 if value < 0.1 or value > 0.985 else 0
+    number = f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}"
+    return str(said["percent"].format(number.replace(".", said["decimal"])))
+
+
 def plain(dossier: dict[str, Any]) -> str:
     """Return the promise in plain words, with the people it does not cover."""
-    level, promise = dossier["learned"][-1], dossier["promise"]
-    sure, hardly, strict, loose = (percent(each) for _, each in level["belief"] + level["found"])
-    suspicion = words()["suspicion"][f"{promise['unit']} {promise['relation']}"]
-    gaps = {"sure": sure, "hardly": hardly, "strict": strict, "loose": loose, "suspicion": suspicion}
-    said: str = words()["plain"]
-    but = f" {words()['except']}" * dossier["model"]["public_ratings"]
+    level, promise, said = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
+    sure, hardly, strict, loose = (percent(each, said) for _, each in level["belief"] + level["found"])
+    text = said["plain"].format(
+        sure=sure,
+        hardly=hardly,
+        strict=strict,
+        loose=loose,
+        suspicion=said["suspicion"][f"{promise['unit']} {promise['relation']}"],
+        of=said["of"][level["of"]],
+        exceeded=f"{exceeded(level):.2g}",
+    )
     others = dossier["model"]["epsilon_of_both_servers"]
-    against = ""
     if others is not None:
-        protects = promise["delta"], promise["unit"], promise["relation"]
-        either, both = guarantee(promise["epsilon"], *protects), guarantee(others, *protects)
-        against = words()["servers"].format(either=either, both=both)
-    return against + said.format(**gaps, of=level["of"], exceeded=exceeded(level)) + but
+        either, both = (spelled(dossier, each, promise["delta"]) for each in (promise["epsilon"], others))
+        text = said["servers"].format(either=either, both=both) + text
+    return text + f" {said['except']}" * dossier["model"]["public_ratings"]
 
 
-def _trained(dossier: dict[str, Any]) -> str:
+def _first(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+    """Return the page to sign: what was trained, the odds, what is not covered, who signs."""
+    book, so_far = dossier["ledger"], dossier["learned"][1]
+    gaps = {
+        "name": dossier["model"]["name"],
+        "dataset": book["dataset"],
+        "made": moment(dossier["made"]),
+        "version": dossier["code"]["version"],
+        "promise": promised(dossier),
+        "together": spelled(dossier, so_far["epsilon"], so_far["delta"]),
+    }
+    declared = {
+        word: dossier["declared"][field] or said["undeclared"] for field, word in said["declared"].items()
+    }
+    promise, cost = (escape(said[part].format(**gaps)) for part in ("promise", "cost"))
+    lines = [(who, "", "") for who in said["signers"]]
+    return "\n".join(
+        [
+            f'<p class="kind">{escape(said["kind"])}</p>',
+            f"<h1>{escape(dossier['declared']['controller'])}</h1>",
+            small(said["made"].format(**gaps)),
+            terms(declared),
+            f'<div class="brief"><p><b>{promise}</b> {cost}</p><p>{escape(plain(dossier))}</p></div>',
+            f"<h2>{escape(said['heads']['not_covered'])}</h2>",
+            bullets(dossier["not_covered"]),
+            f"<h2>{escape(said['heads']['declaration'])}</h2>",
+            f"<p>{escape(said['declaration'])}</p>",
+            '<p class="line"></p>',
+            table(said["sign"], lines).replace("<table", '<table class="signed"'),
+        ]
+    )
+
+
+def _trained(dossier: dict[str, Any], said: dict[str, Any]) -> str:
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
-    (low, high), cap = model["rating_range"], model["ratings_per_user"]
-    rows = "likes" if model["likes"] else f"ratings from {low:g} to {high:g}"
-    settings = {key: f"{each:g}" if type(each) is float else each for key, each in model["settings"].items()}
-    week = (
-        ""
-        if model["week"] is None
-        else "; week {1} of season “{0}”, the first being week 0".format(*model["week"])
-    )
-    limit, closed = book["budget"], "closed: nothing more is trained on it" * book["closed"]
-    budget = limit and guarantee(limit["epsilon"], limit["delta"], book["unit"], book["relation"])
-    return facts(
-        {
-            "On whose behalf": f"{dossier['controller']} (declared)",
-            "Model": f"{model['name']}{week}, trained by hushrec {model['trained_by']}",
-            "Made from": f"{rows}, {model['items']:,} items, at most {cap:,} ratings of a person",
-            "What is protected": words()["change"][f"{promise['unit']} {promise['relation']}"],
-            "Budget of the data set": closed or budget or "none: further trainings add to the cost",
-            "Taken to be public": ", ".join(model["public"]),
-            "File": f"{model['bytes']:,} bytes, SHA-256 {model['sha256']}",
-            **{f"Note {at}, as in the model file": note for at, note in enumerate(model["notes"], 1)},
-            "Settings": ", ".join(f"{key} = {each}" for key, each in settings.items()) or "none",
-        }
-    )
+    low, high = model["rating_range"]
+    rows = said["likes"] if model["likes"] else said["ratings"].format(low=low, high=high)
+    week = "" if model["week"] is None else said["week"].format(*model["week"])
+    limit, name = book["budget"], said["facts"]
+    budget = said["no_budget"] if limit is None else spelled(dossier, limit["epsilon"], limit["delta"])
+    facts = {
+        name["model"]: said["trained_by"].format(name=model["name"], week=week, version=model["trained_by"]),
+        name["data"]: said["data"].format(rows=rows, items=f"{model['items']:,}", cap=capped(model, said)),
+        name["protected"]: said["change"][f"{promise['unit']} {promise['relation']}"],
+        name["budget"]: said["closed"] if book["closed"] else budget,
+        name["public"]: ", ".join(said["public"].get(each, each) for each in model["public"]),
+        name["trust"]: said["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
+        name["noise"]: said["noise"]["yes" if model["exact_noise"] else "no"],
+        name["file"]: said["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),
+        name["settings"]: _settings(dossier, said),
+        **{name["note"].format(at=at): note for at, note in enumerate(model["notes"], 1)},
+    }
+    if dossier["consent"] is not None:
+        facts[name["consent"]] = said["consent"].format(**dossier["consent"])
+    heads = {part: f"<h3>{escape(said['heads'][part])}</h3>" for part in ("released", "runs", "seasons")}
+    parts = [terms(facts), heads["released"], _released(book, said), heads["runs"], _runs(dossier, said)]
+    if book["seasons"]:
+        parts += [heads["seasons"], _seasons(dossier, said)]
+    return "\n".join(parts)
 
 
-def _released(book: dict[str, Any]) -> str:
+def _settings(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+    """Return the settings in a line; a number of users that was released is marked as noisy."""
+    book = dossier["ledger"]
+    counted = any(row[4] == _COUNT for row in book["charges"] if row[2] in book["runs"])
+    settings = [
+        f"{key} = {f'{value:g}' if type(value) is float else value}"
+        + said["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
+        for key, value in dossier["model"]["settings"].items()
+        if value is not None
+    ]
+    return ", ".join(settings) or str(said["none"])
+
+
+def _released(book: dict[str, Any], said: dict[str, Any]) -> str:
     """Return a row a kind of release of this model's runs; those of one name are one row."""
     kinds: dict[tuple[str, str], list[Release]] = {}
     for row in book["charges"]:
@@ -167,7 +206,6 @@ def _released(book: dict[str, Any]) -> str:
             release = Release.from_ledger(*(row[at] for at in (4, 5, 6, 10, 11)))
             stem = re.sub(r",? ?(week )?\d+(?=$|, week)", "", row[4]) or row[4]
             kinds.setdefault((stem, type(release.mechanism).__name__), []).append(release)
-    head = ("release", "noise", "one unit moves it by", "noise (sd)", "mu together", "times")
     rows = [
         (
             *named,
@@ -178,19 +216,22 @@ def _released(book: dict[str, Any]) -> str:
         )
         for named, releases in kinds.items()
     ]
-    return table(head, rows, (2, 3, 4, 5))
+    return table(said["release"], rows, (2, 3, 4, 5))
 
 
 def _range(values: Iterable[float]) -> str:
     ordered = [f"{each:.3g}" for each in sorted(values)]
-    return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]} to {ordered[-1]}"
+    return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]}–{ordered[-1]}"
 
 
-def _runs(book: dict[str, Any], delta: float) -> str:
-    """Return a row a run, with what it and all before it cost together."""
-    head, rows, so_far = ("time (UTC)", "run", "season", "charges", "mu so far", "epsilon so far"), [], []
-    for run in dict.fromkeys(row[2] for row in book["charges"]):
-        mine = [row for row in book["charges"] if row[2] == run]
+def _runs(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+    """Return a row a run, with what it and all before it cost together; the earliest of many are one row."""
+    book, delta = dossier["ledger"], dossier["learned"][1]["delta"]
+    runs: dict[str, list[Any]] = {}
+    for row in book["charges"]:
+        runs.setdefault(row[2], []).append(row)
+    rows, so_far = [], []
+    for run, mine in runs.items():
         so_far += [Charge(*row[7:10]) for row in mine]
         mu, epsilon = total_mu(each.mu for each in so_far), composed_epsilon(so_far, delta)
         named = (
@@ -199,80 +240,98 @@ def _runs(book: dict[str, Any], delta: float) -> str:
             mine[0][12] or "—",
         )
         rows.append((*named, str(len(mine)), f"{mu:.4g}", f"{epsilon:.4g}"))
-    return table(head, rows, (3, 4, 5))
+    if early := rows[: max(0, len(rows) - _LISTED)]:
+        count = sum(int(row[3]) for row in early)
+        rows = [
+            (early[-1][0].removeprefix("→ "), said["earlier"].format(count=len(early)), "", str(count))
+            + early[-1][4:],
+            *rows[len(early) :],
+        ]
+    note = said["runs_note"].format(
+        delta=f"{delta:g}",
+        unit=book["unit"],
+        relation=book["relation"],
+        count=f"{book['head']['count']:,}",
+        head=book["head"]["hash"],
+    )
+    return table(said["run"], rows, (3, 4, 5)) + small(note)
 
 
-def _seasons(book: dict[str, Any]) -> str:
+def _seasons(dossier: dict[str, Any], said: dict[str, Any]) -> str:
     rows = [
         (
             each["name"],
-            f"{each['begun']} of {each['weeks']}",
-            "closed" if each["closed"] else "open",
-            guarantee(each["epsilon"], each["delta"], book["unit"], book["relation"]),
+            said["weeks"].format(**each),
+            said["shut"] if each["closed"] else said["open"],
+            spelled(dossier, each["epsilon"], each["delta"]),
         )
-        for each in book["seasons"]
+        for each in dossier["ledger"]["seasons"][-_LISTED:]
     ]
-    head = ("season", "weeks trained", "state", "budget of all its weeks together")
-    return f"<h3>Seasons: one budget for many weeks</h3>\n{table(head, rows)}" if rows else ""
+    return table(said["season_head"], rows)
 
 
-def _learned(levels: Sequence[dict[str, Any]]) -> str:
-    """Return a column a level."""
-    before = [f"a suspicion of {part:.0%} becomes at most" for part, _ in levels[0]["belief"]]
+def _learned(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+    """Return a column a level, and what the bound says of three risks."""
+    levels, name = dossier["learned"], said["learned"]
+    before = [
+        name["belief"].format(said["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
+    ]
     wrong = [
-        f"a test that is wrong about {part:.0%} of others finds at most" for part, _ in levels[0]["found"]
+        name["found"].format(said["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["found"]
     ]
-    words = ("epsilon", "at delta", "mu", "odds change by at most", *before, *wrong)
+    lines = (name["epsilon"], name["delta"], name["mu"], name["odds"], *before, *wrong, name["exceeded"])
     columns = [
         (
             f"{each['epsilon']:.4g}",
             f"{each['delta']:g}",
             "—" if each["mu"] is None or each["failure"] else f"{each['mu']:.4g}",
-            f"× {times(each['odds'])}",
-            *(percent(part) for _, part in each["belief"] + each["found"]),
+            f"× {times(each['odds'], said)}",
+            *(percent(part, said) for _, part in each["belief"] + each["found"]),
+            f"{exceeded(each):.2g}",
         )
         for each in levels
     ]
-    head = ("by what can be seen of", *(each["of"] for each in levels))
-    return table(head, list(zip(words, *columns)), range(1, len(head)))
+    head = (said["learned_head"], *(said["of"][each["of"]] for each in levels))
+    promise = dossier["promise"]
+    note = said["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
+    rates = table(head, list(zip(lines, *columns)), range(1, len(head)))
+    return rates + small(note) + table(said["criterion"], dossier["criteria"])
 
 
-def _attacked(attacks: Sequence[dict[str, Any]]) -> str:
+def _attacked(attacks: Sequence[dict[str, Any]], said: dict[str, Any]) -> str:
+    if not attacks:
+        return f'<p class="none">{escape(said["no_attacks"])}</p>'
     rows = []
     for each in attacks:
+        name = said["attack_names"][each["attack"]]
         if "not_run" in each:
-            rows.append((each["attack"], f"NOT RUN: {each['not_run']}", "", "", ""))
+            why = said["not_run"].get(each["not_run"], each["not_run"])
+            rows.append((name, said["attack_not_run"].format(why), "", "", ""))
             continue
-        control = each.get("without_privacy")
-        margin = each.get("margin", 0.0)
-        beside = (
-            "" if control is None else f" To within {margin:.2f}. Without privacy it reached {control:.3f}."
-        )
-        above = each["reached"] - margin > each["claim"] or each.get("mu_reached", 0) > each.get(
-            "mu_claim", 0
-        )
-        said = f"{words()['attacks'][each['attack']]}{beside} {each['users']:,} made-up people."
+        margin, control = each.get("margin", 0.0), each.get("without_privacy", 0.0)
+        gaps = {"users": f"{each['users']:,}", "margin": f"{margin:.2f}", "control": f"{control:.3f}"}
+        done = said["attacks"][each["attack"]].format(**gaps)
         figures = f"{each['reached']:.3f}", f"{each['claim']:.3f}"
-        rows.append((each["attack"], said, *figures, "ABOVE THE CLAIM" if above else "below the claim"))
-    if not rows:
-        return '<p><span class="none">Not run.</span> No attack was asked for.</p>'
-    return table(("attack", "what was done", "reached", "claim allows", "so"), rows, (2, 3))
+        rows.append((name, done, *figures, said["reading"][reading(each)]))
+    return table(said["attack_head"], rows, (2, 3)) + small(said["attacks_note"])
 
 
-def _checked(attacks: Sequence[dict[str, Any]]) -> str:
-    rows = [(each, "passed") for each in words()["checked"]]
-    rows += [(f"attack: {each['attack']}", "not run" if "not_run" in each else "run") for each in attacks]
-    own = ("the library's own tests (proofs, planted bugs, attacks at length)", "not run for this page")
-    return table(("check", "outcome"), [*rows, own])
+def reading(attack: dict[str, Any]) -> str:
+    """Tell whether an attack was ``"above"`` the claim, ``"below"`` it, or found ``"nothing"`` at all."""
+    least = attack["reached"] - attack.get("margin", 0.0)
+    if least > attack["claim"] or attack.get("mu_reached", 0) > attack.get("mu_claim", 0):
+        return "above"
+    guessing = 0.5 if "margin" in attack else 0.0
+    return "below" if least > guessing else "nothing"
 
 
-def _questions(source: dict[str, Any]) -> str:
-    lines = [f"<h3>{escape(source['of'])}</h3>"]
-    for question, answer in source["ask"]:
-        said = re.sub("^(not covered)", r'<span class="none">\1</span>', escape(answer), flags=re.I)
-        lines += [f'<p class="question">{escape(question)}</p>', f'<p class="answer">{said}</p>']
-    return "\n".join(lines)
-
-
-def _bullets(texts: Iterable[str]) -> str:
-    return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
+def _code(envelope: dict[str, Any], dossier: dict[str, Any], said: dict[str, Any]) -> str:
+    (entry,) = envelope["signatures"]
+    facts = {
+        said["version"]: said["version_of"].format(**dossier["code"]),
+        said["checked"]: said["checks"],
+        said["payload"]: hashlib.sha256(decoded(envelope["payload"])).hexdigest(),
+        said["key"]: entry["keyid"],
+        said["signature"]: entry["sig"],
+    }
+    return f"<p>{escape(said['how'])}</p>{terms(facts)}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec.checks import check_kind
-from hushrec.dossier.form import canonical, parsed
+from hushrec.dossier.form import PAYLOAD_TYPE, decoded, encoded, payload_of, signed_part
 from hushrec.errors import InputError, MissingPackageError
 
 try:
@@ -21,15 +21,20 @@ _MAKE = "openssl genpkey -algorithm ed25519 -out"
 _PUBLIC = "openssl pkey -in KEY -pubout -out KEY.pub"
 
 
-def sign(dossier: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
-    """Return the dossier, as it is read again, with a signature on all the rest of it.
+def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
+    """Return a DSSE envelope with the facts as an in-toto statement, signed.
 
     Parameters
     ----------
-    dossier : dict
-        As `certify` gives it.
+    facts : dict
+        The result of `certify`.
     key : Ed25519PrivateKey
         `private_key` reads one.
+
+    Returns
+    -------
+    dict
+        `canonical` writes it. The id of the key is the public key in hexadecimal.
 
     Examples
     --------
@@ -40,26 +45,29 @@ def sign(dossier: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
     >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
     >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
     >>> dossier = hushrec.dossier.sign(facts, Ed25519PrivateKey.generate())
-    >>> dossier["signature"]["algorithm"]
-    'Ed25519'
+    >>> dossier["payloadType"]
+    'application/vnd.in-toto+json'
     """
     check_kind(key, Ed25519PrivateKey, "key", "read one with private_key(path)")
-    value = key.sign(_signed_part(dossier)).hex()
-    public = key.public_key().public_bytes_raw().hex()
-    entry = {"algorithm": "Ed25519", "public_key": public, "value": value}
-    return parsed(canonical({**dossier, "signature": entry}))
+    payload = payload_of(facts)
+    public, value = key.public_key().public_bytes_raw().hex(), key.sign(signed_part(payload))
+    return {
+        "payload": encoded(payload),
+        "payloadType": PAYLOAD_TYPE,
+        "signatures": [{"keyid": public, "sig": encoded(value)}],
+    }
 
 
-def signed(dossier: dict[str, Any]) -> bool:
-    """Tell whether the signature is that of the public key in the dossier."""
-    entry = dossier["signature"]
-    public, value = (bytes.fromhex(entry[name]) for name in ("public_key", "value"))
-    spelled = {"algorithm": "Ed25519", "public_key": public.hex(), "value": value.hex()}
+def signed(envelope: dict[str, Any]) -> bool:
+    """Tell whether the signature is that of the public key in the envelope."""
+    (entry,) = envelope["signatures"]
+    public = bytes.fromhex(entry["keyid"])
     try:
-        Ed25519PublicKey.from_public_bytes(public).verify(value, _signed_part(dossier))
+        key = Ed25519PublicKey.from_public_bytes(public)
+        key.verify(decoded(entry["sig"]), signed_part(decoded(envelope["payload"])))
     except InvalidSignature:
         return False
-    return bool(entry == spelled)
+    return public.hex() == entry["keyid"]
 
 
 def private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
@@ -95,7 +103,3 @@ def _key(path: str | os.PathLike[str], kind: str, load: Any) -> Any:
             f"{str(path)!r} is no Ed25519 {kind} key in PEM; make one with: {wanted}", parameter=parameter
         )
     return key
-
-
-def _signed_part(dossier: dict[str, Any]) -> bytes:
-    return canonical({name: value for name, value in dossier.items() if name != "signature"})

@@ -23,10 +23,13 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
 from markdown_it import MarkdownIt
+from securesystemslib.dsse import Envelope
+from securesystemslib.exceptions import VerificationError
+from securesystemslib.signer import SSlibKey
 
 import hushrec
 from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
-from hushrec.dossier import attacks, bounds, canonical, certify, check, model_card, render, sign
+from hushrec.dossier import attacks, bounds, canonical, certify, check, form, model_card, render, sign
 from hushrec.dossier.bounds import learned
 from hushrec.dossier.certifying import worded
 from hushrec.dossier.ledger_page import overview
@@ -43,6 +46,7 @@ spec = importlib.util.spec_from_file_location("verify_dossier", ROOT / "examples
 second = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(second)
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+EMPTY = {"model": {"name": "", "sha256": ""}}
 ORDER = 2**252 + 27742317777372353535851937790883648493  # of Ed25519's group
 
 
@@ -85,7 +89,12 @@ def world(tmp_path_factory):
 def made(world, name, **words):
     path = world.folder / f"{name}.hush"
     words = {"controller": "ACME GmbH", "attacks": False, **words}
-    return sign(certify(path, book_of(world, name), **words), KEY), path
+    return certify(path, book_of(world, name), **words), path
+
+
+def written(facts) -> bytes:
+    """The file that the owner of the key writes of these facts, whatever they are."""
+    return canonical(sign(facts, KEY))
 
 
 def book_of(world, name):
@@ -93,7 +102,7 @@ def book_of(world, name):
 
 
 def failed(checks) -> list[str]:
-    return [what for what, passed, _ in checks if passed is False]
+    return [what for what, passed, *_ in checks if passed is False]
 
 
 def accepted(content, octets, path):
@@ -102,20 +111,20 @@ def accepted(content, octets, path):
         first = all(each.passed is not False for each in check(content, path))
     except InputError as error:  # it is no dossier any more
         first = "This is no dossier" not in str(error)
-    return first, all(passed is not False for _, passed, _ in second.verify(content, octets))
+    return first, not failed(second.verify(content, octets))
 
 
 @pytest.mark.parametrize("name", ["budget", "season", "open", "rating", "servers"])
 def test_both_verifiers_accept_what_is_true(world, name):
     dossier, path = made(world, name)
-    content = canonical(dossier)
+    content = written(dossier)
     assert accepted(content, path.read_bytes(), path) == (True, True)
     assert not failed(check(content, path, ledger=book_of(world, name)))
-    parts = (dossier["not_covered"], dossier["deletion"], dossier["questions"])
+    parts = (dossier["not_covered"], dossier["deletion"], dossier["criteria"])
     assert {bool(re.search("have (not )?published", str(part))) for part in parts} == {
         name == "open"
     }  # who has no privacy there
-    page = render(dossier).decode()
+    page = render(sign(dossier, KEY)).decode()
     assert ("Against everybody else epsilon = 3.38" in page) == (name == "servers")
     assert ("Both servers together" in str(dossier["not_covered"])) == (name == "servers")
     statement = hushrec.load(path).privacy
@@ -188,7 +197,7 @@ def rehashed(dossier):
             book["head"]["hash"] = previous[count]
         dossier["learned"][1:] = bounds.together(book, dossier["promise"]["delta"])
         dossier.update(worded(dossier))
-        canonical(dossier)
+        written(dossier)
     except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, InputError):
         return {}  # there are none
     return dossier
@@ -210,14 +219,22 @@ def verdicts(content, path, octets, ledger):
         first = check(content, path, ledger=ledger)
     except InputError as error:
         assert "This is no dossier" in str(error)
-        first = [("form", False, "")]
+        first = [("form", False, "", ())]
     return first, second.verify(content, octets, None, ledger and ledger.path)
 
 
 def shown(lines, part) -> bool:
     """Whether a line fails, or says that a part of the dossier was not compared with anything."""
-    unchecked = [words.partition(":")[0].split(", ") for _, passed, words in lines if passed is None]
-    return bool(failed(lines)) or any(part in parts for parts in unchecked)
+    return bool(failed(lines)) or any(part in parts for _, passed, _, parts in lines if passed is None)
+
+
+def signed_or_not(facts) -> bytes:
+    """The file of these facts; in a form of its own where they name no model."""
+    try:
+        return written(facts)
+    except (LookupError, TypeError):
+        payload = form.encoded(canonical({"predicate": facts}))
+        return canonical({**sign(EMPTY, KEY), "payload": payload})
 
 
 def every_change_is_refused_or_shown(world, name, at_most) -> int:
@@ -231,14 +248,14 @@ def every_change_is_refused_or_shown(world, name, at_most) -> int:
         possible = list(changes(inside, place[-1]))
         for turn in range(min(at_most, len(possible))):
             lie = forged(dossier, place, possible[(number + turn) % len(possible)])
-            lies = [lie if place[0] == "signature" else sign(lie, KEY)]
+            lies = [lie]
             if place[0] == "ledger" and len(place) > 1:
-                lies += [sign(whole, KEY)] if (whole := rehashed(copy.deepcopy(lie))) else []
-            for content in {canonical(each) for each in lies} - {canonical(dossier)}:
+                lies += [whole] if (whole := rehashed(copy.deepcopy(lie))) else []
+            for content in set(map(signed_or_not, lies)) - {written(dossier)}:
                 for book in (None, ledger) if place[0] == "ledger" else (ledger,):
                     for lines in verdicts(content, path, octets, book):
                         assert shown(lines, place[0]), (place, lines)
-                        if place[0] in ("model", "promise", "learned", "ledger", "format", "version"):
+                        if place[0] in ("model", "promise", "learned", "ledger"):
                             assert failed(lines) or (book is None and place[0] == "ledger"), (place, lines)
                 tried += 1
     return tried
@@ -258,8 +275,10 @@ def test_every_change_is_refused_or_shown_as_not_checked(world, record_property,
 def test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature(world):
     """Whatever other lines say: what is compared with nothing else is held by the signature alone."""
     dossier, path = made(world, "budget")
-    lie = copy.deepcopy(dossier) | {"controller": "Somebody else"}
-    for lines in verdicts(canonical(lie), path, path.read_bytes(), None):
+    declared = {**dossier["declared"], "controller": "Somebody else"}
+    payload = form.encoded(form.payload_of({**dossier, "declared": declared}))
+    lie = canonical({**sign(dossier, KEY), "payload": payload})
+    for lines in verdicts(lie, path, path.read_bytes(), None):
         assert "signature" in failed(lines), lines
 
 
@@ -271,7 +290,7 @@ def test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain
     row[-2] = "0" * 63 + "1"
     row[-1] = hashlib.sha256(json.dumps(row[:-1]).encode()).hexdigest()
     assert len(lie["ledger"]["charges"]) > 1 and lie["ledger"]["charges"][1][0] == row[0] + 1
-    for lines in verdicts(canonical(sign(lie, KEY)), path, path.read_bytes(), None):
+    for lines in verdicts(written(lie), path, path.read_bytes(), None):
         assert "chain" in failed(lines), lines
 
 
@@ -297,7 +316,7 @@ def test_no_dossier_leaves_out_a_season_or_earlier_charges(world, with_ledger):
         for lie in lies:
             if lie["ledger"] == dossier["ledger"] and lie["made"] == dossier["made"]:
                 continue
-            content = canonical(sign(rehashed(copy.deepcopy(lie)) or lie, KEY))
+            content = written(rehashed(copy.deepcopy(lie)) or lie)
             for lines in verdicts(content, path, path.read_bytes(), ledger):
                 assert failed(lines), lie["ledger"]["head"]
 
@@ -312,9 +331,9 @@ def test_charges_of_before_a_dossier_cannot_be_left_out_of_it(tmp_path):
             early = certify(path, ledger, controller="ACME", attacks=False)
     late = certify(tmp_path / "one.hush", ledger, controller="ACME", attacks=False)
     path = tmp_path / "one.hush"
-    for lines in verdicts(canonical(sign(late, KEY)), path, path.read_bytes(), ledger):
+    for lines in verdicts(written(late), path, path.read_bytes(), ledger):
         assert not failed(lines)
-    content = canonical(sign({**early, "made": late["made"]}, KEY))
+    content = written({**early, "made": late["made"]})
     for lines in verdicts(content, path, path.read_bytes(), ledger):
         assert failed(lines) == ["ledger"]
 
@@ -330,67 +349,83 @@ def test_no_verifier_takes_a_model_that_is_not_private(world, tmp_path):
             certify(forged, world.ledger, controller="ACME", attacks=False)
         octets = forged.read_bytes()
         named = {"sha256": hashlib.sha256(octets).hexdigest(), "bytes": len(octets)}
-        content = canonical(sign({**dossier, "model": {**dossier["model"], **named}}, KEY))
+        content = written({**dossier, "model": {**dossier["model"], **named}})
         for lines in verdicts(content, forged, octets, world.ledger):
-            [words] = [words for what, passed, words in lines if passed is False]
+            [words] = [words for what, passed, words, _ in lines if passed is False]
             assert "NOT PRIVATE" in words
 
 
-#: Bytes of a true dossier written in another way.
+#: Bytes of true JSON written in another way.
 REWRITTEN = [
     lambda text: text.replace("2.0,", "2.00,", 1),
-    lambda text: text.replace("2.0,", "2e0,", 1),
-    lambda text: text.replace("1e-06", "0.000001", 1),
-    lambda text: text.replace("1e-06", "1E-6", 1),
+    lambda text: text.replace(": 1e-06", ": 0.000001", 1),
+    lambda text: text.replace(": 1e-06", ": 1E-6", 1),
     lambda text: text.replace("ACME", "\\u0041CME", 1),
-    lambda text: text.replace('{\n "attacks"', '{\n "controller": "Eve",\n "attacks"', 1),
-    lambda text: text.replace('"version": 1\n}', '"version": 1,\n "version": 1\n}'),
-    lambda text: text.replace('"version": 1\n', '"version": NaN\n'),
-    lambda text: text.replace('"version": 1\n', '"version": 1.0\n'),
-    lambda text: text.replace('"version": 1\n', '"version": true\n'),
+    lambda text: text.replace("{\n", '{\n "_type": 1,\n', 1),
     lambda text: text.replace('"mu": ', '"mu":  ', 1),
+    lambda text: text.replace(": 1e-06", ": NaN", 1),
+    lambda text: text.replace(": 1e-06", ": 1" + "0" * 5000, 1),
     lambda text: text.rstrip(),
     lambda text: text + "\n",
     lambda text: "\ufeff" + text,
     lambda text: text.replace("\n", "\r\n"),
     lambda text: json.dumps(json.loads(text), indent=1),
     lambda text: "[" * 100_000 + text,
-    lambda text: text.replace('"version": 1\n', '"version": 1' + "0" * 5000 + "\n"),
     lambda text: "",
 ]
 
 
+def signed_payload(envelope, payload) -> bytes:
+    """The file of an envelope with another payload, signed by the owner of the key."""
+    entry = {**envelope["signatures"][0], "sig": form.encoded(KEY.sign(form.signed_part(payload)))}
+    return canonical({**envelope, "payload": form.encoded(payload), "signatures": [entry]})
+
+
 def forgeries(dossier, octets, generator):
     """(content, model bytes) of dossiers that are not to be believed."""
-    content = canonical(dossier)
+    envelope, content = sign(dossier, KEY), written(dossier)
+    payload = form.decoded(envelope["payload"])
     for rewrite in REWRITTEN:
         if (text := rewrite(content.decode())) != content.decode():
             yield text.encode(), octets
-    entry = dossier["signature"]
-    late = (int.from_bytes(bytes.fromhex(entry["value"])[32:], "little") + ORDER).to_bytes(32, "little").hex()
-    for key, value in [
-        ("value", entry["value"].upper()),
-        ("value", entry["value"][:64] + late),
-        ("value", entry["value"][:-1]),
-        ("value", "0" * 128),
-        ("public_key", "01" + "00" * 31),
-        ("algorithm", "none"),
+        if (text := rewrite(payload.decode())) != payload.decode():  # by the owner of the key
+            yield signed_payload(envelope, text.encode()), octets
+    (entry,) = envelope["signatures"]
+    value = form.decoded(entry["sig"])
+    late = (int.from_bytes(value[32:], "little") + ORDER).to_bytes(32, "little")
+    for key, other in [
+        ("sig", form.encoded(value[:32] + late)),
+        ("sig", form.encoded(value[:-1])),
+        ("sig", form.encoded(bytes(64))),
+        ("sig", entry["sig"][:-3] + chr(ord(entry["sig"][-3]) + 1) + "=="),  # bits that base64 leaves out
+        ("keyid", "01" + "00" * 31),
+        ("keyid", entry["keyid"].upper()),
     ]:
-        yield canonical({**dossier, "signature": {**entry, key: value}}), octets
-    yield canonical({name: part for name, part in dossier.items() if name != "signature"}), octets
+        yield canonical({**envelope, "signatures": [{**entry, key: other}]}), octets
+    yield canonical({**envelope, "signatures": []}), octets
+    yield canonical({**envelope, "signatures": [entry, entry]}), octets
+    yield canonical({**envelope, "payloadType": "application/json"}), octets
+    yield canonical({key: part for key, part in envelope.items() if key != "signatures"}), octets
+    for change in (
+        {"_type": "https://in-toto.io/Statement/v0.1"},
+        {"predicateType": "https://slsa.dev/provenance/v1"},
+        {"subject": [{"name": "item-bias.hush", "digest": {"sha256": "0" * 64}}]},
+        {"more": 1},
+    ):
+        yield signed_payload(envelope, canonical(json.loads(payload) | change)), octets
     broken = copy.deepcopy(dossier)  # a charge with its right hash, which the next one does not follow
     row = broken["ledger"]["charges"][0]
     row[4], row[-1] = (
         "other",
         hashlib.sha256(json.dumps([*row[:4], "other", *row[5:-1]]).encode()).hexdigest(),
     )
-    yield canonical(sign(broken, KEY)), octets
+    yield written(broken), octets
     for at, level in enumerate(dossier["learned"]):  # lies from which all else follows
         for key in ("epsilon", "delta", "mu"):
             cost = {**level, key: level[key] * 0.9}
             lie = learned(*(cost[each] for each in ("of", "epsilon", "delta", "failure", "mu")))
             levels = [*dossier["learned"][:at], lie, *dossier["learned"][at + 1 :]]
-            yield canonical(sign({**dossier, "learned": levels}, KEY)), octets
+            yield written({**dossier, "learned": levels}), octets
     while True:
         if generator.random() < 0.5:  # bits of the file
             at, spoiled = generator.integers(len(content)), bytearray(content)
@@ -411,7 +446,7 @@ def test_no_verifier_accepts_a_damaged_file(world, tmp_path, name, count):
         assert accepted(content, octets, other) == (False, False), content
     source = Path(second.__file__).read_text()
     assert not re.search("^(from|import) hushrec", source, re.M)
-    content, model = canonical(dossier), path.read_bytes()
+    content, model = written(dossier), path.read_bytes()
     wrong_key = "00" * 32
     assert failed(check(content, path, public_key=wrong_key)) == ["signature"]
     assert failed(second.verify(content, model, bytes(32))) == ["signature"]
@@ -430,7 +465,7 @@ def test_notes_of_a_model_file_are_text_and_change_no_other_part(world, tmp_path
     noted = tmp_path / "noted.hush"
     replace(board, privacy=replace(board.privacy, notes=notes)).save(noted)
     facts = {each: certify(each, world.ledger, controller="ACME", attacks=False) for each in (path, noted)}
-    parts = ("promise", "learned", "not_covered", "deletion", "questions")
+    parts = ("promise", "learned", "not_covered", "deletion", "criteria", "law")
     assert all(facts[path][part] == facts[noted][part] for part in parts)
     assert plain(facts[path]) == plain(facts[noted])
     model = facts[noted]["model"]
@@ -457,6 +492,7 @@ def test_what_is_of_another_kind_is_refused_with_how_to_make_it(world):
         (lambda: overview(path), r"pass hushrec.Ledger\(path\)"),
         (lambda: check(str(path), path), "read_bytes"),
         (lambda: sign(dossier, "officer.pem"), r"private_key\(path\)"),
+        (lambda: certify(path, world.ledger, controller="ACME", language="fr"), "pass one of 'en', 'de'"),
     ):
         with pytest.raises(InputError, match=says):
             call()
@@ -477,25 +513,27 @@ def test_the_ledger_tells_what_the_dossier_alone_cannot(world):
         (shut, "ledger"),
         (lambda lie: lie["not_covered"].clear(), "sentences"),  # by the owner of the key
         (lambda lie: lie.update(approved="by the regulator"), "form"),
+        (lambda lie: lie["declared"].update(approved="by the regulator"), "form"),
     ]
     for tell, what in lies:
         lie = copy.deepcopy(dossier)
         tell(lie)
-        found = check(canonical(sign(lie, KEY)), path, ledger=world.ledger)
+        found = check(written(lie), path, ledger=world.ledger)
         assert what in failed(found)
     dossier, path = made(world, "open")
     Popular().fit(world.ratings, Accountant(Budget(1, 1e-5), ledger=world.ledger, dataset="people open"))
-    found = check(canonical(dossier), path, ledger=world.ledger)
+    found = check(written(dossier), path, ledger=world.ledger)
     assert not failed(found) and "for a newer dossier: 1" in str(found)
 
 
 def test_what_is_published_holds_nothing_private(world, tmp_path):
     """No path, no other data set, nothing to load, no claim that the law alone can make."""
     for name in world.names:
-        dossier, _ = made(world, name, controller="<b>ACME</b> & `Söhne`")
-        page, card, facts = (form(dossier).decode() for form in (render, model_card, canonical))
-        assert page.encode() == render(json.loads(facts)) and "<b>ACME" not in page + card
-        for text in (page, card, facts):
+        facts, _ = made(world, name, controller="<b>ACME</b> & `Söhne`")
+        dossier = sign(facts, KEY)
+        page, card, stored = (make(dossier).decode() for make in (render, model_card, canonical))
+        assert page.encode() == render(json.loads(stored)) and "<b>ACME" not in page + card
+        for text in (page, card, json.dumps(facts)):
             assert str(world.folder) not in text and "confidential" not in text
             assert not re.search("anonym|complian|<script|src=|@import|url\\(", text, re.I)
             others = {f"people {each}" for each in world.names} - {f"people {name}"}
@@ -513,8 +551,8 @@ def test_attacks_are_made_on_the_configuration_and_end_in_time():
     domain = hushrec.Domain(range(40), rating_range=(1, 5))
     settled = hushrec.Both.planned(budget, domain, 300)  # settings of models within it, and of their tuning
     assert 0.4 < attacks._membership(settled, budget)["reached"] < membership["claim"]
-    assert all("seconds" in each["not_run"] for each in attacks.run(Popular(), budget, limit=0.01))
-    assert "unit" in attacks.run(Popular(), Budget(1, 1e-6, unit="rating"))[0]["not_run"]
+    assert all(each["not_run"] == "time" for each in attacks.run(Popular(), budget, limit=0.01))
+    assert attacks.run(Popular(), Budget(1, 1e-6, unit="rating"))[0]["not_run"] == "unit"
 
 
 def test_an_overview_has_each_data_set_with_what_is_spent_reserved_and_free(world, tmp_path):
@@ -599,8 +637,8 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
     damaged.commit()
     damaged.close()
     dossier, path = made(world, "budget")
-    Path("there.json").write_bytes(canonical(dossier))
-    Path("cut.json").write_bytes(canonical(dossier)[:-500])
+    Path("there.json").write_bytes(written(dossier))
+    Path("cut.json").write_bytes(written(dossier)[:-100])
     before = {each: each.read_bytes() for each in Path().iterdir() if each.is_file()}
     wrong = []
     for line, says in WRONG.items():
@@ -638,3 +676,123 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
     assert found.stdout.count("NOT CHECKED") == 2
     told = subprocess.run([*line[:2], "--help"], capture_output=True, text=True).stdout
     assert all(word in told for word in ("hushrec certify", ".hush", "Ed25519", "--ledger"))
+
+
+def test_the_file_is_an_in_toto_statement_that_another_library_verifies(world):
+    """securesystemslib, the reference implementation of DSSE, with a right and with a wrong key."""
+    facts, path = made(world, "open")
+    envelope = Envelope.from_dict(json.loads(written(facts)))
+    public = KEY.public_key().public_bytes_raw().hex()
+    keyid = json.loads(written(facts))["signatures"][0]["keyid"]
+    right = SSlibKey(keyid, "ed25519", "ed25519", {"public": public})
+    assert list(envelope.verify([right], threshold=1)) == [keyid]
+    wrong = SSlibKey(keyid, "ed25519", "ed25519", {"public": "00" * 32})
+    with pytest.raises(VerificationError):
+        envelope.verify([wrong], threshold=1)
+    statement = json.loads(envelope.payload)
+    assert statement["_type"] == "https://in-toto.io/Statement/v1"
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    assert [each["digest"] for each in statement["subject"]] == [{"sha256": digest}]
+    assert statement["predicate"] == json.loads(json.dumps(facts))
+
+
+def test_consent_is_kept_as_digests_that_openssl_gives_too(world, tmp_path):
+    files = {"text": b"I agree.\n", "list": b"ann\nbob\n", "key": bytes(range(32)), "short": b"secret"}
+    for name, content in files.items():
+        (tmp_path / name).write_bytes(content)
+    paths = [tmp_path / name for name in ("text", "list", "key")]
+    facts, _ = made(world, "open", consent=paths)
+    line = ["openssl", "dgst", "-sha256", "-mac", "HMAC", "-macopt", f"hexkey:{files['key'].hex()}", paths[1]]
+    shown = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert shown.split()[-1] == facts["consent"]["list"]
+    assert facts["consent"]["text"] == hashlib.sha256(files["text"]).hexdigest()
+    page, asked = render(sign(facts, KEY)).decode(), "Whether the donors consented"
+    assert facts["consent"]["list"] in page and asked not in page
+    assert asked in render(sign(made(world, "open")[0], KEY)).decode()
+    assert not re.search("ann|bob", written(facts).decode() + json.dumps(facts["consent"]))
+    for wrong, says in (
+        ((*paths[:2], tmp_path / "short"), "fewer than 32 bytes; make one with: openssl rand"),
+        ((*paths[:2], tmp_path / "nowhere"), "cannot be read"),
+    ):
+        with pytest.raises(InputError, match=says):
+            made(world, "open", consent=wrong)
+    with pytest.raises(InputError, match="used no donors' ratings"):
+        made(world, "budget", consent=paths)
+
+
+#: Claims that no dossier may make, in either language.
+CLAIMS = {
+    "en": "anonym|complian|guarantees that|fulfil|no leak|is lawful|safe",
+    "de": "anonym|konform|gewährleistet|erfüllt|kein Leck|rechtmäßig|sicher ist",
+}
+
+
+@pytest.mark.parametrize("language", ["en", "de"])
+def test_the_page_says_what_was_checked_in_either_language(world, language):
+    """A text for every gap, the same figures, and no claim that the law alone can make."""
+    declared = {
+        "purpose": "Lists of films",
+        "period": "2026",
+        "contact": "dpo@acme.example",
+        "review": "2027",
+    }
+    for name in world.names:
+        facts, path = made(world, name, language=language, **declared)
+        page = render(sign(facts, KEY)).decode()
+        text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page.partition("<body>")[2]))
+        assert not re.search(r"\{\w*\}|None|not_run", text) and not re.search(CLAIMS[language], text)
+        assert all(value in text for value in declared.values())
+        assert failed(check(written(facts), path)) == []
+        law = {"en": "GDPR", "de": "DSGVO"}[language]
+        assert all(re.search(rf"{law} {article}\b", text) for article in (5, 17, 22, 25, 32))
+        assert re.search(r"DSA 27\b", text)
+        for after in text.split("epsilon = ")[1:]:  # never without delta, unit and relation
+            assert re.match(r"[\d.]+ (at|bei) delta = \S+ \((unit|Einheit): \w+, \w+: ", after)
+    other, _ = made(world, "budget")
+    assert other["learned"] == made(world, "budget", language=language)[0]["learned"]
+
+
+def test_a_cap_above_the_catalogue_is_no_minimisation_and_a_failed_attack_no_evidence(world):
+    facts, _ = made(world, "budget")
+    page = render(sign(facts, KEY)).decode()
+    assert "A person may rate all 30 items, so no cap limits" in page and "10,000" not in page
+    capped = copy.deepcopy(facts)
+    capped["model"]["ratings_per_user"] = 20
+    assert "At most 20 ratings of a person count." in render(sign(capped, KEY)).decode()
+    attack = {"attack": "canaries", "users": 9, "reached": 0.0, "claim": 2.0, "wrong_with_chance": 0.001}
+    member = {"attack": "membership", "users": 9, "claim": 0.9, "margin": 0.1, "without_privacy": 1.0}
+    for outcome, says in (
+        (attack, "found nothing: no evidence either way"),
+        (attack | {"reached": 0.5}, "below the claim"),
+        (attack | {"reached": 2.5}, "ABOVE THE CLAIM"),
+        (member | {"reached": 0.55}, "found nothing: no evidence either way"),
+        (member | {"reached": 0.7}, "below the claim"),
+        ({"attack": "canaries", "not_run": "time"}, "NOT RUN: it did not finish in time"),
+    ):
+        page = render(sign({**facts, "attacks": [outcome]}, KEY)).decode()
+        assert f">{says}</td>" in page
+
+
+@pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the browser chromium to print")
+def test_it_prints_on_five_pages_the_first_of_which_is_signed(world, tmp_path):
+    """The fullest page there is: 60 trainings, each sentence, and every field of full length."""
+    facts, _ = made(
+        world, "season", language="de", **dict.fromkeys(("purpose", "period"), "Lorem ipsum " * 16)
+    )
+    servers = made(world, "servers", language="de")[0]
+    facts["model"] |= {
+        "epsilon_of_both_servers": 2.1,
+        "exact_noise": False,
+        "notes": servers["model"]["notes"],
+    }
+    rows = facts["ledger"]["charges"]
+    facts["ledger"]["charges"] = [[*row[:2], f"{row[2]}{n}", *row[3:]] for n in range(30) for row in rows]
+    facts["ledger"]["budget"] = None
+    facts.update(worded(facts))
+    (tmp_path / "d.html").write_bytes(render(sign(facts, KEY)))
+    line = "chromium --headless --no-sandbox --disable-gpu --no-pdf-header-footer --print-to-pdf=d.pdf d.html"
+    subprocess.run(line.split(), cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    pages = len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "d.pdf").read_bytes()))
+    assert 3 <= pages <= 5
+    first = (tmp_path / "d.html").read_text().partition("<h2>1. ")[0]
+    assert first.endswith("</div>\n") and 'class="signed"' in first.partition('class="first"')[2]
