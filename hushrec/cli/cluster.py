@@ -1,4 +1,4 @@
-"""The Dask cluster of a command that was given a scheduler's address."""
+"""The Dask cluster of a command."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 @contextmanager
 def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
-    """The engine of a command, joined before anything is spent; None without a scheduler."""
+    """Return the engine of a command, connected before any charge; None without a scheduler."""
     if scheduler is None:
         yield None
         return
     for source in sources:
         if not is_store(source):
             raise InputError(
-                f"--scheduler works on stores, and {source!r} is none; make one with hushrec prepare."
+                f"--scheduler needs a store, and {source!r} is not one; make one with hushrec prepare."
             )
     from hushrec.engines.dask import Dask  # an extra
 
@@ -38,8 +38,8 @@ def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
         _THIS_MACHINE
     ):
         output.note(
-            "Warning: what users contribute, which is private, travels to and from the workers unencrypted;"
-            " tls:// and Dask's certificates keep it from others on the network."
+            "Warning: private contributions travel to and from the workers unencrypted; use tls:// and Dask's"
+            " certificates."
         )
     with Dask(scheduler) as engine:
         yield engine

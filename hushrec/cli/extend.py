@@ -23,10 +23,9 @@ def extend(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Add the new items of a larger catalogue to MODEL, from what is publicly known of all items.
+    """Add new items to MODEL from public features of all items, without training and without cost.
 
-    Nothing is trained and nothing is charged: a new item gets the bias and the factors that its features let
-    expect. Lists mark it as new.
+    A new item gets the bias and the factors that its features predict. Lists mark it as new.
 
       hushrec extend model.hush --catalogue items.txt --item-features features.csv --out grown.hush
 
@@ -35,11 +34,11 @@ def extend(
     model
         A model file.
     catalogue
-        The items of MODEL and the new ones, one item id a line.
+        Text file of the items of MODEL and the new ones, one a line.
     item_features
-        A table with a column of item ids and columns of what is known of the items, old and new.
+        Public table of all items, old and new: ids, numbers, categories.
     out
-        Where the larger model goes.
+        File for the larger model.
     """
     board = load(model)
     domain = replace(board.domain, items=tuple(Domain.read_catalogue(catalogue)), item_features=item_features)

@@ -1,4 +1,4 @@
-"""Descriptions of a model, of what it learned and what it promises, for a program and for a reader."""
+"""A model as JSON and as text: what it learned and what it promises."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from hushrec.serving.recommend import Algorithm
 from hushrec.training import named
 from hushrec.training.run import Trainable
 
-#: Of the release that tells whether anybody was found.
+#: Label of the release of the number of users.
 _COUNT = "number of users"
-#: Items that are named next to a score as those that moved it most; moves that would print as 0 are left out.
+#: Number of items that `explain` names per score, and the smallest move that it prints.
 _REASONS, _SHOWN_MOVE = 3, 0.0005
-#: Agreement of the donors' items with the released values below which that is why they were refused.
+#: If donors' items agree with the released values by less, that is the printed reason for the weight 0.
 _UNLIKE = 0.5
 
 
@@ -87,7 +87,7 @@ def trained(billboard: Billboard, target: Path, verb: str, as_json: bool, rows: 
 
 
 def popularity_of(billboard: Billboard) -> str:
-    """Say whether item popularity follows from a model's released values."""
+    """Return whether a model's released values contain item popularity."""
     if "popularity" in baselines(billboard):
         return "released"
     released = any(each.label.endswith("item weights") for each in billboard.privacy.releases)
@@ -95,7 +95,7 @@ def popularity_of(billboard: Billboard) -> str:
 
 
 def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
-    """Return what a model is compared with without privacy cost, for a program and for a reader."""
+    """Return the baselines without privacy cost, for JSON and as text."""
     popularity, means = popularity_of(billboard), "user means" in baselines(billboard)
     own, alone = released_noise(billboard), planned_noise(billboard)
     found = {
@@ -115,18 +115,18 @@ def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
 
 
 def summary(estimator: Algorithm) -> str:
-    """Return what a model is, in the words of its class."""
+    """Return the first paragraph of the docstring of a model's class."""
     first = (getdoc(type(estimator)) or "").partition("\n\n")[0]
     return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
 
 
 def taste_of(billboard: Billboard) -> Taste:
-    """Return what a model learned of personal taste."""
+    """Return the taste that a model learned."""
     return taste(billboard, billboard.privacy.budget, billboard.privacy.ledger)
 
 
 def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
-    """Return the settings in lines; a number of users that was released is marked as noisy."""
+    """Return the settings in lines; a released number of users is marked as noisy."""
     noisy = " (released with noise)" * noisy_count
     settings = ", ".join(
         (f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}")
@@ -140,7 +140,7 @@ def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
 
 
 def counted(billboard: Billboard) -> bool:
-    """Tell whether the number of users was released with noise, for want of a declared one."""
+    """Return whether the number of users was released with noise, because none was declared."""
     return any(release.label == _COUNT for release in billboard.privacy.releases)
 
 
@@ -161,7 +161,7 @@ def described(billboard: Billboard) -> dict[str, Any]:
 
 
 def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
-    """Say what the declared or released number of users tells of the run; nothing else is looked at."""
+    """Warn if the released number of users is near 0, or if delta is too large for it."""
     released = [each for each in billboard.privacy.releases if each.label == _COUNT]
     estimator = getattr(billboard.estimator, "ratings", billboard.estimator)
     number = declared if declared is not None else getattr(estimator, "n_users", None)
@@ -172,7 +172,7 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
             f"Warning: the released number of users, {number:,}, is indistinguishable from 0; run hushrec"
             " check to see which rows were used.",
         )
-    if declared is None:  # of a declared number it is said before the training
+    if declared is None:  # for a declared number the warning comes before the training
         warn_of_delta(billboard.privacy.budget, number)
 
 
@@ -185,18 +185,14 @@ def warn_of_delta(budget: Budget, n_users: int | None) -> None:
 def recommendations(
     user: str, known: bool, rows: list[dict[str, Any]], billboard: Billboard, as_json: bool
 ) -> None:
-    """One user's list, and what the model learned of taste."""
+    """Print one user's list, and the taste that the model learned."""
     domain, taste = billboard.domain, taste_of(billboard)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     there = rows[0] if rows else ("rank", "item", "score")
     order = ("rank", "item", "title", "new", "score", "rating", "base", "because")
     keys = [key for key in order if key in there]
     items = [{key: row[key] for key in keys} for row in rows]
-    what = (
-        ""
-        if known
-        else f", who has no {which} of items in the catalogue in the history: the list for newcomers"
-    )
+    what = "" if known else f", who has no {which} of known items in the history: the list for new users"
     shown = [key for key in keys if key != "base"]
     cells = [[cell(each[key]) for key in shown] for each in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
@@ -216,11 +212,11 @@ def recommendations(
 
 
 def cell(value: Any) -> str:
-    """A number of a list, an item, or the items that moved a score most, with how much."""
+    """Return a cell of a list as text: a number, an item, or the items that moved a score most."""
     if isinstance(value, list):
         most = [each for each in value if abs(each["moved"]) >= _SHOWN_MOVE][:_REASONS]
         moved = [f"{each.get('title') or each['item']} {each['moved']:+.3f}" for each in most]
-        return ", ".join(moved) or "none of theirs"
+        return ", ".join(moved) or "no item of this user"
     if isinstance(value, bool):
         return "new" if value else ""
     return f"{value:.3f}" if isinstance(value, float) else "" if value is None else str(value)

@@ -1,4 +1,4 @@
-"""A plan: its privacy cost, and what was measured on public tables, for a program and for a reader."""
+"""A plan as JSON and as text: its privacy cost, and results on public tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _shares(planned: Plan) -> list[float]:
 
 
 def planned_dict(planned: Plan) -> dict[str, Any]:
-    """Return a plan for a program."""
+    """Return a plan for JSON."""
     budget = planned.budget
     return {
         **budget.promise,
@@ -32,7 +32,7 @@ def planned_dict(planned: Plan) -> dict[str, Any]:
 
 
 def plan_table(planned: Plan) -> str:
-    """Every release with its noise; the squares of mu add up to that of the budget."""
+    """Return the table of releases. The squares of mu add up to the budget's."""
     rows = [
         (
             release.label,
@@ -47,7 +47,7 @@ def plan_table(planned: Plan) -> str:
 
 
 def measured_table(rows: Sequence[Measured]) -> list[str]:
-    """The public tables as columns: their sizes, and what was measured with and without public data."""
+    """Return a table with a column per public data set: its size, and results with and without donors."""
     ranges = [
         "likes" if row.rating_range is None else "{:g} to {:g}".format(*row.rating_range) for row in rows
     ]

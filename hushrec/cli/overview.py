@@ -21,7 +21,7 @@ def overview(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write one page on all data sets of a ledger: spent, reserved, free, trainings, weeks to come.
+    """Write a page on all data sets of a ledger: spent, reserved and free budget, trainings, weeks to come.
 
       hushrec overview --out overview.html
       hushrec overview --ledger team.sqlite --out overview.html --force
@@ -29,13 +29,13 @@ def overview(
     Parameters
     ----------
     out
-        The page, which loads nothing.
+        HTML file for the page, which loads nothing else.
     ledger
-        Where charges are recorded.
+        File in which charges are recorded.
     """
     target = output_file(out, (ledger,), force)
     if not out.lower().endswith((".html", ".htm")):
-        raise InputError(f"An overview is a page; give {out!r} a name that ends in .html.")
+        raise InputError(f"--out {out!r} must end in .html.")
     book = Account(ledger=ledger).open()
     write_atomically(target, [page(book)])
     output.done(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")

@@ -42,7 +42,7 @@ def plan(
     Parameters
     ----------
     ratings_per_user
-        Mean number of ratings of a user, to find more similar tables.
+        Mean number of ratings per user, to find more similar tables.
     """
     budget = promise.budget()
     model = model_for(model, False, budget.private)

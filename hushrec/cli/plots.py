@@ -1,4 +1,4 @@
-"""Plots that a command writes beside what it prints."""
+"""Plots of a command."""
 
 from __future__ import annotations
 
@@ -13,17 +13,19 @@ from hushrec.evaluation.plots import needs_matplotlib
 
 
 def plot_file(path: str | None, replace: bool) -> Path | None:
-    """Return where a plot goes, if one is asked for; refuse a file that is there and may not be replaced."""
+    """Return the plot's path, if there is one; refuse an existing file unless it may be replaced."""
     if path is None:
         return None
     if Path(path).suffix.lower() not in (".png", ".svg"):
-        raise InputError(f"{path!r} is no plot; give it a name that ends in .png or .svg.", parameter="plot")
+        raise InputError(
+            f"{path!r} is not a plot file; use a name that ends in .png or .svg.", parameter="plot"
+        )
     needs_matplotlib()
     return output_file(path, (), replace)
 
 
 def audit(found: Any, plot: Path | None, as_json: bool) -> None:
-    """Show what an audit found; draw its plot where one is asked for."""
+    """Print the result of an audit, and draw its plot if there is one."""
     if plot is not None:
         save_plot(found, plot)
     show = output.result if plot is None else output.done

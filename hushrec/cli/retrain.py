@@ -38,7 +38,7 @@ def retrain(
     out: File,
     ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
     catalogue: Catalogue | None = None,
-    retire: bool = False,
+    drop_missing_items: bool = False,
     since: Annotated[str, Parameter(metavar="DATE")] | None = None,
     item_features: File | None = None,
     week: Annotated[Whole, Parameter(metavar="N", show_default="the next", validator=Number(gte=0))]
@@ -51,48 +51,45 @@ def retrain(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Train the next week of a season: go on from the last week's model LAST.hush with the RATINGS of today.
+    """Train the next week of a season, from the last week's model LAST.hush and the RATINGS of today.
 
-    It spends this week's slice of the season's budget, whatever is new in the ratings. Season, data set and
-    settings are the model's; the ledger must be the one that it was charged to.
+    It spends this week's part of the season's budget. Season, data set and settings are those of the
+    model. The ledger must be the one in which the season was opened.
 
       hushrec retrain week-0.hush ratings.parquet --out week-1.hush
-      hushrec retrain week-1.hush ratings.parquet --catalogue items.txt --retire --out week-2.hush
+      hushrec retrain week-1.hush ratings.parquet --catalogue items.txt --drop-missing-items \\
+                      --out week-2.hush
 
     Parameters
     ----------
     last
         The model of the last week.
     ratings
-        All ratings of all users who are there today: a table with columns of users, items and ratings, or
-        a store that `hushrec prepare` made of some.
+        All current ratings of all current users: a table or a store.
     out
-        Where the next model goes, as in --out next.hush.
+        File for the next model.
     ledger
-        Where the season was opened.
+        File in which the season was opened.
     catalogue
-        Declared items, if they are no longer the model's: new ones begin at what is usual.
-    retire
-        Items that the catalogue lacks are dropped.
+        Text file of all item ids, if they changed.
+    drop_missing_items
+        Drop the model's items that the catalogue lacks.
     since
-        Only ratings given since this date count, as in --since 2026-01-01; needs a column of times. It
-        follows what changes, and gives no budget back. Declare it: never take it from the ratings.
+        Use only ratings since this declared date, as 2026-01-01.
     item_features
-        Public facts of the items, from which a new item's start is told.
+        Public table of items, used for new items too.
     week
-        The week that is meant, from 0: refused where it was run already, so that a line that is run twice
-        spends nothing the second time.
+        Number of the week, from 0; refused if it was trained before.
     skip_week
-        The week after LAST.hush was cut short and has no model: what it charged stays charged, the rest of
-        its slice is spent by nobody, and the week after it is trained.
+        Skip a week that was interrupted. Its charge stays, the rest of its part is lost.
     early
-        Train now, although the season's gap (hushrec season open --gap) is not over.
+        Train before the season's gap (season open --gap) is over.
     """
     board = _loaded(last)
     if board.privacy.week is None:
         raise InputError(
-            f"{last} was not trained in a season: open one with hushrec season open, and train its first"
-            " model with hushrec train --season."
+            f"{last} was not trained in a season; open one with hushrec season open, then train its first"
+            " week with hushrec train --season."
         )
     domain = board.domain
     if catalogue is not None or item_features is not None:
@@ -103,22 +100,21 @@ def retrain(
     public = donated.read(ratings)
     words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early}
     accountant = SeasonAccountant.following(board.privacy, ledger=Account(ledger=ledger).open(), **words)
-    accountant.check_model(board)  # before anything is read with what it declares
+    accountant.check_model(board)  # before any file is read with the model's declarations
     check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
-    options: dict[str, Any] = {"since": since, "retire": retire, "public": public}
+    options: dict[str, Any] = {"since": since, "drop_missing_items": drop_missing_items, "public": public}
     following = board.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
     save(following, target)
     output_model.trained(following, target, f"Trained week {accountant.week.number} of", as_json)
 
 
 def _loaded(last: str) -> Billboard:
-    """The last week's model; what to do where its file is none any more."""
+    """Return the last week's model; the error names what to do if its file is lost."""
     try:
         return load(last)
     except ModelFileError as error:
         raise ModelFileError(
-            f"{error} Nothing was charged. A season goes on from a copy of its last week's model; where there"
-            " is none, close it with hushrec season close, and open another one with hushrec season open"
-            " --allow-composition."
+            f"{error} Nothing was charged. Pass a copy of the last week's model. If there is none, close the"
+            " season (hushrec season close) and open another (hushrec season open --allow-composition)."
         ) from None

@@ -19,7 +19,7 @@ from hushrec.privacy import Budget
 from hushrec.registry import ESTIMATORS, best
 from hushrec.training.named import known
 
-#: Numbers of users for which a model is planned, to see which settings that changes.
+#: Numbers of users to plan a model for, to find the settings that depend on them.
 _TRIED = (1, 100, 10_000, 1_000_000)
 
 
@@ -35,7 +35,7 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
     model
         A model's name.
     tuning
-        List the settings that benchmarks chose, too.
+        Also list the settings that benchmarks chose.
     """
     if model is None:
         models = {name: _first(cls) for name, cls in ESTIMATORS.items()}
@@ -83,7 +83,7 @@ def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
 
 
 def _texts(cls: type[Any]) -> dict[str, str]:
-    """Return the docstrings' text of each field, those of the class before those of its bases."""
+    """Return the docstring of each field; a class overrides its bases."""
     found: dict[str, str] = {}
     for each in cls.__mro__:
         for entry in parse(each.__doc__ or "", DocstringStyle.NUMPYDOC).params:

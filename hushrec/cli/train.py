@@ -109,50 +109,52 @@ def train(
 
 
 def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) -> Accountant:
-    """The accountant of a run, or of week 0 of a season, whose budget is the declared one."""
+    """Return the accountant of a run, or of week 0 of a season with the declared budget."""
     if name is None:
         return Accountant(budget, **charging.arguments(budget.private), resume=resume)
     if resume:
-        raise InputError("A week of a season that was cut short is not taken up; leave out --resume.")
+        raise InputError("An interrupted week of a season cannot be resumed; leave out --resume.")
     if charging.data_is_public:
-        raise InputError("A season is charged to a ledger; leave out --data-is-public or --season.")
+        raise InputError("A season needs a ledger; leave out --data-is-public or --season.")
     book = charging.open()
     season = book.season(charging.dataset, name).season
     if season.budget != budget:
         raise InputError(
-            f'Season "{name}" was opened for {season.budget}, not {budget}; declare the same.',
+            f'Season "{name}" was opened for {season.budget}, not {budget}; pass the same values.',
             parameter="epsilon",
         )
     return SeasonAccountant(season, ledger=book, dataset=charging.dataset)
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
-    """Refuse item features for a model that would not look at them."""
+    """Refuse item features for a model that does not use them."""
     if not algorithm.uses_features(budget, domain):
         raise InputError(
-            f"{algorithm.name} makes no use of item features here, for so many users or at all; leave"
-            " --item-features out."
+            f"{algorithm.name} does not use item features, at least not with this many users; leave out"
+            " --item-features."
         )
 
 
 def save(billboard: Billboard, target: Path) -> None:
-    """Write the model file; failing now is no matter of bad input, since the budget is spent."""
+    """Write the model file. A failure is not bad input here, because the budget is spent."""
     try:
         billboard.save(target)
     except InputError as error:
         raise HushrecError(
-            f"The model was trained and charged but could not be saved: {error}{_rescue(billboard)}"
+            f"The model was trained and charged, but not saved: {error}{_rescue(billboard)}"
         ) from None
 
 
 def _rescue(billboard: Billboard) -> str:
-    """Say what brings back a model that could not be saved."""
+    """Return how to get a model that could not be saved."""
     privacy = billboard.privacy
     if privacy.week is not None:
         if privacy.week.number:
-            return " Its week is used up: make room, then go on from the last week's model with --skip-week."
-        return " Its week is used up: make room, close the season, and open another one, which adds up."
+            return " Its week is spent. Free disk space, then retrain the last week's model with --skip-week."
+        return (
+            " Its week is spent. Free disk space, close the season and open another, which adds to the cost."
+        )
     chosen = any(isinstance(each.mechanism, RepeatAndSelect) for each in privacy.releases)
     if privacy.ledger is None or not privacy.budget.private or chosen:
         return ""
-    return " Make room, then the same command with --resume writes it at no further cost."
+    return " Free disk space, then run the same command with --resume, which has no further cost."

@@ -52,7 +52,7 @@ _BIAS_ROUNDS = 6
 
 @dataclass(frozen=True, kw_only=True)
 class ALS(Estimator[Ratings]):
-    """Matrix factorisation by alternating least squares, with no privacy at all.
+    """Matrix factorisation without privacy.
 
     Parameters
     ----------

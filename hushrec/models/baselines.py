@@ -28,7 +28,7 @@ _TRACKED = "item_sums", "item_weights", "level"
 
 @dataclass(frozen=True, kw_only=True)
 class GlobalMean(Estimator[Users]):
-    """Predict one number for everybody: the mean of the users' means.
+    """One number for all users: the mean of their means.
 
     Privacy
     -------
@@ -66,7 +66,7 @@ class GlobalMean(Estimator[Users]):
 
 @dataclass(frozen=True, kw_only=True)
 class ItemBias(Estimator[Users]):
-    """User mean (free, each user computes their own) plus a private bias per item.
+    """A user's own mean plus a private item bias.
 
     Each user spreads a contribution of bounded norm over the items they rated: their ratings minus their own
     mean, every cell weighted 1/sqrt(number of their ratings), the whole scaled down to norm ``clip`` where it
@@ -166,7 +166,7 @@ class ItemBias(Estimator[Users]):
 
 @dataclass(frozen=True, kw_only=True)
 class Popular(Estimator[Users]):
-    """Recommend the most popular items to everybody, by privately released counts.
+    """The most popular items, by private counts.
 
     Privacy
     -------

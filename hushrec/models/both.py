@@ -126,7 +126,7 @@ def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Arr
 
 @dataclass(frozen=True, kw_only=True)
 class Both(Estimator[BothUsers]):
-    """A model that predicts ratings and another that recommends, under one budget.
+    """Lists and predicted ratings, from two models.
 
     Parameters
     ----------

@@ -33,7 +33,7 @@ _RIDGE = 5.0
 
 @dataclass(frozen=True, kw_only=True)
 class EASE(Estimator[Ratings]):
-    """Recommendation from likes by a linear model of every item on all others, with no privacy at all.
+    """Lists from likes, without privacy.
 
     Ratings from a threshold up are likes, or every row is one. Where more than 11,585 items were liked, those
     of most likes are learned and the others are recommended last, so that no matrix takes more than 1 GiB.

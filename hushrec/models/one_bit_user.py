@@ -33,7 +33,7 @@ from hushrec.types import Array, ModelArrays
 
 @dataclass(frozen=True, kw_only=True)
 class UserLevelOneBit(PrivateALS):
-    """Private logistic matrix factorisation of likes and dislikes; scores are log-odds of a like.
+    """Log-odds of a like; protects whole users.
 
     Parameters
     ----------

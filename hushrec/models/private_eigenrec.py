@@ -51,7 +51,7 @@ _DOUBTFUL = 0.05
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateEigenRec(PlannedEigenRec):
-    """Recommendation from likes: ratings from a threshold up, or rows that are likes whatever their value.
+    """Private lists from likes.
 
     Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/guides/implicit.md).
 

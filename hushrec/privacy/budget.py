@@ -42,8 +42,10 @@ def meaning(epsilon: float, unit: str) -> str:
     sure = belief(0.5, epsilon)
     most = "over 99.9%" if sure > 0.999 else f"{100 * sure:.{1 if sure > 0.985 else 0}f}%"
     about = "a user" if unit == "user" else "a rating"
+    all_of_them = "" if unit == "user" else "; q ratings of a user together have q times epsilon"
     return (
-        f"an attacker's guess of 50% about {about} can become {most} (more only in rare cases, delta): {word}"
+        f"an attacker's guess of 50% about {about} can become {most} (more only in rare cases, delta):"
+        f" {word}{all_of_them}"
     )
 
 

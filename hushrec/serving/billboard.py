@@ -160,7 +160,7 @@ class Billboard(Recommender):
         accountant: SeasonAccountant,
         *,
         since: Any = None,
-        retire: bool = False,
+        drop_missing_items: bool = False,
         progress: bool = False,
         public: Any = None,
     ) -> Billboard:
@@ -175,7 +175,7 @@ class Billboard(Recommender):
         since : date, datetime, ISO 8601 text or number, optional
             Only ratings given since this declared date count; they must have been read with their times
             (docs/guides/time.md). It follows what changes, and gives no budget back.
-        retire : bool
+        drop_missing_items : bool
             Items that the catalogue lacks are dropped; else they are an error.
         progress : bool
             Show a bar with the number of releases made and the time, nothing else.
@@ -189,7 +189,12 @@ class Billboard(Recommender):
             spent, or the catalogue lacks items: nothing is spent.
         """
         estimator = cast(Any, self.estimator)
-        options = {"since": since, "retire": retire, "progress": progress, "public": public}
+        options = {
+            "since": since,
+            "drop_missing_items": drop_missing_items,
+            "progress": progress,
+            "public": public,
+        }
         return cast(Billboard, estimator.next_week(self, ratings, accountant, **options))
 
     @property

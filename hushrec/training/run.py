@@ -166,7 +166,7 @@ def next_week(
     accountant: SeasonAccountant,
     *,
     since: Any = None,
-    retire: bool = False,
+    drop_missing_items: bool = False,
     progress: bool = False,
     engine: Engine | None = None,
     public: Public | None = None,
@@ -182,7 +182,7 @@ def next_week(
     ratings = used_rows(estimator, ratings)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
-    last = _over(ratings.domain, board, retire)
+    last = _over(ratings.domain, board, drop_missing_items)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
     planned = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
     plan = planned.labelled(suffix=suffix)
@@ -313,7 +313,7 @@ def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAcc
     accountant.check_model(board)
 
 
-def _over(domain: Domain, board: Billboard, retire: bool) -> ModelArrays:
+def _over(domain: Domain, board: Billboard, drop_missing_items: bool) -> ModelArrays:
     """Return all released values of a model over another catalogue; rows of new items are zero."""
     old = board.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
@@ -323,10 +323,10 @@ def _over(domain: Domain, board: Billboard, retire: bool) -> ModelArrays:
         )
     position = old.index(domain.items)
     missing = old.n_items - int((position >= 0).sum())
-    if missing and not retire:
+    if missing and not drop_missing_items:
         raise InputError(
-            f"The catalogue lacks {missing} of the model's {old.n_items} items; pass --retire (retire=True)"
-            " to drop them, or a catalogue that has them."
+            f"The catalogue lacks {missing} of the model's {old.n_items} items; pass --drop-missing-items"
+            " (drop_missing_items=True) to drop them, or a catalogue that has them."
         )
     return moved(board, position)
 

@@ -81,7 +81,7 @@ def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(r
     said = run(*line, "--dataset", "try", "--epsilon", "1", "--out", "m.hush")
     told = run("report", "m.hush")
     for text in (said.stdout, told.stdout):
-        promise = " ".join(text.partition("Promise:")[2].partition("Charged:")[0].split())
+        promise = " ".join(text.partition("Promise:")[2].partition("Ledger:")[0].split())
         assert promise.endswith(
             'for this run alone. NOT PRIVATE together with the other runs on data set "try", which were'
             " charged an infinite epsilon."

@@ -80,7 +80,7 @@ def test_likes_need_no_range_and_the_file_knows_them(run, shop):
     assert figures["rmse"] is None
     assert "rmse" not in run("evaluate", "m.hush", "likes.parquet", "ratings.parquet").stdout
     unknown = run("recommend", "m.hush", "likes.parquet", "--user", "nobody").stdout
-    assert "who has no likes of items in the catalogue" in unknown
+    assert "who has no likes of known items" in unknown
     same = run("recommend", "m.hush", "ratings.parquet", "--user", "u1", "--json")
     assert same.stdout == done.stdout, "a row is a like whatever its value"
 

@@ -59,7 +59,7 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     done("retrain", "0.hush", "ratings.parquet", *shop.ledger, "--out", "1.hush")
     grown = ["--catalogue", "grown.txt", "--since", "2023-11-15"]
     done("retrain", "1.hush", "ratings.parquet", *shop.ledger, *grown, "--out", "2.hush")
-    fewer = ["--catalogue", "fewer.txt", "--retire"]
+    fewer = ["--catalogue", "fewer.txt", "--drop-missing-items"]
     text = done("retrain", "2.hush", "ratings.parquet", *shop.ledger, *fewer, "--out", "3.hush")
     assert "week 3" in text
     model = load("3.hush")
@@ -93,7 +93,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
         ([*train, *shop.budget, "--season", "1", "--data-is-public"], "leave out --data-is-public"),
         ([*train, *shop.budget, "--season", "1", "--resume"], "leave out --resume"),
         (["retrain", "alone.hush", *retrain], "not trained in a season"),
-        (["retrain", "0.hush", *retrain, "--catalogue", "fewer.txt"], "pass --retire"),
+        (["retrain", "0.hush", *retrain, "--catalogue", "fewer.txt"], "pass --drop-missing-items"),
         (["retrain", "0.hush", *retrain, "--since", "yesterday"], "is no date"),
         (["retrain", "0.hush", *retrain, "--week", "-1"], "--week -1"),
         (
@@ -185,7 +185,7 @@ def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeyp
     Path("half.hush").write_bytes(Path("0.hush").read_bytes()[:900])
     retrain = ["retrain", "0.hush", "ratings.parquet", *shop.ledger, "--out"]
     half = call("retrain", "half.hush", *retrain[2:], "1.hush")
-    assert "Nothing was charged. A season goes on from a copy" in half.stderr
+    assert "Nothing was charged. Pass a copy of the last" in half.stderr
 
     def full(*_, **__):
         raise OSError(28, "No space left on device")

@@ -121,7 +121,15 @@ def check_weeks(case: Case, model: str, folder: Path, *more: str, store: bool = 
         first = ["train", *weeks[0], "--model", model, "--season", "1", *PROMISE, *declared]
         first += ["--out", "0.hush"]
         second = ["retrain", "0.hush", *weeks[1], *more, "--out", "1.hush"]
-        third = ["retrain", "1.hush", *weeks[2], "--catalogue", "others.txt", "--retire", "--json"]
+        third = [
+            "retrain",
+            "1.hush",
+            *weeks[2],
+            "--catalogue",
+            "others.txt",
+            "--drop-missing-items",
+            "--json",
+        ]
         third += ["--out", "2.hush"]
         return in_turn(opened, first, second, third, ["season", "show"])
 

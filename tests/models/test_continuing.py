@@ -271,16 +271,18 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
     assert accountant.own == ()
     if isinstance(model, PairedEigenRec):  # its item matrix is of the same items all season
         with pytest.raises(InputError, match="cannot be retired within a season; keep it in the catalogue"):
-            second.continue_training(rows, accountant, retire=True)
+            second.continue_training(rows, accountant, drop_missing_items=True)
         assert accountant.own == ()
         return
-    third = second.continue_training(rows, accountant, retire=True)
+    third = second.continue_training(rows, accountant, drop_missing_items=True)
     assert third.domain.items == smaller.items and np.isfinite(third.item_bias).all()
     # what is known of an item goes with it: with hardly any budget nothing else changes
     tiny = Season(BUDGET, 10_000, 0.999)
     first = model.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
     moved = first.continue_training(
-        over(WEEKS[0], smaller), SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), retire=True
+        over(WEEKS[0], smaller),
+        SeasonAccountant.following(first.privacy, noise=SeededNoise(2)),
+        drop_missing_items=True,
     )
     if first.item_bias.any():
         assert np.corrcoef(moved.item_bias[: ITEMS - 5], first.item_bias[5:])[0, 1] > 0.9
@@ -297,7 +299,7 @@ def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
         for week, rows in enumerate(WEEKS[1:3], 1):
             rows = Ratings.from_any(rows.to_arrow(), domain)
             accountant = SeasonAccountant.following(board.privacy, noise=SeededNoise(week))
-            board = board.continue_training(rows, accountant, retire=True)
+            board = board.continue_training(rows, accountant, drop_missing_items=True)
             board = Billboard.from_bytes(board.to_bytes())
             assert (board.lists or board).item_factors.shape == (n_items, min(lister.rank, n_items - 1))
     few = Ratings.from_any(WEEKS[0].to_arrow(), Domain(DATA.domain.items[:2], rating_range=(1, 5)))

@@ -38,7 +38,7 @@ _LARGEST_SPECTRAL = 4000
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateALS(Estimator[FittedUsers]):
-    """Private alternating least squares: biases first, then factors.
+    """Private alternating least squares, for ratings.
 
     Use :meth:`planned`, which chooses everything from public quantities, or pass ``rank`` and ``iterations``.
     ``PrivateALS()`` alone trains item biases only: it has no iterations that would learn factors. Where

@@ -54,7 +54,7 @@ _ITEMS_AT_ONCE = 256
 
 @dataclass(frozen=True, kw_only=True)
 class DPALS(Estimator["SampledUsers"]):
-    """Algorithm 1 of Chien et al. 2021 with its constants corrected; the defaults add nothing to it.
+    """DPALS (Chien et al. 2021), constants corrected.
 
     Parameters
     ----------

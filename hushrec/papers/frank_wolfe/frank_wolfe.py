@@ -204,7 +204,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
-    """Private Frank-Wolfe (Algorithm 1), with an optional clip of the residual rows.
+    """Private Frank-Wolfe (Algorithm 1).
 
     Parameters
     ----------

@@ -26,7 +26,7 @@ from hushrec.types import Array
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateSVD(CentredEstimator["SizedUsers"]):
-    """Complete every user's row from the private top eigenvectors of the users' covariance.
+    """Private eigenvectors of the users' covariance.
 
     Parameters
     ----------

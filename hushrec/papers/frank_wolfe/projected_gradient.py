@@ -228,7 +228,7 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
 
 @dataclass(frozen=True, kw_only=True)
 class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
-    """Private projected gradient descent (Algorithm 5), every full row clipped before its outer product.
+    """Private projected gradient descent (Algorithm 5).
 
     Parameters
     ----------

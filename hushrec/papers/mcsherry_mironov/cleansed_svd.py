@@ -36,7 +36,7 @@ _MEANS_BOUND = positive(math.sqrt(2.0))
 
 @dataclass(frozen=True, kw_only=True)
 class CleansedSVD(Estimator["CleansedUsers"]):
-    """Item averages, clamped residuals and a cleansed covariance, then projection or neighbours.
+    """McSherry and Mironov 2009, for whole users.
 
     Parameters
     ----------

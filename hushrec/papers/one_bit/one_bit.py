@@ -71,7 +71,7 @@ _NEGLIGIBLE = 1e-6
 
 @dataclass(frozen=True, kw_only=True)
 class OneBitCompletion(Estimator["LabelledUsers"]):
-    """Log-odds of liking, from likes and dislikes of which each one is protected.
+    """Log-odds of a like; protects single ratings.
 
     Parameters
     ----------
