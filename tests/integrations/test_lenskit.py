@@ -68,3 +68,15 @@ def test_what_is_not_declared_is_refused(ml_ds) -> None:
     for name in ("epsilon", "delta", "catalogue"):
         with pytest.raises(hushrec.InputError, match="needs epsilon, delta and the catalogue"):
             HushrecScorer(**{**DECLARED, name: None}).train(ml_ds)
+
+
+@pytest.mark.parametrize("relation", ["add-remove", "replace"])
+def test_the_relation_reaches_the_plan_and_the_statement(relation: str, ml_ds) -> None:
+    """The noise is that of a model which is trained with this relation outside of LensKit."""
+    scorer = HushrecScorer(**DECLARED, relation=relation, model="item-bias")
+    scorer.train(ml_ds)
+    budget = hushrec.Budget(DECLARED["epsilon"], DECLARED["delta"], relation=relation)
+    wanted = hushrec.ItemBias.planned(budget, RATINGS.domain).fit(RATINGS, hushrec.Accountant(budget)).privacy
+    told = scorer.model_.privacy
+    assert told.relation == wanted.relation == relation
+    assert told.releases == wanted.releases
