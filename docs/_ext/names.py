@@ -67,6 +67,7 @@ GROUPS = {
             "serving.Recommended",
             "serving.Explanation",
             "serving.Attributes",
+            "serving.stream_lists",
             "serving.UserState",
         ],
     ),

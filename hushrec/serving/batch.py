@@ -1,4 +1,4 @@
-"""Lists for all users, written in parts; memory is bounded."""
+"""Lists for all users, in parts; memory is bounded."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 from pyarrow import parquet
 
 from hushrec.data import Ratings, Store
@@ -78,16 +79,9 @@ def write_lists(
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{str(folder)!r} exists and is not empty; pass the name of a new folder.")
-    options["n"] = n
-    if options.get("attributes") is not None:  # read once
-        options["attributes"] = Attributes.read(options["attributes"], model.domain)
-    nobody = of_nobody(model.domain)
-    schema = model.recommend_batch(nobody, **options).schema  # refuses what is wrong with the options
     if engine is not None and not isinstance(history, Store):
         raise InputError("An engine works on a store; make one with Store.prepare or hushrec prepare.")
-    parts = _parts(history)
-    users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
-    schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
+    parts, schema, options = _planned(model, history, options | {"n": n})
     bar = progress_bar(progress, history.n_users, "lists (private)")
     with _made(target) as made, bar as advance, one_blas_thread():
         if engine is not None:
@@ -99,6 +93,55 @@ def write_lists(
         with ThreadPoolExecutor(threads.count()) as pool:
             names = list(pool.map(write, range(len(parts)), parts))
     return [target / name for name in names]
+
+
+def stream_lists(
+    model: Recommender, history: Ratings | Store, n: int = 10, **options: Any
+) -> pa.RecordBatchReader:
+    """Return the best items for every user as Arrow record batches; memory is bounded.
+
+    DuckDB, Polars, pandas and ADBC read the result like any Arrow stream, once.
+
+    Parameters
+    ----------
+    model, history, n, **options
+        As in `write_lists`.
+
+    Returns
+    -------
+    pyarrow.RecordBatchReader
+        The columns of :meth:`Billboard.recommend_batch`. PRIVATE: each user's rows are for that user alone.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> model = hushrec.Popular().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
+    >>> hushrec.serving.stream_lists(model, ratings, n=3).read_all().column_names         # private
+    ['user', 'item', 'rank', 'score']
+    """
+    parts, schema, options = _planned(model, history, options | {"n": n})
+    blocks = (read() for part in parts for read in part)
+    tables = (_lists(model, rows, schema, options) for rows in blocks)
+    return pa.RecordBatchReader.from_batches(
+        schema, (each for table in tables for each in table.to_batches())
+    )
+
+
+def _planned(
+    model: Recommender, history: Ratings | Store, options: dict[str, Any]
+) -> tuple[list[list[Callable[[], Ratings]]], pa.Schema, dict[str, Any]]:
+    """Return readers of parts of the users, the schema of their lists, and options with read attributes."""
+    if options.get("attributes") is not None:
+        options |= {"attributes": Attributes.read(options["attributes"], model.domain)}
+    schema = model.recommend_batch(of_nobody(model.domain), **options).schema  # refuses wrong options
+    parts = _parts(history)
+    users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
+    schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
+    return parts, schema, options
+
+
+def _lists(model: Recommender, rows: Ratings, schema: pa.Schema, options: dict[str, Any]) -> pa.Table:
+    return model.recommend_batch(rows, **options).cast(schema).replace_schema_metadata(schema.metadata)
 
 
 def _parts(history: Ratings | Store) -> list[list[Callable[[], Ratings]]]:
@@ -124,8 +167,7 @@ def _write(
     with threads.limit(1), parquet.ParquetWriter(draft, schema) as writer:
         for read in blocks:
             rows = read()
-            table = model.recommend_batch(rows, **options)
-            writer.write_table(table.cast(schema).replace_schema_metadata(schema.metadata))
+            writer.write_table(_lists(model, rows, schema, options))
             advance(rows.n_users)
     draft.replace(folder / name)
     return name

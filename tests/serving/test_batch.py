@@ -1,6 +1,7 @@
 """Lists of all users in parts: those of a batch, written whole, marked private."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 from hushrec import Accountant, Budget, InputError, PrivateALS, Store, realistic, write_lists
 from hushrec.data import store_files
 from hushrec.kernels import threads
-from hushrec.serving import batch
+from hushrec.serving import batch, stream_lists
 
 ROWS = realistic(300, 40, 4000, seed=0)
 MODEL = PrivateALS(rank=3).fit(ROWS, Accountant(Budget(5, 1e-6)))
@@ -37,6 +38,10 @@ def test_parts_hold_what_a_batch_holds(tmp_path, monkeypatch, kind) -> None:
         wanted = MODEL.recommend_batch(ROWS, **options)
         assert rows_of(pa.concat_tables([pq.read_table(file) for file in files])) == rows_of(wanted)
         assert all(b"PRIVATE" in pq.read_schema(file).metadata[b"hushrec"] for file in files)
+        stream = stream_lists(MODEL, history, **options)
+        assert stream.schema.equals(pq.read_schema(files[0]), check_metadata=True)
+        batches = list(stream)
+        assert rows_of(pa.Table.from_batches(batches)) == rows_of(wanted) and len(batches) >= 5
     items = set(pq.read_table(tmp_path / "lists3")["item"].to_pylist())
     assert items <= set(some) - set(not_these) and items
 
@@ -45,8 +50,9 @@ def test_a_failure_leaves_nothing(tmp_path, monkeypatch) -> None:
     def fails(*arguments):
         raise OSError(28, "No space left on device")
 
-    with pytest.raises(InputError, match="catalogue"):
-        write_lists(MODEL, ROWS, tmp_path / "lists", items=["nothing of ours"])
+    for start in (partial(write_lists, folder=tmp_path / "lists"), stream_lists):  # before any list is made
+        with pytest.raises(InputError, match="catalogue"):
+            start(MODEL, ROWS, items=["nothing of ours"])
     (tmp_path / "full").mkdir()
     (tmp_path / "full/mine").write_text("mine")
     with pytest.raises(InputError, match="not empty"):
