@@ -17,6 +17,7 @@ import numpy as np
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.training.posterior import posterior_means
 from hushrec.types import Array, ModelArrays
 
 #: Label of the release.
@@ -33,9 +34,8 @@ _NOISE, _MOST_SHARE, _SURE = 0.1, 0.05, 0.5
 _STRENGTH, _POWER, _RIDGE = 0.2, 0.6, 0.1
 #: In a history an item counts as one of at least this popularity.
 _LEAST = 0.02
-#: Candidates of an item's popularity over the mean one, and steps to how usual each is.
-_POPULARITIES = np.exp(np.linspace(np.log(1e-3), np.log(300), 70))
-_STEPS = 30
+#: Candidates of an item's popularity over the mean one.
+_POPULARITIES = np.geomspace(1e-3, 300, 70)
 #: Likes a user are not taken for fewer.
 _FEWEST = 1.5
 
@@ -46,25 +46,6 @@ def votes_share(signal: float) -> float:
 
 
 # ---------------------------------------------------------------------- popularity
-
-
-def expected_weights(candidates: Array, likelihood: Array) -> Array:
-    """Return each item's mean weight, given how likely each candidate makes what is known of it.
-
-    How usual a candidate is follows from all items at once (non-parametric maximum likelihood, by EM).
-
-    Parameters
-    ----------
-    candidates : ndarray of shape (n_candidates,)
-    likelihood : ndarray of shape (n_items, n_candidates)
-        Logarithms, up to a constant an item.
-    """
-    likely = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
-    usual = np.full(len(candidates), 1 / len(candidates))
-    for _ in range(_STEPS):
-        each = likely * usual / (likely @ usual)[:, None]
-        usual = each.mean(axis=0)
-    return np.asarray(each @ candidates)
 
 
 def popularities(mean: float) -> Array:
@@ -78,7 +59,7 @@ def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
     candidates = popularities(max(float(noisy.sum()), noise_sd) / n_users / len(noisy))
     variance = noise_sd**2 + n_users * candidates / likes
     misfit = (noisy[:, None] - n_users * candidates) ** 2 / variance + np.log(variance)
-    found = expected_weights(candidates, -misfit / 2)
+    found = posterior_means(candidates, -misfit / 2)[0]
     return found / found.max()
 
 
