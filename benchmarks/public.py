@@ -121,7 +121,7 @@ def measured(case: Case) -> dict[str, Any]:
     rows = public.read(model.estimator, private).same
     if case.job == "lists":
         likes = rows.liked(model.estimator.like_threshold).rated()
-        alone = Released(model, likes, likes.rows([]), None).model(likes, None, False)
+        alone = Released(model, rows, rows.rows([]), {}).model(likes, None, False)
     else:
         alone = ratings_model(rows, None, None, {})
     models = {"today": replace(model, public=None), "alone": alone, "together": model}

@@ -235,6 +235,7 @@ class PlannedEigenRec(Estimator[LikingUsers]):
             "pairs_precision": np.float64(precision),
             "users": np.array([known.n_users, 0.0]),
             "item_weights": known.noisy,
+            "item_weights_variance": np.full(len(known.noisy), known.noise_sd**2),
             "item_scale": known.scale,
             "item_first": known.first,
         }

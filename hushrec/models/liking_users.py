@@ -194,7 +194,8 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
     likes = sp.csr_array((ones, places, starts), shape=(len(starts) - 1, len(items)))
     sums = weighted_sums(likes, items, weight)
     popularity = weight_sums(starts, places, popularity * weight)
-    factors = np.divide(sums, popularity[:, None], out=np.zeros_like(sums), where=popularity[:, None] > 0)
+    total = np.broadcast_to(arrays.get("history_total", popularity), popularity.shape)[:, None]
+    factors = np.divide(sums, total, out=np.zeros_like(sums), where=total > 0)
     return UserState(np.zeros(len(factors)), factors)
 
 

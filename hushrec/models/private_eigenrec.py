@@ -239,8 +239,8 @@ class PrivateEigenRec(PlannedEigenRec):
             return at_ratings(history, liked, weights_for(arrays, liked, column))
         own = liked.matrix.indices
         weight, factors = arrays["history_weight"][own], np.asarray(arrays["item_factors"], np.float64)
-        popularity = float(arrays["item_bias"][own] @ weight)
-        weight = weight / popularity if popularity > 0 else np.zeros(len(own))
+        total = float(arrays.get("history_total", arrays["item_bias"][own] @ weight))
+        weight = weight / total if total > 0 else np.zeros(len(own))
         return at_ratings(history, liked, weight * (factors[own] @ factors[column]))
 
 

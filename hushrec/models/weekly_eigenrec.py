@@ -34,6 +34,7 @@ EXPECTED = ModelArrays(
         "directions": Expected("iu", (), 0),
         "feature_columns": Expected("iu", (), 0),
         "history_weight": _BY_ITEM,
+        "history_total": Expected("f", (), 0.0),
     },
     state=SEEN
     | Tracked.expected("item_weights", "items")
@@ -203,7 +204,8 @@ def week_of_pairs(model: PlannedEigenRec, users: LikingUsers, gate: Gate, last: 
         precision, total = precision + own, total + own * again
     n_users = float(last.state["users"][0])
     n_users += (float(count[0]) - n_users) / (1 + (gate.noise_sd("number of users") / (0.05 * n_users)) ** 2)
-    known = Known(max(n_users, 1.0), noisy, 0.0, learned, model.popularity(noisy, 0.0), scale, first)
+    noise_sd = float(np.sqrt(last.state["item_weights_variance"].mean()))
+    known = Known(max(n_users, 1.0), noisy, noise_sd, learned, model.popularity(noisy, 0.0), scale, first)
     rank = len(last.serve["learned_items"]) - 1
     return model.served_pairs(known, total / precision, precision if gate.private else 0.0, rank)
 

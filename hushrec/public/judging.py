@@ -76,7 +76,6 @@ def judge(
     private: Recommender,
     donors: Ratings,
     external: Ratings | None,
-    noise: tuple[float, float] | None,
     state: Mapping[str, Array],
     trained: Ratings | None = None,
 ) -> tuple[PublicPart | None, Judged]:
@@ -90,24 +89,18 @@ def judge(
         All public ratings of the same population.
     external : Ratings, optional
         Public ratings of another population.
-    noise : (float, float), optional
-        Of a model of likes: the number of users trained on, and the standard deviation of the noise on each
-        item weight.
     state : mapping of str to ndarray
-        State of the private training, by which a private model of ratings is merged into the public one.
+        State of the private training: a private model of ratings is merged into the public one by it, and a
+        public model of likes starts from the released item weights in it.
     trained : Ratings, optional
         The public users who are among the private ones; by default none.
     """
-
-    def own_part(rows: Ratings) -> Ratings:
-        likes = private.scores == "likes"
-        return (
-            rows.liked(getattr(private.estimator, "like_threshold", None)) if likes else rows.starred()
-        ).rated()
-
-    donors = replace(own_part(donors), splits=())  # they are split anew here
-    trained = donors.rows([]) if trained is None else own_part(trained)
-    external = None if external is None else own_part(external)
+    like_threshold = getattr(private.estimator, "like_threshold", None) if private.scores == "likes" else None
+    trained = donors.rows([]) if trained is None else trained
+    released = Released(private, donors, trained, state)
+    donors = replace(donors.liked(like_threshold).rated(), splits=())  # they are split anew here
+    if external is not None:
+        external = external.liked(like_threshold).rated()
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
     if private.scores == "ratings":
@@ -121,7 +114,6 @@ def judge(
             for other in others
         ]
     else:
-        released = Released(private, donors, trained, noise)
         told = [False] if donors.domain.item_features is None else [False, True]
         voted = None if private.public is None else private.public.model
         without = released.without if voted is None else partial(released.voted, voted)
@@ -132,7 +124,7 @@ def judge(
         ]
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([each.best for each in votes]))
-    agreement = _agreement(private, donors, noise)
+    agreement = _agreement(private, donors, released.weights)
     doubt = judges.n_users / (judges.n_users + 1)  # as if one more judge had found no benefit
     weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
     part = PublicPart(ways[chosen].model(donors), weight) if weight else None
@@ -154,7 +146,7 @@ def unjudged(
         As in `judge`; of a model of ratings.
     """
     external = replace(external.rated(), splits=())
-    agreement = _agreement(private, external, None)
+    agreement = _agreement(private, external)
     weight = round(10 * _UNJUDGED * agreement**2) / 10
     model = ratings_model(external.rows([]), external, private, state)
     nothing: dict[str, float | None] = {"value": None, "low": None, "high": None}
@@ -321,7 +313,9 @@ def stacked(donors: Ratings, external: Ratings | None) -> Ratings:
 # ---------------------------------------------------------------------- whether donors are like the users
 
 
-def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float] | None) -> float:
+def _agreement(
+    private: Recommender, donors: Ratings, released: tuple[float, Array, float] | None = None
+) -> float:
     """Return the agreement of donors with the private users, in [0, 1]; 1 if noise hides it.
 
     Both the measured agreement with the released values and the agreement expected of the same population are
@@ -331,12 +325,15 @@ def _agreement(private: Recommender, donors: Ratings, noise: tuple[float, float]
     if private.scores == "ratings":
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
-        found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, noise)
+        found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, released)
     return float(np.clip((found + 1) / max(alike, 1e-300), 0.0, 1.0))
 
 
-def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | None) -> tuple[float, float]:
+def _of_likes(
+    popularity: Array, donors: Ratings, released: tuple[float, Array, float] | None
+) -> tuple[float, float]:
     """Return the measured and the expected correlation of the released popularity with the donors' own."""
+    n_users, popularity, noise_sd = (0.0, popularity, 0.0) if released is None else released
     if not donors.n_users:
         return 0.0, _SURE
     matrix = donors.matrix
@@ -348,12 +345,12 @@ def _of_likes(popularity: Array, donors: Ratings, noise: tuple[float, float] | N
     if not (spread > 0 and float(np.var(popularity)) > 0):
         return 0.0, 0.0
     found = float(np.corrcoef(popularity, own)[0, 1]) * np.sqrt(n_items)
-    if noise is None:
+    if released is None:
         return found, _SURE
     chance = float((squares / count - own**2).mean()) / max(count - 1, 1)
     true = max(spread - chance, 0.0)
-    signal = (noise[0] ** 2) * true
-    return found, np.sqrt(n_items * signal / (signal + noise[1] ** 2) * true / spread)
+    signal = n_users**2 * true
+    return found, np.sqrt(n_items * signal / (signal + noise_sd**2) * true / spread)
 
 
 def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:

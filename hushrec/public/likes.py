@@ -6,48 +6,69 @@ so it has no privacy cost.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import scipy.sparse as sp
+from scipy.linalg import cholesky, solve_triangular
 
 from hushrec.data import Ratings
 from hushrec.data.features import feature_scores
+from hushrec.kernels.threads import one_blas_thread
 from hushrec.models.ease import own_likes
-from hushrec.public.models import MOST_ITEMS, likes_of, regressions
+from hushrec.models.liked_features import popularities
+from hushrec.models.liking_users import RATED
+from hushrec.models.private_eigenrec import PrivateEigenRec
 from hushrec.serving.recommend import Recommender
+from hushrec.training.posterior import item_weights, posterior_means
 from hushrec.types import Array
 
-# Chosen on users that `benchmarks/public.py` does not judge: halves of MovieLens-1M, Jester, Yahoo! R3, and
-# generated likes of a sparse catalogue and a shop; 3 to 120 donors, epsilon 1 and 5. Recall changes little
-# near these values.
+# Chosen on users that `benchmarks/public.py` does not judge. Recall changes little near these values.
 
-#: What the released popularity counts beside public rows, in users.
-_POPULARITY = 300.0
-#: What a row of another population counts, and what the features do.
-_EXTERNAL, _FEATURES = 0.2, 2000.0
-#: Candidates of an item's popularity over the mean one, and steps to how usual each is.
-_POPULARITIES = np.exp(np.linspace(np.log(1e-3), np.log(300), 70))
-_STEPS = 30
-#: Largest factor by which a row without its popularity is lengthened, as in the training.
-_LONGEST = 4.0
+#: Ridge of the regressions, in likes: at least the first; the second times the mean number of likes that the
+#: item of a like has.
+_LEAST_RIDGE, _RIDGE = 50.0, 1.5
+#: Number of users that the released popularity counts for, the part of a user that one of another population
+#: counts for, and the weight of the item features, in users.
+_POPULARITY, _EXTERNAL, _FEATURES = 300.0, 0.2, 2000.0
+#: Most numbers in the table of item factors: 32 MiB in a model file.
+_NUMBERS = 1 << 23
 
 
 class _Sums(NamedTuple):
-    """For each item, its number of likes and the sum of 1 / sqrt(likes of the user) over users."""
+    """Each item's numbers of ratings and likes, and its weight as `LikingUsers.item_weights` sums it."""
 
     users: int
+    rated: Array
     likes: Array
     weights: Array
 
     @classmethod
-    def of(cls, rows: Ratings) -> _Sums:
-        counts = np.diff(rows.matrix.indptr)
-        each, n_items = 1 / np.sqrt(np.repeat(counts, counts)), rows.n_items
-        likes = np.bincount(rows.matrix.indices, minlength=n_items).astype(np.float64)
-        return cls(int((counts > 0).sum()), likes, np.bincount(rows.matrix.indices, each, n_items))
+    def of(cls, ratings: Ratings, like_threshold: float | None) -> _Sums:
+        rated, liked = ratings.matrix, ratings.liked(like_threshold).matrix
+        n_rated, n_likes = np.diff(rated.indptr), np.diff(liked.indptr)
+        unit = 1 / np.sqrt(np.maximum(n_likes + RATED**2 * (n_rated - n_likes), RATED**2))
+        columns, size = (rated.indices, liked.indices), ratings.n_items
+        number, likes = (np.bincount(each, minlength=size).astype(np.float64) for each in columns)
+        own = np.repeat(RATED * unit, n_rated), np.repeat((1 - RATED) * unit, n_likes)
+        weights = [np.bincount(each, weight, size) for each, weight in zip(columns, own)]
+        return cls(int((n_rated > 0).sum()), number, likes, weights[0] + weights[1])
+
+    def likes_per_weight(self) -> Array:
+        """Return the expected number of likes in a unit of each item's weight.
+
+        Ratings that are no likes add to a weight, too. The posterior mean of the fraction of an item's
+        ratings that are likes tells how much.
+        """
+        fractions = np.linspace(0, 1, 101)[1:-1]
+        misses = self.rated - self.likes
+        likelihood = self.likes[:, None] * np.log(fractions) + misses[:, None] * np.log1p(-fractions)
+        liked, _ = posterior_means(fractions, likelihood)
+        part = liked / (liked + RATED * (1 - liked))
+        return np.asarray(part * (self.likes / part).sum() / max(float(self.weights.sum()), 1e-12))
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,105 +79,113 @@ class Released:
     ----------
     private : Recommender
     known : Ratings
-        Likes of all public users.
+        Ratings of all public users.
     trained : Ratings
-        Likes of the public users who are among the private ones.
-    noise : (float, float), optional
-        The number of users trained on, and the standard deviation of the noise on each item weight.
+        Ratings of the public users who are among the private ones.
+    state : mapping of str to ndarray
+        State of the private training. Without released item weights in it, popularity is that of the public
+        users.
     """
 
     private: Recommender
     known: Ratings
     trained: Ratings
-    noise: tuple[float, float] | None
+    state: Mapping[str, Any]
+
+    @cached_property
+    def like_threshold(self) -> float | None:
+        """The smallest rating that is a like; None if all are."""
+        return getattr(self.private.estimator, "like_threshold", None)
+
+    @cached_property
+    def weights(self) -> tuple[float, Array, float] | None:
+        """The number of users, the released item weights and the standard deviation of their noise."""
+        if not {"users", "item_weights", "item_weights_variance"} <= set(self.state):
+            return None
+        noise_sd = float(np.sqrt(np.mean(self.state["item_weights_variance"])))
+        return max(float(self.state["users"][0]), 1.0), self.state["item_weights"], noise_sd
 
     @cached_property
     def _sums(self) -> tuple[_Sums, _Sums]:
-        return _Sums.of(self.known), _Sums.of(self.trained)
+        return _Sums.of(self.known, self.like_threshold), _Sums.of(self.trained, self.like_threshold)
 
-    @cached_property
-    def _scale(self) -> float:
-        """The released weight of the heaviest item; a model holds weights relative to it.
-
-        The inner product of the public users' weights with the released ones estimates it: users have on
-        average as much in common with public users as those have among themselves.
-        """
-        assert self.noise is not None
-        n_users, noise_sd = self.noise
-        public, trained = self._sums
-        pairs = float(public.weights @ public.weights - public.users) / max(public.users - 1, 1)
-        common = trained.weights @ public.weights + (n_users - trained.users) * max(pairs, 0.0)
-        found = common / max(float(self._popularity @ public.weights), 1e-12)
-        # the heaviest of many items weighs at least the expected maximum of their noise
-        least = np.sqrt(2 * np.log(max(len(self._popularity), 2))) * noise_sd
-        return float(np.clip(found, max(least, 1e-9), max(n_users, 1.0)))
-
-    @cached_property
-    def _popularity(self) -> Array:
-        popularity = np.asarray(self.private.arrays["item_bias"], np.float64)
-        return popularity / max(popularity.max(), 1e-300)
-
-    def rates(self, rows: Ratings) -> Array:
+    def rates(self, likes: Ratings) -> Array:
         """Return the posterior mean of the fraction of users who like each item.
 
-        The prior is the maximum-likelihood mixture over all items (non-parametric, by EM). A released weight
-        without the public users' part is normal; the number of likes in the public rows is Poisson.
+        The prior is the maximum-likelihood mixture over all items. The number of likes of the given users is
+        binomial. The released weight, without the part of the public users in it, is normal: its mean is that
+        of one user times the number of private users, and its variance that of the noise plus that of a sum
+        over users.
 
         Parameters
         ----------
-        rows : Ratings
-            Of the public users.
+        likes : Ratings
+            Likes of public users.
         """
         public, trained = self._sums
-        own = _Sums.of(rows)
-        likes_a_weight = public.likes.sum() / max(public.weights.sum(), 1e-12)
-        mean = float(public.weights.sum()) / max(public.users, 1) / rows.n_items
-        weight: Array = max(mean, 1e-12) * _POPULARITIES
-        expected: Array = max(own.users, 1) * weight * likes_a_weight
-        fit = own.likes[:, None] * np.log(expected) - expected
-        if self.noise is not None:
-            n_users = max(self.noise[0] - trained.users, 1.0)
-            variance = self.noise[1] ** 2 + n_users * weight / likes_a_weight
-            rest = self._scale * self._popularity - trained.weights
-            fit -= (rest[:, None] - n_users * weight) ** 2 / (2 * variance) + np.log(variance) / 2
-        likelihood = np.exp(fit - fit.max(axis=1, keepdims=True))
-        usual = np.full(len(weight), 1 / len(weight))
-        for _ in range(_STEPS):
-            each = likelihood * usual / (likelihood @ usual)[:, None]
-            usual = each.mean(axis=0)
-        return np.minimum(each @ weight * likes_a_weight, 1.0)
+        rate = popularities(max(float(public.likes.mean()), 1e-12) / max(public.users, 1))
+        rate = rate[rate < 1]
+        likers = np.bincount(likes.matrix.indices, minlength=likes.n_items)[:, None]
+        likelihood: Array = likers * np.log(rate) + (likes.n_users - likers) * np.log1p(-rate)
+        if self.weights is not None:
+            n_users, released, noise_sd = self.weights
+            likes_per_weight = public.likes_per_weight()[:, None]
+            mean = max(n_users - trained.users, 1.0) * rate / likes_per_weight
+            variance = noise_sd**2 + mean / likes_per_weight
+            error = (released - trained.weights)[:, None] - mean
+            likelihood -= error**2 / (2 * variance) + np.log(variance) / 2
+        return posterior_means(rate, likelihood)[0]
 
-    def model(self, rows: Ratings, external: Ratings | None, features: bool) -> Recommender:
-        """Return the public model of some public rows.
+    def model(self, likes: Ratings, external: Ratings | None, features: bool) -> Recommender:
+        """Return the public model of some public likes.
 
-        Each item is regressed on all others and on 1 (EASE with an intercept). Artificial users are added to
-        the public ones: some like every item in proportion to its popularity, and one for each component of
-        the item features likes in proportion to it, so similar items go together.
+        Each item is regressed on all others and on 1 (EASE with an intercept). Artificial rows are added to
+        those of users: one likes every item in proportion to its popularity, and one for each component of
+        the item features likes in proportion to it, so similar items go together. The regressions are
+        products of item factors with an entry for each row.
 
         Parameters
         ----------
-        rows : Ratings
-            Of public users.
+        likes : Ratings
+            Likes of public users.
         external : Ratings, optional
-            Of another population.
+            Likes of another population.
         features : bool
             Whether to use the item features.
         """
-        rates = self.rates(rows)
-        learned = np.sort(np.argsort(-rates, kind="stable")[:MOST_ITEMS]).astype(np.int32)
+        rates, n_items = self.rates(likes), likes.n_items
+        n_rows = likes.n_users + (0 if external is None else external.n_users)
+        count = max(_NUMBERS // max(n_rows, 1), math.isqrt(_NUMBERS))
+        learned = np.sort(np.argsort(-rates, kind="stable")[:count])
         rate = rates[learned]
-        tables = [likes_of(rows, learned), np.sqrt(_POPULARITY) * np.append(rate, 1.0)[None]]
+        rows = [_with_one(likes, learned), np.sqrt(_POPULARITY) * np.append(rate, 1.0)[None]]
         if external is not None:
-            tables.append(np.sqrt(_EXTERNAL) * likes_of(external, learned))
+            rows.append(np.sqrt(_EXTERNAL) * _with_one(external, learned))
         if features:
-            scores = feature_scores(rows.domain.item_features, rows.n_items)[learned]
+            scores = feature_scores(likes.domain.item_features, n_items)[learned]
             liking = np.sqrt(_FEATURES * rate.mean() * rate)[:, None] * scores
-            tables.append(np.column_stack([liking.T, np.zeros(liking.shape[1])]))
-        counts = _Sums.of(rows).likes
-        like_threshold = getattr(self.private.estimator, "like_threshold", None)
-        return regressions(
-            sp.csr_array(sp.vstack(tables)), learned, counts, 1e-3 * rates, rows.domain, like_threshold
-        )
+            rows.append(np.vstack([liking, np.zeros(liking.shape[1])]).T)
+        counts = np.bincount(likes.matrix.indices, minlength=n_items)
+        ridge = max(_LEAST_RIDGE, _RIDGE * float(counts @ counts) / max(likes.n_ratings, 1))
+        with one_blas_thread():
+            factors = _factors(np.vstack(rows), ridge)
+        factors, intercept = factors[:-1], factors[-1]
+        left = 1 - (factors**2).sum(axis=1)  # an item's regression leaves itself out
+        factors /= left[:, None]
+        bias = factors @ intercept
+        arrays = {
+            "center": np.float64(0.0),
+            "item_bias": rates * bias.sum() / max(float(rate.sum()), 1e-300),
+            "item_factors": np.zeros((n_items, factors.shape[1]), np.float32),
+            "history_weight": np.zeros(n_items),
+            "history_total": np.float64(1.0),
+            "supported": np.ones(n_items, np.uint8),
+            "directions": np.int64(factors.shape[1]),
+        }
+        for name, values in (("item_bias", bias), ("item_factors", factors), ("history_weight", left)):
+            arrays[name][learned] = values
+        estimator = PrivateEigenRec(like_threshold=self.like_threshold)
+        return Recommender(estimator, likes.domain, arrays)
 
     def without(self, gone: Ratings) -> Recommender:
         """Return the private model approximately as if some public users had not been trained on.
@@ -166,10 +195,14 @@ class Released:
         measured on the public users, gives the size of its change.
         """
         arrays = dict(self.private.arrays)
-        if self.noise is None or "learned_items" in arrays or not self.trained.n_users:
+        if self.weights is None or "learned_items" in arrays or not self.trained.n_users:
             return self.private
-        gone = gone.rows(self.trained.user_index(gone) >= 0, keyed=True)
-        arrays["item_bias"] = self._popularity - _Sums.of(gone).weights / self._scale
+        n_users, released, noise_sd = self.weights
+        places = self.trained.user_index(gone)
+        rated = self.trained.rows(places[places >= 0], keyed=True)
+        heaviest = item_weights(released, noise_sd).mean.max()  # whose bias is 1
+        own = _Sums.of(rated, self.like_threshold).weights
+        arrays["item_bias"] = np.asarray(arrays["item_bias"]) - own / heaviest
         scale = np.sqrt(np.asarray(arrays["history_weight"], np.float64))
         (learned,) = np.nonzero(scale)
         vectors = np.asarray(arrays["item_factors"], np.float64)[learned] * scale[learned, None]
@@ -178,8 +211,8 @@ class Released:
         if present.any():
             unit = vectors[:, present] / lengths[present]
             rows, factors = self._contributions(self.trained, scale, learned, unit)
-            strengths = self.noise[0] * ((rows @ unit) * factors).mean(axis=0)
-            rows, factors = self._contributions(gone, scale, learned, unit)
+            strengths = n_users * ((rows @ unit) * factors).mean(axis=0)
+            rows, factors = self._contributions(rated, scale, learned, unit)
             unit -= (rows.T @ factors) / np.maximum(strengths, 1e-9)
             moved = np.zeros(arrays["item_factors"].shape, np.float32)
             moved[np.ix_(learned, present)] = unit * lengths[present] / scale[learned, None]
@@ -196,15 +229,32 @@ class Released:
         return Recommender(model.estimator, model.domain, {**model.arrays, "item_factors": factors})
 
     def _contributions(
-        self, rows: Ratings, scale: Array, learned: Array, directions: Array
+        self, rated: Ratings, scale: Array, learned: Array, directions: Array
     ) -> tuple[Array, Array]:
         """Return users' rows without popularity, and their factors, approximately as in the training."""
         scale = scale[learned]
-        first = np.maximum(self._popularity[learned], 0.0) * scale
+        first = np.maximum(np.asarray(self.private.arrays["item_bias"])[learned], 0.0) * scale
         first /= max(float(np.linalg.norm(first)), 1e-300)
-        own = own_likes(rows, learned).toarray() * scale
-        own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1e-9)
-        own -= np.outer(own @ first, first)
-        own /= np.maximum(np.linalg.norm(own, axis=1, keepdims=True), 1 / _LONGEST)
-        factors = own @ directions
-        return own, factors / np.maximum(np.linalg.norm(factors, axis=1, keepdims=True), 1e-9)
+        own = own_likes(rated.liked(self.like_threshold).rated(), learned).toarray() * scale
+        own = _unit_rows(own)
+        own = _unit_rows(own - np.outer(own @ first, first))
+        return own, _unit_rows(own @ directions)
+
+
+def _unit_rows(rows: Array) -> Array:
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9))
+
+
+def _with_one(likes: Ratings, learned: Array) -> Array:
+    """Return ones where a user likes a learned item, with a last column of ones."""
+    return np.column_stack([own_likes(likes, learned).toarray(), np.ones(likes.n_users)])
+
+
+def _factors(rows: Array, ridge: float) -> Array:
+    """Return a factor ``F``, one row a column, of the ridge regression of rows on themselves, ``F F'``."""
+    if len(rows) > rows.shape[1]:  # as many rows as columns have the same second moments
+        values, vectors = np.linalg.eigh(rows.T @ rows)
+        rows = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    gramian = rows @ rows.T
+    gramian[np.diag_indices(len(rows))] += ridge
+    return np.asarray(solve_triangular(cholesky(gramian, lower=True), rows, lower=True).T)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -19,7 +19,7 @@ from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked, unjudged
 from hushrec.serving.billboard import Billboard
 from hushrec.serving.recommend import PublicPart, Recommender
-from hushrec.types import Array
+from hushrec.types import Array, ModelArrays
 
 Served = TypeVar("Served", bound=Recommender)
 
@@ -176,7 +176,7 @@ class PublicRows:
     donors: tuple[str, ...]
     external_sources: int
 
-    def beside(self, board: Billboard, state: Mapping[str, Any] | None = None) -> Billboard:
+    def beside(self, board: Billboard, parts: ModelArrays) -> Billboard:
         """Return the billboard with a public model for each of its models, if donors benefit from it.
 
         If users voted for a model with item features, the public model is mixed with that one.
@@ -184,19 +184,17 @@ class PublicRows:
         Parameters
         ----------
         board : Billboard
-        state : mapping of str to ndarray, optional
-            The released state of the training, as in `ModelArrays`; by default that of the billboard.
+        parts : ModelArrays
+            What the training released.
         """
-        state = board.state if state is None else state
         if self.external is not None and not self.same.n_users:
-            part, judged = unjudged(board, self.external, state)
+            part, judged = unjudged(board, self.external, parts.state)
             return replace(board, public=part, judged=(judged.to_dict(),))
         trained = self.same.rows(np.sort(self._rows_of_donors), keyed=True)
-        part, judged = judge(board, self.same, self.external, _noise(board, board, ""), state, trained)
-        if board.lists is None:
+        part, judged = judge(board, self.same, self.external, parts.state, trained)
+        if board.lists is None or parts.lists is None:
             return replace(_beside(board, part), judged=(judged.to_dict(),))
-        noise = _noise(board, board.lists, "lists: ")
-        lists, of_lists = judge(board.lists, self.same, self.external, noise, {}, trained)
+        lists, of_lists = judge(board.lists, self.same, self.external, parts.lists.state, trained)
         return replace(
             board,
             public=part,
@@ -236,13 +234,6 @@ def _beside(model: Served, part: PublicPart | None) -> Served:
         return model
     arrays = model.arrays if model.public is None else model.public.model.arrays
     return replace(model, arrays=arrays, public=part)
-
-
-def _noise(board: Billboard, model: Recommender, prefix: str) -> tuple[float, float] | None:
-    """Return the number of users of a model of likes and the noise on its item weights, if both are known."""
-    n_users = getattr(model.estimator, "n_users", None)
-    weights = [each for each in board.privacy.releases if each.label.startswith(f"{prefix}item weights")]
-    return (float(n_users), float(weights[0].noise_sd)) if n_users and weights else None
 
 
 def _ids_of(path: str | os.PathLike[str]) -> list[str]:

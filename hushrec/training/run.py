@@ -7,7 +7,7 @@ An :class:`~hushrec.Estimator` says what an algorithm is; here it is run. :func:
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
@@ -91,7 +91,7 @@ class PublicRows(Protocol):
     def notes(self) -> tuple[str, ...]:
         """Sentences for the privacy statement."""
 
-    def beside(self, board: Billboard, state: Mapping[str, Any] | None = None) -> Billboard:
+    def beside(self, board: Billboard, parts: ModelArrays) -> Billboard:
         """Add a public model to the private one."""
 
 
@@ -150,7 +150,6 @@ def fit(
     BudgetError
         If the plan does not fit into the budget or the ledger; nothing is spent.
     """
-    ratings = used_rows(estimator, ratings)
     plan = check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
     settings = settings_of(estimator)
@@ -179,7 +178,6 @@ def next_week(
         ratings = split_by_time(ratings, since)[1]
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(estimator, board, accountant)
-    ratings = used_rows(estimator, ratings)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
     last = _over(ratings.domain, board, drop_missing_items)
@@ -263,18 +261,6 @@ def check_budget(estimator: Trainable, budget: Budget) -> None:
             " it for this one, or keep its settings with set_params(planned_for=None).",
             parameter="budget",
         )
-
-
-def used_rows(estimator: Trainable, ratings: Ratings | Store) -> Ratings | Store:
-    """Return the rows without purchases that have no rating, for a model that only trains on ratings."""
-    likes = estimator.scores == "likes" or hasattr(estimator, "like_threshold")
-    if likes or not getattr(ratings, "purchases", False):
-        return ratings
-    if isinstance(ratings, Store):
-        raise InputError(
-            f"{estimator.name} does not use purchases; prepare the store without a column of quantities."
-        )
-    return ratings.starred()
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
@@ -409,7 +395,7 @@ def state(
         privacy = replace(privacy, notes=(*privacy.notes, *public_rows.notes), public_ratings=True)
     board = Billboard.of(estimator, ratings.domain, parts, privacy)
     if public_rows is not None:
-        board = public_rows.beside(board, parts.state)
+        board = public_rows.beside(board, parts)
     if isinstance(accountant, SeasonAccountant):
         accountant.wrote(board)
     return board

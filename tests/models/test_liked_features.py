@@ -160,9 +160,11 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
     order = np.random.default_rng(0).permutation(N_ITEMS)
     some = LIKES.rows(slice(0, 40), keyed=True)
     unlike = replace(some, matrix=sp.csr_array(some.matrix[:, order]))
-    refused = hushrec.PublicRatings(same=unlike).read(model.estimator, rows).beside(model)
+    accountant = Accountant(Budget(2, 1e-6), noise=SeededNoise(1))
+    public = hushrec.PublicRatings(same=unlike)
+    refused = named.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
     many = named.train("private-eigenrec", rows, Accountant(Budget(2, 1e-6)), n_users=100_000)
-    assert refused.judged[0]["weight"] == 0 and refused.public is model.public
+    assert refused.judged[0]["weight"] == 0
     said = [" ".join(about(each).split()) for each in (model, refused, many)]
     assert ["Item features: used for lists" in each for each in said] == [True, True, False]
     assert "not used for lists" in said[2] and said[2].count("features") == 1

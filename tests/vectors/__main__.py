@@ -1,8 +1,8 @@
 """Write the parity vectors: ``python -m tests.vectors``.
 
 Trains the small models anew (their noise is the operating system's, so every file differs) and writes what
-Python computes from each, and for which histories, to ``vectors.json``. `tests/vectors/test_vectors.py`
-holds Python to it, and `make test-web` the client of ``web/``.
+Python computes from each, and for which histories, to ``vectors.json``. `tests/test_vectors.py` holds Python
+to it, and `make test-web` the client of ``web/``.
 """
 
 import base64
@@ -32,7 +32,7 @@ from hushrec.models import (
     UserLevelOneBit,
 )
 from hushrec.papers.dpals import DPALS
-from hushrec.public.models import likes_of, regressions
+from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.modelfile import read as decode
 from hushrec.serving.recommend import PublicPart, Recommender
@@ -74,11 +74,8 @@ def beside(model: Billboard) -> Billboard:
     """Return the model with a public one beside each of its two."""
     rows = realistic(40, DOMAIN.n_items, 500, step=1.0, seed=5)
     part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
-    likes = rows.liked(4.0)
-    counts = np.bincount(likes.matrix.indices, minlength=likes.n_items).astype(float)
-    learned = np.flatnonzero(counts).astype(np.int32)
-    model_of_likes = regressions(likes_of(likes, learned), learned, counts, 1e-9 * counts, DOMAIN, 4.0)
-    lists = PublicPart(model_of_likes, 0.6)
+    found = Released(model.lists, rows, rows.rows([]), {}).model(rows.liked(4.0).rated(), None, False)
+    lists = PublicPart(found, 0.6)
     figures = {name: {"value": 0.1, "low": 0.0, "high": 1.0} for name in ("private", "public", "together")}
     used: dict[str, Any] = {"donors": 40, "external": True, "features": True, "agreement": 1.0, **figures}
     judged = (

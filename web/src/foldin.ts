@@ -132,13 +132,14 @@ function liked({ settings }: Section, row: Row): number[] {
   return row.items.filter((_, i) => threshold == null || row.values[i]! >= Math.fround(threshold));
 }
 
-/** Weighted sum of the factors of what they like, over that of its popularity and a power of its number. */
+/** Weighted sum of the factors of a user's likes, over that of their popularity or over a stored number. */
 function eigenrec(section: Section, row: Row): UserState {
   const weight = section.array("history_weight", section.nItems);
   if (!weight) throw new Error("it has no weights of a history");
   const likes = new Set(liked(section, row));
   const popularity = [...likes].reduce((sum, item) => sum + section.itemBias[item]! * weight[item]!, 0);
-  const weights = row.items.map((item) => (likes.has(item) && popularity > 0 ? weight[item]! / popularity : 0));
+  const total = section.number("history_total") ?? popularity;
+  const weights = row.items.map((item) => (likes.has(item) && total > 0 ? weight[item]! / total : 0));
   const rows = row.items.map((item) => section.row(item));
   return {
     offset: 0,

@@ -213,9 +213,8 @@ class Agreement:
         privacy = self._statement(secure)
         if public is None:
             return Billboard.of(self.estimator, self.domain, parts, privacy)
-        released = replace(privacy, releases=self.both.releases)  # by whose noise public rows are weighed
-        board = Billboard.of(self.estimator, self.domain, parts, released)
-        board = public.beside(board, ModelArrays.of(parts).state)
+        board = Billboard.of(self.estimator, self.domain, parts, privacy)
+        board = public.beside(board, ModelArrays.of(parts))
         notes = *privacy.notes, *public.notes
         return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))
 
@@ -261,8 +260,7 @@ class Agreement:
 
     def answer(self, opened: Opened, ratings: Ratings) -> Words:
         """Return a node's sum of bounded contributions to a round, in units of their steps: private."""
-        rows: Any = run.used_rows(self.estimator, ratings)
-        return integers(self.estimator.users, rows, opened)
+        return integers(self.estimator.users, ratings, opened)
 
     def state(self, session: str, which: Round, opened: Opened) -> str:
         """Return the digest of agreement, session, round, totals so far, questions and steps."""
