@@ -67,6 +67,8 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
 
     Unless they may be replaced, none of the files of these names is in it; without names it is empty.
     """
+    if not path:
+        raise InputError("The name of the folder is empty; pass one.")
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path!r} is a file; pass a folder.")

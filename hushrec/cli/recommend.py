@@ -154,6 +154,10 @@ def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | Non
         raise InputError("Pass --user ID or --all-users, not both.")
     if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
+    if user == "":
+        raise InputError("The user's id is empty; pass --user ID.")
+    if "" in outputs:
+        raise InputError("The name to write to is empty; pass one.")
     if explain and user is None:
         raise InputError("explain is for one user; pass --user ID.", parameter="explain")
     if all_users and given != 1:

@@ -132,6 +132,8 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
         name, equals, path = text.partition("=")
         if not equals:
             name, path = Path(text).stem, text
+        if not path:
+            raise InputError(f"{text!r} names no file; write NAME=FILE, as in films=films.hush.")
         if not _NAME.fullmatch(name):
             raise InputError(f"{name!r} is no name for an address; write NAME=FILE with letters and digits.")
         if name in found:
@@ -147,9 +149,9 @@ def _tables(models: dict[str, Path], *given: tuple[str, ...]) -> dict[str, Any]:
         for text in texts:
             name, equals, path = text.partition("=")
             name, path = (name, path) if equals else (next(iter(models)), text)
-            if name not in models:
+            if name not in models or not path:
                 raise InputError(
-                    f"There is no model {name!r}; write FILE, or NAME=FILE with one of {', '.join(models)}."
+                    f"{text!r} names no model or file; write NAME=FILE with one of {', '.join(models)}."
                 )
             found.setdefault(name, [None, None])[kind] = Path(path)
     return {name: (files[0], files[1]) for name, files in found.items()}
