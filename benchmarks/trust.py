@@ -216,7 +216,7 @@ ROWS = [
     Row(
         "D6",
         "model files",
-        ("test_modelfile.py::", "test_fuzz_modelfile.py::"),
+        ("serving/test_modelfile.py::", "serving/test_fuzz_modelfile.py::"),
         "an error but ModelFileError, other values, more than four times the file's memory",
         "{damaged files:,.0f} damaged, {forged:,.0f} forged;"
         " a damaged file takes {largest memory over file:.2f} times its size of memory",
@@ -232,7 +232,7 @@ ROWS = [
     Row(
         "D8",
         "dependencies",
-        ("test_dependencies.py::",),
+        ("site/test_dependencies.py::",),
         "one cannot be imported, or lacks a bound; a test fails on the newest releases",
         "{imported:.0f} imported, {within bounds:.0f} within the bounds",
     ),

@@ -163,6 +163,7 @@ def membership(
 
 def fit_scores(billboard: Billboard, users: Ratings) -> Array:
     """Minus the mean squared error with which the model, folded in, fits each user's own ratings."""
+    users = users.starred()
     errors = (billboard.predict_pairs(users, users) - users.matrix.data) ** 2
     counts = np.diff(users.matrix.indptr)
     rows = np.repeat(np.arange(users.n_users), counts)

@@ -13,7 +13,7 @@ from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
-_ROLES = ("user", "item", "rating", "time")
+_ROLES = ("user", "item", "rating", "time", "quantity")
 _DATA = Group("Data", sort_key=2)
 
 

@@ -76,6 +76,8 @@ def is_declared(column: Any) -> bool:
     """Tell whether the type of a column was fixed before its cells, so that no cell can change it."""
     kind = getattr(column, "dtype", None)
     if type(column).__module__.partition(".")[0] == "pandas":
+        if isinstance(categories := getattr(kind, "categories", None), Iterable):
+            return is_declared(categories)
         is_nullable = str(kind).startswith(("Int", "UInt"))  # pandas' own, which has room for a missing cell
         return is_nullable or type(kind).__name__ == "ArrowDtype"
     is_arrow = hasattr(column, "__arrow_c_stream__") or hasattr(column, "__arrow_c_array__")

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.ids import encode_ratings
+from hushrec.data.ids import encode_quantities, encode_ratings
 from hushrec.data.times import encode_times
 from hushrec.errors import InputError
 
@@ -26,32 +26,55 @@ SYNONYMS = {
         " reviewscore overall",
         "time": "timestamp time datetime date createdat ratedat unixreviewtime reviewtime reviewdate"
         " orderdate purchasedate",
+        "quantity": "quantity qty count amount units purchases purchased",
     }.items()
 }
 ROLES = tuple(SYNONYMS)
+#: Columns that are read only where they are asked for.
+_ON_REQUEST = ("time", "quantity")
 
 #: What `Ratings` knows of itself beside its rows, kept in the tables that it writes.
-MARKS = ("hand_picked", "by_position")
+MARKS = ("hand_picked", "by_position", "purchases")
 #: Before what a split was keyed by; a mark too.
 SPLIT = "split:"
 MARKS_KEY = b"hushrec.ratings"
 
 
 class Columns(NamedTuple):
-    """User ids, item ids, ratings (float32, NaN = no number), times, marks of the ratings they will be."""
+    """Columns of a table.
+
+    Attributes
+    ----------
+    users, items
+        Columns of ids.
+    ratings : ndarray of float32
+        NaN where there is no number.
+    times : ndarray of int64, optional
+    marks : tuple of str
+        Marks of the `Ratings` that are built from them.
+    quantities : ndarray of int64, optional
+        As of `encode_quantities`.
+    is_ordered : bool
+        Whether the order of the rows is the source's own, so that it may break ties of time.
+    """
 
     users: Any
     items: Any
     ratings: np.ndarray
     times: np.ndarray | None = None
     marks: tuple[str, ...] = ()
+    quantities: np.ndarray | None = None
+    is_ordered: bool = True
 
 
-def columns_of(user: Any, item: Any, rating: Any = None, time: Any = None, *, implicit: bool) -> Columns:
+def columns_of(
+    user: Any, item: Any, rating: Any = None, time: Any = None, quantity: Any = None, *, implicit: bool
+) -> Columns:
     """Columns of the same length; there may be no ratings with ``implicit``."""
     users, items = _sized(user), _sized(item)
+    quantities = None if quantity is None else encode_quantities(quantity)
     if implicit:
-        ratings = np.ones(len(users), dtype=np.float32)
+        ratings = np.full(len(users), 1 if quantities is None else np.nan, dtype=np.float32)
     elif rating is None:
         raise InputError(
             "Ratings are missing; where only users and items are known, say that every row is a like",
@@ -61,23 +84,24 @@ def columns_of(user: Any, item: Any, rating: Any = None, time: Any = None, *, im
     else:
         ratings = encode_ratings(rating)
     times = None if time is None else encode_times(_sized(time))
-    if len({len(column) for column in (users, items, ratings, times) if column is not None}) > 1:
-        raise InputError("The columns of users, items, ratings and times must have the same number of rows.")
-    return Columns(users, items, ratings, times)
+    if len({len(column) for column in (users, items, ratings, times, quantities) if column is not None}) > 1:
+        raise InputError("The columns of a table must have the same number of rows.")
+    marks = () if quantities is None else ("purchases",)
+    return Columns(users, items, ratings, times, marks, quantities)
 
 
 def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str, Any]:
-    """The name of the column of each role among the names of a table; of the time where it is asked for."""
+    """The name of the column of each role among the names of a table."""
     if not names:
         raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
     asked = _asked_columns(columns)
     chosen: dict[str, Any] = {}
     words = {name: plain_name(name) for name in names}
     for role in ROLES:
-        if (role == "rating" and implicit) or (role == "time" and asked.get(role) in (None, False)):
+        if (role == "rating" and implicit) or (role in _ON_REQUEST and asked.get(role) in (None, False)):
             continue
         if role in asked and asked[role] is not True:
-            matches = [name for name in names if name == asked[role]]
+            matches = [name for name in names if name == asked[role] or name == str(asked[role])]
         else:
             word = next((word for word in SYNONYMS[role] if word in words.values()), None)
             matches = [name for name in names if words[name] == word]
@@ -91,6 +115,16 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
             raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
         chosen[role] = matches[0]
     return chosen
+
+
+def last_position(columns: Any) -> int:
+    """Return the largest of the positions that columns are asked for by, from 1; 0 where they have names."""
+    asked = [name for name in _asked_columns(columns).values() if name is not None and type(name) is not bool]
+    if not asked or not all(str(name).isdecimal() for name in asked):
+        return 0
+    if min(map(int, asked)) < 1:
+        raise InputError("Positions of columns count from 1.", parameter="columns")
+    return max(map(int, asked))
 
 
 def with_times(names: Sequence[Any], columns: Any) -> Any:
@@ -124,6 +158,13 @@ def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit:
     return columns_of(**{role: column(name) for role, name in chosen.items()}, implicit=implicit)
 
 
+def with_purchases(schema: pa.Schema, columns: Any) -> Any:
+    """Ask for quantities too in a table that `Ratings.to_arrow` wrote of purchases."""
+    if "purchases" not in marks_of(schema):
+        return columns
+    return {"quantity": True} | _asked_columns(columns)
+
+
 def marks_of(schema: pa.Schema) -> tuple[str, ...]:
     """The marks that `Ratings.to_arrow` wrote."""
     words = (schema.metadata or {}).get(MARKS_KEY, b"").decode(errors="replace").split()
@@ -135,7 +176,7 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
         return {}
     if isinstance(columns, Mapping) and set(columns) <= set(ROLES):
         return dict(columns)
-    if isinstance(columns, (list, tuple)) and 2 <= len(columns) <= len(ROLES):
+    if isinstance(columns, (list, tuple)) and 2 <= len(columns) < len(ROLES):
         return dict(zip(ROLES, columns, strict=False))
     raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
 

@@ -12,15 +12,24 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.arrays import TEXT, as_text, compact, dictionary
-from hushrec.data.columns import ROLES, Columns, columns_of, find_columns, marks_of
+from hushrec.data.columns import (
+    ROLES,
+    Columns,
+    columns_of,
+    find_columns,
+    last_position,
+    marks_of,
+    with_purchases,
+)
 from hushrec.data.ids import encode_ids, join_ids, parse_rating
 from hushrec.data.sources import File, files_at, refuse_other_content
-from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
-from hushrec.data.times import join_times
+from hushrec.data.textfiles import DELIMITERS, MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
+from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
-WITH_HEADER = ("csv", "tsv")
+#: Formats of text with a header; a delimiter is the name of one.
+WITH_HEADER = ("csv", "tsv", *DELIMITERS, "::")
 N_JOKES = 100  # of Jester's published matrix
 _MISSING_JOKE = 99.0  # how Jester writes "not rated"
 _BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB beside the columns that are kept
@@ -56,12 +65,14 @@ def _encoded(table: Columns) -> Columns:
 
 
 def _one_below_another(tables: list[Columns], joined: Callable[[list[Any]], Any]) -> Columns:
+    lengths = [len(table.ratings) for table in tables]
     return Columns(
         joined([table.users for table in tables]),
         joined([table.items for table in tables]),
         np.concatenate([table.ratings for table in tables]),
-        join_times([table.times for table in tables], [len(table.ratings) for table in tables]),
+        join_filled([table.times for table in tables], lengths, NO_TIME),
         tuple({mark for table in tables for mark in table.marks}),
+        join_filled([table.quantities for table in tables], lengths, 0),
     )
 
 
@@ -70,11 +81,13 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
 
     There is at least one chunk, perhaps without rows. Jester's files are one chunk.
     """
-    kind = file_format(file, format)
+    kind = file_format(file, format, columns)
     unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
-    if kind in unnamed and columns is not None and columns not in unnamed[kind]:
+    if kind in unnamed and not last_position(columns) and columns not in (None, *unnamed[kind]):
         raise InputError(
-            f"A file of format {kind} has no column names; leave columns out.", parameter="columns"
+            f"A file of format {kind} has no column names; leave columns out, or pass positions such as"
+            " user=1,item=2.",
+            parameter="columns",
         )
     with readable(file, kind):
         if kind == "parquet":
@@ -98,7 +111,7 @@ _OTHER_KINDS = {
 }
 
 
-def file_format(file: File, format: str | None) -> str:
+def file_format(file: File, format: str | None, columns: Any = None) -> str:
     """The format that was asked for, or that the file's name and first bytes tell; its rows do not."""
     if format is None and file.suffix in _OTHER_KINDS:
         what = _OTHER_KINDS[file.suffix]
@@ -106,9 +119,18 @@ def file_format(file: File, format: str | None) -> str:
         raise InputError(f"{file.path!r} is {what} by its name; {how}.")
     magic = file.head(4)
     kind = _guess_format(file, magic) if format is None else format
-    if kind not in FORMATS:
-        raise InputError(f"format must be one of {', '.join(FORMATS)}, not {format!r}.", parameter="format")
-    if kind in WITH_HEADER:  # a header is no row; in other formats the first bytes may be a user's
+    if kind not in FORMATS + WITH_HEADER:
+        raise InputError(
+            f"format must be one of {', '.join(FORMATS)}, or the delimiter of the columns, not {format!r}.",
+            parameter="format",
+        )
+    if kind == "parquet" and magic != b"PAR1":
+        raise InputError(
+            f"{file.path!r} is no Parquet file by its first bytes; end its name in .csv if it is text."
+        )
+    if kind in WITH_HEADER and not last_position(
+        columns
+    ):  # a header is no row; in other formats the first bytes may be a user's
         with readable(file, kind):
             refuse_other_content(file)
     return kind
@@ -167,22 +189,32 @@ def _of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, pa.array(numbers, pa.large_string()))])
 
 
-def open_text(stream: ByteStream, kind: str) -> tuple[list[str], str, Iterator[bytes]]:
-    """Column names, delimiter and the blocks of lines after any header."""
+def open_text(
+    stream: ByteStream, kind: str, columns: Any
+) -> tuple[list[str], str, Iterator[bytes], dict[str, Any]]:
+    """Column names, delimiter, the blocks of lines after any header, and options of `read_fields`.
+
+    Without a header no row decides the delimiter, nor how many fields a line has.
+    """
+    delimiters = {"csv": ",", "tsv": "\t", "movielens-100k": "\t", "movielens-dat": "::"}
+    delimiter, quoted = delimiters.get(kind, kind), {"quoted": kind in WITH_HEADER}
+    if n_columns := last_position(columns):
+        names = [str(number) for number in range(1, n_columns + 1)]
+        return names, delimiter, lines_of(stream), {**quoted, "at_least": True}
     if kind in WITH_HEADER:
-        return read_header(stream, "\t" if kind == "tsv" else None)
-    return list(ROLES), "\t" if kind == "movielens-100k" else "::", lines_of(stream)
+        return *read_header(stream, None if kind == "csv" else delimiter), quoted
+    return list(ROLES[:4]), delimiter, lines_of(stream), quoted
 
 
 def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
-    names, delimiter, blocks = open_text(stream, kind)
+    names, delimiter, blocks, options = open_text(stream, kind, columns)
     chosen = find_columns(with_keys(names, file), columns, implicit)
     inside = [role for role, name in chosen.items() if name in names]
     if "user" not in inside and "item" not in inside:
         raise InputError(f"{file.path!r} has neither a column of users nor one of items.")
     wanted = [names.index(chosen[role]) for role in inside]
     for block in chain([b""], blocks):
-        fields = read_fields([block], len(names), wanted, delimiter, quoted=kind in WITH_HEADER)
+        fields = read_fields([block], len(names), wanted, delimiter, **options)
         cells = {
             role: as_text(field) if role in ("user", "item") else field for role, field in zip(inside, fields)
         }
@@ -204,7 +236,7 @@ def _repeated(file: File, name: str, length: int) -> pa.ChunkedArray:
 
 def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Columns]:
     schema, metadata = parquet_schema(file), _metadata_without_schema(file)
-    chosen = find_columns(with_keys(schema.names, file), columns, implicit)
+    chosen = find_columns(with_keys(schema.names, file), with_purchases(schema, columns), implicit)
     inside = [name for name in chosen.values() if name in schema.names]
     for table in _parquet_tables(file, schema, metadata, inside):
         cells = {
@@ -215,7 +247,7 @@ def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Column
             cells = {role: _of_128_bits(column) for role, column in cells.items()}
         found = columns_of(**cells, implicit=implicit)
         del table, cells
-        yield found._replace(marks=marks_of(schema))
+        yield found._replace(marks=(*found.marks, *marks_of(schema)))
         del found
         pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
 

@@ -12,7 +12,7 @@ from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
 from hushrec.data.keys import check_seed
 from hushrec.data.ratings import Ratings
-from hushrec.data.ratings_builder import build, slices
+from hushrec.data.ratings_builder import Entries, build, slices
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time
@@ -106,7 +106,7 @@ def realistic(
         score = np.rint((score - domain.low) / step)
         np.clip(score * step + domain.low, domain.low, top, out=scores[part])
     users = pa.array(names("u", n_users, 6), pa.large_string())
-    return Ratings(domain, *build(domain, Encoded(rows, users, users), columns, scores))
+    return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), columns, scores)))
 
 
 def paired_likes(
@@ -180,7 +180,7 @@ def paired_likes(
     rows = np.repeat(np.arange(n_users, dtype=np.int32), activity)
     users = pa.array(names("u", n_users, 6), pa.large_string())
     likes = np.concatenate(chosen).astype(np.int32), np.ones(n_likes, dtype=np.float32)
-    return Ratings(domain, *build(domain, Encoded(rows, users, users), *likes))
+    return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), *likes)))
 
 
 def _companions(popularity: np.ndarray, paired: float, rng: np.random.Generator) -> np.ndarray:

@@ -30,10 +30,14 @@ from hushrec.data.arrays import (
     typed_or_objects,
 )
 
+#: Of quantities: parts of one, and the largest that counts.
+UNIT = 10**6
 _LARGEST = 1 << 53  # from here on floats skip integers
 _MOST_BITS = 3400  # of an integer with at most 1,024 digits
 # the forms in which Python, pandas and CSV files write floats that may have been integers
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
+#: 3,5 and 1.234,50
+_DECIMAL_COMMA = re.compile(r"[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+),[0-9]+")
 _TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
 NO_TEXT = "\ufffd"  # begins the canonical text of bytes and surrogates that are no text
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
@@ -113,7 +117,10 @@ def _is_unicode(text: str) -> bool:
 
 
 def parse_rating(value: Any) -> float:
-    """Return the number in one cell; NaN where there is none ("n/a", None, "1_000", a container)."""
+    """Return the number in one cell; NaN where there is none ("n/a", None, "1_000", a container).
+
+    Text may have a decimal comma, or be true or false.
+    """
     if type(value) is float:
         return value
     try:
@@ -124,12 +131,20 @@ def parse_rating(value: Any) -> float:
         if isinstance(value, (complex, np.complexfloating)) and value.imag == 0:
             value = value.real
         if isinstance(value, str):
-            return math.nan if "_" in value else float(value)
+            return _number_of_text(value.strip())
         if isinstance(value, (numbers.Real, Decimal, np.bool_)) and not isinstance(value, _TIMES):
             return float(value)
     except Exception:  # no number; an object of the caller's that fails
         pass
     return math.nan
+
+
+def _number_of_text(text: str) -> float:
+    if text.lower() in ("true", "false"):
+        return float(text.lower() == "true")
+    if _DECIMAL_COMMA.fullmatch(text):
+        text = text.replace(".", "").replace(",", ".")
+    return math.nan if "_" in text else float(text)
 
 
 @dataclass(frozen=True, eq=False)
@@ -216,7 +231,8 @@ def _plain_number(value: Any) -> Any:
     if isinstance(value, (float, np.floating)):
         value = float(value)
         return int(value) if value.is_integer() and abs(value) < _LARGEST else value
-    return int(value) if isinstance(value, np.integer) else value
+    is_whole = isinstance(value, Decimal) and value.is_finite() and value == value.to_integral_value()
+    return int(value) if is_whole or isinstance(value, np.integer) else value
 
 
 def encode_ratings(column: Any) -> np.ndarray:
@@ -234,6 +250,15 @@ def encode_ratings(column: Any) -> np.ndarray:
         codes, values = dictionary(column)
         parsed = np.fromiter(map(parse_rating, plain_values(values)), np.float64)
         return np.append(parsed, math.nan).astype(np.float32)[codes]
+
+
+def encode_quantities(column: Any) -> np.ndarray:
+    """Return a column of quantities as int64 in millionths, 0 where a cell holds no finite number.
+
+    Integers add up to the same sum in any order. A quantity beyond a million counts as a million.
+    """
+    numbers = np.nan_to_num(encode_ratings(column).astype(np.float64), posinf=0, neginf=0)
+    return np.rint(np.clip(numbers, -UNIT, UNIT) * UNIT).astype(np.int64)
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:

@@ -41,7 +41,8 @@ def read_item_list(path: str | os.PathLike[str]) -> list[str]:
             " that holds a comma or another delimiter in double quotes."
         )
     items = [_unquoted(line) for line in lines]
-    if _is_header(items[0]):
+    numbers = [item.isdecimal() for item in items]
+    if _is_header(items[0]) or (len(items) > 2 and not numbers[0] and all(numbers[1:])):
         raise InputError(
             f"{name} begins with a header; remove this line, or move it further down if it is an item id."
         )

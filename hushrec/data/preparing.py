@@ -33,10 +33,10 @@ from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
-from hushrec.data.ratings_builder import Rows, build, check_implicit, latest
-from hushrec.data.readers import read_columns
+from hushrec.data.ratings_builder import Entries, Rows, check_implicit, latest, rows_of, usable
+from hushrec.data.readers import is_stream, read_columns, stream_chunks
 from hushrec.data.sources import File, files_at
-from hushrec.data.times import join_times
+from hushrec.data.times import NO_TIME, join_filled
 from hushrec.disk import sync_folder
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
@@ -77,7 +77,7 @@ def write_store(
     check_domain(domain)
     implicit = implicit or domain.likes
     if implicit:
-        check_implicit(domain)
+        check_implicit(domain, columns)
     if partitions is not None and check_count("partitions", partitions) > _MOST_PARTITIONS:
         raise InputError(f"partitions must be at most {_MOST_PARTITIONS:,}.", parameter="partitions")
     options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
@@ -86,8 +86,8 @@ def write_store(
     bar = progress_bar(progress, rows, "preparing (private)")
     with _workspace(target) as folder, bar as advance:
         count = partitions or PARTITIONS
-        marks = _deal_out(chunks, options, folder, count, advance)
-        entries = _clean_all(domain, folder, count, rows // count)
+        marks, rows = _deal_out(chunks, options, folder, count, advance)
+        entries = _clean_all(domain, folder, count, rows // count, "unordered" not in marks)
         _finish(domain, folder, entries, marks)
         _check_target(target, force)  # another one may have been faster
         _put(folder, target)
@@ -98,9 +98,11 @@ def write_store(
 
 
 def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
-    """The columns of the source, some rows at a time, and about how many rows there are."""
+    """The columns of the source, some rows at a time, and about how many rows there are; 0 of a stream."""
     if isinstance(source, Columns):
         return [source], len(source.ratings)
+    if is_stream(source) and options.format is None and filesystem is None:
+        return stream_chunks(source, options.columns, options.implicit), 0
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(paths, list) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
         if filesystem is not None:
@@ -112,7 +114,7 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
     files = [file for path in paths for file in files_at(os.fspath(path), filesystem)]
     if not files:
         raise InputError("There are no files to read; pass the paths of some.")
-    kinds = [file_format(file, options.format) for file in files]
+    kinds = [file_format(file, options.format, options.columns) for file in files]
     if len(files) > 1 and "jester" in kinds:
         raise InputError("Users of these files are row numbers, which each file has; read one file only.")
     rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
@@ -138,22 +140,27 @@ def _rows_of(file: File, kind: str) -> int:
 
 def _deal_out(
     chunks: Iterable[Columns], options: _Options, folder: Path, count: int, advance: Callable[[int], object]
-) -> set[str]:
-    """Append every row to its user's partition, in the order of the input; its marks, and "times"."""
+) -> tuple[set[str], int]:
+    """Append every row to its user's partition, in the order of the input.
+
+    Return the marks of the rows, among them "times" and "unordered", and the number of rows.
+    """
     marks: set[str] = set()
     held: dict[int, list[pa.RecordBatch]] = {}
-    rows, places = 0, Places(options.domain.item_texts)
+    rows, total, places = 0, 0, Places(options.domain.item_texts)
     with ThreadPoolExecutor(_workers()) as pool:
         for chunk, pieces in _ahead(pool, partial(_dealt, places=places, count=count), chunks):
             for number, piece in pieces:
                 held.setdefault(number, []).append(piece)
             rows += len(chunk.ratings)
+            total += len(chunk.ratings)
             if rows >= _HELD_ROWS:
                 rows = _spill_all(pool, folder, held)
             marks |= {*chunk.marks, *(["times"] if chunk.times is not None else [])}
+            marks |= set() if chunk.is_ordered else {"unordered"}
             advance(len(chunk.ratings))
         _spill_all(pool, folder, held)
-    return marks
+    return marks, total
 
 
 def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
@@ -197,11 +204,15 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
     if isinstance(users, Encoded):
         codes = pa.array(users.codes[order])
         table = {name: column.take(codes) for name, column in store_files.id_columns(users).items()}
+        if not chunk.is_ordered and "text" in table:
+            table.pop("user", None)  # of ids that read the same, one would be the first
     else:
         table = {"user": pa.array(users[order])}
     table |= {"item": pa.array(items[order]), "rating": pa.array(chunk.ratings[order])}
     if chunk.times is not None:
         table["time"] = pa.array(chunk.times[order])
+    if chunk.quantities is not None:
+        table["quantity"] = pa.array(chunk.quantities[order])
     batch, starts = pa.record_batch(table), ends - ends[0]
     sizes = np.diff(starts)
     return [(int(k), batch.slice(starts[k], sizes[k])) for k in np.flatnonzero(sizes)]
@@ -210,16 +221,16 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
 # ---------------------------------------------------------------------- second pass: each partition
 
 
-def _clean_all(domain: Domain, folder: Path, count: int, rows: int) -> list[dict[str, Any]]:
+def _clean_all(domain: Domain, folder: Path, count: int, rows: int, is_ordered: bool) -> list[dict[str, Any]]:
     """Clean partitions of about so many rows each; of large ones few at a time."""
     with ThreadPoolExecutor(min(_workers(), _CLEANED_ROWS // max(rows, 1)) or 1) as pool:
-        return list(pool.map(partial(_clean, domain, folder), range(count)))
+        return list(pool.map(partial(_clean, domain, folder, is_ordered), range(count)))
 
 
-def _clean(domain: Domain, folder: Path, number: int) -> dict[str, Any]:
+def _clean(domain: Domain, folder: Path, is_ordered: bool, number: int) -> dict[str, Any]:
     """Clean a partition and write it; its entry in the manifest."""
     spilled, name = folder / _spill(number), f"part-{number:05d}.arrow"
-    rows = _rows_of_spill(domain, spilled)
+    rows = _rows_of_spill(domain, spilled, is_ordered)
     batches = store_files.partition_batches(rows)
     kind = getattr(rows.user_values, "type", None)
     entry = _write(folder / name, store_files.arrow_bytes(batches))
@@ -232,29 +243,31 @@ def _clean(domain: Domain, folder: Path, number: int) -> dict[str, Any]:
     }
 
 
-def _rows_of_spill(domain: Domain, path: Path) -> Rows:
+def _rows_of_spill(domain: Domain, path: Path, is_ordered: bool) -> Rows:
     """The rows that are left of a partition."""
-    held: list[tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]] = []
+    sort = partial(latest, n_items=domain.n_items, is_ordered=is_ordered)
+    held: list[Entries] = []
     for run in _runs(path):
-        held.append(_columns_of(run))
-        if sum(len(each[1]) for each in held) > _FOLDED_ROWS:
-            held = [latest(domain, *_joined(held))]
+        held.append(usable(domain, _entries_of(run)))
+        if sum(len(each.items) for each in held) > _FOLDED_ROWS:
+            held = [sort(_joined(held))]
     if not held:
-        none = np.zeros(0, np.int32)
-        ids = pa.array([], pa.large_string())
-        held = [(Encoded(none, ids, ids), none, np.zeros(0, np.float32), None)]
-    return build(domain, *_joined(held))
+        none, ids = np.zeros(0, np.int32), pa.array([], pa.large_string())
+        held = [Entries(Encoded(none, ids, ids), none, np.zeros(0, np.float32))]
+    return rows_of(domain, sort(_joined(held)))
 
 
-def _joined(parts: Sequence[tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]]) -> Any:
+def _joined(parts: Sequence[Entries]) -> Entries:
     if len(parts) == 1:
         return parts[0]
-    users, items, ratings, times = zip(*parts)
-    return (
+    users, items, ratings, times, quantities = zip(*parts)
+    lengths = [len(each) for each in items]
+    return Entries(
         join_ids(users),
         np.concatenate(items),
         np.concatenate(ratings),
-        join_times(times, [len(each) for each in items]),
+        join_filled(times, lengths, NO_TIME),
+        join_filled(quantities, lengths, 0),
     )
 
 
@@ -275,7 +288,7 @@ def _runs(path: Path) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(run)
 
 
-def _columns_of(table: pa.Table) -> tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]:
+def _entries_of(table: pa.Table) -> Entries:
     names = table.column_names
     if "text" in names:
         codes, texts = dictionary(table.column("text"))
@@ -287,8 +300,9 @@ def _columns_of(table: pa.Table) -> tuple[Encoded, np.ndarray, np.ndarray, np.nd
         users = Encoded(codes, values, texts)
     else:
         users = encode_ids(table.column("user"))
-    times = table.column("time").to_numpy() if "time" in names else None
-    return users, table.column("item").to_numpy(), np.array(table.column("rating").to_numpy()), times
+    ratings = np.array(table.column("rating").to_numpy())
+    rest = (table.column(name).to_numpy() if name in names else None for name in ("time", "quantity"))
+    return Entries(users, table.column("item").to_numpy(), ratings, *rest)
 
 
 # ---------------------------------------------------------------------- the folder

@@ -7,6 +7,7 @@ All of it is private: only `Ratings.check` and ``hushrec check`` show it. The ru
 from __future__ import annotations
 
 import contextlib
+import csv
 import itertools
 import re
 from collections import Counter
@@ -21,14 +22,22 @@ import pyarrow.compute as pc
 
 from hushrec.checks import plural
 from hushrec.data.arrays import as_text, typed_or_objects
-from hushrec.data.columns import SYNONYMS, Columns, columns_of, find_columns, plain_name, with_times
+from hushrec.data.columns import (
+    SYNONYMS,
+    Columns,
+    columns_of,
+    find_columns,
+    last_position,
+    plain_name,
+    with_times,
+)
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text, parquet_schema, readable, with_keys
 from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, positions_of
-from hushrec.data.ratings_builder import build, within_range
-from hushrec.data.readers import read_columns
+from hushrec.data.ratings_builder import Entries, build, has_value, within_range
+from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
-from hushrec.data.textfiles import ByteStream, read_fields
+from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, read_fields
 from hushrec.data.times import NO_TIME, unit_of
 from hushrec.errors import InputError
 
@@ -42,12 +51,13 @@ _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
-_TEXTS = ("csv", "tsv", "movielens-100k", "movielens-dat")
+_TEXTS = (*WITH_HEADER, "movielens-100k", "movielens-dat")
 #: Names of columns that tell whether or how much a user liked an item, beside those of ratings.
 _LABELS = (
     *SYNONYMS["rating"],
+    *SYNONYMS["quantity"],
     *("label", "target", "feedback", "like", "liked", "click", "clicks", "clicked", "interaction", "weight"),
-    *("quantity", "qty", "count", "amount", "units", "plays", "playcount", "views", "purchased", "purchases"),
+    *("plays", "playcount", "views"),
 )
 
 
@@ -152,13 +162,13 @@ def preview(
     table, numbers = found.table, found.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
     positions = positions_of(items, domain.item_texts)
-    numeric, within = ~np.isnan(table.ratings), within_range(table.ratings.copy(), domain)
+    numeric, entries = ~np.isnan(table.ratings), Entries(users, positions, *table[2:4], table.quantities)
+    entries = entries._replace(ratings=within_range(table.ratings.copy(), domain))
     reasons = {
         "no user id": users.codes < 0,
         "no item id": items.codes < 0,
         "the item is not in the catalogue": positions < 0,
-        "the entry is not above 0" if implicit else "the rating is missing or no number": ~numeric,
-        f"the rating is not from {domain.low:g} to {domain.high:g}": np.isnan(within),
+        **_without_value(entries, numeric, implicit, domain),
     }
     dropped, used = [found.malformed] if found.malformed.count else [], np.ones(len(numbers), dtype=bool)
     for why, mask in reasons.items():
@@ -166,13 +176,15 @@ def preview(
         used &= ~mask
         if new.any():
             dropped.append(Dropped(why, int(new.sum()), tuple(numbers[new][:_NAMED].tolist())))
-    rows = build(domain, users, positions, table.ratings.copy(), table.times)
-    cells = users.codes[used].astype(np.int64) * domain.n_items + positions[used]
-    pairs = np.unique(cells)
-    again = _rated_again(cells, None if table.times is None else table.times[used])
-    if len(again):
-        first = tuple(numbers[used][again[:_NAMED]].tolist())
-        dropped.append(Dropped("the user rated the item again", len(again), first))
+    entries = entries.where(used)
+    rows = build(domain, entries)
+    pairs, again, returned = _pairs(entries, domain.n_items)
+    for why, which in {
+        "the user rated the item again": again,
+        "the quantities add up to 0": returned,
+    }.items():
+        if len(which):
+            dropped.append(Dropped(why, len(which), tuple(numbers[used][which[:_NAMED]].tolist())))
     per_user = np.bincount(pairs // domain.n_items)
     if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
         dropped.append(Dropped("beyond the cap", over, ()))
@@ -204,10 +216,34 @@ def preview(
     )
 
 
-def _rated_again(cells: np.ndarray, times: np.ndarray | None) -> np.ndarray:
-    """Positions of the entries that a later one of the same user and item stands for, as `build` has it."""
-    order = np.lexsort((np.zeros(len(cells)) if times is None else times, cells))
-    return np.sort(order[:-1][cells[order[:-1]] == cells[order[1:]]])
+def _without_value(
+    entries: Entries, numeric: np.ndarray, implicit: bool, domain: Domain
+) -> dict[str, np.ndarray]:
+    """Rows without a usable rating or quantity, by the reason."""
+    if entries.quantities is not None:
+        return {"neither a rating nor a quantity": ~has_value(entries)}
+    return {
+        "the entry is not above 0" if implicit else "the rating is missing or no number": ~numeric,
+        f"the rating is not from {domain.low:g} to {domain.high:g}": ~has_value(entries),
+    }
+
+
+def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Distinct pairs of user and item that are used, and the rows that are not: see `build`.
+
+    The rows that another one of the same pair stands for, and those of pairs that were returned.
+    """
+    cells = entries.users.codes.astype(np.int64) * n_items + entries.items
+    is_rated = ~np.isnan(entries.ratings)
+    order = np.lexsort((*(key for key in (entries.times, is_rated) if key is not None), cells))
+    is_last = np.append(cells[order[1:]] != cells[order[:-1]], True)[: len(order)]
+    again, last = np.sort(order[~is_last]), order[is_last]
+    if entries.quantities is None:
+        return cells[last], again, last[:0]
+    total = np.zeros(len(last), np.int64)
+    np.add.at(total, np.searchsorted(cells[last], cells), entries.quantities)
+    is_used = is_rated[last] | (total > 0)
+    return cells[last[is_used]], again, np.sort(last[~is_used])
 
 
 class _Read:
@@ -223,15 +259,18 @@ class _Read:
         self.n_fields = 0
         files = files_at(str(source)) if isinstance(source, str | Path) else []
         alone = files[0] if len(files) == 1 else None
-        self.format = file_format(alone, format) if alone else format
+        self.format = file_format(alone, format, columns) if alone else format
         self.is_text = alone is not None and not alone.keys and self.format in _TEXTS
         if alone and self.is_text:
             with readable(alone, str(self.format)):
-                refuse_other_content(alone)
+                if not last_position(columns):
+                    refuse_other_content(alone)
                 with alone.stream() as stream:
                     has_times = self._read_lines(stream, columns, implicit)
         else:
+            source = in_memory(source)
             names = list(getattr(source, "column_names", getattr(source, "columns", ())))
+            names = list(source) if isinstance(source, Mapping) else names
             if alone and self.format == "parquet":
                 names = with_keys(parquet_schema(alone).names, alone)
             asked = with_times(names, columns)
@@ -263,8 +302,8 @@ class _Read:
 
     def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> bool:
         """Read as `hushrec.data.files` does, with a number before each line; tell whether times are extra."""
-        names, delimiter, blocks = open_text(stream, str(self.format))
-        header = int(self.format in WITH_HEADER)
+        names, delimiter, blocks, options = open_text(stream, str(self.format), columns)
+        header = int(self.format in WITH_HEADER and not last_position(columns))
         self.n_fields = len(names)
         asked = with_times(names, columns)
         labelled = _with_labels(names, asked) if implicit else None
@@ -272,23 +311,23 @@ class _Read:
         count = itertools.count(header + 1)
         wanted = [0, *(1 + names.index(name) for name in chosen.values())]
         numbered = self._numbered(blocks, count, delimiter.encode())
-        number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, bool(header))
+        number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, **options)
         cells = dict(zip(chosen, fields))
         if "rating" in cells:
             self.rating_words = cells["rating"].unify_dictionaries().combine_chunks().dictionary.to_pylist()
         cells |= {role: as_text(cells[role]) for role in ("user", "item")}
         self.table = columns_of(**cells, implicit=implicit and labelled is None)
         if labelled is not None:
-            is_false = pc.is_in(cells["rating"].cast(pa.large_binary()), pa.array([b"False", b"false"]))
-            self.table.ratings[is_false.to_numpy()] = 0
             self._take_labels(labelled["rating"])
             del chosen["rating"]
         self.names = {role: str(name) for role, name in chosen.items()} if header else {}
         self.numbers = np.array([int(text) for text in number.cast(pa.large_binary()).to_pylist()], int)
         missing = np.setdiff1d(np.arange(header + 1, next(count)), self.numbers)
+        self.has_positions = last_position(columns) > 0
         why = "the header" if header else f"{self.format}, which has {len(names)}"
+        why = f"the line has another number of fields than {why}"
         self.malformed = Dropped(
-            f"the line has another number of fields than {why}",
+            f"the line has fewer than {plural(len(names), 'field')}" if self.has_positions else why,
             len(missing),
             tuple(missing[:_NAMED].tolist()),
         )
@@ -298,7 +337,7 @@ class _Read:
         """Yield blocks of lines, each line with its number before it."""
         for block in blocks:  # each line ends with a line break
             lines = block.split(b"\n")[:-1]
-            self.field_counts.update(line.count(delimiter) + 1 for line in lines if b'"' not in line)
+            self.field_counts.update(_n_fields(line, delimiter) for line in lines)
             yield b"".join(b"%d%s%s\n" % (number, delimiter, line) for line, number in zip(lines, count))
 
     def hints_of_fields(self) -> Iterator[str]:
@@ -307,7 +346,9 @@ class _Read:
         elif self.malformed.count > len(self.numbers) and self.field_counts:
             most = max(self.field_counts, key=self.field_counts.__getitem__)
             fields, known = plural(most, "field"), self.n_fields
-            if self.format in WITH_HEADER:
+            if self.has_positions or most == 1:
+                yield f"most lines have {fields}: is the delimiter another one? Pass it with --format."
+            elif self.format in WITH_HEADER:
                 yield f"most lines have {fields} and the header has {known}; write a name for each."
             else:
                 yield (
@@ -320,14 +361,24 @@ class _Read:
         if self.labels is not None and (is_zero := used & (self.labels <= 0)).any():
             numbers = ", ".join(map(str, self.numbers[is_zero][:_NAMED].tolist()))
             yield (
-                f"every row counts as a like, also {plural(int(is_zero.sum()), 'row')} (such as {numbers})"
-                f" with 0 or less in the column {self.label_name!r}; remove them if they are no likes."
+                f"all rows are likes, even {plural(int(is_zero.sum()), 'row')} (such as {numbers})"
+                f" with 0 or less in the column {self.label_name!r};"
+                f" --columns quantity={self.label_name} reads them as returns."
             )
+
+
+def _n_fields(line: bytes, delimiter: bytes) -> int:
+    if b'"' not in line or len(delimiter) > 1:
+        return line.count(delimiter) + 1
+    text = line[:MAX_LINE_BYTES].decode(errors="replace")
+    return len(next(csv.reader([text], delimiter=delimiter.decode())))
 
 
 def _with_labels(names: Sequence[Any], columns: Any) -> Any:
     """Ask for a column of labels or quantities in place of ratings; None where there is none."""
     asked = columns if isinstance(columns, Mapping) else {}
+    if "quantity" in asked:
+        return None
     if "rating" in asked:
         return asked if asked["rating"] in names else None
     words = [plain_name(name) for name in names]
@@ -364,8 +415,6 @@ def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
 
 def _hints(words: list[Any]) -> Iterator[str]:
     texts = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words]
-    if any(re.fullmatch(r"\s*-?\d+,\d+\s*", text) for text in texts):
-        yield "some ratings have a decimal comma; write 3.5, not 3,5."
     if any(re.fullmatch(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", text) for text in texts):
         yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
 

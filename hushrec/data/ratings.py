@@ -14,9 +14,20 @@ import scipy.sparse as sp
 
 from hushrec.data.columns import MARKS, MARKS_KEY
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.ids import Encoded, encode_ids, encode_ratings, given_ids, join_ids, lookup, places, take
+from hushrec.data.ids import (
+    UNIT,
+    Encoded,
+    encode_ids,
+    encode_ratings,
+    given_ids,
+    join_ids,
+    lookup,
+    places,
+    take,
+)
 from hushrec.data.keys import text_keys
 from hushrec.data.ratings_builder import (
+    Entries,
     build,
     check_implicit,
     csr,
@@ -26,7 +37,7 @@ from hushrec.data.ratings_builder import (
     running_total,
 )
 from hushrec.data.store_files import all_rows, is_store
-from hushrec.data.times import NO_TIME, join_times
+from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
@@ -62,6 +73,8 @@ class Ratings:
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
         removed by emptying their row, which leaves all others their numbers; the number of rows is public.
+    purchases : bool
+        Public. Whether a column of quantities was read. A rating of NaN is then a purchase without a rating.
     splits : tuple of str
         Public. Purpose and seed of the splits that these ratings are a part of; the same hashes cannot split
         them again.
@@ -106,6 +119,7 @@ class Ratings:
     times: np.ndarray | None = None
     hand_picked: bool = False
     by_position: bool = False
+    purchases: bool = False
     splits: tuple[str, ...] = ()
 
     # ---- building
@@ -222,7 +236,7 @@ class Ratings:
         cells = np.ones(len(items), np.float32) if values is None else encode_ratings(values)
         places = np.fromiter(map(domain.position, items), np.int32, len(items))
         if len(items) > domain.max_ratings_per_user:  # perhaps a sample of them
-            rows = build(domain, Encoded(np.zeros(len(items), np.int32), *_ONE_USER), places, cells)
+            rows = build(domain, Entries(Encoded(np.zeros(len(items), np.int32), *_ONE_USER), places, cells))
             if rows.matrix.shape[0]:
                 return cls(domain, *rows)
         return cls(domain, one_row(domain, places, cells), *_ONE_USER)
@@ -299,6 +313,10 @@ class Ratings:
             "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
             "rating": pa.array(self.matrix.data),
         }
+        if self.purchases:
+            is_unrated = np.isnan(self.matrix.data)
+            table["rating"] = pa.array(self.matrix.data, mask=is_unrated)
+            table["quantity"] = pa.array(np.where(is_unrated | self.domain.likes, np.float32(1), 0))
         if self.times is not None:
             table["time"] = pa.array(self.times, mask=self.times == NO_TIME)
         return pa.table(table, metadata={MARKS_KEY: marks})
@@ -365,10 +383,20 @@ class Ratings:
         return self._with(mask, counts, users, not keyed)
 
     def liked(self, threshold: float | None) -> Ratings:
-        """The ratings from a declared threshold up, or all of them; a row for each user, also without any."""
+        """Return purchases without a rating, and ratings from a declared threshold up; None is all of them.
+
+        There is a row for each user, also without any.
+        """
         if threshold is None:
             return self
-        return self.where(self.matrix.data >= np.float32(threshold), drop_empty=False, keyed=True)
+        is_liked = ~(self.matrix.data < np.float32(threshold))  # NaN is not below
+        return self.where(is_liked, drop_empty=False, keyed=True)
+
+    def starred(self) -> Ratings:
+        """Return the ratings without the purchases that have none; a row for each user, also without any."""
+        if not self.purchases:
+            return self
+        return self.where(~np.isnan(self.matrix.data), drop_empty=False, keyed=True)
 
     def union(self, other: Ratings) -> Ratings:
         """The ratings of both, such as training and validation, as if the other's had been read last."""
@@ -378,10 +406,9 @@ class Ratings:
         users = [Encoded(_row_of_each(each.matrix), each.user_values, each.user_texts) for each in sources]
         items = np.concatenate([each.matrix.indices for each in sources])
         ratings = np.concatenate([each.matrix.data for each in sources])
-        times = join_times([each.times for each in sources], [each.n_ratings for each in sources])
-        return marked(
-            Ratings(self.domain, *build(self.domain, join_ids(users), items, ratings, times)), *sources
-        )
+        times = join_filled([each.times for each in sources], [each.n_ratings for each in sources], NO_TIME)
+        entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))
+        return marked(Ratings(self.domain, *build(self.domain, entries)), *sources)
 
     def rated(self) -> Ratings:
         """The users who have a rating: a row without one is no user, and counts nowhere."""
@@ -415,6 +442,11 @@ def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)
     return replace(ratings, splits=tuple(splits), **marks)
+
+
+def quantities_of(ratings: np.ndarray, sources: Sequence[Ratings]) -> np.ndarray | None:
+    """Return quantities by which purchases without a rating are read again."""
+    return UNIT * np.isnan(ratings).astype(np.int64) if any(each.purchases for each in sources) else None
 
 
 def of_nobody(domain: Domain) -> Ratings:

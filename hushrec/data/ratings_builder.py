@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from hushrec.data.columns import SPLIT
+from hushrec.data.columns import MARKS, SPLIT
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
 from hushrec.data.keys import smallest_per_row, stream_base, text_keys
 from hushrec.data.readers import read_columns
-from hushrec.data.times import join_times
+from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
 
@@ -27,6 +30,7 @@ class Rows(NamedTuple):
     times: np.ndarray | None = None
     hand_picked: bool = False
     by_position: bool = False
+    purchases: bool = False
     splits: tuple[str, ...] = ()
 
     @property
@@ -35,58 +39,83 @@ class Rows(NamedTuple):
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
 
-class _Entries(NamedTuple):
-    """Usable ratings by user and item, one for each pair; how many each user has."""
+class Entries(NamedTuple):
+    """Rows before the rules apply: codes of users, positions in the catalogue (-1 = unknown), and cells."""
 
+    users: Encoded
     items: np.ndarray
-    values: np.ndarray
-    times: np.ndarray | None
-    counts: np.ndarray
+    ratings: np.ndarray
+    times: np.ndarray | None = None
+    quantities: np.ndarray | None = None
+
+    def where(self, kept: np.ndarray) -> Entries:
+        """Return the chosen rows."""
+        users = replace(self.users, codes=self.users.codes[kept])
+        items, ratings = self.items[kept], self.ratings[kept]
+        return Entries(users, items, ratings, _at(self.times, kept), _at(self.quantities, kept))
 
 
 def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> Rows:
     """Rows of any source; see `hushrec.data.Ratings.from_any`."""
     if implicit:
-        check_implicit(domain)
-    users, items, ratings, times, marks = read_columns(source, columns, format, implicit, domain.item_texts)
+        check_implicit(domain, columns)
+    found = read_columns(source, columns, format, implicit, domain.item_texts)
     del source
     pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
-    positions = positions_of(encode_ids(items), domain.item_texts)
-    del items
+    positions = positions_of(encode_ids(found.items), domain.item_texts)
+    found = found._replace(items=None)
     pool.release_unused()
-    encoded = encode_ids(users)
-    del users
+    encoded = encode_ids(found.users)
+    found = found._replace(users=None)
     pool.release_unused()
-    rows = build(domain, encoded, positions, ratings, times)
-    splits = tuple(mark for mark in marks if mark.startswith(SPLIT))
-    return rows._replace(
-        hand_picked="hand_picked" in marks, by_position="by_position" in marks, splits=splits
-    )
+    entries = Entries(encoded, positions, found.ratings, found.times, found.quantities)
+    rows = build(domain, entries, is_ordered=found.is_ordered)
+    marks: dict[str, Any] = {mark: mark in found.marks for mark in MARKS}
+    return rows._replace(splits=tuple(mark for mark in found.marks if mark.startswith(SPLIT)), **marks)
 
 
-def check_implicit(domain: Domain) -> None:
+def check_implicit(domain: Domain, columns: Any = None) -> None:
     """Refuse likes where a rating of 1 would be dropped."""
     if not domain.low <= 1.0 <= domain.high:
         raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
+    if isinstance(columns, Mapping) and columns.get("quantity") and not domain.likes:
+        raise InputError("Likes by quantity need a domain of likes; declare Domain(items, likes=True).")
 
 
-def build(
-    domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray, times: np.ndarray | None = None
-) -> Rows:
-    """Apply the rules for bad rows and sort.
+def build(domain: Domain, entries: Entries, *, is_ordered: bool = True) -> Rows:
+    """Apply the rules for bad rows and sort; ``entries.ratings`` may be overwritten.
 
-    ``items`` are positions in the catalogue, -1 = unknown; ``ratings`` may be overwritten.
+    ``is_ordered`` is of `latest`.
     """
-    values = within_range(ratings, domain)
-    found = _sorted_unique(users.codes, items, values, times, len(users.texts), domain.n_items)
-    cap = domain.max_ratings_per_user
-    if found.counts.max(initial=0) > cap:
-        kept = _within_cap(found.counts, found.items, users.texts, cap)
-        items, values, times, counts = found
-        found = _Entries(items[kept], values[kept], _at(times, kept), np.minimum(counts, cap))
-    present = np.flatnonzero(found.counts)
-    matrix = csr(found.values, found.items, running_total(found.counts[present]), domain.n_items)
-    return Rows(matrix, take(users.values, present), take(users.texts, present), found.times)
+    return rows_of(domain, latest(usable(domain, entries), domain.n_items, is_ordered=is_ordered))
+
+
+def usable(domain: Domain, entries: Entries) -> Entries:
+    """Return the rows with a user, an item of the catalogue, and a rating in the range or a quantity."""
+    entries = entries._replace(ratings=within_range(entries.ratings, domain))
+    kept = (entries.users.codes >= 0) & (entries.items >= 0) & has_value(entries)
+    return entries if kept.all() else entries.where(kept)
+
+
+def rows_of(domain: Domain, found: Entries) -> Rows:
+    """Return the rows of entries from `latest`.
+
+    With quantities, a pair without a rating stays if its quantities add up to more than 0: as a rating of
+    NaN, or as 1 where the domain is of likes.
+    """
+    if found.quantities is not None:
+        is_unrated = np.isnan(found.ratings)
+        found = found.where(~is_unrated | (found.quantities > 0))
+        if domain.likes:
+            found.ratings[:] = 1
+    users, items, values, times, _ = found
+    counts, cap = np.bincount(users.codes, minlength=len(users.texts)), domain.max_ratings_per_user
+    if counts.max(initial=0) > cap:
+        kept = _within_cap(counts, items, users.texts, cap)
+        items, values, times, counts = items[kept], values[kept], _at(times, kept), np.minimum(counts, cap)
+    present = np.flatnonzero(counts)
+    matrix = csr(values, items, running_total(counts[present]), domain.n_items)
+    return Rows(matrix, take(users.values, present), take(users.texts, present), times)
 
 
 def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_array:
@@ -99,14 +128,41 @@ def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_ar
     return csr(values[last], items[last], np.array([0, len(last)]), domain.n_items)
 
 
-def latest(
-    domain: Domain, users: Encoded, items: np.ndarray, ratings: np.ndarray, times: np.ndarray | None
-) -> tuple[Encoded, np.ndarray, np.ndarray, np.ndarray | None]:
-    """The entries that `build` would look at again, if others followed: users, items, ratings, times."""
-    values = within_range(ratings, domain)
-    found = _sorted_unique(users.codes, items, values, times, len(users.texts), domain.n_items)
-    codes = np.repeat(np.arange(len(found.counts), dtype=np.int32), found.counts)
-    return Encoded(codes, users.values, users.texts), found.items, found.values, found.times
+def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entries:
+    """Sort usable rows by user and item; keep of a pair the latest rating, and the sum of its quantities.
+
+    The result may be joined with more rows and sorted again: that gives what all rows together give.
+
+    Parameters
+    ----------
+    entries : Entries
+        As from `usable`.
+    n_items : int
+    is_ordered : bool
+        Whether the last row in the input stays where times tie; otherwise the largest rating does, and users
+        are sorted by their text.
+    """
+    if not is_ordered:
+        entries = entries._replace(users=_sorted_by_text(entries.users), ratings=entries.ratings + 0.0)
+    users, items, values, times, quantities = _by_pair(entries, n_items)
+    codes = users.codes
+    ends = np.append((items[1:] != items[:-1]) | (codes[1:] != codes[:-1]), True)[: len(items)]
+    if ends.all():
+        return Entries(users, items, values, times, quantities)
+    keys = [key for key in (None if is_ordered else values, times) if key is not None]
+    if quantities is not None:
+        keys.append(~np.isnan(values))  # a rating comes before a purchase without one, whatever their times
+        starts = np.flatnonzero(np.append(True, ends[:-1]))
+        quantities = np.add.reduceat(quantities, starts)
+    kept = _latest(keys, ends) if keys else ends
+    users = replace(users, codes=codes[kept])
+    return Entries(users, items[kept], values[kept], _at(times, kept), quantities)
+
+
+def has_value(entries: Entries) -> np.ndarray:
+    """Tell which rows hold a rating in the range, or a quantity."""
+    is_rated = ~np.isnan(entries.ratings)
+    return is_rated if entries.quantities is None else is_rated | (entries.quantities != 0)
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
@@ -125,35 +181,26 @@ def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
     return np.clip(values, lowest, highest, out=values)
 
 
-def _sorted_unique(
-    users: np.ndarray,
-    items: np.ndarray,
-    values: np.ndarray,
-    times: np.ndarray | None,
-    n_users: int,
-    n_items: int,
-) -> _Entries:
-    """Usable entries sorted by user and item; of a pair the latest, the last in the input where times tie."""
-    usable = (users >= 0) & (items >= 0) & ~np.isnan(values)
-    if not usable.all():
-        users, items, values, times = users[usable], items[usable], values[usable], _at(times, usable)
-    del usable
-    if not _sorted_already(users, items):
-        if times is not None:
-            times = _by_cell(users, items, times, n_users, n_items).data
-        found = _by_cell(users, items, values, n_users, n_items)
-        counts, items, values = np.diff(found.indptr), found.indices.astype(np.int32, copy=False), found.data
-        del found
-    else:
-        counts = np.diff(np.searchsorted(users, np.arange(n_users + 1, dtype=users.dtype)))
-    del users
-    ends = np.append(items[1:] != items[:-1], True)[: len(items)]
-    ends[np.cumsum(counts)[counts > 0] - 1] = True
-    if not ends.all():
-        kept = ends if times is None else _latest(times, ends)
-        counts = np.diff(running_total(ends)[running_total(counts)])
-        items, values, times = items[kept], values[kept], _at(times, kept)
-    return _Entries(items, values, times, counts)
+def _sorted_by_text(users: Encoded) -> Encoded:
+    """Number users by their texts, where their first appearance tells nothing."""
+    order = pc.sort_indices(users.texts).to_numpy()
+    place = np.empty(len(order), np.int32)
+    place[order] = np.arange(len(order), dtype=np.int32)
+    return Encoded(place[users.codes], take(users.values, order), take(users.texts, order))
+
+
+def _by_pair(entries: Entries, n_items: int) -> Entries:
+    """Return the rows by user and item, those of one pair in the order of the input."""
+    users, items = entries.users, entries.items
+    if _sorted_already(users.codes, items):
+        return entries
+    shape = len(users.texts), n_items
+    sort = partial(_by_cell, users.codes, items, shape=shape)
+    times, quantities = (None if each is None else sort(each).data for each in entries[3:])
+    found = sort(entries.ratings)
+    codes = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(found.indptr))
+    places = found.indices.astype(np.int32, copy=False)
+    return Entries(replace(users, codes=codes), places, found.data, times, quantities)
 
 
 def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
@@ -167,19 +214,22 @@ def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
 
 
 def _by_cell(
-    users: np.ndarray, items: np.ndarray, values: np.ndarray, n_users: int, n_items: int
+    users: np.ndarray, items: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> sp.csc_array:
     """Values in the order of users, their items, and the input: two conversions of SciPy, which count."""
-    cells = sp.coo_array((values, (items, users)), shape=(n_items, n_users))
+    cells = sp.coo_array((values, (items, users)), shape=shape[::-1])
     cells.has_canonical_format = True  # else those of one cell would be added up
     return cells.tocsr().tocsc()
 
 
-def _latest(times: np.ndarray, ends: np.ndarray) -> np.ndarray:
-    """Mark the latest entry of each group of neighbours, the last one of a tie; ``ends`` marks their ends."""
+def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
+    """Mark the entry of each group of neighbours with the largest keys (the last key counts first).
+
+    The last entry of a tie is marked; ``ends`` marks the last one of each group.
+    """
     doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
     last = ends[doubles]
-    order = np.lexsort((times[doubles], np.cumsum(last) - last))  # by group, then by time, then as they are
+    order = np.lexsort((*(key[doubles] for key in keys), np.cumsum(last) - last))
     latest = ends.copy()
     latest[doubles] = False
     latest[doubles[order[last]]] = True
@@ -205,14 +255,14 @@ def join_rows(parts: Sequence[Any], n_items: int) -> Rows:
         running_total(np.concatenate([np.diff(each.matrix.indptr) for each in parts])),
         n_items,
     )
+    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in parts) for mark in MARKS}
     return Rows(
         matrix,
         pa.concat_arrays([each.user_column for each in parts]),
         pa.concat_arrays([each.user_texts for each in parts]),
-        join_times([each.times for each in parts], [each.matrix.nnz for each in parts]),
-        any(each.hand_picked for each in parts),
-        any(each.by_position for each in parts),
-        tuple(dict.fromkeys(split for each in parts for split in each.splits)),
+        join_filled([each.times for each in parts], [each.matrix.nnz for each in parts], NO_TIME),
+        splits=tuple(dict.fromkeys(split for each in parts for split in each.splits)),
+        **marks,
     )
 
 

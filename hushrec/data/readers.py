@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.columns import Columns, columns_of, marks_of, pick
+from hushrec.data.columns import Columns, columns_of, marks_of, pick, with_purchases
 from hushrec.data.files import read_path
 from hushrec.data.ids import Encoded, encode_ids, encode_ratings
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
 
-_TOGETHER = 1 << 20  # entries of a matrix
+_TOGETHER = 1 << 20  # entries of a matrix, or rows of a stream
 
 
 def read_columns(
@@ -37,9 +39,9 @@ def read_columns(
     elif isinstance(source, Mapping):
         return pick(list(source), source.__getitem__, columns, implicit)
     elif isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
-        table = source if isinstance(source, pa.Table) else _arrow_table(source)
-        picked = pick(table.column_names, table.column, columns, implicit)
-        return picked._replace(marks=marks_of(table.schema))
+        if is_stream(source):
+            return _of_table(pa.Table.from_batches(*batches(source)), columns, implicit, is_ordered=False)
+        return _of_table(_arrow_table(source), columns, implicit)
     elif isinstance(source, tuple) and 2 <= len(source) <= 4 and getattr(source[1], "ndim", 1) == 1:
         return columns_of(*source, implicit=implicit)
     raise InputError(
@@ -48,9 +50,71 @@ def read_columns(
     )
 
 
+def in_memory(source: Any) -> Any:
+    """Return a table that can be read again, for a source that may not."""
+    if hasattr(source, "collect"):
+        return source.collect()
+    return pa.Table.from_batches(*batches(source)) if is_stream(source) else source
+
+
+def is_stream(source: Any) -> bool:
+    """Tell whether a source gives Arrow blocks without a declared order: a reader, or a query's result."""
+    is_table = isinstance(source, (pa.Table, pa.RecordBatch, pa.ChunkedArray)) or hasattr(source, "iloc")
+    is_frame = is_table or type(source).__module__.startswith("polars")
+    return hasattr(source, "__arrow_c_stream__") and not is_frame
+
+
+def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
+    """Return the blocks of a stream, and their schema.
+
+    Raises
+    ------
+    InputError
+        Now, or when a block is read: the stream broke off.
+    """
+    with _unbroken():
+        reader = pa.RecordBatchReader.from_stream(source)
+
+    def read() -> Iterator[pa.RecordBatch]:
+        with _unbroken():
+            yield from reader
+
+    return read(), reader.schema
+
+
+@contextlib.contextmanager
+def _unbroken() -> Iterator[None]:
+    try:
+        yield
+    except (GeneratorExit, InputError):
+        raise
+    except Exception as error:  # of the database; its text may hold a cell
+        raise InputError(
+            f"The stream of ratings broke off ({type(error).__name__}); nothing was kept of it. Run the query"
+            " again."
+        ) from None
+
+
+def stream_chunks(source: Any, columns: Any, implicit: bool) -> Iterator[Columns]:
+    """Read the columns of a stream, some blocks at a time; at least once, perhaps without rows."""
+    found, schema = batches(source)
+    held: list[pa.RecordBatch] = []
+    for batch in chain(found, [None]):
+        if batch is not None:
+            held.append(batch)
+        if batch is None or sum(each.num_rows for each in held) >= _TOGETHER:
+            yield _of_table(pa.Table.from_batches(held, schema), columns, implicit, is_ordered=False)
+            held = []
+
+
+def _of_table(table: pa.Table, columns: Any, implicit: bool, is_ordered: bool = True) -> Columns:
+    picked = pick(table.column_names, table.column, with_purchases(table.schema, columns), implicit)
+    return picked._replace(marks=(*picked.marks, *marks_of(table.schema)), is_ordered=is_ordered)
+
+
 def _arrow_table(source: Any) -> pa.Table:
     try:
-        return pa.table(source)
+        return source if isinstance(source, pa.Table) else pa.table(source)
     except (TypeError, ValueError, pa.ArrowException):
         raise InputError(f"An Arrow table is needed, not {type(source).__name__}.") from None
 

@@ -17,7 +17,7 @@ from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids
 from hushrec.data.keys import text_hashes
 from hushrec.data.preparing import write_store
-from hushrec.data.ratings import Ratings, joined
+from hushrec.data.ratings import Ratings, joined, quantities_of
 from hushrec.errors import InputError
 
 
@@ -38,7 +38,7 @@ class Store:
     domain : Domain
         Public.
     n_users, n_ratings : int
-    by_position, hand_picked : bool
+    by_position, hand_picked, purchases : bool
     splits : tuple of str
         As of `Ratings`.
 
@@ -67,6 +67,7 @@ class Store:
         self.n_ratings: int = sum(each["ratings"] for each in self._manifest["partitions"])
         self.by_position: bool = self._manifest["by_position"]
         self.hand_picked: bool = self._manifest["hand_picked"]
+        self.purchases: bool = self._manifest["purchases"]
         self.splits: tuple[str, ...] = tuple(self._manifest["splits"])
 
     @staticmethod
@@ -194,4 +195,6 @@ def _columns(ratings: Ratings, domain: Domain) -> Columns:
     )
     items = Encoded(ratings.matrix.indices, domain.item_texts, domain.item_texts)
     marks = (mark for mark in MARKS if getattr(ratings, mark))
-    return Columns(users, items, ratings.matrix.data.copy(), ratings.times, (*marks, *ratings.splits))
+    data = ratings.matrix.data.copy()
+    quantities = quantities_of(data, [ratings])
+    return Columns(users, items, data, ratings.times, (*marks, *ratings.splits), quantities)

@@ -21,13 +21,14 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.catalogue import pack, unpack
+from hushrec.data.columns import MARKS
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
 from hushrec.data.ratings_builder import Rows, csr, join_rows
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 
-VERSION = 1
+VERSION = 2
 MANIFEST, CATALOGUE = "manifest.json", "catalogue.arrow"
 PRIVATE_STORE = "PRIVATE: the ratings of all users; nothing in this folder may be published"
 _FORMAT = "hushrec.store"
@@ -72,9 +73,8 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
     if rows.times is None and manifest["times"]:
         rows = rows._replace(times=np.full(rows.matrix.nnz, NO_TIME))
     return rows._replace(
-        hand_picked=manifest["hand_picked"],
-        by_position=manifest["by_position"],
         splits=tuple(manifest["splits"]),
+        **{mark: manifest[mark] for mark in MARKS},
     )
 
 

@@ -22,7 +22,7 @@ from hushrec.errors import InputError
 MAX_LINE_BYTES = 1 << 16  # a longer line is no rating, and what is held of it must have an end
 _BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory beside the columns that are kept
 _CELL = pa.dictionary(pa.int32(), pa.large_binary())  # of any length together
-_DELIMITERS = (",", "\t", ";", "|")
+DELIMITERS = (",", "\t", ";", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 _STAND_IN = b"\x1f"  # stands for the two characters of "::"; a line that holds it itself is made malformed
 
@@ -76,13 +76,18 @@ def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], s
     header, _, rest = next(blocks, b"").partition(b"\n")
     line = header[:MAX_LINE_BYTES].decode("utf-8", "replace")
     if delimiter is None:
-        delimiter = "::" if "::" in line else max(_DELIMITERS, key=line.count)
+        delimiter = "::" if "::" in line else max(DELIMITERS, key=line.count)
     fields = line.split("::") if delimiter == "::" else next(csv.reader([line], delimiter=delimiter), [])
     return [name.strip() for name in fields], delimiter, chain([rest], blocks)
 
 
 def read_fields(
-    blocks: Iterable[bytes], n_fields: int, wanted: list[int], delimiter: str, quoted: bool
+    blocks: Iterable[bytes],
+    n_fields: int,
+    wanted: list[int],
+    delimiter: str,
+    quoted: bool,
+    at_least: bool = False,
 ) -> list[pa.ChunkedArray]:
     """The wanted fields of every well-formed line, as dictionary-encoded bytes.
 
@@ -98,6 +103,8 @@ def read_fields(
         One character, or "::".
     quoted : bool
         Whether a field may stand in double quotes, where "::" does not part the fields.
+    at_least : bool
+        Read the first fields of a line that has more.
     """
     parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
@@ -108,9 +115,9 @@ def read_fields(
         elif quoted and b'"' in block:
             plain = _without_needless_quotes(block, mark)
         if plain is None:
-            columns = _split_each(block, n_fields, wanted, mark)
+            columns = _split_each(block, n_fields, wanted, mark, at_least)
         else:
-            columns = _split_block(_well_formed(plain, n_fields, mark), n_fields, wanted, mark)
+            columns = _split_block(_well_formed(plain, n_fields, mark, at_least), n_fields, wanted, mark)
         for part, column in zip(parts, columns):
             part.append(column)
     return [pa.chunked_array(part, _CELL) for part in parts]
@@ -124,15 +131,26 @@ def _short_lines(block: bytes) -> bytes:
     return block if good.all() else octets[np.repeat(good, lengths)].tobytes()
 
 
-def _well_formed(block: bytes, n_fields: int, mark: bytes) -> bytes:
-    """The lines that have the right number of fields."""
+def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> bytes:
+    """The lines that have the right number of fields, or the first fields of those that have enough."""
     octets = np.frombuffer(block, np.uint8)
     field_ends = np.flatnonzero((octets == mark[0]) | (octets == 10))
     last_fields = np.flatnonzero(octets[field_ends] == 10)
-    good = np.diff(last_fields, prepend=-1) == n_fields
-    if good.all():
-        return block
-    return octets[np.repeat(good, np.diff(field_ends[last_fields], prepend=-1))].tobytes()
+    counts = np.diff(last_fields, prepend=-1)
+    lengths = np.diff(field_ends[last_fields], prepend=-1)
+    if at_least:
+        good = counts >= n_fields
+        kept = np.repeat(good, lengths)
+        ends = field_ends[(last_fields - counts + n_fields)[good]]  # of the first fields
+        octets = octets.copy()
+        octets[ends] = 10
+        line_ends = field_ends[last_fields][good]
+        surplus = np.zeros(len(octets) + 1, np.int8)
+        np.add.at(surplus, ends + 1, 1)
+        np.add.at(surplus, line_ends + 1, -1)
+        return octets[kept & (np.cumsum(surplus, dtype=np.int8)[:-1] == 0)].tobytes()
+    good = counts == n_fields
+    return block if good.all() else octets[np.repeat(good, lengths)].tobytes()
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
@@ -182,7 +200,9 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
     return [column.combine_chunks() if column.num_chunks != 1 else column.chunk(0) for column in columns]
 
 
-def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> list[pa.Array]:
+def _split_each(
+    block: bytes, n_fields: int, wanted: list[int], mark: bytes, at_least: bool
+) -> list[pa.Array]:
     """Split line by line, each with a reader of its own, so that a quote ends with its line."""
     delimiter = mark.decode()
     rows: list[list[bytes]] = []
@@ -198,7 +218,7 @@ def _split_each(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> 
                 ]
             except (csv.Error, StopIteration):
                 continue
-        if len(fields) == n_fields:
+        if len(fields) == n_fields or (at_least and len(fields) > n_fields):
             rows.append([fields[position] for position in wanted])
     columns = list(zip(*rows)) if rows else [() for _ in wanted]
     return [pa.array(column, pa.large_binary()).dictionary_encode() for column in columns]

@@ -62,12 +62,12 @@ def encode_times(column: Any) -> np.ndarray:
     return np.concatenate([np.zeros(0, np.int64), *(_of_typed(chunk) for chunk in column.chunks)])
 
 
-def join_times(parts: Sequence[np.ndarray | None], lengths: Sequence[int]) -> np.ndarray | None:
-    """Times one below another; `NO_TIME` for those who have none, None where nobody has any."""
+def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], filler: int) -> np.ndarray | None:
+    """Join columns of int64, those that are missing filled; None where all are missing."""
     if all(part is None for part in parts):
         return None
     pairs = zip(parts, lengths)
-    return np.concatenate([np.full(length, NO_TIME) if part is None else part for part, length in pairs])
+    return np.concatenate([np.full(length, filler) if part is None else part for part, length in pairs])
 
 
 def parse_time(value: Any) -> int:

@@ -367,6 +367,7 @@ def _sign_metrics(
     if billboard.scores != "log-odds":
         return {}
     estimator: Any = billboard.estimator
+    targets = targets.starred()
     threshold = targets.domain.midpoint if estimator.threshold is None else estimator.threshold
     scores, liked = billboard.predict_pairs(history, targets), targets.matrix.data > threshold
     return sign_metrics(scores, liked, targets.matrix.indptr, resamples, seed, estimator.link)
@@ -375,8 +376,9 @@ def _sign_metrics(
 def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
     """Per user: sum of squared errors, sum of absolute errors, number of ratings; shape (n_users, 3)."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
-    errors = predicted - actual
-    columns = [errors**2, np.abs(errors), np.ones_like(errors)]
+    known = ~np.isnan(actual)  # else a purchase without a rating
+    errors = np.where(known, predicted - actual, 0.0)
+    columns = [errors**2, np.abs(errors), known]
     return np.column_stack([np.bincount(rows, weights=c, minlength=len(indptr) - 1) for c in columns])
 
 
@@ -430,7 +432,7 @@ def _relevant_cells(
     keep = ~np.isin(cells, _cells(history), assume_unique=True)
     n_known = int((~keep).sum())
     if relevant_from is not None:
-        keep &= targets.matrix.data >= relevant_from
+        keep &= ~(targets.matrix.data < relevant_from)  # a purchase without a rating is relevant
     relevant = cells[keep]
     return (relevant, np.bincount(relevant // n_items, minlength=targets.n_users)), n_known
 

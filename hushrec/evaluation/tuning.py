@@ -89,7 +89,7 @@ def try_all(
                 accountant = Accountant(budget, data_is_public=True)
                 billboard = train(model, history, accountant, settings=settings, seed=seed + draw)
                 errors = billboard.predict_pairs(history, held_out) - held_out.matrix.data
-                squared.append(float((errors**2).mean()))
+                squared.append(float(np.nanmean(errors**2)))  # NaN: a purchase without a rating
                 advance(1)
             trials.append(Trial(settings, math.sqrt(np.mean(squared))))
     return sorted(trials, key=lambda trial: trial.rmse)

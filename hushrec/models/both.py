@@ -65,7 +65,7 @@ class BothUsers(Users):
     @cached_property
     def ratings(self) -> Any:
         """The private side of the model that predicts."""
-        return self._models[0].users(self._ratings)
+        return self._models[0].users(self._ratings.starred().rated())
 
     @cached_property
     def lists(self) -> Any:

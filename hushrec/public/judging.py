@@ -95,12 +95,17 @@ def judge(
     trained : Ratings, optional
         The public users who are among the private ones; by default none.
     """
-    like_threshold = getattr(private.estimator, "like_threshold", None) if private.scores == "likes" else None
+
+    def own_part(rows: Ratings) -> Ratings:
+        likes = private.scores == "likes"
+        return (
+            rows.liked(getattr(private.estimator, "like_threshold", None)) if likes else rows.starred()
+        ).rated()
+
     trained = donors.rows([]) if trained is None else trained
     released = Released(private, donors, trained, state)
-    donors = replace(donors.liked(like_threshold).rated(), splits=())  # they are split anew here
-    if external is not None:
-        external = external.liked(like_threshold).rated()
+    donors = replace(own_part(donors), splits=())  # they are split anew here
+    external = None if external is None else own_part(external)
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
     if private.scores == "ratings":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -164,8 +165,7 @@ BODIES: dict[str, dict[str, Field]] = {
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise InputError(
             f"The body of this request names {twice[:50]!r} twice; name each field and item once."
         )

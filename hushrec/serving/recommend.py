@@ -229,6 +229,7 @@ class Recommender:
             return self._folded(history)
 
     def _folded(self, history: Ratings) -> UserState:
+        history = history if self.scores == "likes" else history.starred()
         state = self.estimator.fold_in(self.arrays, history)
         if self.public is None:
             return state

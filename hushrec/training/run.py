@@ -150,6 +150,7 @@ def fit(
     BudgetError
         If the plan does not fit into the budget or the ledger; nothing is spent.
     """
+    ratings = used_rows(estimator, ratings)
     plan = check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
     settings = settings_of(estimator)
@@ -178,6 +179,7 @@ def next_week(
         ratings = split_by_time(ratings, since)[1]
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(estimator, board, accountant)
+    ratings = used_rows(estimator, ratings)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
     last = _over(ratings.domain, board, drop_missing_items)
@@ -261,6 +263,18 @@ def check_budget(estimator: Trainable, budget: Budget) -> None:
             " it for this one, or keep its settings with set_params(planned_for=None).",
             parameter="budget",
         )
+
+
+def used_rows(estimator: Trainable, ratings: Ratings | Store) -> Ratings | Store:
+    """Return the rows without purchases that have no rating, for a model that only trains on ratings."""
+    likes = estimator.scores == "likes" or hasattr(estimator, "like_threshold")
+    if likes or not getattr(ratings, "purchases", False):
+        return ratings
+    if isinstance(ratings, Store):
+        raise InputError(
+            f"{estimator.name} does not use purchases; prepare the store without a column of quantities."
+        )
+    return ratings.starred()
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:

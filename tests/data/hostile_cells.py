@@ -40,7 +40,7 @@ ITEMS = [
 
 RATINGS = [
     4, 4.0, "4", b"4", " 4 ", "4.0", Decimal(4), np.float16(4), True, "n/a", "", None, math.nan, math.inf,
-    -math.inf, 1e308, -1e308, 5e-324, 10**400, -(10**400), "1e400", "inf", "nan", "1_0", "4,5", "0x4", "٤",
+    -math.inf, 1e308, -1e308, 5e-324, 10**400, -(10**400), "1e400", "inf", "nan", "1_0", "4,5,6", "0x4", "٤",
     Decimal("NaN"), Decimal("sNaN"), Decimal("1e999999"), 3 + 4j, [], {}, np.array([4.0]), Unprintable(),
     b"\xff", "\ud800", 0.999999, 5.000001, -4, 0, 1e-45, np.datetime64("2020-01-01"), "4" * 5000, 10**5000,
 ]  # fmt: skip

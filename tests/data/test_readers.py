@@ -349,3 +349,65 @@ def test_tables_of_other_libraries_are_read_without_a_copy() -> None:
             (chunk,) = typed_or_objects(column).chunks
             assert chunk.buffers()[1].address == held[name].chunk(0).buffers()[1].address
         assert Ratings.from_any(source, DOMAIN).n_ratings == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "format", "delimiter"),
+    [("r.csv", None, ","), ("r.tsv", None, "\t"), ("r.dat", None, "::"), ("u.data", None, "\t")]
+    + [("r.txt", mark, mark) for mark in (";", "|", "::", "\t", ",")],
+)
+def test_a_table_without_a_header_is_read_by_positions(tmp_path, name, format, delimiter) -> None:
+    rows = [("a", "x", "1", "4"), ("b", "y", "2", "4,5"), ("c", "z", "1", "3.5")]
+    rows = rows if delimiter != "," else [(*row[:3], row[3].replace(",", ".")) for row in rows]
+    path, columns = tmp_path / name, {"user": 1, "item": 3, "rating": "4"}
+    path.write_text("".join(delimiter.join(row) + "\n" for row in rows))
+    expected = {"a": [("1", 4.0)], "b": [("2", 4.5)], "c": [("1", 3.5)]}
+    domain = Domain(["1", "2"], rating_range=(1, 5))
+    for asked in (columns, {role: str(place) for role, place in columns.items()}):
+        assert by_user(Ratings.from_any(path, domain, columns=asked, format=format)) == expected
+    found = Ratings.check(path, domain, columns=columns, format=format)
+    assert (found.usable, found.rows, found.dropped) == (3, 3, ())
+    hostile = [
+        "mallory",
+        "",
+        '"',
+        "{",
+        "[1]",
+        "\0",
+        delimiter * 99,
+        "mallory;1",
+        '"a";b',
+        "x" * 70_000,
+        "\ufeff",
+    ]
+    hostile += [
+        delimiter.join(["m", "x", "1", "4", "5"]),
+        f'"m{delimiter}x"{delimiter}y{delimiter}1{delimiter}4',
+    ]
+    for line in hostile:
+        for text in ([line, *map(delimiter.join, rows)], [*map(delimiter.join, rows), line]):
+            path.write_text("\n".join(text) + "\n")
+            read = by_user(Ratings.from_any(path, domain, columns=columns, format=format))
+            assert {user: read[user] for user in expected} == expected
+            assert set(read) - set(expected) <= {"m", f"m{delimiter}x", f'"m{delimiter}x"', '"m'}
+
+
+def by_user(ratings: Ratings) -> dict[str, list[tuple[str, float]]]:
+    ends = ratings.matrix.indptr
+    cells = list(
+        zip(np.array(ratings.domain.items)[ratings.matrix.indices], ratings.matrix.data, strict=True)
+    )
+    return {
+        user: [(str(i), float(r)) for i, r in cells[a:b]]
+        for user, a, b in zip(ratings.users, ends, ends[1:], strict=False)
+    }
+
+
+def test_positions_count_from_one_and_a_format_may_be_a_delimiter(tmp_path) -> None:
+    (tmp_path / "r.csv").write_text("user|item|rating\na|1|4\n")
+    domain = Domain(["1"], rating_range=(1, 5))
+    assert Ratings.from_any(tmp_path / "r.csv", domain, format="|").n_ratings == 1
+    with pytest.raises(InputError, match="count from 1"):
+        Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 0, "item": 1, "rating": 2})
+    with pytest.raises(InputError, match="or the delimiter of the columns"):
+        Ratings.from_any(tmp_path / "r.csv", domain, format="#")

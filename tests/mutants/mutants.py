@@ -107,8 +107,8 @@ BOUNDED = [  # the contribution of a user is not bounded as declared
             for first, last in zip(ends, ends[1:]):
                 keep[first + np.argsort(draws[first:last])[: self._settings.max_ratings_per_user]] = True
             self._rows = self._ratings.where(keep, drop_empty=False)"""),
-    bug("duplicates of a user's rating kept", sensitivity("popular"), "data/ratings_builder:_sorted_unique",
-        "if not ends.all():", "if False:"),
+    bug("duplicates of a user's rating kept", sensitivity("popular"), "data/ratings_builder:latest",
+        "if ends.all():", "if True:"),
     bug("ratings out of the range kept (NaN, infinity)",
         "data/test_ratings.py::TestRulesForBadRows::test_a_bad_rating_does_not_replace_a_good_one",
         "data/ratings_builder:within_range",
@@ -503,7 +503,7 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         "return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))",
         "return CLIP_MARGIN / np.sqrt(np.clip(np.diff(ratings.matrix.indptr), 1, 300))"),
     bug("levels and factors beyond float32 fitted in float32",
-        "test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "training/users",
+        "training/test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "training/users",
         "_FAR = 1e4", "_FAR = math.inf"),
     bug("ranges allowed in which sums of float32 overflow",
         "data/test_domain.py::test_a_range_that_bounds_nothing_is_refused", "data/domain",
@@ -576,8 +576,8 @@ CHOSEN = [  # which rows reach training
     bug("large integers are ids until a cell is missing",
         f"{ROWS}::test_large_integers_whatever_a_cell_makes_of_the_column[item-pandas]",
         "data/ratings_builder:read_rows",
-        "positions_of(encode_ids(items), domain.item_texts)",
-        "positions_of(encode_ids(items, exact=True), domain.item_texts)"),
+        "positions_of(encode_ids(found.items), domain.item_texts)",
+        "positions_of(encode_ids(found.items, exact=True), domain.item_texts)"),
     bug("bytes that are no text meet their escape", f"{ROWS}::test_two_ids_are_two_users",
         "data/arrays:decoded",
         "return cell.decode()", 'return cell.decode("utf-8", "backslashreplace")'),
@@ -597,8 +597,8 @@ CHOSEN = [  # which rows reach training
         "raise InputError(f\"{_missing_column(role, asked)} (found: {', '.join(map(repr, names))})\")"),
     bug("of a pair the first of those with the latest time stays",
         "data/test_times.py::test_of_a_pair_the_latest_stays", "data/ratings_builder:_latest",
-        "np.lexsort((times[doubles], np.cumsum(last) - last))",
-        "np.lexsort((-np.arange(len(last)), times[doubles], np.cumsum(last) - last))"),
+        "np.lexsort((*(key[doubles] for key in keys), np.cumsum(last) - last))",
+        "np.lexsort((-np.arange(len(last)), *(key[doubles] for key in keys), np.cumsum(last) - last))"),
     bug("times read from integers as they are, until a cell is missing",
         "data/test_times.py::test_a_missing_time_rounds_nobody_elses", "data/times:_of_typed",
         "not column.null_count and np.abs(ticks).max(initial=0) < 1 << 53:", "not column.null_count:"),
@@ -796,7 +796,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "    count"),
 ]  # fmt: skip
 
-DONORS = "test_public.py::test_donors_and_released_values_decide_and_nothing_else"
+DONORS = "public/test_public.py::test_donors_and_released_values_decide_and_nothing_else"
 
 DONATED = [
     bug("a public model of everybody", DONORS, "public/sources:PublicRatings._read",
@@ -809,7 +809,7 @@ DONATED = [
         "        found = self._read(ratings, same, external)\n",
         "        found = self._read(ratings, same, external)\n        self.__dict__['of'] = ratings\n"),
     bug("donors who are refused after a charge",
-        "test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/named:train",
+        "public/test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/named:train",
         "    public_rows = run.read_public(public, estimator, ratings)\n", "    public_rows = None\n"),
 ]  # fmt: skip
 

@@ -308,7 +308,7 @@ def test_the_shops_page_shows_lists_with_titles_in_a_browser(allowed: bool, file
     lists = dict(re.findall(r'<ol id="([\w-]+)"[^>]*>(.*?)</ol>', shown, flags=re.S))
     wanted = {
         "for-you": [str(each.item) for each in model.recommend(HERS, 5)],
-        "also-bought": [str(item) for item, _ in model.similar_items(ITEMS[2], 5)],
+        "also-bought": [str(each.item) for each in model.similar_items(ITEMS[2], 5)],
     }
     for name, items in wanted.items():
         links = re.findall(r'<a href="\?product=([^"]*)">(.*?)</a>', lists[name])

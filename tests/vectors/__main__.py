@@ -1,8 +1,8 @@
 """Write the parity vectors: ``python -m tests.vectors``.
 
 Trains the small models anew (their noise is the operating system's, so every file differs) and writes what
-Python computes from each, and for which histories, to ``vectors.json``. `tests/test_vectors.py` holds Python
-to it, and `make test-web` the client of ``web/``.
+Python computes from each, and for which histories, to ``vectors.json``. `tests/vectors/test_vectors.py`
+holds Python to it, and `make test-web` the client of ``web/``.
 """
 
 import base64

@@ -4,7 +4,7 @@ import ast
 import re
 from pathlib import Path
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "PRIVACY.md").read_text(encoding="utf-8")
 PROMISES, REST = TEXT.split("## What is not promised")
 TABLE = REST.split("## The tests")[1]

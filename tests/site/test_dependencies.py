@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-PROJECT = tomllib.loads((Path(__file__).parents[1] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
 LINES = [
     *PROJECT["dependencies"],
     *(line for lines in PROJECT["optional-dependencies"].values() for line in lines if "hushrec" not in line),

@@ -11,7 +11,7 @@ import pytest
 
 from hushrec import Domain, InputError
 from hushrec.serving import Attributes
-from tests.test_serving import HISTORIES, ITEMS, ROWS, score, served, with_arrays
+from tests.serving.test_serving import HISTORIES, ITEMS, ROWS, score, served, with_arrays
 from tests.vectors.answers import CONDITIONS, item_table
 
 DOMAIN = Domain([f"i{place}" for place in range(40)], rating_range=(1, 5))

@@ -17,7 +17,7 @@ import pytest
 
 import hushrec
 from hushrec.errors import HushrecError, ModelFileError
-from tests.test_modelfile import MARK, model, signed, taken_apart
+from tests.serving.test_modelfile import MARK, model, signed, taken_apart
 
 TYPES = {"U8": "<u1", "I8": "<i1", "U32": "<u4", "I32": "<i4", "U64": "<u8", "I64": "<i8", "F16": "<f2"}
 HOSTILE_NUMBERS = [*b"-1 0 1e999 NaN 1.5 null [] {} true 1000000000000".split(), b"9" * 400]

@@ -9,7 +9,7 @@ import pytest
 from hushrec.data.features import feature_scores
 from hushrec.errors import InputError
 from hushrec.models import Billboard
-from tests.test_vectors import MODELS
+from tests.vectors.test_vectors import MODELS
 
 RIDGES = [*(2.0 ** np.arange(-16, 5)), 1e12]
 

@@ -27,7 +27,7 @@ from hushrec.training.users import (
 )
 from tests.opening import opened
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 ITEMS, CENTER, RIDGE = 7, 3.2, SweepSettings(regularization=0.4, bias_regularization=2.5)
 WEIGHTS = np.array([0.9, 0.2, 0.5, 1.0, 0.3, 0.7, 0.4])
 SLOPES = np.array([3.0, 1.0, 2.0, 5.0, 0.5, 2.0, 1.0])
@@ -388,7 +388,7 @@ def test_a_sweep_holds_one_table_of_its_users() -> None:
 
     In a process of its own: what other tests left in this one is no memory of a sweep.
     """
-    words = "from tests.test_users import sweep_in_tables; print(*sweep_in_tables())"
+    words = "from tests.training.test_users import sweep_in_tables; print(*sweep_in_tables())"
     told = subprocess.run(
         [sys.executable, "-c", words],
         capture_output=True,

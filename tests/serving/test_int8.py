@@ -14,7 +14,7 @@ import hushrec
 from hushrec.models import ESTIMATORS, Billboard
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.stored_arrays import packed, unpacked
-from tests.test_modelfile import RATINGS
+from tests.serving.test_modelfile import RATINGS
 
 SMALL = st.floats(-(2.0**100), 2.0**100, width=32)
 

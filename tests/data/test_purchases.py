@@ -1,0 +1,192 @@
+"""Purchases, returns and stars: one user's rows become likes and ratings by themselves, on every path."""
+
+import itertools
+import random
+from collections import defaultdict
+
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import hushrec
+from hushrec import Accountant, Both, Budget, Domain, Ratings, Store
+from hushrec.errors import InputError
+from hushrec.privacy.testing import SeededNoise
+
+ITEMS = [f"i{k}" for k in range(8)]
+STARS = Domain(ITEMS, rating_range=(1, 5))
+LIKES = Domain(ITEMS, likes=True)
+COLUMNS = {"rating": "stars", "quantity": "pieces", "time": "day"}
+NOTHING = float("nan")
+
+
+def table(seed: int, n_users: int = 12, n_rows: int = 150) -> list[tuple]:
+    dice = random.Random(seed)
+    stars, pieces = [None, None, 0, 1, 3, 4, 5, 9], [None, 0, 1, 1, 2, -1, -1, 0.1, 0.2, -0.3]
+    return [
+        (
+            f"u{dice.randrange(n_users)}",
+            dice.choice(ITEMS),
+            dice.choice(stars),
+            dice.choice(pieces),
+            dice.randrange(9),
+        )
+        for _ in range(n_rows)
+    ]
+
+
+def frame(rows: list[tuple]) -> pa.Table:
+    types = [pa.string(), pa.string(), pa.float64(), pa.float64(), pa.int64()]
+    columns = [
+        pa.array(list(column), kind) for column, kind in zip(zip(*rows, strict=True), types, strict=True)
+    ]
+    return pa.table(columns, ["user", "item", "stars", "pieces", "day"])
+
+
+def oracle(rows: list[tuple], likes: bool) -> dict[tuple[str, str], tuple[float, int]]:
+    """Rating (NaN: bought without stars) and time of each pair, from a dictionary and integers of a tenth."""
+    pairs = defaultdict(list)
+    for place, (user, item, stars, pieces, day) in enumerate(rows):
+        known = not likes and stars is not None and 1 <= stars <= 5
+        if known or pieces:
+            pairs[user, item].append(
+                (known, day, place, stars if known else NOTHING, round(10 * (pieces or 0)))
+            )
+    found = {}
+    for pair, cells in pairs.items():
+        known, day, _, stars, _ = max(cells, key=lambda cell: cell[:3])
+        if known or sum(cell[-1] for cell in cells) > 0:
+            found[pair] = (1.0 if likes else stars, day)
+    return found
+
+
+def cells(ratings: Ratings) -> dict[tuple[str, str], tuple[float, int]]:
+    rows = np.repeat(ratings.users, np.diff(ratings.matrix.indptr))
+    items = np.array(ITEMS)[ratings.matrix.indices]
+    pairs = zip(rows.tolist(), items.tolist(), strict=True)
+    return dict(
+        zip(pairs, zip(ratings.matrix.data.tolist(), ratings.times.tolist(), strict=True), strict=True)
+    )
+
+
+def same(found: dict, expected: dict) -> bool:
+    return found.keys() == expected.keys() and all(
+        np.array_equal(found[pair], expected[pair], equal_nan=True) for pair in found
+    )
+
+
+@pytest.mark.parametrize(("seed", "likes"), itertools.product(range(4), (False, True)))
+def test_every_path_reads_what_a_dictionary_reads(seed: int, likes: bool, tmp_path, monkeypatch) -> None:
+    rows = table(seed)
+    whole, domain, expected = frame(rows), LIKES if likes else STARS, oracle(rows, likes)
+    columns = {role: name for role, name in COLUMNS.items() if not (likes and role == "rating")}
+    pq.write_table(whole, tmp_path / "t.parquet", row_group_size=40)
+    whole.to_pandas().to_csv(tmp_path / "t.csv", index=False)
+    whole.to_pandas().to_csv(tmp_path / "german.csv", index=False, sep=";", decimal=",")
+    monkeypatch.setattr("hushrec.data.preparing._FOLDED_ROWS", 5)
+    monkeypatch.setattr("hushrec.data.preparing._HELD_ROWS", 20)
+    sources = [
+        whole, whole.to_pandas(), pl.from_arrow(whole), whole.to_pydict(),
+        *(tmp_path / name for name in ("t.parquet", "t.csv", "german.csv")),
+    ]  # fmt: skip
+    for source in sources:
+        ratings = Ratings.from_any(source, domain, columns=columns)
+        assert same(cells(ratings), expected)
+        store = Store.prepare(source, tmp_path / "store", domain, columns=columns, partitions=3, force=True)
+        assert same(cells(store.ratings()), expected)
+        look = Ratings.check(source, domain, columns=columns)
+        assert (look.usable, look.users) == (ratings.n_ratings, ratings.n_users)
+        assert look.usable + sum(each.count for each in look.dropped) == look.rows == len(rows)
+    pq.write_table(ratings.to_arrow(), tmp_path / "again.parquet")
+    again = Ratings.from_any(tmp_path / "again.parquet", domain, columns={"time": True})
+    assert same(cells(again), expected)
+    assert same(cells(again.union(again)), expected)
+
+
+@pytest.mark.parametrize(
+    "form", [frame, lambda rows: frame(rows).to_pandas(), lambda rows: frame(rows).to_pydict()]
+)
+def test_one_users_null_zero_or_return_changes_nothing_of_other_users(form, tmp_path) -> None:
+    rows = table(9)
+    hostile = [
+        (None, None),
+        (None, 0),
+        (None, -5),
+        (0, None),
+        (5, -1),
+        (None, 1e300),
+        (NOTHING, NOTHING),
+        (None, -1e-9),
+    ]
+    for read in (
+        lambda rows: Ratings.from_any(form(rows), STARS, columns=COLUMNS),
+        lambda rows: Store.prepare(form(rows), tmp_path / "s", STARS, columns=COLUMNS, force=True).ratings(),
+    ):
+        base = cells(read(rows))
+        for (stars, pieces), place in itertools.product(hostile, (0, 70, 150)):
+            more = [*rows[:place], ("mallory", "i1", stars, pieces, 3), *rows[place:]]
+            found = cells(read(more))
+            assert same({pair: cell for pair, cell in found.items() if pair[0] != "mallory"}, base)
+
+
+def liked(ratings: Ratings, threshold: float | None) -> set[tuple[str, str]]:
+    return set(cells(ratings.liked(threshold)))
+
+
+def test_a_like_is_a_purchase_without_stars_or_has_stars_from_the_threshold_up() -> None:
+    rows = table(5)
+    expected = oracle(rows, likes=False)
+    ratings = Ratings.from_any(frame(rows), STARS, columns=COLUMNS)
+    assert liked(ratings, 4) == {pair for pair, (stars, _) in expected.items() if not stars < 4}
+    assert cells(ratings.starred()) == {pair: cell for pair, cell in expected.items() if cell[0] == cell[0]}
+
+
+def trained(ratings: Ratings | Store, budget: Budget) -> hushrec.Billboard:
+    estimator = Both.planned(budget, ratings.domain, n_users=300)
+    return estimator.fit(ratings, Accountant(budget, noise=SeededNoise(0), data_is_public=True))
+
+
+def test_the_ratings_part_never_sees_a_purchase_and_costs_the_same_without_any_stars(tmp_path) -> None:
+    budget, rows = Budget(5, 1e-5), table(3, n_users=300, n_rows=3000)
+    columns = {"rating": "stars", "quantity": "pieces"}
+    both = trained(Ratings.from_any(frame(rows), STARS, columns=columns), budget)
+    stars = trained(Ratings.from_any(frame(rows), STARS, columns={"rating": "stars"}), budget)
+    for name, array in stars.arrays.items():
+        assert np.array_equal(both.arrays[name], array)
+    store = Store.prepare(frame(rows), tmp_path / "s", STARS, columns=columns)
+    stored = trained(store, budget)
+    assert all(np.array_equal(array, stored.arrays[name]) for name, array in both.arrays.items())
+    assert all(np.array_equal(array, stored.lists.arrays[name]) for name, array in both.lists.arrays.items())
+    unstarred = [(user, item, None, pieces, day) for user, item, _, pieces, day in rows]
+    none = trained(Ratings.from_any(frame(unstarred), STARS, columns=columns), budget)
+    assert none.privacy.releases == both.privacy.releases
+    for model in (both, none):
+        assert all(np.isfinite(array).all() for array in model.arrays.values() if array.dtype.kind == "f")
+    history = Ratings.from_any(frame(rows), STARS, columns=columns)
+    assert np.isfinite(both.predict(history, ITEMS)).all()
+    measured = hushrec.evaluate(both, *hushrec.leave_k_out(history, 1, seed=0), k=3, resamples=10)
+    assert np.isfinite(measured["rmse"].value) and measured["recall@3"].value > 0
+
+
+def test_a_model_of_ratings_alone_trains_on_the_stars(tmp_path) -> None:
+    budget, rows = Budget(5, 1e-5), table(3)
+    columns = {"rating": "stars", "quantity": "pieces"}
+    models = []
+    for asked in (columns, {"rating": "stars"}):
+        ratings = Ratings.from_any(frame(rows), STARS, columns=asked)
+        accountant = Accountant(budget, noise=SeededNoise(0), data_is_public=True)
+        models.append(hushrec.ItemBias().fit(ratings, accountant))
+    assert np.array_equal(models[0].arrays["item_bias"], models[1].arrays["item_bias"])
+    with pytest.raises(InputError, match="item-bias does not use purchases"):
+        store = Store.prepare(frame(rows), tmp_path / "s", STARS, columns=columns)
+        hushrec.ItemBias().fit(store, Accountant(budget, data_is_public=True))
+
+
+def test_a_purchase_table_for_likes_needs_a_domain_of_likes() -> None:
+    unit = Domain(ITEMS, rating_range=(0, 1))
+    with pytest.raises(InputError, match=r"Domain\(items, likes=True\)"):
+        Ratings.from_any(frame(table(0)), unit, columns={"quantity": "pieces"}, implicit=True)
+    with pytest.raises(InputError, match="no column named 'amount'"):
+        Ratings.from_any(frame(table(0)), LIKES, columns={"quantity": "amount"})
