@@ -52,9 +52,9 @@ MODELS: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {
     },
     "Recall@20": {
         1: ("popular", {}),
-        2: ("private-eigenrec", {"iterations": 1, "matrix_share": 0.0}),
-        4: ("private-eigenrec", {"iterations": 3, "matrix_share": 0.0}),
-        8: ("private-eigenrec", {"iterations": 7, "matrix_share": 0.0}),
+        2: ("private-eigenrec", {"iterations": 1, "pairs": False}),
+        4: ("private-eigenrec", {"iterations": 3, "pairs": False}),
+        8: ("private-eigenrec", {"iterations": 7, "pairs": False}),
     },
 }
 #: Largest difference from a central training with the same noise.
@@ -150,10 +150,10 @@ def in_rounds(ratings: Ratings, copies: int, which: str) -> dict[str, Any]:
     """Mean Recall of four draws with copies of everybody: with all rounds, as planned, or the fewest."""
     task = of_lists(ratings)
     domain, n_users = ratings.domain, copies * task.train.n_users
-    settings = {"matrix_share": 0.0} | (LEAST if which == "least" else {})
+    settings = {"pairs": False} | (LEAST if which == "least" else {})
     agreement = agreed("private-eigenrec", settings, domain, n_users)
     if which == "planned":  # so many rounds as keep to the most bytes at 4,000 items
-        agreement = replace(agreement, estimator=small(agreement.estimator, {"matrix_share": 0.0}, 4000))
+        agreement = replace(agreement, estimator=small(agreement.estimator, {"pairs": False}, 4000))
     made = [train(agreement, task.train, seed=draw, copies=copies) for draw in range(4)]
     figure = float(np.mean([task.figure(each.model) for each in made]))
     worst = at_most(agreement.estimator, 4000)[1]

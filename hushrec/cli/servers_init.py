@@ -183,10 +183,11 @@ def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_
         ratings = small(model.ratings, _of("ratings", given), n_items)
         room -= at_most(ratings, n_items)[1]
         return replace(model, ratings=ratings, lists=small(model.lists, _of("lists", given), n_items, room))
-    less = {"start": "random", "matrix_share": 0.0}
     tuning: Any = getattr(model, "tuning", None)
-    changes = {each: less[each] for each in less if hasattr(tuning, each) and each not in given}
-    model = replace(model, tuning=replace(tuning, **changes)) if changes else model
+    if hasattr(tuning, "start") and "start" not in given:
+        model = replace(model, tuning=replace(tuning, start="random"))
+    if hasattr(model, "pairs") and "pairs" not in given:
+        model = replace(model, pairs=False)
     if hasattr(tuning, "learned_items") and "iterations" not in given:
         while model.iterations > _FEWEST and at_most(model, n_items)[1] > room:
             model = replace(model, iterations=model.iterations - 1)
@@ -211,8 +212,8 @@ def at_most(model: Any, n_items: int) -> tuple[int, int]:
     tuning, rank = model.tuning, model.rank
     steps = model.iterations if rank else 0
     if hasattr(tuning, "learned_items"):
-        matrix, learned = tuning.matrix_share > 0, min(tuning.learned_items, n_items)
-        width = min(rank, n_items - 1)
+        matrix, learned = model.pairs and rank > 0, min(tuning.learned_items, n_items)
+        width, steps = min(rank, n_items - 1), 0 if model.pairs else steps
         rounds, words = 1 + matrix + steps, n_items + steps * (n_items + learned * width)
         if steps:  # the halves of likes, with item weights again
             rounds, words = rounds + 1, words + n_items + width * (width + 1)

@@ -19,9 +19,9 @@ from scipy.special import ndtr
 from hushrec.checks import Part, check_names
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.models.liking_users import RATED
 from hushrec.models.private_als import PrivateALS
 from hushrec.models.private_eigenrec import PrivateEigenRec
+from hushrec.models.private_eigenrec.users import RATED
 from hushrec.privacy import Bounded, Budget, Plan, Release
 from hushrec.registry import best
 from hushrec.training.estimator import Estimator, UserState
@@ -31,15 +31,10 @@ from hushrec.training.posterior import item_weights, likely_variance
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-#: Part of the budget (of mu squared) for the model that recommends; where mu times the users of an item is in
-#: this range, in which the model of ratings begins to learn factors and more budget does least for it; and
-#: the squared signal to noise of all item weights, (mu times the users)^2 / items, below which neither model
-#: learns much beyond them.
-#: Chosen by `make bench PART="quality lists"`.
-_LISTS_SHARE, _LARGER_SHARE, _FACTORS_BEGIN = 0.48, 0.6, (1.0, 3.0)
-_POPULARITY_SHARE, _LITTLE = 0.85, 50.0
-#: Least part of their usual share that the likes' item weights get.
-_LEAST_WEIGHTS = 0.1
+#: Fraction of the budget (of mu squared) for the model that recommends. The second one applies where the
+#: squared signal to noise of all item weights, (mu times users)^2 / items, is below the third: neither model
+#: then learns much beyond popularity. `make bench PART="quality lists"`.
+_LISTS_SHARE, _POPULARITY_SHARE, _LITTLE = 0.55, 0.85, 50.0
 #: The release of both models that tells how much an item is rated, or liked.
 _WEIGHTS = "item weights"
 #: Usual squared deviation of the likes' item weights from those expected, as a part of their square, and how
@@ -186,11 +181,8 @@ class Both(Estimator[BothUsers]):
         check_names(cls, changes)
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
-        low, high = _FACTORS_BEGIN
-        signal = budget.mu * n_users
-        begin = low <= signal / domain.n_items < high
-        share = _LARGER_SHARE if begin else _LISTS_SHARE
-        share = _POPULARITY_SHARE if signal**2 / domain.n_items < _LITTLE else share
+        little = (budget.mu * n_users) ** 2 / domain.n_items < _LITTLE
+        share = _POPULARITY_SHARE if little else _LISTS_SHARE
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {
             "like_threshold": domain.like_threshold,
@@ -204,20 +196,7 @@ class Both(Estimator[BothUsers]):
             if job not in changes:
                 model, part = best(job, budget.private), shares.part(budget, job)
                 settings[job] = choose(model, part, domain, n_users=n_users, settings=own[job])
-        if budget.private and "lists" not in changes and "weights_share" not in own["lists"]:
-            settings["lists"] = cls._with_weights_of(
-                settings["ratings"], settings["lists"], shares.lists_share
-            )
         return cls(**settings)
-
-    @staticmethod
-    def _with_weights_of(ratings: Any, lists: Any, share: float) -> Any:
-        """Return the model of lists with the share of item weights that the other model's release leaves."""
-        if lists.tuning.features_share:  # item features want the popularity of all items
-            return lists
-        wanted = lists.tuning.weights_share
-        left = wanted - getattr(getattr(ratings, "tuning", None), "weights_share", 0.0) * (1 - share) / share
-        return replace(lists, tuning=replace(lists.tuning, weights_share=max(left, _LEAST_WEIGHTS * wanted)))
 
     def part(self, budget: Budget, job: str) -> Budget:
         """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""

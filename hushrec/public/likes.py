@@ -20,8 +20,8 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.models.ease import own_likes
 from hushrec.models.liked_features import popularities
-from hushrec.models.liking_users import RATED
 from hushrec.models.private_eigenrec import PrivateEigenRec
+from hushrec.models.private_eigenrec.users import RATED
 from hushrec.serving.recommend import Recommender
 from hushrec.training.posterior import item_weights, posterior_means
 from hushrec.types import Array

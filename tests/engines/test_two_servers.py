@@ -46,9 +46,8 @@ ESTIMATORS = {
     "item-bias": hushrec.ItemBias(),
     "popular": hushrec.Popular(),
     "private-als": ALS,
-    "private-eigenrec": hushrec.PrivateEigenRec(
-        rank=2, iterations=2, n_users=12, tuning=hushrec.PrivateEigenRec.Tuning(matrix_share=0.1)
-    ),
+    "private-eigenrec": hushrec.PrivateEigenRec(rank=2, iterations=2, n_users=12),
+    "private-eigenrec, pairs": hushrec.PrivateEigenRec(rank=2, pairs=True, n_users=12),
     "both": hushrec.Both(
         ratings=ALS, lists=hushrec.PrivateEigenRec(rank=2, iterations=3, n_users=12), like_threshold=4.0
     ),

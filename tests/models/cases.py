@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 import pytest
@@ -25,10 +25,9 @@ from hushrec.models import (
     PrivateEigenRec,
     UserLevelOneBit,
 )
-from hushrec.models.item_matrix import ItemMatrix
-from hushrec.models.likes_taste import Sums
-from hushrec.models.liking_users import LikingUsers
 from hushrec.models.private_als import features
+from hushrec.models.private_eigenrec.denoise import Sums
+from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
     CorrectiveFrankWolfe,
@@ -90,24 +89,8 @@ class InformedEigenRec(PrivateEigenRec):
 class DividedEigenRec(PrivateEigenRec):
     """Private EigenRec whose rounds release item weights beside their sums, however well these are known."""
 
-    def _part_of_weights(
-        self, rounds: list[Sums], noisy: np.ndarray, noise_sd: float, n_users: float
-    ) -> float:
+    def weights_part(self, rounds: list[Sums], noisy: np.ndarray, noise_sd: float, n_users: float) -> float:
         return 0.4
-
-
-class PairedEigenRec(PrivateEigenRec):
-    """Private EigenRec that takes the item matrix to be of pairs, or not to be, whatever was released."""
-
-    paired: ClassVar[bool] = True
-
-    def _has_pairs(self, parts: ItemMatrix) -> bool:
-        super()._has_pairs(parts)
-        return self.paired
-
-
-class UnpairedEigenRec(PairedEigenRec):
-    paired = False
 
 
 SHARED = {"rank": 4, "iterations": 2, "bias_rounds": 2, "bias_clip": 0.1, "user_variance": 6.0}
@@ -200,17 +183,12 @@ CASES += [
 ]  # fmt: skip
 
 ROOM = {"item matrix": "0.99: what rounding may add has its room"}
-PAIRS = ROOM | dict.fromkeys(("item sums", "halves"), ROOM["item matrix"])
 CASES += [
     Case("private-eigenrec", PrivateEigenRec(rank=2, iterations=2)),
     Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, sums and weights", DividedEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
-    Case("private-eigenrec, matrix first", PrivateEigenRec.of(rank=2, iterations=2, matrix_share=0.2),
-         loose=ROOM),
-    Case("private-eigenrec, pairs", PairedEigenRec.of(rank=2, iterations=2, matrix_share=0.2), loose=PAIRS),
-    Case("private-eigenrec, no pairs", UnpairedEigenRec.of(rank=2, iterations=1, matrix_share=0.5),
-         loose=ROOM),
+    Case("private-eigenrec, pairs", PrivateEigenRec(rank=2, pairs=True), loose=ROOM),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
     Case("private-eigenrec, item features", InformedEigenRec.of(rank=2, iterations=2, n_users=6,
          features_share=0.1)),

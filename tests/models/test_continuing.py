@@ -17,7 +17,7 @@ from hushrec.serving.billboard import Billboard, load
 from hushrec.serving.modelfile import encode, read
 from hushrec.serving.new_items import moved, rows_moved
 from hushrec.training.gate import LocalGate
-from tests.models.cases import InformedALS, PairedEigenRec
+from tests.models.cases import InformedALS
 from tests.opening import opened
 
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
@@ -34,7 +34,7 @@ MODELS = {
     "popular": Popular(),
     "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
     "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
-    "private-eigenrec, pairs": PairedEigenRec.of(rank=3, iterations=1, matrix_share=0.3, n_users=300),
+    "private-eigenrec, pairs": PrivateEigenRec(rank=3, pairs=True, n_users=300),
     "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_threshold=4.0),
 }
 everywhere = pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
@@ -269,7 +269,7 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
     with pytest.raises(InputError, match="lacks 5 of the model's 43 items"):
         second.continue_training(rows, accountant)
     assert accountant.own == ()
-    if isinstance(model, PairedEigenRec):  # its item matrix is of the same items all season
+    if getattr(model, "pairs", False):  # its item matrix is of the same items all season
         with pytest.raises(InputError, match="cannot be retired within a season; keep it in the catalogue"):
             second.continue_training(rows, accountant, drop_missing_items=True)
         assert accountant.own == ()

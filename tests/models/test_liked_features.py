@@ -20,7 +20,7 @@ from hushrec import (
 from hushrec.cli.output_model import about
 from hushrec.data.keys import mix
 from hushrec.models.liked_features import VOTES, weight_of
-from hushrec.models.liking_users import LikingUsers
+from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training import named
 from tests.opening import opened
@@ -118,7 +118,7 @@ def test_without_features_nothing_is_voted_on_and_with_many_users_neither() -> N
     many = PrivateEigenRec.planned(budget, domain, 100_000)
     assert VOTES not in [each.label for each in many.plan(budget, domain).releases]
     with pytest.raises(hushrec.InputError, match="no vote"):
-        PrivateEigenRec.of(matrix_share=0.1, features_share=0.1)
+        PrivateEigenRec.of(pairs=True, features_share=0.1)
 
 
 def test_it_is_kept_in_files_weeks_and_models_of_both_jobs() -> None:

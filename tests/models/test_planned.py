@@ -87,56 +87,26 @@ def test_a_spectral_start_that_is_asked_for_is_paid() -> None:
         assert plain.tuning.start_share == (0.0 if iterations else 0.1)
 
 
-def eigenrec(mu: float, n_users: int) -> dict[str, object]:
-    """The table of docs/guides/implicit.md."""
-    q = min(mu * n_users, 1e9)
-    rank = min(round(0.52 * math.sqrt(q) - 4.8), 100)
-    rank = 0 if rank < 2 else rank
-    matrix = max(min((1750 / q) ** 2, 0.12), 0.06) if 4000 <= q <= 250_000 else 0.0
-    learned = min(max(round(9 * math.sqrt(q)), 1), 11_000)
-    return {
-        "rank": rank, "learned_items": learned, "weights_share": min(0.5, 2 / (rank + 1)),
-        "matrix_share": matrix, "n_users": n_users, "iterations": 8, "support": 0.5, "equalization": 0.5,
-        "weight_exponent": -0.3, "share_growth": 1.2, "like_threshold": None,
-    }  # fmt: skip
-
-
-@pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: f"epsilon {budget.epsilon}")
-def test_private_eigenrec(budget: Budget) -> None:
-    marks = [1, 147, 171, 205, 1000, 4000, 5052, 6000, 7144, 40_610, 100_000, 250_000, 1.49e6, 1e7]
-    domain, ranks = Domain(range(50), likes=True), set()
-    for n_users in around(marks, min(budget.mu, 1e9)) + [10**7, 10**9]:
-        rule = eigenrec(budget.mu, n_users)
-        check(PrivateEigenRec.planned(budget, domain, n_users), rule)
-        ranks.add(rule["rank"])
-    assert 100 in ranks and (0 in ranks or budget.mu > 100)
+def test_private_eigenrec_learns_more_with_more_users_and_budget() -> None:
+    """Nothing but public numbers decides; few users get popularity alone, many for each item pairs."""
+    for domain in (Domain(range(50), likes=True), Domain(range(20_000), likes=True)):
+        plans = [PrivateEigenRec.planned(Budget(2.0, 1e-6), domain, 4**power) for power in range(1, 14)]
+        assert plans[0].rank == 0 and not plans[0].pairs and plans[-1].rank == 100
+        for few, many in zip(plans, plans[1:]):
+            assert many.rank >= few.rank and many.pairs >= few.pairs
+            assert many.tuning.learned_items >= few.tuning.learned_items
+        assert plans[-1].pairs
 
 
 def test_both_plans_either_model_for_its_share() -> None:
-    """48% for lists, 60% where mu times the users an item is from 1 to below 3, 85% where little is known."""
-    shares = set()
-    for budget in BUDGETS[:-1]:
-        domain = Domain(range(80), rating_range=(1, 6))
-        for n_users in around([8, 63.2, 80, 240, 2400, 8000], budget.mu):
-            signal = budget.mu * n_users
-            share = 0.85 if signal**2 / 80 < 50 else 0.6 if 1 <= signal / 80 < 3 else 0.48
-            found = Both.planned(budget, domain, n_users)
-            assert (found.lists_share, found.like_threshold, found.lists.like_threshold) == (
-                share,
-                4.75,
-                4.75,
-            )
-            own = als(budget.mu * math.sqrt(1 - share), n_users, 80)
-            lists = eigenrec(budget.mu * math.sqrt(share), n_users) | {"like_threshold": 4.75}
-            left = lists["weights_share"] - own["weights_share"] * (1 - share) / share
-            lists["weights_share"] = max(left, 0.1 * lists["weights_share"])
-            for model, rule in ((found.ratings, own), (found.lists, lists)):
-                for name, wanted in rule.items():
-                    value = settings_of(model)[name]
-                    near = pytest.approx(wanted, rel=1e-5) if isinstance(wanted, float) else wanted
-                    assert value == near, name
-            shares.add(share)
-    assert shares == {0.48, 0.6, 0.85}
+    for n_users in (5, 100, 3000, 10**6):
+        budget, domain = Budget(1.0, 1e-6), Domain(range(80), rating_range=(1, 6))
+        both = Both.planned(budget, domain, n_users)
+        part = Budget(1.0, 1e-6).part(1 - both.lists_share)
+        assert both.ratings == PrivateALS.planned(part, domain, n_users)
+        assert both.like_threshold == both.lists.like_threshold == 4.75
+        alone = PrivateEigenRec.planned(budget.part(both.lists_share), domain, n_users, like_threshold=4.75)
+        assert both.lists == alone
 
 
 @pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (50, 200), (3000, 17)])

@@ -10,8 +10,10 @@ import scipy.linalg
 from hushrec.data import Domain, Ratings, strong_generalization
 from hushrec.data.keys import mix
 from hushrec.evaluation import evaluate
-from hushrec.models import Popular, PrivateEigenRec, private_eigenrec
-from hushrec.models.liking_users import LikingUsers
+from hushrec.models import Popular, PrivateEigenRec
+from hushrec.models.private_eigenrec import train
+from hushrec.models.private_eigenrec.items import ItemStatistics
+from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget, signed
 from hushrec.training.posterior import item_weights
 from tests.models.twins import full, run, small
@@ -23,7 +25,7 @@ UNIT = Domain(range(25), rating_range=(0, 1))
 @pytest.mark.parametrize(("support", "most"), [(9.0, 22), (5.0, 9)])
 def test_it_matches_a_slow_twin(support: float, most: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three rounds, the halves, then scores by the definition: project a row, undo the scales."""
-    monkeypatch.setattr(private_eigenrec, "_DOUBTFUL", 1e-3)  # the rounds release item weights, too
+    monkeypatch.setattr(train, "_DOUBTFUL", 1e-3)  # the rounds release item weights, too
     ratings = likes_of_groups(90, 30, 2, 3)
     settings = {"weight_exponent": -0.4, "support": support, "learned_items": most}
     model, noise, noise_sd = run(PrivateEigenRec.of(rank=2, iterations=3, **settings), ratings)
@@ -196,7 +198,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
     """Also whose row is nearly the popular one: what is left of it is at most 4 times as long then, 2 in
     the matrix. Oracle: dense rows, one user at a time."""
     rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
-    known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
+    known = ItemStatistics.of(model.tuning, 50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
     learned, (scale, first) = known.learned, (known.scale, known.first)
     vectors, direction = rng.standard_normal((n, 3)), first / np.linalg.norm(first)
     rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]
@@ -230,7 +232,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: 
 def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> None:
     """Their sums are exact. Oracle: integers, user by user."""
     rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
-    known = model.known(50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
+    known = ItemStatistics.of(model.tuning, 50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
     scale, first, learned = known.scale, known.first, known.learned
     rows = [[0], [0, 1], list(range(n)), [2], *(rng.choice(n, size, replace=False) for size in (3, 5, 9, 20))]
     cells = [(user, int(item), 1.0) for user, items in enumerate(rows) for item in items]

@@ -9,7 +9,6 @@ import pytest
 from hushrec.data import realistic
 from hushrec.kernels.packed import unpacked
 from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
-from hushrec.models.likes_taste import Halves, Sums
 from hushrec.models.private_als.server import (
     FACTOR_SAMPLING,
     KnownFactors,
@@ -21,18 +20,18 @@ from hushrec.models.private_als.server import (
     users_uncertainty,
     weighted_slopes,
 )
+from hushrec.models.private_eigenrec.denoise import Halves, Sums
+from hushrec.models.private_eigenrec.items import ItemStatistics, served
 from hushrec.privacy import Budget, Season, SeasonAccountant, positive
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.kalman import Tracked, drift, learned, no_evidence
 from hushrec.training.posterior import adaptive_weights, item_weights
 from hushrec.training.run import moved
-from tests.models.cases import PairedEigenRec
 from tests.opening import opened
 
 ITEMS, RANK = 14, 2
 DATA = realistic(120, ITEMS, 1000, seed=4)
 LABEL, HALVES = "item sums", "halves of likes"
-PAIRS = [f"{name}, or the item matrix again" for name in ("item weights", LABEL, HALVES)]
 SD = {
     "number of users": 7.0,
     "item weights": 0.9,
@@ -41,7 +40,7 @@ SD = {
     "gramian": 1.5,
     "item sums": 0.4,
     HALVES: 0.8,
-    **dict.fromkeys(PAIRS, 0.4),
+    "item matrix": 0.4,
 }
 
 
@@ -190,7 +189,8 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     weights = Tracked.of(last.state, "item_weights").with_new(last.state["item_seen"] > 0)
     weights = weights.measured(values["item weights"], 0.81, grows=True)
     weights_sd = math.sqrt(weights.variance.mean())
-    known = model.known(max(float(count.mean[0]), 1.0), weights.mean, weights_sd, probe.shape[1])
+    n_users = max(float(count.mean[0]), 1.0)
+    known = ItemStatistics.of(model.tuning, n_users, weights.mean, weights_sd, probe.shape[1])
     places = np.flatnonzero(known.learned)
     rank = probe.shape[1]
     values[LABEL] = rng.normal(size=(len(places), rank))
@@ -238,20 +238,19 @@ def test_a_week_of_private_eigenrec(fresh: bool) -> None:
     along = last.state["item_basis"][places].T @ vectors
     measured = Halves.of(halves.mean, math.sqrt(halves.variance.mean()))
     taste = measured.taste(vectors, strengths, along, max(float(count.mean[0]), 1.0))
-    served = model.served(known, weights.mean, weights_sd, taste, known.learned)
-    assert served.keys() == found.serve.keys()
-    for name, array in served.items():
+    arrays = served(known, weights.mean, weights_sd, taste, known.learned)
+    assert arrays.keys() == found.serve.keys()
+    for name, array in arrays.items():
         assert found.serve[name] == pytest.approx(array, abs=1e-7)
 
 
 def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     """New releases are added to earlier ones: of the same items, in the same scales, clipped alike."""
-    model = PairedEigenRec.of(rank=3, iterations=1, matrix_share=0.3, n_users=120)
+    model = PrivateEigenRec(rank=3, pairs=True, n_users=120)
     accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
     last = moved(model.fit(DATA, accountant), np.arange(ITEMS))
     pairs = last.state["pairs"]
-    count = last.state["users"][:1] + 5
-    values = {"number of users": count, **{label: np.full_like(pairs, 2.0) for label in PAIRS}}
+    values = {"item matrix": np.full_like(pairs, 2.0)}
     gate = Told(values)
     found = model.week(gate, gate, last)
     scale, first = gate.asked["scale"]
@@ -259,7 +258,7 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     learned_items, bound = gate.asked["item_matrix"]
     assert np.flatnonzero(learned_items).tolist() == sorted(last.serve["learned_items"])
     assert bound == positive(1.0)
-    before, own = float(last.state["pairs_precision"]), 3 / 0.16
+    before, own = float(last.state["pairs_precision"]), 1 / 0.16
     assert found.state["pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
     assert found.state["pairs_precision"] == pytest.approx(before + own)
     # without noise a week's matrix is all that counts

@@ -32,6 +32,7 @@ def bug(name: str, killer: str, file: str, *texts: str) -> Bug:
     return Bug(name, tuple(Edit(f"hushrec/{path}.py", function, *pair) for pair in pairs), killer)
 
 
+EIGENREC = "models/private_eigenrec"
 CONTRACT = "models/test_contract.py"
 
 
@@ -446,41 +447,39 @@ PAPERS = [  # the algorithms of the papers and of lists
         sensitivity("private-projected-gradient"), "papers/frank_wolfe/projected_gradient:FullRows.stepped",
         "yield part, clipped_rows(ends, full.ravel(), self._bound).reshape(full.shape)", "yield part, full"),
     bug("factors of a contribution not at norm 1 (EigenRec)", sensitivity("private-eigenrec"),
-        "models/liking_users:LikingUsers._factors",
+        f"{EIGENREC}/users:LikingUsers._factors",
         "return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]",
         "return likes @ vectors"),
     bug("likes are the ratings above everybody's mean", sensitivity("both"), "data/ratings:Ratings.liked",
         "self.matrix.data >= np.float32(threshold)", "self.matrix.data >= self.matrix.data.mean()"),
     bug("popularity counted in the norm of a row, and left in the sum (EigenRec)",
-        sensitivity("private-eigenrec"), "models/liking_users:LikingUsers.item_sums",
+        sensitivity("private-eigenrec"), f"{EIGENREC}/users:LikingUsers.item_sums",
         "along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)",
         "along = np.zeros(users.shape[1])"),
     bug("item weights released beside a round's sums, both at full size (EigenRec)",
-        sensitivity("private-eigenrec, sums and weights"), "models/liking_users:LikingUsers._beside_weights",
+        sensitivity("private-eigenrec, sums and weights"), f"{EIGENREC}/users:LikingUsers._beside_weights",
         "[self.item_weights().times(math.sqrt(part))]", "[self.item_weights()]",
         "[sums.times(math.sqrt(1 - part))]", "[sums]"),
     bug("sums of two halves at twice their size (EigenRec)", sensitivity("private-eigenrec"),
-        "models/liking_users:LikingUsers.halves",
+        f"{EIGENREC}/users:LikingUsers.halves",
         "both * (one + sign * two) / 2", "both * (one + sign * two)"),
     bug("items that a user rated low left out of the norm of their item weights (EigenRec)",
-        sensitivity("private-eigenrec, likes from 4"), "models/liking_users:LikingUsers.item_weights",
+        sensitivity("private-eigenrec, likes from 4"), f"{EIGENREC}/users:LikingUsers.item_weights",
         "squares = likes + RATED**2 * (np.diff(rated.indptr) - likes)", "squares = likes"),
     bug("items learned by their exact weights (EigenRec)", replayed("private-eigenrec"),
-        "models/private_eigenrec:PrivateEigenRec.train", "known = self.known(n_users, noisy, noise_sd, rank)",
-        "known = self.known(n_users, users.item_weights()._values, noise_sd, rank)"),
+        f"{EIGENREC}/train:train_first",
+        "items = ItemStatistics.of(model.tuning, n_users, noisy, noise_sd, rank)",
+        "items = ItemStatistics.of(model.tuning, n_users, users.item_weights()._values, noise_sd, rank)"),
     bug("popularity left in the item matrix, at norms for rows without it (EigenRec)",
-        sensitivity("private-eigenrec, matrix first"), "models/liking_users:LikingUsers.item_matrix",
+        sensitivity("private-eigenrec, pairs"), f"{EIGENREC}/users:LikingUsers.item_matrix",
         "along = truncated(room * self._along + along_step / 2, along_step)", "along = np.zeros(len(room))"),
-    bug("pairs of items found in the rows, not in what was released (EigenRec)",
-        replayed("private-eigenrec, matrix first"), "models/private_eigenrec:PrivateEigenRec.train",
-        "if self._has_pairs(parts):", "if users.count()._values[0] % 2:"),
     bug("a user votes once for each of their likes (EigenRec)",
-        sensitivity("private-eigenrec, item features"), "models/liking_users:LikingUsers.votes",
+        sensitivity("private-eigenrec, item features"), f"{EIGENREC}/users:LikingUsers.votes",
         "[float(found.sum())]", "[float((found * np.diff(self._ratings.matrix.indptr)).sum())]"),
     bug("item features count by the exact sum of the votes (EigenRec)",
-        replayed("private-eigenrec, item features"), "models/private_eigenrec:PrivateEigenRec.train",
-        "votes = float(gate.release(VOTES, users.votes(dict(found.serve), dict(found.beside)))[0])",
-        "asked = users.votes(dict(found.serve), dict(found.beside))\n"
+        replayed("private-eigenrec, item features"), f"{EIGENREC}/train:train_first",
+        "votes = float(gate.release(VOTES, users.votes(dict(arrays.serve), dict(arrays.beside)))[0])",
+        "asked = users.votes(dict(arrays.serve), dict(arrays.beside))\n"
         "        gate.release(VOTES, asked)\n"
         "        votes = 30 * float(asked._values[0])"),
 ]  # fmt: skip
@@ -709,11 +708,11 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
     bug("the label of week 1 for all weeks", f"{CONTRACT}::test_weeks[popular]", "training/run:next_week",
         'suffix = f", week {accountant.week.number}"', 'suffix = ", week 1"'),
     bug("parts of a round weighed by shares, not by their roots (EigenRec)",
-        sensitivity("private-eigenrec, sums and weights"), "models/liking_users:LikingUsers._beside_weights",
+        sensitivity("private-eigenrec, sums and weights"), f"{EIGENREC}/users:LikingUsers._beside_weights",
         "parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []",
         "parts += [sums.times(math.sqrt(1 - part / 2))] if part < 1 else []"),
     bug("no room for rounding in the item matrix (EigenRec)",
-        sensitivity("private-eigenrec, matrix first"), "models/liking_users:LikingUsers.item_matrix",
+        sensitivity("private-eigenrec, pairs"), f"{EIGENREC}/users:LikingUsers.item_matrix",
         "room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / "
         "self._longer)",
         "room = np.minimum(1, _LONGEST_IN_MATRIX / self._longer)"),
@@ -765,18 +764,6 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         sensitivity("one-bit, objective"), "papers/one_bit/one_bit:LabelledUsers.labels",
         'values = self._labels > 0.5 if norm == "labels" else self._labels',
         'values = self._labels > 0.5 if norm == "labels" else self._labels * 2'),
-    bug("a week's matrix of pairs at twice its size",
-        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "models/liking_users:LikingUsers.item_matrix",
-        "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:",
-        "    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:\n"
-        "        if bound.replace == 2 * bound.add_remove:\n"
-        "            from hushrec.privacy import positive\n"
-        "            doubled = self.item_matrix(learned, positive(1.0))\n"
-        "            doubled._values = doubled._values * 2\n"
-        "            return Bounded(doubled._values, bound, weight=doubled.weight, "
-        "step=doubled.step)\n"
-        "        return self._item_matrix(learned, bound)\n"
-        "\n    def _item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:"),
     bug("from the second week on a center that tells of the number of users",
         f"{CONTRACT}::test_weeks[popular]", "training/run:next_week",
         "    kept = board.privacy.item_features\n",
@@ -789,11 +776,9 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n"),
     bug("exact item weights in a week of pairs",
-        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", "models/weekly_eigenrec:week_of_pairs",
-        '    noisy = last.state["item_weights"]\n'
-        "    count",
-        "    noisy = np.asarray(users.item_weights()._values)\n"
-        "    count"),
+        f"{CONTRACT}::test_weeks[private-eigenrec, pairs]", f"{EIGENREC}/pairs:train_next_week_of_pairs",
+        'state["item_first"], state["item_weights"]',
+        'state["item_first"], np.asarray(users.item_weights()._values)'),
 ]  # fmt: skip
 
 DONORS = "public/test_public.py::test_donors_and_released_values_decide_and_nothing_else"

@@ -12,7 +12,7 @@ import hushrec
 from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Season, SeasonAccountant, Store
 from hushrec.data import lifelike, paired_likes
 from hushrec.data.features import feature_scores
-from hushrec.models.liking_users import LikingUsers
+from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public import item_vectors, judging, likes
 from hushrec.public.judging import GRID, bagged

@@ -71,7 +71,7 @@ REFUSED = {
     ),
     "a setting of one of both": (
         lambda: named.choose("both", BUDGET, RATINGS.domain, n_users=9, settings={"lists.like": 3.0}),
-        "matrix_share, equalization, like_threshold, n_users.",
+        "features_share, equalization, like_threshold, n_users.",
     ),
     "a setting of no part": (
         lambda: named.choose("popular", BUDGET, RATINGS.domain, settings={"lists.rank": 3}),

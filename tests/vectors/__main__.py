@@ -36,7 +36,6 @@ from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.modelfile import read as decode
 from hushrec.serving.recommend import PublicPart, Recommender
-from tests.models.cases import PairedEigenRec
 from tests.vectors.answers import answers, rules_of, similar_to
 from tests.vectors.random_conditions import random_cases
 
@@ -92,7 +91,7 @@ def models() -> Iterable[tuple[str, Billboard, bool]]:
     likes = Domain(DOMAIN.items, likes=True)
     awkward = Domain(DOMAIN.items, rating_range=(0.1, 4.1))
     private_als = trained(PrivateALS.of(**PRIVATE))
-    pairs = trained(PairedEigenRec.of(rank=2, iterations=2, matrix_share=0.2, like_threshold=4.0))
+    pairs = trained(PrivateEigenRec(rank=2, pairs=True, like_threshold=4.0))
     yield "item-bias", trained(ItemBias()), False
     yield "popular", trained(Popular()), False
     yield "private-als", private_als, False

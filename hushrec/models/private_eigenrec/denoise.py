@@ -1,7 +1,6 @@
-"""Reads released sums of likes: taste dimensions, and how much of each is signal.
+"""Estimate taste dimensions, and how much of each is signal, from released sums of likes.
 
-Functions of released values alone, shared by the first training of :mod:`hushrec.models.private_eigenrec`
-and the later weeks of a season.
+Functions of released values alone, used by the first training and by later weeks of a season.
 """
 
 from __future__ import annotations
@@ -10,7 +9,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.linalg import svd
 
 from hushrec.kernels.packed import unpacked
@@ -19,8 +17,6 @@ from hushrec.types import Array
 
 #: Smallest singular value, as a part of the largest.
 _SMALLEST_VALUE = 1e-3
-#: Steps in the largest entry of the popularity vector, as a power of two.
-_POPULARITY_BITS = 5
 #: A round counts with the others if its sum of lengths is this many times its noise.
 _CLEAR = 3.0
 #: Candidates of a regression coefficient of one half of the likes on the other.
@@ -62,13 +58,13 @@ class Sums(NamedTuple):
         """
         if not (rounds[-1].noise_sd and rounds[-1].clear()):
             return rounds[-1]
-        clear = [each for each in rounds if each.clear()]
-        probes = np.hstack([each.probe * (n_users / each.lengths / each.noise_sd) for each in clear])
+        clear = [sums for sums in rounds if sums.clear()]
+        probes = np.hstack([past.probe * (n_users / past.lengths / past.noise_sd) for past in clear])
         span = np.linalg.qr(rounds[-1].probe)[0]
         along = probes.T @ span
         precision, axes = np.linalg.eigh(along.T @ along)
         root = np.sqrt(np.maximum(precision, 1e-12 * precision[-1]))
-        sums = np.hstack([each.sums / each.noise_sd for each in clear]) @ (along @ (axes / root))
+        sums = np.hstack([past.sums / past.noise_sd for past in clear]) @ (along @ (axes / root))
         probe = span @ (axes * root)
         length = math.sqrt(max(float((probe * sums).sum()), 1e-9) / n_users)
         return Sums(probe, sums / length, 1 / length)
@@ -103,14 +99,14 @@ class Halves(NamedTuple):
     @classmethod
     def of(cls, released: Array, noise_sd: float) -> Halves:
         """Read them from a release of :meth:`LikingUsers.halves`."""
-        plus, minus = (unpacked(each) for each in np.split(released, 2))
+        plus, minus = map(unpacked, np.split(released, 2))
         return cls(plus - minus, plus + minus, math.sqrt(2.0) * noise_sd)
 
     def taste(self, vectors: Array, values: Array, along: Array, n_users: float) -> Taste:
         """Return taste dimensions with their gains (docs/guides/implicit.md, "How far to trust a dimension").
 
-        One half of a user's likes is regressed on the other: what chance or noise put into a dimension is in
-        one half alone, but for what the user's own row added to the dimension. The gain is the posterior mean
+        One half of a user's likes is regressed on the other: chance and noise are in one half alone, except
+        for what the user's own row added to the dimension. The gain is the posterior mean
         given the product, its noise and its sampling variance, for twice as many likes as a half has.
 
         Parameters
@@ -125,8 +121,8 @@ class Halves(NamedTuple):
         product = np.einsum("jk,ji,ik->k", along, self.products, along)
         square = np.einsum("jk,ji,ik->k", along, self.squares, along)
         square = np.maximum(square, np.maximum(np.abs(product), 1e-100))
-        own = np.minimum(n_users / (values.sum() * values), 1.0)  # part of a row in the dimension, beyond it
-        product = product - own * (product + square)
+        self_part = np.minimum(n_users / (values.sum() * values), 1.0)  # of a user's row in the dimension
+        product = product - self_part * (product + square)
         deviation = np.sqrt(self.noise_sd**2 + square**2 / n_users)
         misfit = (product[:, None] - square[:, None] * _OF_HALVES) / deviation[:, None]
         gains = posterior_means(2 * _OF_HALVES / (1 + _OF_HALVES), -(misfit**2) / 2)[0]
@@ -153,18 +149,6 @@ class Taste(NamedTuple):
     learned: int
 
 
-class Known(NamedTuple):
-    """The items as they are known before the rounds: released weights and what follows from them."""
-
-    n_users: float
-    noisy: Array
-    noise_sd: float
-    learned: NDArray[np.bool_]
-    popularity: Array
-    scale: Array
-    first: Array
-
-
 class Measured(NamedTuple):
     """Released values that later weeks continue: sums, and products of halves, each in a basis of its own.
 
@@ -188,11 +172,6 @@ NOTHING = Taste(_NONE, np.zeros(0), 0)
 UNMEASURED = Measured(Sums(_NONE, _NONE, 0.0), _NONE, np.zeros(0), 0.0)
 
 
-def grid(first: Array) -> float:
-    """The step, a power of two, of which a popularity vector's entries are made multiples."""
-    return 2.0 ** (math.ceil(math.log2(first.max())) - _POPULARITY_BITS)
-
-
-def apart(block: Array, direction: Array) -> Array:
-    """Columns less their part along a vector."""
+def project_out(block: Array, direction: Array) -> Array:
+    """Return columns without their part along a vector."""
     return block - np.outer(direction, direction @ block / (direction @ direction))

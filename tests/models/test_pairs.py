@@ -1,4 +1,4 @@
-"""The item x item matrix of private EigenRec: what is released, what is found in it, and what it is for."""
+"""The item x item matrix of private EigenRec: its release, its parts, and the regressions."""
 
 import math
 
@@ -8,11 +8,10 @@ import pytest
 from hushrec.data import Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.models import PrivateEigenRec
-from hushrec.models.item_matrix import ItemMatrix
-from hushrec.models.liking_users import LikingUsers
+from hushrec.models.private_eigenrec.pairs import ItemMatrix
+from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget, positive
 from hushrec.training.posterior import item_weights
-from tests.models.cases import PairedEigenRec
 from tests.models.test_private_eigenrec import likes_of_groups
 from tests.models.twins import full, run
 from tests.opening import opened
@@ -58,30 +57,22 @@ def with_noise(signal: np.ndarray, noise_sd: float, seed: int) -> np.ndarray:
     return signal + lower + np.tril(lower, -1).T
 
 
-def test_pairs_and_directions_are_told_apart() -> None:
+def test_pairs_are_no_taste_dimensions() -> None:
     rng = np.random.default_rng(0)
     pairs, tastes = np.zeros((300, 300)), rng.standard_normal((300, 3))
     for number in range(0, 120, 2):
         pairs[number, number + 1] = pairs[number + 1, number] = rng.uniform(10, 20)
     taste = tastes @ tastes.T
-    equal = np.sqrt(
-        (np.tril(pairs) ** 2).sum() / (taste**2).sum()
-    )  # squares of directions as large as of pairs
-    for signal, expected, certain in (
-        (pairs, True, 0),
-        (0.5 * taste, False, 3),
-        (pairs + equal / 0.015**0.5 * taste, False, 3),
-        (pairs + equal / 0.15**0.5 * taste, True, 3),
-    ):
+    for signal, certain in ((pairs, 0), (0.5 * taste, 3), (pairs + taste, 3)):
         parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
-        assert parts.has_pairs() == expected and parts.certain == certain
+        assert parts.certain == certain
         assert not certain or certain <= parts.standing <= certain + 1
 
 
 def test_it_matches_a_slow_twin() -> None:
-    """Both releases of the matrix, their mean, its parts, and the regressions of each item on the others."""
+    """The released matrix, its parts, and the regressions of each item on the others."""
     ratings = likes_of_groups(400, 16, 4, 3)
-    estimator = PairedEigenRec.of(rank=2, iterations=1, matrix_share=0.3, weights_share=0.3, support=41.5)
+    estimator = PrivateEigenRec.of(rank=2, pairs=True, weights_share=0.3, support=41.5)
     model, noise, noise_sd = run(estimator, ratings)
     likes = (ratings.matrix.toarray() > 0).astype(np.float64)
     weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
@@ -95,14 +86,8 @@ def test_it_matches_a_slow_twin() -> None:
     first = np.floor(first / grid) * grid
     rows = rows_apart(likes[:, learned], scale, first)
     exact = rows.T @ rows
-    labels = (
-        "item matrix",
-        *(f"{own}, or the item matrix again" for own in ("item sums 1", "halves of likes")),
-    )
-    precision = [noise_sd[label] ** -2 for label in labels]
-    noisy = [exact + full(noise[label], len(learned)) for label in labels]
-    matrix = sum(weight * each for weight, each in zip(precision, noisy)) / sum(precision)
-    sd = math.sqrt(0.5 / sum(precision))
+    matrix = exact + full(noise["item matrix"], len(learned))
+    sd = noise_sd["item matrix"] / math.sqrt(2)
 
     hollow = matrix - np.diag(np.diag(matrix))
     values, columns = np.linalg.eigh(hollow)
@@ -114,7 +99,7 @@ def test_it_matches_a_slow_twin() -> None:
     rest = hollow - low_rank
     rest = np.sign(rest) * np.maximum(np.abs(rest) - 2.5 * sd, 0)
     along = first / np.linalg.norm(first)
-    strength = 0.1 * (ratings.n_users + noise["number of users"][0])
+    strength = 0.1 * np.trace(matrix)
     whole = rest + low_rank + strength * np.outer(along, along)
     np.fill_diagonal(whole, np.maximum(np.diag(matrix), 0) + strength * along**2)
     whole += np.eye(len(whole)) * (0.3 * np.trace(whole) / len(whole) - min(np.linalg.eigvalsh(whole)[0], 0))
@@ -128,12 +113,11 @@ def test_it_matches_a_slow_twin() -> None:
     assert np.abs(np.delete(scores, learned, axis=1)).max() <= 1e-6
 
 
-@pytest.mark.parametrize("estimator", [PrivateEigenRec, PairedEigenRec])
-def test_without_noise_it_works_too(estimator: type[PrivateEigenRec]) -> None:
+@pytest.mark.parametrize("pairs", [False, True])
+def test_without_noise_it_works_too(pairs: bool) -> None:
     ratings = likes_of_groups(200, 30, 3, 1)
     for given in (ratings, ratings.rows(np.zeros(200, dtype=bool), keyed=True)):
-        model = estimator.of(rank=3, iterations=1, matrix_share=0.2, n_users=200).fit(
-            given, Accountant(Budget(math.inf, 1e-6))
-        )
+        estimator = PrivateEigenRec(rank=3, iterations=1, pairs=pairs, n_users=200)
+        model = estimator.fit(given, Accountant(Budget(math.inf, 1e-6)))
         assert all(np.isfinite(array).all() for array in model.arrays.values())
         assert len(model.recommend({"i0": 1.0}, n=5)) == 5

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hushrec.models.likes_taste import Halves, Sums, Taste
+from hushrec.models.private_eigenrec.denoise import Halves, Sums, Taste
 
 N_USERS, ITEMS, RANK = 500.0, 30, 3
 RNG = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""The users' side of private EigenRec: rows at norm 1, with and without popularity, and what they add up to.
+"""The users' side of private EigenRec: rows at norm 1, with and without popularity, and their sums.
 
 Sensitivities: docs/proofs/private-eigenrec.md.
 """
@@ -21,7 +21,7 @@ from hushrec.kernels.residuals import added_residuals, added_weights
 from hushrec.kernels.sparse_rows import CSR, at_columns, used_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
-from hushrec.models.likes_taste import grid
+from hushrec.models.private_eigenrec.items import grid
 from hushrec.privacy import Bound, Bounded, positive, signed, together
 from hushrec.serving.item_rows import weighted_sums
 from hushrec.serving.score_mixing import lowered, ranks, worth

@@ -1,0 +1,263 @@
+"""Private EigenRec before any data: its settings, how they are planned, and what a training releases.
+
+EigenRec (Nikolakopoulos, Kalantzis, Gallopoulos and Garofalakis 2019) is PureSVD (Cremonesi, Koren and Turrin
+2010) with items scaled by a power of their popularity. It ranks items by the projection of a user's row on
+the leading item eigenvectors. All cells weigh the same, so all items share one Gramian, which cancels: the
+item step of alternating least squares is one product of rows and factors, and only that is released.
+
+Rule and study: docs/guides/implicit.md. Sensitivities: docs/proofs/private-eigenrec.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any, ClassVar, Self
+
+import numpy as np
+
+from hushrec.checks import Count, Part, Positive, Settings, Share, plural
+from hushrec.data import Domain, Ratings
+from hushrec.errors import InputError
+from hushrec.kernels.sparse_rows import entries
+from hushrec.kernels.sweeps import csr
+from hushrec.models.ease import MOST_ITEMS, at_ratings, own_likes, weights_for
+from hushrec.models.liked_features import VOTES, votes_share
+from hushrec.models.private_eigenrec.denoise import Sums
+from hushrec.models.private_eigenrec.pairs import train_next_week_of_pairs
+from hushrec.models.private_eigenrec.train import train_first, weights_part
+from hushrec.models.private_eigenrec.users import LikingUsers, folded
+from hushrec.models.private_eigenrec.week import EXPECTED, train_next_week, weekly_rounds
+from hushrec.privacy import Budget, Plan, counted, positive, signed
+from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.training.gate import Gate
+from hushrec.types import Array, ModelArrays
+
+# Tuned on validation users of MovieLens-1M and -100K, once, at commit 1480e89 (docs/guides/implicit.md).
+
+#: Planned rank: slope and intercept in the root of (mu times users); its bounds.
+_RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
+#: Budget fraction of the item weights, times (rank + 1).
+_WEIGHTS_SHARES = 2.0
+#: Budget fraction of the number of users.
+_COUNT_SHARE = 0.01
+#: Planned number of learned items: slope in the root of (mu times users); its bound.
+_LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
+#: From this many (mu times users) on no item features are voted on, and items recommend items if there are
+#: this many for each item: `make bench PART=lists`.
+_MANY, _PAIRS_FROM = 4000.0, 8.0
+#: Budget fraction of the halves, of what the rounds have.
+_HALVES_SHARE = 0.03
+
+
+@dataclass(frozen=True, kw_only=True)
+class PrivateEigenRec(Estimator[LikingUsers]):
+    """Private lists from likes.
+
+    Give ``rank`` or let :meth:`planned` choose it; nothing else needs tuning (docs/guides/implicit.md).
+
+    Parameters
+    ----------
+    rank : int
+        Number of taste dimensions next to popularity, from 0 to 900; at most one less than there are items.
+    iterations : int
+        Rounds of power iteration, >= 1.
+    pairs : bool
+        Release the item x item matrix instead of the rounds: items recommend items, as in EASE. Planned where
+        there are many users for each item.
+    tuning : PrivateEigenRec.Tuning
+        Values that studies chose.
+    like_threshold : float or None
+        Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
+        the declared range, 4 on 1 to 5.
+    n_users : int or None
+        Declared number of users; None releases it for 1% of the budget.
+
+    Privacy
+    -------
+    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors are
+    computed from it and their own likes. Gaussian releases, whose mu squared adds up to the budget's: the
+    item weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in
+    every round the sum of the outer products of row, without popularity, and factors, each of norm 1
+    (1 and 2). With ``pairs`` there are no rounds, but the item matrix, the sum of that row times itself
+    (1 and sqrt(2)). Where earlier releases show no taste, a round releases the item weights in part or whole,
+    at the same sensitivity and charge. Where there are item features and few users, each votes on what is
+    made of them, by 1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
+    docs/proofs/private-eigenrec.md.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(2000, 500, 60_000, seed=0)
+    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
+    >>> estimator = hushrec.PrivateEigenRec.planned(budget, ratings.domain, n_users=2000)
+    >>> estimator.plan(budget, ratings.domain).check()           # nothing is spent by planning
+    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
+    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
+    3
+    """
+
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """Values that a study chose on validation users of MovieLens-1M and -100K.
+
+        Recall is flat about it (measured once, at commit 1480e89; docs/guides/implicit.md).
+
+        Parameters
+        ----------
+        weight_exponent : float
+            Items are scaled by their released weight to this power, in [-1, 0] (EigenRec's d - 1, halved).
+        support : float
+            Only items whose released weight is more than this many times its noise are learned; the others
+            are recommended last. Above 0.
+        learned_items : int
+            At most this many items of largest released weight are learned (but more than the rank); up to
+            2^22.
+        weights_share : float
+            Fraction of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
+        share_growth : float
+            A round's budget as a multiple of the one before, > 0.
+        features_share : float
+            Fraction of the budget for the users' vote on item features, in [0, 0.99]; 0: lists ignore
+            features. Not with pairs.
+        equalization : float
+            Between rounds a dimension is scaled by its singular value to minus this power, in [0, 1], so that
+            strong ones do not use up the users' norm.
+        """
+
+        weight_exponent: Annotated[float, "[-1, 0]"] = -0.3
+        support: Positive = 0.5
+        learned_items: Annotated[int, "[1, 4194304]"] = 1000
+        weights_share: Part = 0.12
+        share_growth: Positive = 1.2
+        features_share: Annotated[float, "[0, 0.99]"] = 0.0
+        equalization: Share = 0.5
+
+    name: ClassVar[str] = "private-eigenrec"
+    supports_partitions: ClassVar[bool] = True
+    expected: ClassVar[ModelArrays] = EXPECTED
+    scores: ClassVar[str] = "likes"
+
+    rank: Annotated[int, "[0, 900]"] = 16
+    iterations: Count = 8
+    pairs: bool = False
+    tuning: Tuning = Tuning()
+    like_threshold: float | None = None
+    n_users: Count | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pairs and self.tuning.features_share:
+            raise InputError(
+                "Where items recommend items there is no vote on item features; set pairs to False or"
+                " features_share to 0."
+            )
+        if self.pairs and self.tuning.learned_items > MOST_ITEMS:
+            raise InputError(
+                f"An item matrix of {self.tuning.learned_items:,} items takes more than 1 GiB; set"
+                f" learned_items to at most {MOST_ITEMS:,}, or pairs to False."
+            )
+
+    @classmethod
+    def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
+        """Choose the settings by the signal, mu times the users (docs/guides/implicit.md)."""
+        signal = min(budget.mu * n_users, 1e9)
+        root = math.sqrt(signal)
+        rank = min(round(_RANK_PER_ROOT * root - _RANK_LESS), _LARGEST_RANK)
+        rank = rank if rank >= _LEAST_RANK else 0
+        fits = changes.get("learned_items", 0) <= MOST_ITEMS and not changes.get("features_share")
+        chosen = {
+            "rank": rank,
+            "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
+            "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
+            "pairs": fits and signal >= max(_MANY, _PAIRS_FROM * domain.n_items),
+            "n_users": n_users,
+        }
+        if domain.item_features is not None and signal < _MANY and not changes.get("pairs"):
+            chosen["features_share"] = votes_share(signal)
+        return cls.of(chosen, changes)
+
+    # ------------------------------------------------------------------ plan
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        votes = self._votes(domain)
+        voting = [Round(VOTES, votes, signed(1.0))] if votes else []
+        if not self.rank_in(domain):
+            return plan_of([Round("item weights", 1.0 - votes, positive(1.0)), *voting], budget, fraction)
+        left = (1.0 if self.n_users is not None else 1 - _COUNT_SHARE) - votes
+        rounds = [Round("item weights", left * self.tuning.weights_share, positive(1.0))]
+        if self.n_users is None:
+            rounds.insert(0, Round("number of users", _COUNT_SHARE, counted(1.0)))
+        left *= 1 - self.tuning.weights_share
+        if self.pairs:
+            rounds.append(Round("item matrix", left, positive(1.0)))
+        else:
+            growth = [self.tuning.share_growth**step for step in range(self.iterations)]
+            for step, part in enumerate(growth, 1):
+                share = left * (1 - _HALVES_SHARE) * part / math.fsum(growth)
+                rounds.append(Round(f"item sums {step}", share, signed(1.0)))
+            rounds.append(Round("halves of likes", left * _HALVES_SHARE, positive(1.0)))
+        return plan_of([*rounds, *voting], budget, fraction, whole=1.0)
+
+    def _votes(self, domain: Domain) -> float:
+        """Budget fraction of the users' vote on the item features; 0 where there are none."""
+        possible = domain.item_features is not None and self.n_users is not None
+        return self.tuning.features_share if possible else 0.0
+
+    def rank_in(self, domain: Domain) -> int:
+        """Return the rank, less than the number of items."""
+        return min(self.rank, domain.n_items - 1)
+
+    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        return plan_of(weekly_rounds(self.rank_in(domain), self.pairs), budget, fraction)
+
+    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        if not self._votes(domain):
+            return ()
+        return (
+            f"Assumed public too: {plural(domain.item_features.shape[1], 'item feature')}. What lists make of"
+            " them follows from released values; whether they count is told by the released sum of the users'"
+            " votes.",
+        )
+
+    def uses_features(self, budget: Budget, domain: Domain) -> bool:
+        return bool(self._votes(domain))
+
+    # ------------------------------------------------------------------ training
+
+    def users(self, ratings: Ratings) -> LikingUsers:
+        return LikingUsers(ratings, self.like_threshold)
+
+    def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
+        return train_first(self, users, gate, seed)
+
+    def week(self, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
+        if "learned_items" in last.serve:
+            return train_next_week_of_pairs(users, gate, last)
+        return train_next_week(self, users, gate, last)
+
+    def weights_part(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
+        """Return the part of a round that releases the item weights again."""
+        return weights_part(rounds, noisy, noise_sd, n_users)
+
+    # ------------------------------------------------------------------ serving
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        if "learned_items" in arrays:  # items recommend items
+            likes = own_likes(history.liked(self.like_threshold), arrays["learned_items"])
+            return UserState(np.zeros(history.n_users), likes)
+        rows = csr(history.matrix)
+        if self.like_threshold is not None:
+            rows = entries(rows, rows[2] >= np.float32(self.like_threshold))
+        return folded(arrays, rows)
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        """Local: each liked item's part of the weighted sum."""
+        liked = history.liked(self.like_threshold)
+        if "learned_items" in arrays:
+            return at_ratings(history, liked, weights_for(arrays, liked, column))
+        items = liked.matrix.indices
+        weight, factors = arrays["history_weight"][items], np.asarray(arrays["item_factors"], np.float64)
+        total = float(arrays.get("history_total", arrays["item_bias"][items] @ weight))
+        weight = weight / total if total > 0 else np.zeros(len(items))
+        return at_ratings(history, liked, weight * (factors[items] @ factors[column]))

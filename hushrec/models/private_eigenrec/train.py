@@ -1,0 +1,120 @@
+"""The first training of private EigenRec: item weights, then rounds of power iteration.
+
+User side (local; :mod:`hushrec.models.private_eigenrec.users`): a user's row without its part along
+popularity, at norm 1, and their factors at norm 1, whose outer product is their contribution. Server side
+(global), below: the left singular vectors of the noisy sum are the next item vectors. The first of all
+vectors, popularity, is known from the released item weights.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from hushrec.models.liked_features import VOTES, weight_of, with_features
+from hushrec.models.private_eigenrec.denoise import (
+    NOTHING,
+    UNMEASURED,
+    Halves,
+    Measured,
+    Sums,
+    Taste,
+    project_out,
+)
+from hushrec.models.private_eigenrec.items import ItemStatistics, most_popular, served
+from hushrec.models.private_eigenrec.pairs import train_pairs
+from hushrec.models.private_eigenrec.users import LikingUsers
+from hushrec.models.private_eigenrec.week import SeasonState
+from hushrec.privacy import Bounded
+from hushrec.training.gate import Gate
+from hushrec.training.posterior import item_weights
+from hushrec.types import Array, ModelArrays
+
+if TYPE_CHECKING:
+    from hushrec.models.private_eigenrec.settings import PrivateEigenRec
+
+#: Largest part of the first two rounds that releases the item weights again.
+_MOST_OF_FIRST = 0.5
+#: Rounds release item weights too while this part of the weight of the popular items is unknown.
+_DOUBTFUL = 0.05
+
+
+def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
+    """Release item weights, then rounds of power iteration or the item matrix, then the votes."""
+    n_users, counted_sd = float(model.n_users or 1), 0.0
+    if gate.planned("number of users"):
+        counted_sd = gate.noise_sd("number of users")
+        n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
+    noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
+    rank = model.rank_in(users.domain)
+    items = ItemStatistics.of(model.tuning, n_users, noisy, noise_sd, rank)
+    supported, taste, measured = items.learned, NOTHING, UNMEASURED
+    if rank:
+        users.scale(items.scale, items.first)
+        if model.pairs:
+            return train_pairs(items, rank, users, gate)
+        start = np.random.default_rng(seed).standard_normal((int(items.learned.sum()), rank))
+        taste, measured, noisy, noise_sd = _power_iteration(model, users, items, start, gate)
+        supported = supported | most_popular(model.tuning, noisy, noise_sd, rank)
+    state = SeasonState.first(items, counted_sd, (noisy, noise_sd), measured)
+    arrays = ModelArrays(served(items, noisy, noise_sd, taste, supported), state.to_arrays())
+    if not gate.planned(VOTES):
+        return arrays
+    arrays = with_features(arrays, users.domain)
+    votes = float(gate.release(VOTES, users.votes(dict(arrays.serve), dict(arrays.beside)))[0])
+    return arrays.counting(weight_of(votes, gate.noise_sd(VOTES), n_users))
+
+
+def _power_iteration(
+    model: PrivateEigenRec, users: LikingUsers, items: ItemStatistics, start: Array, gate: Gate
+) -> tuple[Taste, Measured, Array, float]:
+    """Return the taste dimensions, and the item weights with their noise, which may be less by now.
+
+    Where no taste shows yet and the heaviest items are not well known, a round releases the weights
+    again, with its sums or instead of them.
+    """
+    learned, n_users = items.learned, items.n_users
+    first = items.first[learned]
+    probe = project_out(start, first)
+    vectors = np.zeros((len(learned), start.shape[1]))
+    rounds: list[Sums] = []
+    weights, weights_sd = items.noisy, items.noise_sd
+
+    def release(label: str, bounded: Bounded, part: float) -> tuple[Array, float]:
+        """Release, add the item weights to those before, and return the rest with its noise."""
+        nonlocal weights, weights_sd
+        noisy, noise_sd = gate.release(label, bounded), gate.noise_sd(label)
+        if part > 0:
+            again, noisy = np.split(noisy, [len(weights)])
+            variance = noise_sd**2 / part
+            total = max(weights_sd**2 + variance, 1e-300)  # without noise both are 0
+            weights = weights + (again - weights) * weights_sd**2 / total
+            weights_sd *= math.sqrt(variance / total)
+        return noisy, noise_sd / math.sqrt(1 - part) if part < 1 else 0.0
+
+    for step in range(1, model.iterations + 1):
+        part = model.weights_part(rounds, weights, weights_sd, n_users)
+        vectors[learned] = probe
+        noisy, noise_sd = release(f"item sums {step}", users.contributions(vectors, learned, part), part)
+        if part < 1:
+            rounds.append(Sums(probe, project_out(noisy.reshape(probe.shape), first), noise_sd))
+            along, values = Sums.of_all(rounds, n_users).directions()
+            probe = along * (values / values[0]) ** -model.tuning.equalization
+    vectors[learned] = along
+    part = model.weights_part(rounds, weights, weights_sd, n_users)
+    noisy, noise_sd = release("halves of likes", users.halves(vectors, learned, part), part)
+    if part == 1:
+        return NOTHING, UNMEASURED, weights, weights_sd
+    measured = Measured(Sums.of_all(rounds, n_users), along, noisy, noise_sd)
+    taste = Halves.of(noisy, noise_sd).taste(along, values, np.eye(along.shape[1]), n_users)
+    return taste, measured, weights, weights_sd
+
+
+def weights_part(rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
+    """Return the part of a round for the item weights: large where no taste shows and they are doubtful."""
+    doubt = min((1 - item_weights(noisy, noise_sd).known) / _DOUBTFUL, 1.0)
+    if len(rounds) < 2:
+        return float(np.rint(100 * min(doubt, _MOST_OF_FIRST)) / 100)
+    return float(np.rint(100 * doubt * (1 - Sums.of_all(rounds, n_users).shown())) / 100)
