@@ -91,7 +91,7 @@ def compare(
     draws
         Runs of each cell.
     """
-    levels, domain = promises.levels(), declared.domain(reading.implicit, ratings)
+    levels, domain = promises.levels(), declared.domain(reading.implicit, ratings, reading.columns)
     budget = promises.budget_of(min(levels))
     _check_parts(holdout, folds, charging.data_is_public)
     folder = output_folder(out_dir, force, FILES)

@@ -12,6 +12,7 @@ from hushrec.cli import output
 from hushrec.cli.files import output_file, output_folder, page_folder
 from hushrec.cli.items import Titled
 from hushrec.cli.options import File, Force, Json
+from hushrec.cli.tables import Columns
 from hushrec.errors import InputError
 from hushrec.serving.attributes import titled_page
 from hushrec.serving.billboard import load
@@ -27,6 +28,7 @@ def export(
     vectors: File | None = None,
     int8: bool = False,
     titled: Titled = Titled(),
+    columns: Columns | None = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -73,7 +75,7 @@ def export(
         write_atomically(written[0], [buffer.getvalue()])
     else:
         output.warn_of_publishing(billboard, model)
-        attributes = titled.read(billboard.domain)
+        attributes = titled.read(billboard.domain, columns)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)
         titles = None if attributes is None else attributes.titles_json(billboard.domain)

@@ -8,6 +8,7 @@ from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Catalogue, File, Force, Json
+from hushrec.cli.tables import Columns, item_table
 from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.serving.billboard import load
@@ -19,6 +20,7 @@ def extend(
     *,
     catalogue: Catalogue,
     item_features: File,
+    columns: Columns | None = None,
     out: File,
     force: Force = False,
     as_json: Json = False,
@@ -41,7 +43,8 @@ def extend(
         File for the larger model.
     """
     board = load(model)
-    domain = replace(board.domain, items=tuple(Domain.read_catalogue(catalogue)), item_features=item_features)
+    features = item_table(item_features, columns)
+    domain = replace(board.domain, items=tuple(Domain.read_catalogue(catalogue)), item_features=features)
     target = output_file(out, (model, catalogue, item_features), force)
     larger = board.with_items(domain)
     save(larger, target)

@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from hushrec.cli.options import File
+from hushrec.cli.tables import item_table
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
@@ -29,9 +30,10 @@ class Titled:
 
     titles: File | None = None
 
-    def read(self, domain: Domain) -> Attributes | None:
+    def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
         """The table that the options name, if they name one."""
-        return None if self.titles is None else Attributes.read(None, domain, self.titles)
+        titles = item_table(self.titles, columns, "titles")
+        return None if titles is None else Attributes.read(None, domain, titles)
 
 
 @Parameter(name="*", group=_ITEMS)
@@ -47,11 +49,12 @@ class Described(Titled):
 
     attributes: File | None = None
 
-    def read(self, domain: Domain) -> Attributes | None:
+    def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
         """The table that the options name, if they name one."""
-        if self.attributes is None:
-            return super().read(domain)
-        return Attributes.read(self.attributes, domain, self.titles)
+        attributes = item_table(self.attributes, columns, "attributes")
+        if attributes is None:
+            return super().read(domain, columns)
+        return Attributes.read(attributes, domain, item_table(self.titles, columns, "titles"))
 
 
 @Parameter(name="*", group=_ITEMS)
@@ -73,7 +76,7 @@ class Ruled(Described):
     at_most: Annotated[tuple[str, ...], Parameter(metavar="COLUMN=N")] = ()
     boost: Annotated[tuple[str, ...], Parameter(metavar="CONDITION=FACTOR")] = ()
 
-    def options(self, domain: Domain) -> dict[str, Any]:
+    def options(self, domain: Domain, columns: str | None = None) -> dict[str, Any]:
         """Return the rules that `Recommender.recommend` is passed."""
         if self.attributes is None and (self.where or self.at_most or self.boost):
             raise InputError(
@@ -81,7 +84,12 @@ class Ruled(Described):
             )
         most = _numbers(self.at_most, "--at-most", "brand=2", int)
         boost = _numbers(self.boost, "--boost", "new=1.1", float)
-        return {"attributes": self.read(domain), "where": self.where, "at_most": most, "boost": boost}
+        return {
+            "attributes": self.read(domain, columns),
+            "where": self.where,
+            "at_most": most,
+            "boost": boost,
+        }
 
 
 def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def recommend(
     billboard = load(model)
     lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
     options: dict[str, Any] = {"exclude_seen": not include_seen, "items": lists[0], "exclude_items": lists[1]}
-    options |= ruled.options(billboard.domain)
+    options |= ruled.options(billboard.domain, reading.columns)
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else private_table_file(out, inputs, force)

@@ -7,6 +7,7 @@ from cyclopts import Parameter
 from hushrec.cli import output, output_model
 from hushrec.cli.items import Titled
 from hushrec.cli.options import Json
+from hushrec.cli.tables import Columns
 from hushrec.serving.billboard import load
 
 
@@ -17,6 +18,7 @@ def report(
     releases: Annotated[bool, Parameter(help="List the noise of each release.")] = False,
     settings: Annotated[bool, Parameter(help="List the settings.")] = False,
     titled: Titled = Titled(),
+    columns: Columns | None = None,
     as_json: Json = False,
 ) -> None:
     """Show what MODEL is and what it promises. Reads the model file and nothing else.
@@ -32,7 +34,7 @@ def report(
     billboard = load(model)
     found, baselines = output_model.held_against(billboard)
     newcomer = [{"item": each.item} for each in billboard.recommend([], 5)]
-    output_model.name(newcomer, billboard.domain, titled.read(billboard.domain))
+    output_model.name(newcomer, billboard.domain, titled.read(billboard.domain, columns))
     begins = ", ".join(str(each.get("title") or each["item"]) for each in newcomer)
     plain = {**output_model.described(billboard), "held_against": found, "newcomers_list": newcomer}
     text = [

@@ -22,7 +22,7 @@ from hushrec.cli.options import (
     Whole,
     progress_shown,
 )
-from hushrec.cli.tables import Reading
+from hushrec.cli.tables import Reading, item_table
 from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
@@ -94,7 +94,8 @@ def retrain(
     domain = board.domain
     if catalogue is not None or item_features is not None:
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
-        domain = replace(domain, items=items, item_features=item_features, declared=True)
+        features = item_table(item_features, reading.columns)
+        domain = replace(domain, items=items, item_features=features, declared=True)
     inputs = (last, ratings, catalogue, item_features, ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)

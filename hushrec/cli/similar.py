@@ -7,6 +7,7 @@ from cyclopts import Parameter
 from hushrec.cli import output, output_model
 from hushrec.cli.items import Titled
 from hushrec.cli.options import Count, Json
+from hushrec.cli.tables import Columns
 from hushrec.errors import InputError
 from hushrec.serving.billboard import load
 
@@ -17,6 +18,7 @@ def similar(
     *items: Annotated[str, Parameter(metavar="ITEM", allow_leading_hyphen=True)],
     n: Annotated[Count, Parameter(name="-n")] = 10,
     titled: Titled = Titled(),
+    columns: Columns | None = None,
     as_json: Json = False,
 ) -> None:
     """List the items that go together with ITEM, from MODEL alone. The list may be published.
@@ -45,7 +47,7 @@ def similar(
     entries: list[dict[str, Any]] = [
         {"rank": rank, "item": each.item, "score": each.score} for rank, each in enumerate(found, 1)
     ]
-    output_model.name(entries, billboard.domain, titled.read(billboard.domain))
+    output_model.name(entries, billboard.domain, titled.read(billboard.domain, columns))
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
     cells = [[output_model.cell(each[key]) for key in head] for each in entries]
     by = list(found[0].by) if found else []

@@ -10,11 +10,44 @@ from cyclopts import Group, Parameter
 from hushrec.cli.help import MAIN
 from hushrec.cli.options import Catalogue, Count, File, Range, Whole, pairs
 from hushrec.data import Domain, Ratings, Store
+from hushrec.data.features import named_item_table
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
 _ROLES = ("user", "item", "rating", "time", "quantity")
+#: Roles in tables of items: where the ids have another name than in the ratings, and the titles.
+_ITEM_ROLES = ("id", "title")
 _DATA = Group("Data", sort_key=2)
+_HELP = (
+    "As user=uid,item=movie,rating=stars,quantity=pieces, or positions; of tables of items id=sku,title=name."
+)
+Columns = Annotated[
+    str, Parameter(name="--columns", metavar="ROLE=NAME,...", show_default="usual", help=_HELP, group=_DATA)
+]
+
+
+def names_of(columns: str | None) -> dict[str, str]:
+    """The column of each role."""
+    if columns is None:
+        return {}
+    names = pairs(columns.split(","), "--columns", "user=uid,item=movie")
+    if unknown := sorted(set(names) - {*_ROLES, *_ITEM_ROLES}):
+        roles = ", ".join((*_ROLES, *_ITEM_ROLES))
+        raise InputError(f"--columns has no role {unknown[0]!r}; the roles are {roles}.")
+    return names
+
+
+def item_table(path: str | None, columns: str | None, what: str = "item features") -> Any:
+    """A table of items, or its path where nothing is said of its columns."""
+    names = names_of(columns)
+    asked = {"item": "id" if "id" in names else "item", "title": "title"}
+    asked = {role: names[given] for role, given in asked.items() if given in names}
+    if path is None or not asked:
+        return path
+    table = named_item_table(path, asked, what)
+    if what == "item features" and "title" in asked and "title" in table.column_names:
+        return table.drop_columns(["title"])  # a name is no feature
+    return table
 
 
 @Parameter(name="*", group=_DATA)
@@ -37,14 +70,15 @@ class Declared:
     max_ratings_per_user: Whole | None = None
     item_features: File | None = None
 
-    def domain(self, likes: bool = False, source: str | None = None) -> Domain:
+    def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
         """The declared domain, of ratings or of likes; of a store, the one that it was prepared with."""
+        features = item_table(self.item_features, columns)
         declared = {"rating_range": self.rating_range, "max_ratings_per_user": self.max_ratings_per_user}
         given: dict[str, Any] = {name: value for name, value in declared.items() if value is not None}
         if self.catalogue is not None:
             given["items"] = tuple(Domain.read_catalogue(self.catalogue))
         if is_store(source):
-            return replace(Store(str(source)).domain, item_features=self.item_features, **given)
+            return replace(Store(str(source)).domain, item_features=features, **given)
         if self.catalogue is None:
             raise InputError(
                 "--catalogue is missing: declare the items, one item id a line, for example --catalogue"
@@ -55,7 +89,7 @@ class Declared:
                 "--rating-range is missing: declare the lowest and the highest rating, for example"
                 " --rating-range 1 5, or say with --implicit that every row is a like."
             )
-        return Domain(**given, item_features=self.item_features, likes=likes)
+        return Domain(**given, item_features=features, likes=likes)
 
 
 @Parameter(name="*", group=_DATA)
@@ -71,12 +105,16 @@ class Size:
         Lowest and highest possible rating, as 1 5.
     max_ratings_per_user
         Cap on the ratings of one user.
+    item_features
+        Public table of items; needs --catalogue.
     """
 
     n_items: Annotated[Count, Parameter(name="--items", group=MAIN)] | None = None
     catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None
     rating_range: Annotated[Range, Parameter(group=MAIN)] | None = None
     max_ratings_per_user: Whole = 10_000
+    item_features: File | None = None
+    columns: Columns | None = None
 
     def declared(self, likes: bool) -> tuple[Domain | None, int]:
         """The domain, or one of that size; None where no rating range is given for the latter.
@@ -98,11 +136,17 @@ class Size:
                 "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
                 " for example --rating-range 1 5."
             )
+        if self.catalogue is None and self.item_features is not None:
+            raise InputError("--item-features needs --catalogue: the ids of its items are declared there.")
+        features = item_table(self.item_features, self.columns)
         items = range(self.n_items) if self.n_items else Domain.read_catalogue(self.catalogue or "")
         if self.rating_range is None and not likes:
             return None, len(items)
         cap = self.max_ratings_per_user
-        return Domain(tuple(items), self.rating_range, max_ratings_per_user=cap, likes=likes), len(items)
+        domain = Domain(
+            tuple(items), self.rating_range, max_ratings_per_user=cap, item_features=features, likes=likes
+        )
+        return domain, len(items)
 
 
 @Parameter(name="*", group=_DATA)
@@ -114,14 +158,12 @@ class Reading:
     ----------
     implicit
         Every row is a like; no ratings are needed.
-    columns
-        As user=uid,item=movie,rating=stars.
     format
-        As parquet, csv, tsv or movielens-dat.
+        As parquet, csv, tsv, movielens-dat, or a delimiter as ";".
     """
 
     implicit: Annotated[bool, Parameter(group=MAIN)] = False
-    columns: Annotated[str, Parameter(metavar="ROLE=NAME,...", show_default="usual")] | None = None
+    columns: Columns | None = None
     format: Annotated[str, Parameter(metavar="NAME", show_default="by name")] | None = None
 
     def open(self, path: str, domain: Domain) -> Ratings | Store:
@@ -145,11 +187,9 @@ class Reading:
 
     def arguments(self, *, times: bool = False) -> dict[str, Any]:
         """Return the arguments for the readers of `Ratings`."""
-        names: dict[str, Any] | None = None
-        if self.columns is not None:
-            names = pairs(self.columns.split(","), "--columns", "user=uid,item=movie")
-            if unknown := sorted(set(names) - set(_ROLES)):
-                raise InputError(f"--columns has no role {unknown[0]!r}; the roles are {', '.join(_ROLES)}.")
+        names: dict[str, Any] = {
+            role: name for role, name in names_of(self.columns).items() if role not in _ITEM_ROLES
+        }
         if times:
-            names = {"time": True} | (names or {})
-        return {"columns": names, "format": self.format, "implicit": self.implicit}
+            names = {"time": True} | names
+        return {"columns": names or None, "format": self.format, "implicit": self.implicit}

@@ -76,7 +76,7 @@ def train(
     season
         Train the first week of an open season.
     """
-    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
+    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
     model, given = model_for(model, domain.likes, budget.private), settings.given()
     if like_threshold is not None:
         given["like_threshold"] = like_threshold

@@ -77,7 +77,7 @@ def tune(
     mean_runs
         Expected number of runs.
     """
-    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings)
+    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
     if ratings is not None and n_generated is not None:
         raise InputError("Pass RATINGS or --generated USERS, not both.")
     if ratings is None and n_generated is None:

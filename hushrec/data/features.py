@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any
@@ -18,7 +19,7 @@ import pyarrow as pa
 from hushrec.checks import plural
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name
-from hushrec.data.ids import encode_ids, positions_of
+from hushrec.data.ids import encode_ids, parse_rating, positions_of
 from hushrec.data.sources import File, refuse_other_content
 from hushrec.data.textfiles import check_utf8, read_header
 from hushrec.errors import InputError
@@ -27,6 +28,9 @@ from hushrec.errors import InputError
 _ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid", "id", *SYNONYMS["item"])
 #: Most dimensions that features are reduced to, and items that each of these needs.
 _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
+#: A number with a point or a comma before its decimals.
+_NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*")
+_STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
 #: Different texts of a column that is taken for one of categories.
 _MOST_CATEGORIES = 1000
 _LISTS = (
@@ -159,8 +163,31 @@ def _column_of_ids(names: list[str], what: str) -> int:
     words = [plain_name(name) for name in names]
     found = next((name for name in _ID_NAMES if name in words), _ID_NAMES[0])
     if words.count(found) != 1:
-        raise InputError(f"{what.capitalize()} need exactly one column of item ids, named item.")
+        raise InputError(
+            f"{what.capitalize()} need exactly one column of item ids: name it item (--columns id=NAME)."
+        )
     return words.index(found)
+
+
+def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Table:
+    """Read a file of items and call its columns item and title, which are asked for by name or position.
+
+    Parameters
+    ----------
+    path : str
+    columns : mapping
+        Of "item" and "title"; a name that the table lacks is ignored.
+    what : str
+        What a refusal calls the table.
+    """
+    table = _from_file(File(path), what, columns)
+    names = list(table.column_names)
+    for role, asked in columns.items():
+        if asked in names:
+            place = names.index(asked)
+            names = [f"{name} (other)" if plain_name(name) == role else name for name in names]
+            names[place] = role
+    return table.rename_columns(names)
 
 
 def _as_table(source: Any, what: str) -> pa.Table:
@@ -195,7 +222,7 @@ def _column(values: Any) -> Any:
     return list(values) if isinstance(values, np.ndarray) and values.ndim > 1 else values
 
 
-def _from_file(file: File, what: str) -> pa.Table:
+def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) -> pa.Table:
     from pyarrow import csv, parquet
 
     try:
@@ -205,22 +232,37 @@ def _from_file(file: File, what: str) -> pa.Table:
         with file.stream() as stream:
             content = stream.read()
         check_utf8(content, file.path)
-        names, delimiter, _ = read_header(
-            io.BytesIO(content), None
-        )  # Arrow would leave blanks around the names
+        names, delimiter, _ = read_header(io.BytesIO(content), None)
+        asked = columns or {}
+        is_row = any(map(str.isdecimal, asked.values())) and not set(map(plain_name, names)) & set(_ID_NAMES)
+        names = [str(number + 1) for number in range(len(names))] if is_row else names
+        ids = names.index(asked["item"]) if asked.get("item") in names else _column_of_ids(names, what)
         if len(delimiter) > 1:
-            raise InputError(f"{file.path!r} separates columns by '::'; write {what} as CSV or Parquet.")
-        text = {names[_column_of_ids(names, what)]: pa.string()}
-        return csv.read_csv(
+            content, delimiter = content.replace(delimiter.encode(), _STAND_IN), _STAND_IN.decode()
+        table = csv.read_csv(
             pa.BufferReader(content),
-            read_options=csv.ReadOptions(column_names=names, skip_rows=1),
+            # Arrow would leave blanks around the names
+            read_options=csv.ReadOptions(column_names=names, skip_rows=int(not is_row)),
             parse_options=csv.ParseOptions(delimiter=delimiter),
-            convert_options=csv.ConvertOptions(column_types=text),  # 007 stays 007
+            convert_options=csv.ConvertOptions(column_types={names[ids]: pa.string()}),  # 007 stays 007
         )
+        cells = [column if at == ids else _without_commas(column) for at, column in enumerate(table.columns)]
+        return pa.Table.from_arrays(cells, names)
     except OSError as error:
         raise InputError(f"{file.path!r} cannot be read: {error.strerror or 'damaged file'}.") from None
     except (EOFError, pa.ArrowException):
         raise InputError(f"{file.path!r} is not a readable CSV or Parquet file of {what}.") from None
+
+
+def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column of texts as numbers where all its cells are numbers, some with a decimal comma."""
+    if not pa.types.is_string(column.type):
+        return column
+    cells = column.to_pylist()
+    given = {cell for cell in cells if cell and cell.strip()}
+    if not given or not all(map(_NUMBER.fullmatch, given)):
+        return column
+    return pa.chunked_array([pa.array([parse_rating(cell) if cell in given else None for cell in cells])])
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:

@@ -456,7 +456,9 @@ def _hints_of_catalogue(unknown: float) -> Iterator[str]:
 
 
 def _hints_of_times(times: np.ndarray | None) -> Iterator[str]:
-    if times is not None and (unit := unit_of(times)) != "seconds":
+    if times is not None and len(times) and (times == NO_TIME).all():
+        yield "no time can be read; write dates as 2024-06-30, or seconds since 1970."
+    elif times is not None and (unit := unit_of(times)) != "seconds":
         yield (
             f"the times look like {unit}, and dates are compared as seconds since 1970; divide the times or"
             " write them as dates."

@@ -150,7 +150,6 @@ def fit(
     BudgetError
         If the plan does not fit into the budget or the ledger; nothing is spent.
     """
-    ratings = used_rows(estimator, ratings)
     plan = check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
     settings = settings_of(estimator)
@@ -179,7 +178,6 @@ def next_week(
         ratings = split_by_time(ratings, since)[1]
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(estimator, board, accountant)
-    ratings = used_rows(estimator, ratings)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
     last = _over(ratings.domain, board, drop_missing_items)
@@ -251,6 +249,10 @@ def check_rows(
             parameter="engine",
         )
     if isinstance(ratings, Store):
+        if ratings.purchases and not _uses_purchases(estimator):
+            raise InputError(
+                f"{estimator.name} does not use purchases; prepare the store without a column of quantities."
+            )
         (engine or Streaming()).verify(ratings)
 
 
@@ -265,16 +267,13 @@ def check_budget(estimator: Trainable, budget: Budget) -> None:
         )
 
 
-def used_rows(estimator: Trainable, ratings: Ratings | Store) -> Ratings | Store:
+def used_rows(estimator: Trainable, ratings: Ratings) -> Ratings:
     """Return the rows without purchases that have no rating, for a model that only trains on ratings."""
-    likes = estimator.scores == "likes" or hasattr(estimator, "like_threshold")
-    if likes or not getattr(ratings, "purchases", False):
-        return ratings
-    if isinstance(ratings, Store):
-        raise InputError(
-            f"{estimator.name} does not use purchases; prepare the store without a column of quantities."
-        )
-    return ratings.starred()
+    return ratings if _uses_purchases(estimator) else ratings.starred()
+
+
+def _uses_purchases(estimator: Trainable) -> bool:
+    return estimator.scores == "likes" or hasattr(estimator, "like_threshold")
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
@@ -380,7 +379,7 @@ def private_side(
                 yield PartitionedUsers(estimator.users, ratings.domain, asked)
             return
         ratings = ratings.ratings()
-    yield estimator.users(ratings.rated())
+    yield estimator.users(used_rows(estimator, ratings).rated())
 
 
 def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:

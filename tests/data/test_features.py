@@ -11,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from hushrec.data import Domain, Ratings
+from hushrec.data.features import named_item_table
 from hushrec.errors import InputError
 
 CATALOGUE = ("007", "b", "c", "d")
@@ -96,3 +97,36 @@ def test_features_travel_with_the_domain_but_are_no_part_of_its_identity() -> No
     ratings = Ratings.from_any((["u"], ["b"], [3.0]), plain)
     assert Ratings.from_any(ratings, rich).domain.item_features is rich.item_features
     assert Ratings.from_any(ratings, plain) is ratings
+
+
+@pytest.mark.parametrize("delimiter", [",", ";", "\t", "|", "::"])
+@pytest.mark.parametrize("has_header", [False, True])
+def test_a_table_of_items_takes_any_delimiter_decimal_commas_and_names_or_positions(
+    tmp_path, delimiter, has_header
+) -> None:
+    rows = [("007", "Käse", "1.234,50", "3"), ("1,5", "Öl", "12,25", "4"), ("8", "Wein", "", "5")]
+    quoted = [[f'"{cell}"' if delimiter == "," and "," in cell else cell for cell in row] for row in rows]
+    header = [["ArtNr", "Name", "Preis", "Note"]] if has_header else []
+    path = tmp_path / "artikel.csv"
+    path.write_text("".join(delimiter.join(row) + "\n" for row in header + quoted), encoding="utf-8")
+    asked = {"item": "ArtNr", "title": "Name"} if has_header else {"item": "1", "title": "2"}
+    table = named_item_table(str(path), asked, "item features")
+    assert table["item"].to_pylist() == ["007", "1,5", "8"] and table["title"].to_pylist() == [
+        "Käse",
+        "Öl",
+        "Wein",
+    ]
+    domain = Domain(["8", "1,5", "007"], rating_range=(1, 5), item_features=table.drop_columns(["title"]))
+    np.testing.assert_array_equal(domain.item_features, [[np.nan, 5], [12.25, 4], [1234.5, 3]])
+
+
+def test_a_table_of_items_with_a_usual_header_needs_no_names(tmp_path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text("sku,title,weight\n1,Title,2\n2,Other,3\n")
+    for asked in ({"item": "Artikel"}, {"item": "2"}, {"title": "Name"}):  # of the ratings
+        features = named_item_table(str(path), asked, "features").drop_columns("title")
+        domain = Domain([1, 2], rating_range=(1, 5), item_features=features)
+        assert domain.item_features.tolist() == [[2], [3]]
+    path.write_text("Nr,weight\n1,2\n")
+    with pytest.raises(InputError, match="--columns id=NAME"):
+        named_item_table(str(path), {"item": "Artikel"}, "titles")

@@ -260,8 +260,7 @@ class Agreement:
 
     def answer(self, opened: Opened, ratings: Ratings) -> Words:
         """Return a node's sum of bounded contributions to a round, in units of their steps: private."""
-        rows: Any = run.used_rows(self.estimator, ratings)
-        return integers(self.estimator.users, rows, opened)
+        return integers(self.estimator.users, run.used_rows(self.estimator, ratings), opened)
 
     def state(self, session: str, which: Round, opened: Opened) -> str:
         """Return the digest of agreement, session, round, totals so far, questions and steps."""

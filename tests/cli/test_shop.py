@@ -1,0 +1,82 @@
+"""A shop's tables as they are: German names, decimal commas, leading zeros, returns, umlauts, two tables."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hushrec.data import Ratings
+from hushrec.serving.billboard import load
+
+ITEMS = [f"{number:04d}" for number in range(1, 41)]
+COLUMNS = "user=Kunde,item=Artikel,rating=Sterne,quantity=Menge,id=ArtNr,title=Name"
+DECLARED = ["--catalogue", "items.txt", "--rating-range", "1", "5", "--columns", COLUMNS]
+BUDGET = ["--epsilon", "5", "--delta", "1e-6", "--users", "60"]
+
+
+@pytest.fixture
+def shop(run) -> Callable[..., Any]:
+    folder = Path.cwd()
+    (folder / "items.txt").write_text("\n".join(ITEMS) + "\n")
+    articles = [f"{item};Käse {item};{('Käse', 'Öl')[k % 2]};{k},50" for k, item in enumerate(ITEMS)]
+    (folder / "artikel.csv").write_text(
+        "ArtNr;Name;Gruppe;Preis\n" + "\n".join(articles) + "\n", encoding="utf-8"
+    )
+    rows = [
+        f"Müller {u};{ITEMS[(7 * u + k) % 40]};1,5;{('', '4,5')[k % 2]}" for u in range(60) for k in range(8)
+    ]
+    rows += [f"Müller {u};{ITEMS[7 * u % 40]};-1,5;" for u in range(60)]
+    (folder / "kauf.csv").write_text(
+        "Kunde;Artikel;Menge;Sterne\n" + "\n".join(rows) + "\n", encoding="utf-8"
+    )
+    return run
+
+
+def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
+    found = json.loads(shop("check", "kauf.csv", *DECLARED, "--json").stdout)
+    assert (found["rows"], found["usable"], found["users"], found["hints"]) == (540, 420, 60, [])
+    assert not shop("plan", *BUDGET, *DECLARED, "--item-features", "artikel.csv").exit_code
+    trained = shop(
+        "train", "kauf.csv", *BUDGET, *DECLARED, "--item-features", "artikel.csv", "--out", "m.hush"
+    )
+    assert not trained.exit_code, trained.stderr
+    history = ["m.hush", "kauf.csv", "--user", "Müller 3", "--columns", COLUMNS, "--json"]
+    answer = json.loads(shop("recommend", *history, "--attributes", "artikel.csv", "--titles", "artikel.csv",
+                            "--where", "Preis < 20.5", "-n", "3").stdout)  # fmt: skip
+    assert all(
+        entry["title"] == f"Käse {entry['item']}" and entry["item"] <= "0021" for entry in answer["items"]
+    )
+    own = Ratings.from_any("kauf.csv", load("m.hush").domain, columns={
+        "user": "Kunde", "item": "Artikel", "rating": "Sterne", "quantity": "Menge"})  # fmt: skip
+    assert ITEMS[21] not in {own.domain.items[k] for k in own.for_users(["Müller 3"]).matrix.indices}
+    like = json.loads(
+        shop("similar", "m.hush", "0001", "--titles", "artikel.csv", "--columns", COLUMNS, "--json").stdout
+    )
+    assert like["items"][0]["title"].startswith("Käse")
+
+
+def test_likes_by_quantity_and_splits_that_keep_them(shop) -> None:
+    declared = [
+        "--catalogue",
+        "items.txt",
+        "--implicit",
+        "--columns",
+        "user=Kunde,item=Artikel,quantity=Menge",
+    ]
+    assert json.loads(shop("check", "kauf.csv", *declared, "--json").stdout)["usable"] == 420
+    assert not shop("split", "kauf.csv", *DECLARED, "--test-share", "0.2", "--out-dir", "parts").exit_code
+    usable = [
+        json.loads(shop("check", f"parts/{part}.parquet", *DECLARED[:5], "--json").stdout)["usable"]
+        for part in ("train", "test")
+    ]
+    assert sum(usable) == 420
+    assert not shop("prepare", "kauf.csv", *DECLARED, "--out", "s.store").exit_code
+    assert shop("train", "s.store", *BUDGET, "--model", "item-bias", "--out", "m.hush").exit_code == 2
+
+
+def test_unknown_roles_and_missing_ids_are_refused_in_one_sentence(shop) -> None:
+    for columns, says in (("person=Kunde", "has no role 'person'"), ("item=Artikel", "--columns id=NAME")):
+        words = ["plan", *BUDGET, *DECLARED[:5], "--item-features", "artikel.csv", "--columns", columns]
+        assert says in " ".join(shop(*words).stderr.split())
