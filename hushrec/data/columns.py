@@ -25,7 +25,7 @@ SYNONYMS = {
         "rating": "rating score value stars starrating ratingvalue userrating bookrating reviewrating"
         " reviewscore overall",
         "time": "timestamp time datetime date createdat ratedat unixreviewtime reviewtime reviewdate"
-        " orderdate purchasedate",
+        " orderdate purchasedate ts eventtime eventtimestamp",
         "quantity": "quantity qty count amount units purchases purchased",
     }.items()
 }

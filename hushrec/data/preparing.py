@@ -34,7 +34,7 @@ from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.ratings_builder import Entries, Rows, check_implicit, latest, rows_of, usable
-from hushrec.data.readers import is_stream, read_columns, stream_chunks
+from hushrec.data.readers import is_stream, piped, read_columns, stream_chunks
 from hushrec.data.sources import File, files_at
 from hushrec.data.times import NO_TIME, join_filled
 from hushrec.disk import sync_folder
@@ -101,6 +101,10 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
     """The columns of the source, some rows at a time, and about how many rows there are; 0 of a stream."""
     if isinstance(source, Columns):
         return [source], len(source.ratings)
+    if isinstance(source, list) and len(source) == 1:
+        source = source[0]
+    if filesystem is None and isinstance(source, (str, os.PathLike)) and Path(source).is_fifo():
+        source = piped(os.fspath(source))
     if is_stream(source) and options.format is None and filesystem is None:
         return stream_chunks(source, options.columns, options.implicit), 0
     paths = [source] if isinstance(source, (str, os.PathLike)) else source

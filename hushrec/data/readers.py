@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator, Mapping
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from hushrec.data.ids import Encoded, encode_ids, encode_ratings
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
 
+_END_OF_STREAM = b"\xff\xff\xff\xff\0\0\0\0"  # of Arrow's IPC format
 _TOGETHER = 1 << 20  # entries of a matrix, or rows of a stream
 
 
@@ -80,6 +82,41 @@ def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
             yield from reader
 
     return read(), reader.schema
+
+
+def piped(path: str) -> pa.RecordBatchReader:
+    """Read an Arrow IPC stream from a pipe, which must close it with the end mark of the format."""
+    pipe = _Pipe(path)
+
+    def read() -> Iterator[pa.RecordBatch]:
+        yield from reader
+        if pipe.tail != _END_OF_STREAM:
+            raise EOFError
+
+    try:
+        reader = pa.ipc.open_stream(pa.PythonFile(pipe, "r"))
+    except (OSError, pa.ArrowException):
+        raise InputError(
+            f"{path!r} is a pipe without an Arrow stream (IPC); a table of another format is read twice, so"
+            " save it as a file first."
+        ) from None
+    return pa.RecordBatchReader.from_batches(reader.schema, read())
+
+
+class _Pipe:
+    """A pipe that keeps its last bytes: a writer that is killed closes it too."""
+
+    closed = False
+
+    def __init__(self, path: str) -> None:
+        self._file = Path(path).open("rb")  # noqa: SIM115 - open for as long as it is read
+        self.tail = b""
+
+    def read(self, size: int) -> bytes:
+        """Return the next bytes."""
+        found = self._file.read(size)
+        self.tail = (self.tail + found)[-len(_END_OF_STREAM) :]
+        return found
 
 
 @contextlib.contextmanager
