@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import hushrec
 from docs._ext.execute import run_page
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
