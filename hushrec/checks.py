@@ -263,7 +263,7 @@ def check_listed(value: Any, name: str, example: str) -> None:
     """Refuse one text, or one of anything else, where several are listed."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InputError(
-            f"{name}={shown(value)} is no list; pass one, for example {example}.", parameter=name
+            f"{name}={shown(value)} is not a list; pass one, for example {example}.", parameter=name
         )
 
 

@@ -291,7 +291,7 @@ def check_sums(
         parts = [replay(estimator, plan, ratings_of(each, domain), 1, whole) for each in (some, others)]
         for all_of_them, *both in zip(whole, *parts, strict=True):
             exact = np.array_equal(all_of_them.value, both[0].value + both[1].value)
-            assert exact, f"release {all_of_them.label!r} is no exact sum over users"
+            assert exact, f"release {all_of_them.label!r} is not an exact sum over users"
 
 
 class Edge(NamedTuple):

@@ -92,7 +92,7 @@ def certify(
     page = Path(out)
     if page.suffix not in (".html", ".json"):
         raise InputError(
-            f"{out!r} is no dossier; give it a name that ends in .html or .json.", parameter="out"
+            f"{out!r} is not a dossier; give it a name that ends in .html or .json.", parameter="out"
         )
     inputs = (model, ledger, key, *(declared.consent or ()))
     targets = {str(page.with_suffix(".json")): made.canonical}

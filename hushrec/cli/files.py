@@ -104,7 +104,7 @@ def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -
     """Return where a table goes, Parquet or CSV; refuse another suffix."""
     if Path(path).suffix.lower() not in _TABLES:
         raise InputError(
-            f"{path!r} is no table; give it a name that ends in .parquet or .csv.", parameter="out"
+            f"{path!r} is not a table; give it a name that ends in .parquet or .csv.", parameter="out"
         )
     return output_file(path, inputs, replace)
 

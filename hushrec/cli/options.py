@@ -272,7 +272,7 @@ class Charging(Account):
         if not (private or self.data_is_public) and self.dataset == _DEFAULT:
             raise InputError(
                 f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite epsilon,"
-                " for good; pass --dataset with a name of its own, or --data-is-public where the ratings are"
+                " for good; pass --dataset with another name, or --data-is-public where the ratings are"
                 " no secret."
             )
         ledger = None if self.data_is_public else self.open(create=True)

@@ -135,7 +135,9 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
         if not path:
             raise InputError(f"{text!r} names no file; write NAME=FILE, as in films=films.hush.")
         if not _NAME.fullmatch(name):
-            raise InputError(f"{name!r} is no name for an address; write NAME=FILE with letters and digits.")
+            raise InputError(
+                f"{name!r} is not a name for an address; write NAME=FILE with letters and digits."
+            )
         if name in found:
             raise InputError(f"Two models are named {name}; write NAME=FILE to tell them apart.")
         found[name] = Path(path)
@@ -161,7 +163,7 @@ def _names(given: tuple[str, ...]) -> tuple[str, ...]:
     for name in given:
         if not _HOST_NAME.fullmatch(name):
             raise InputError(
-                f"{name!r} is no host name; pass --server-name as in shop.example, without a port."
+                f"{name!r} is not a host name; pass --server-name as in shop.example, without a port."
             )
     return given
 
@@ -172,8 +174,8 @@ def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
         found = _ORIGIN.fullmatch(origin)
         if found is None or found[2] == _USUAL_PORTS[found[1]]:
             raise InputError(
-                f"{origin!r} is no origin; pass --origin in small letters, without a path or the usual port,"
-                " as in https://shop.example or http://localhost:3000."
+                f"{origin!r} is not an origin; pass --origin in small letters, without a path or the default"
+                " port, as in https://shop.example or http://localhost:3000."
             )
     return given
 

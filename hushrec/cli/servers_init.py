@@ -149,7 +149,7 @@ def read_agreement(path: str) -> Agreement:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         pass
-    raise InputError(f"{path!r} is no agreement; pass the file that hushrec servers init wrote.")
+    raise InputError(f"{path!r} is not an agreement; pass the file that hushrec servers init wrote.")
 
 
 def _made(written: dict[str, Any]) -> Agreement:

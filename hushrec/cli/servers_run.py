@@ -75,8 +75,8 @@ class Listening:
         """Refuse to listen to other machines in the clear, unless a proxy encrypts."""
         if self.certificate is None and not (self.plain_http or is_loopback(self.host)):
             raise InputError(
-                f"Without --certificate, everybody on the way to {self.host} reads shares and tokens; pass"
-                " one, or --plain-http where a proxy in front of this server serves HTTPS."
+                f"Without --certificate, anyone on the network path to {self.host} reads shares and tokens;"
+                " pass one, or --plain-http if a proxy in front of this server serves HTTPS."
             )
 
     def service(self, server: CollectingServer) -> Service:

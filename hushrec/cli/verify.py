@@ -52,4 +52,4 @@ def verify(
     rows = [f"{each.status:<13}{each.what + ':':<12}{each.words}" for each in found]
     output.result(as_json, {"checks": [each._asdict() | {"status": each.status} for each in found]}, *rows)
     if failed := [each.what for each in found if each.passed is False]:
-        raise HushrecError(f"The dossier is not to be relied on; what failed: {', '.join(failed)}.")
+        raise HushrecError(f"The dossier failed these checks: {', '.join(failed)}.")

@@ -67,7 +67,7 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
     low, high = declared["rating_range"]
     names = declared.get("item_features", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError("The stored names of item features are no texts.")
+        raise InputError("The stored names of item features are not texts.")
     if not isinstance(declared["declared"], bool):
         raise InputError("The stored domain does not say whether it was declared.")
     return Domain(

@@ -208,7 +208,9 @@ def _as_table(source: Any, what: str) -> pa.Table:
             raise InputError(f"{what.capitalize()} cannot be read from {type(source).__name__}; {_HOW}.")
         table.validate(full=True)
     except pa.ArrowInvalid:
-        raise InputError(f"The {what} hold values that do not fit their type or are no UTF-8 text.") from None
+        raise InputError(
+            f"The {what} hold values that do not fit their type or are not UTF-8 text."
+        ) from None
     except (pa.ArrowException, TypeError, ValueError, OverflowError, AttributeError, KeyError) as error:
         if isinstance(error, InputError):
             raise

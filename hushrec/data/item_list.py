@@ -26,13 +26,13 @@ def read_item_list(path: str | os.PathLike[str]) -> list[str]:
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}.") from None
     if content.startswith(_BINARY):
-        raise InputError(f"{name} is no text; write one item id a line.")
+        raise InputError(f"{name} is not text; write one item id a line.")
     check_utf8(content, os.fspath(path))
     lines = [line.strip() for line in re.split(r"\r\n?|\n", content.decode("utf-8-sig")) if line.strip()]
     if not lines:
         raise InputError(f"{name} holds no item id; write one a line.")
     if any("\0" in line for line in lines):
-        raise InputError(f"{name} is no text; write one item id a line.")
+        raise InputError(f"{name} is not text; write one item id a line.")
     if _is_json(lines):
         raise InputError(f"{name} is JSON; write one item id a line.")
     if n_columns := _columns_of_table(lines):

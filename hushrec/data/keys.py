@@ -85,7 +85,7 @@ def mix(values: np.ndarray) -> np.ndarray:
 def check_seed(seed: int) -> int:
     """The seed as an integer from 0 to 2**64 - 1, or InputError."""
     if not is_number(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
-        raise InputError(f"seed={shown(seed)} is no integer from 0 to 2**64 - 1.", parameter="seed")
+        raise InputError(f"seed={shown(seed)} is not an integer from 0 to 2**64 - 1.", parameter="seed")
     return int(seed)
 
 

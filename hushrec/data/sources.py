@@ -124,7 +124,7 @@ def refuse_other_content(file: File) -> None:
         if head.startswith(magic):
             raise InputError(f"{file.path!r} is {what} by its first bytes; {advice}.")
     if b"\0" in head:
-        raise InputError(f"{file.path!r} is no UTF-8 text by its first line; save it as CSV or Parquet.")
+        raise InputError(f"{file.path!r} is not UTF-8 text by its first line; save it as CSV or Parquet.")
 
 
 def files_at(path: str, filesystem: Any = None) -> list[File]:
@@ -160,7 +160,7 @@ def _addressed(address: str) -> tuple[Any, str]:
         return fs.FileSystem.from_uri(address)
     except (OSError, ValueError, pa.ArrowException):
         raise InputError(
-            f"{address!r} is no address that pyarrow's file systems reach; pass for example"
+            f"{address!r} is not an address that pyarrow's file systems reach; pass for example"
             " s3://bucket/folder, or a path of this machine."
         ) from None
 

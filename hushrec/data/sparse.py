@@ -18,7 +18,7 @@ def check_sparse(matrix: Any) -> None:
     if not fits:
         raise InputError(
             f"The arrays of the sparse matrix ({matrix.format}) do not fit together: a position in them is"
-            " outside of the matrix, or their lengths differ; build it anew from rows, columns and values."
+            " outside of the matrix, or their lengths differ; build it again from rows, columns and values."
         )
 
 

@@ -56,7 +56,7 @@ def split_ratings(
     """
     mark = _check(ratings, "ratings", seed)
     if not isinstance(fractions, Iterable):
-        raise InputError(f"fractions={fractions!r} is no list; pass one, for example (0.8, 0.2).")
+        raise InputError(f"fractions={fractions!r} is not a list; pass one, for example (0.8, 0.2).")
     if not all(is_number(f) and 0 < f <= 1 for f in fractions) or abs(sum(fractions) - 1) > 1e-9:
         raise InputError(f"fractions must be positive numbers that add up to 1, not {tuple(fractions)!r}.")
     base = stream_base(ratings.user_keys, seed, "split")
@@ -151,7 +151,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
         )
     moment = parse_time(date)
     if moment == NO_TIME:
-        raise InputError(f"date {date!r} is no date; pass for example 2024-06-30.", parameter="date")
+        raise InputError(f"date {date!r} is not a date; pass for example 2024-06-30.", parameter="date")
     after = ratings.times >= moment
     return ratings.where(~after, keyed=True), ratings.where(after, keyed=True)
 

@@ -122,7 +122,7 @@ def _read_manifest(path: Path) -> dict[str, Any]:
     except ValueError:
         raise InputError(f"The manifest of the store {str(path)!r} is damaged; prepare it again.") from None
     if not isinstance(found, dict) or found.get("format") != _FORMAT:
-        raise InputError(f"{str(path)!r} is no store of hushrec; `hushrec prepare` makes one.")
+        raise InputError(f"{str(path)!r} is not a hushrec store; `hushrec prepare` makes one.")
     if found.get("version") != VERSION:
         raise InputError(
             f"The store {str(path)!r} is of version {found.get('version')!r}, and this hushrec reads version"

@@ -133,7 +133,7 @@ def check(
     check_kind(content, bytes, "content", "pass what Path(...).read_bytes() gives")
     if PAYLOAD_TYPE.encode() not in content:
         raise InputError(
-            "This is no dossier; pass the .json that hushrec certify wrote.", parameter="dossier"
+            "This is not a dossier; pass the .json that hushrec certify wrote.", parameter="dossier"
         )
     try:
         dossier = facts_of(envelope := parsed(content))
@@ -330,7 +330,7 @@ def _sentences(dossier: dict[str, Any]) -> str:
     if dossier["consent"] is not None:
         digests = dossier["consent"]
         if set(digests) != {"text", "list"} or not all(map(_HASH.fullmatch, digests.values())):
-            raise _Wrong("the consent is no pair of digests")
+            raise _Wrong("the consent is not a pair of digests")
     if dossier["code"] == code():
         if not same:
             raise _Wrong("its sentences do not follow from its facts")

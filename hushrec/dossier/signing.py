@@ -100,6 +100,6 @@ def _key(path: str | os.PathLike[str], kind: str, load: Any) -> Any:
         key = None
     if not isinstance(key, Ed25519PrivateKey if kind == "private" else Ed25519PublicKey):
         raise InputError(
-            f"{str(path)!r} is no Ed25519 {kind} key in PEM; make one with: {wanted}", parameter=parameter
+            f"{str(path)!r} is not an Ed25519 {kind} key in PEM; make one with: {wanted}", parameter=parameter
         )
     return key

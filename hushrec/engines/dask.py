@@ -44,7 +44,7 @@ _WORDS = {
     "memory": "A worker ran out of memory; give workers more, or prepare the store with more partitions.",
     "store": "A worker could not read its partitions; all must reach the store's folder, unchanged.",
     "version": "A worker has another version of hushrec than the driver; start all with the same.",
-    "values": "A worker was sent released values that are not finite; train anew.",
+    "values": "A worker was sent released values that are not finite; train again.",
     "failed": "A worker failed; why is private, and in its log.",
     "lost": "Workers were lost again and again with one task; why is private, and may be in their logs.",
     "nobody": "No worker is left, or the scheduler is gone.",

@@ -68,7 +68,7 @@ def save_model(
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{str(path)!r} is there and not empty; pass the name of a new folder.")
     if missing := [str(each) for each in artifacts if not Path(each).is_file()]:
-        raise InputError(f"{missing[0]!r} is no file; pass the paths of files to keep beside the model.")
+        raise InputError(f"{missing[0]!r} is not a file; pass the paths of files to keep beside the model.")
     folder.mkdir(parents=True, exist_ok=True)
     _checked(model).save(folder / _FILE)
     for each in artifacts:

@@ -137,7 +137,7 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
     try:
         entries = json.loads(raw.decode())
     except (ValueError, RecursionError):
-        raise InputError(f"This is no JSON, and a message of type {kind.__name__} was expected.") from None
+        raise InputError(f"This is not JSON, and a message of type {kind.__name__} was expected.") from None
     wanted = _hints(kind)
     if not isinstance(entries, dict) or entries.keys() != wanted.keys():
         raise InputError(f"A {kind.__name__} message has exactly the fields {', '.join(wanted)}.")

@@ -73,7 +73,9 @@ class Connection:
         except httpx.InvalidURL:
             server = httpx.URL()
         if server.scheme not in ("http", "https") or not server.host or (server.port or 0) > 65535:
-            raise InputError(f"{url!r} is no server's address; write for example https://example.org:8765.")
+            raise InputError(
+                f"{url!r} is not a server's address; write for example https://example.org:8765."
+            )
         self._http = httpx.Client(
             base_url=server,
             verify=_trusting(ca) if server.scheme == "https" else ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),

@@ -110,7 +110,7 @@ class Accountant(Single):
         self._journal: Journal | None = None
         if resume and (ledger is None or not budget.private):
             raise InputError(
-                "Only a training with a finite epsilon and a ledger keeps a journal; train anew, without"
+                "Only a training with a finite epsilon and a ledger keeps a journal; train again, without"
                 " resuming."
             )
         if ledger is not None and not self._secure:

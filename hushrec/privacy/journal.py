@@ -86,12 +86,12 @@ class Journal:
         if entry.release != _words(release):
             raise InputError(
                 f"The journal goes on with release {entry.release[0]!r}, this training with"
-                f" {release.label!r}, or with other noise; train anew, without resuming."
+                f" {release.label!r}, or with other noise; train again, without resuming."
             )
         value = self._array(entry)
         if value.shape != shape:
             raise InputError(
-                f"Release {release.label!r} has another shape in the journal; train anew, without resuming."
+                f"Release {release.label!r} has another shape in the journal; train again, without resuming."
             )
         self._used += 1
         return value
@@ -239,7 +239,7 @@ class Journal:
         if not own:
             raise InputError(
                 f'There is no unfinished training on data set "{self._dataset}" in the ledger'
-                f" {self._ledger.path}; one that was saved is closed. Train anew, without resuming."
+                f" {self._ledger.path}; one that was saved is closed. Train again, without resuming."
             )
         if not same:
             _check_same(own[-1][0]["binding"], self._binding, self._dataset)
@@ -337,13 +337,13 @@ def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None
     begun, here = then.get(VERSION), now.get(VERSION)
     if begun and here and begun != here:
         raise InputError(
-            f'The unfinished training on data set "{dataset}" was begun with hushrec {begun}, and this is'
-            f" {here}: finish it with that version, or train anew, without resuming; what"
+            f'The unfinished training on data set "{dataset}" was started with hushrec {begun}, and this is'
+            f" {here}: finish it with that version, or train again, without resuming; what"
             " it was charged stays charged."
         )
     differing = [key for key in sorted(then.keys() | now.keys()) if then.get(key) != now.get(key)]
     if differing:
         raise InputError(
-            f'The unfinished training on data set "{dataset}" was begun otherwise ({", ".join(differing)});'
-            " pass what it was begun with, or train anew, without resuming."
+            f'The unfinished training on data set "{dataset}" was started with other settings'
+            f" ({', '.join(differing)}); pass those it was started with, or train again, without resuming."
         )

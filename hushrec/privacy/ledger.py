@@ -162,7 +162,7 @@ class Ledger(Single):
         name("dataset", dataset)
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not budget.private:
-            raise InputError("An infinite epsilon is no budget; pass a finite one.", parameter="epsilon")
+            raise InputError("An infinite epsilon is not a budget; pass a finite one.", parameter="epsilon")
         with self._transaction("IMMEDIATE") as book:
             current = self._open_to(book, dataset, budget.unit, budget.relation)
             if current is not None and (budget.epsilon > current.epsilon or budget.delta > current.delta):
@@ -599,7 +599,7 @@ class Ledger(Single):
         raise InputError(
             f"This model is not the one that week {week.number} of season {shown(week.season.name)}"
             f" wrote: its digest is not in the ledger {self.path}. It was edited, saved with int8, or its"
-            " training was cut short; go on from the file as it was written. Nothing was charged."
+            " training was cut short; pass the file as it was written. Nothing was charged."
         )
 
     # ---------------------------------------------------------------------- rules, inside a transaction
@@ -669,10 +669,9 @@ class Ledger(Single):
         promised = budget is not None or charges or book.seasons(dataset)
         if promised and all(charge.mu < math.inf for charge in charges):
             raise BudgetError(
-                f'A run without privacy would end what the users of data set "{dataset}" in the ledger'
-                f" {self.path} were promised: pass --dataset with a name of its own, or --data-is-public"
-                " where the ratings are no secret (in Python dataset=..., or data_is_public=True and no"
-                " ledger)."
+                f'A run without privacy would break the promise to the users of data set "{dataset}" in the'
+                f" ledger {self.path}; pass another --dataset (dataset=...), or --data-is-public"
+                " (data_is_public=True and no ledger) if the ratings are public."
             )
 
     def _others(

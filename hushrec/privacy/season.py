@@ -59,7 +59,7 @@ class Season:
         check_kind(self.budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not self.budget.private:
             raise InputError(
-                "An infinite epsilon is no season's budget; pass a finite one.", parameter="epsilon"
+                "An infinite epsilon is not a season's budget; pass a finite one.", parameter="epsilon"
             )
         name("name", self.name)
         rules = {"weeks": (int, "[2, inf)"), "first_share": (float, "(0, 1)"), "gap": (float, "[0, 366]")}

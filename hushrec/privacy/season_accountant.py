@@ -193,7 +193,7 @@ class SeasonAccountant(Accountant):
 def _week_of(after: PrivacyStatement, season: Season, dataset: str) -> Week:
     """The week of a model from which another may go on."""
     if after.week is None:
-        raise InputError("This model was not trained in a season; go on from one that was.")
+        raise InputError("This model was not trained in a season; pass one that was.")
     if after.week.season != season or after.week.dataset != dataset:
         raise BudgetError(
             f'This model is of season "{after.week.season.name}" of data set "{after.week.dataset}", not of'

@@ -242,7 +242,7 @@ def _ids_of(path: str | os.PathLike[str]) -> list[str]:
         with Path(path).open(encoding="utf-8-sig") as lines:
             ids = [line.strip() for line in lines if line.strip()]
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no UTF-8 text"
+        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(f"The donors' file {os.fspath(path)!r} cannot be read: {why}.") from None
     if not ids:
         raise InputError(f"The donors' file {os.fspath(path)!r} holds no id; write one a line.")

@@ -180,7 +180,7 @@ def body_of(path: str, raw: bytes) -> dict[str, Any]:
     except InputError:
         raise
     except (ValueError, RecursionError):
-        raise InputError("The body of this request is no JSON; send an object.") from None
+        raise InputError("The body of this request is not JSON; send an object.") from None
     if not isinstance(given, dict):
         raise InputError(f"The body of this request is an object with the fields {', '.join(fields)}.")
     if unknown := [name for name in given if name not in fields]:

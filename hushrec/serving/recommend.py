@@ -568,7 +568,7 @@ class Recommender:
         if isinstance(items, str | bytes):
             raise InputError(f"items={items!r} is one id; pass a list of item ids.")
         if not isinstance(items, Iterable):
-            raise InputError(f"items={items!r} is no list; pass a list of item ids.")
+            raise InputError(f"items={items!r} is not a list; pass a list of item ids.")
         items = list(items) if isinstance(items, Iterator) else items  # an iterator is read once only
         few = isinstance(items, list | tuple) and len(items) <= _FEW_IDS
         columns = np.fromiter(map(self.domain.position, items), np.int64) if few else self.domain.index(items)

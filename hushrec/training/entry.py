@@ -108,7 +108,7 @@ def train(
     named.check_run(name, budget, domain, n_users, settings)
     if not (budget.private or data_is_public or dataset != "default"):
         raise InputError(
-            "Without privacy the data set 'default' would be charged an infinite epsilon, for good; pass"
+            "Without privacy the data set 'default' would be charged an infinite epsilon permanently; pass"
             " dataset with another name, or data_is_public=True."
         )
     if isinstance(ratings, str | Path) and is_store(str(ratings)):

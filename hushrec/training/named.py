@@ -174,9 +174,9 @@ def train(
                 saved()
             return billboard
     raise HushrecError(
-        f"The released number of users, {n_users:,}, cannot be told from 0. Training stopped there: 1% of"
-        " the budget is charged, and no more. See what became of the rows with hushrec check; if there"
-        " are so few users, declare their number with --users."
+        f"The released number of users, {n_users:,}, is indistinguishable from 0, so training stopped after"
+        " 1% of the budget was charged; run hushrec check to see which rows are used, or declare the number"
+        " of users with --users if it is that small."
     )
 
 

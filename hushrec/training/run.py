@@ -208,7 +208,7 @@ def check(
     check_rows(estimator, ratings, accountant, engine)
     check_domain(estimator, ratings.domain)
     if isinstance(accountant, SeasonAccountant) and not estimator.supports_seasons:
-        raise InputError(f"{estimator.name} cannot go on from week to week; train both, or one of its parts.")
+        raise InputError(f"{estimator.name} does not support seasons; train both, or one of its parts.")
     plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
     accountant.check(plan)
     return plan
@@ -282,10 +282,9 @@ def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
         raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
     if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
         raise InputError(
-            "These users or ratings were chosen by a rule of your own (where, rows, for_users), in which"
-            " one user may decide what others have; train on all, on parts by split_ratings, leave_k_out or"
-            " strong_generalization, say keyed=True there if each user was chosen by themselves alone, or"
-            " declare public data with Accountant(..., data_is_public=True)."
+            "These users or ratings were chosen by where, rows or for_users, so one user may change the rows"
+            " of another; train on all of them or on parts by split_ratings, or pass keyed=True there if the"
+            " choice of each user depends on that user's rows alone."
         )
 
 
@@ -302,13 +301,13 @@ def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAcc
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
     if not estimator.supports_seasons:
-        raise InputError(f"{estimator.name} cannot go on from week to week; train it anew, or train both.")
+        raise InputError(f"{estimator.name} does not support seasons; train it again, or train both.")
     if accountant.after != board.privacy.week or board.privacy.week is None:
         raise InputError(
             "accountant is not of the week after this model; make it from the model's statement."
         )
     if not board.state:
-        raise InputError("This model holds no state to go on from; train the season's first model anew.")
+        raise InputError("This model holds no state to continue; train the season's first model again.")
     accountant.check_model(board)
 
 

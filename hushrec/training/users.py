@@ -145,7 +145,7 @@ class FittedUsers(Users):
     def weigh(self, center: float, item_weight: Array | None) -> None:
         """Take ratings from a level, and weigh their cells by released item weights ``w_j`` > 0."""
         if not math.isfinite(center):
-            raise InputError("The level that ratings are taken from must be finite; train the model anew.")
+            raise InputError("The level that ratings are taken from must be finite; train the model again.")
         self._center, self._item_weight = center, item_weight
         matrix = self._rows.matrix
         present = np.diff(matrix.indptr) > 0

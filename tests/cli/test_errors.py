@@ -114,7 +114,7 @@ def test_what_rows_hold_changes_nothing(files, run, tmp_path):
 def test_a_refused_budget_is_exit_one(files, run):
     assert run("ledger", "open", "--epsilon", "1", "--delta", "1e-6").exit_code == 0
     assert_refused(run(*arguments(files, epsilon="2")), run, code=1, says="budget")
-    assert_refused(run(*arguments(files, epsilon="inf")), run, says="pass --dataset with a name of its own")
+    assert_refused(run(*arguments(files, epsilon="inf")), run, says="pass --dataset with another name")
     assert run(*arguments(files, epsilon="1")).exit_code == 0
     (run.folder / "model.hush").unlink()
     again = run(*arguments(files, epsilon="0.1"))

@@ -206,7 +206,7 @@ def test_ids_that_floats_have_rounded_are_counted() -> None:
 
 @pytest.mark.parametrize(("size", "compress"), [(20, bytes), (33, gzip.compress), (1 << 20, bz2.compress)])
 def test_lines_are_numbered_over_all_blocks_of_a_file(tmp_path: Path, monkeypatch, size, compress) -> None:
-    """Killed: numbers that begin anew, a file that only training could read for it was compressed."""
+    """Killed: numbers that begin again, a file that only training could read for it was compressed."""
     wanted = Ratings.check(written(tmp_path, LINES), DOMAIN)
     in_pieces(monkeypatch, octets=size)
     ending = {gzip.compress: ".gz", bz2.compress: ".bz2"}.get(compress, "")

@@ -124,7 +124,7 @@ def test_a_seed_that_is_none_is_refused(seed):
         lambda: leave_k_out(some_ratings(), 1, seed=seed),
         lambda: realistic(20, 10, 50, seed=seed),
     ):
-        with pytest.raises(InputError, match="is no integer from 0 to") as caught:
+        with pytest.raises(InputError, match="is not an integer from 0 to") as caught:
             call()
         assert caught.value.parameter == "seed"
 

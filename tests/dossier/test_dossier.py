@@ -109,8 +109,8 @@ def accepted(content, octets, path):
     """Whether the first verifier accepts, and the second."""
     try:
         first = all(each.passed is not False for each in check(content, path))
-    except InputError as error:  # it is no dossier any more
-        first = "This is no dossier" not in str(error)
+    except InputError as error:  # it is not a dossier any more
+        first = "This is not a dossier" not in str(error)
     return first, not failed(second.verify(content, octets))
 
 
@@ -218,7 +218,7 @@ def verdicts(content, path, octets, ledger):
     try:
         first = check(content, path, ledger=ledger)
     except InputError as error:
-        assert "This is no dossier" in str(error)
+        assert "This is not a dossier" in str(error)
         first = [("form", False, "", ())]
     return first, second.verify(content, octets, None, ledger and ledger.path)
 
@@ -581,9 +581,9 @@ def test_an_overview_has_each_data_set_with_what_is_spent_reserved_and_free(worl
 #: What is wrong, and what is said of it.
 WRONG = {
     "certify MODEL --key nowhere.pem --out d.html": "openssl genpkey -algorithm ed25519 -out nowhere.pem",
-    "certify MODEL --key x25519.pem --out d.html": "--key: 'x25519.pem' is no Ed25519 private key in PEM",
+    "certify MODEL --key x25519.pem --out d.html": "--key: 'x25519.pem' is not an Ed25519 private key in PEM",
     "certify MODEL --key secret.pem --out d.html": "asks for a password",
-    "certify MODEL --key officer.pub --out d.html": "is no Ed25519 private key",
+    "certify MODEL --key officer.pub --out d.html": "is not an Ed25519 private key",
     "certify MODEL --key officer.pem --out d.pdf": "ends in .html or .json",
     "certify MODEL --key officer.pem --out no/such/d.html": "in a folder that exists",
     "certify MODEL --key officer.pem --out there.html": "'there.json' is there already",
@@ -599,13 +599,13 @@ WRONG = {
     "certify officer.pem --key officer.pem --out d.html": "is not a hushrec model file",
     "verify nowhere.json MODEL": "check the path",
     "verify there.json nowhere.hush": "check the path",
-    "verify there.json MODEL --public-key officer.pem": "is no Ed25519 public key",
+    "verify there.json MODEL --public-key officer.pem": "is not an Ed25519 public key",
     "verify there.json alone.hush": "what failed: model",
     "verify there.json MODEL --public-key other.pub": "what failed: signature",
     "verify there.json MODEL --ledger twin.sqlite": "what failed: ledger",
     "verify there.json MODEL --ledger damaged.sqlite": "hash chain",
     "verify there.json MODEL --ledger officer.pem": "is not a ledger",
-    "verify officer.pem MODEL": "This is no dossier; pass the .json that hushrec certify wrote.",
+    "verify officer.pem MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
     "verify cut.json MODEL": "what failed: form",
     "overview --ledger twin.sqlite --out no/such/o.html": "in a folder that exists",
     "overview --ledger twin.sqlite --out twin.sqlite --force": "is one of the inputs",

@@ -146,8 +146,8 @@ def test_processes_that_do_not_fit_both_say_so(tmp_path, monkeypatch):
     changed = Path("agreed.json").read_text().replace('"epsilon": 5', '"epsilon": 6')
     for content, words in (
         (changed, "was changed"),
-        ("[" * 10**5, "is no agreement"),
-        ("{}", "is no agreement"),
+        ("[" * 10**5, "is not an agreement"),
+        ("{}", "is not an agreement"),
     ):
         Path("changed.json").write_text(content)
         wrong = invoke("servers", "join", "items.txt", "changed.json", "--name", "a", *LINK)

@@ -54,7 +54,7 @@ def test_the_scoring_server_answers(tmp_path) -> None:
 def test_what_is_no_model_is_refused(tmp_path) -> None:
     with pytest.raises(hushrec.InputError, match="A trained model is logged, not ItemBias"):
         flavour.log_model(hushrec.ItemBias())
-    with pytest.raises(hushrec.InputError, match="'nowhere.html' is no file"):
+    with pytest.raises(hushrec.InputError, match="'nowhere.html' is not a file"):
         flavour.save_model(MODEL, tmp_path / "saved", artifacts=["nowhere.html"])
     flavour.save_model(MODEL, tmp_path / "saved")
     with pytest.raises(hushrec.InputError, match="is there and not empty"):

@@ -376,7 +376,7 @@ def test_bad_input_spends_nothing(tmp_path):
         estimator=first.estimator, domain=first.domain, arrays=dict(first.arrays), privacy=first.privacy
     )
     with pytest.raises(
-        InputError, match="holds no state to go on from; train the season's first model anew[.]$"
+        InputError, match="holds no state to continue; train the season's first model again[.]$"
     ):
         without.continue_training(WEEKS[1], accountant)
     assert ledger.summary("default", 1e-6).charges == spent

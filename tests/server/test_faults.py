@@ -215,7 +215,7 @@ def test_the_command_gives_up_slow_requests_and_takes_names(files, monkeypatch) 
     assert invoke("serve", str(files["als"]), "--server-name", "shop.example").exit_code == 0
     assert given[0].limits.request_seconds <= 60 and given[0].names == ("shop.example",)
     refused = invoke("serve", str(files["als"]), "--server-name", "https://shop.example:80")
-    assert refused.exit_code == 2 and "is no host name" in refused.output
+    assert refused.exit_code == 2 and "is not a host name" in refused.output
 
 
 @contextlib.contextmanager

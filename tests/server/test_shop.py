@@ -106,7 +106,7 @@ def test_by_default_no_other_site_reads_an_answer(server) -> None:
 def test_an_origin_that_no_browser_sends_is_refused(origin: str, files) -> None:
     refused = invoke("serve", str(files["als"]), "--origin", origin, "--port", "0")
     assert refused.exit_code == 2 and refused.output.count("\n") == 1
-    assert f"{origin!r} is no origin" in refused.output
+    assert f"{origin!r} is not an origin" in refused.output
 
 
 def test_items_that_the_model_lacks_are_ignored_on_request(server) -> None:

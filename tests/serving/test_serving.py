@@ -285,7 +285,7 @@ def test_items_are_a_list_of_those_of_the_catalogue() -> None:
     for items, words in (
         ("i1", "is one id"),
         (b"i1", "is one id"),
-        (5, "items=5 is no list"),
+        (5, "items=5 is not a list"),
         (["i1", "other"], "Item 'other' is not in the model's catalogue of 13 items"),
         (iter(["i1", "other"]), "Item 'other' is not in the model's catalogue of 13 items"),
         ([*many, "other"], "Item 'other' is not"),

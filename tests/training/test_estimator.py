@@ -56,7 +56,7 @@ REFUSED = {
     ),
     "a season": (
         lambda: fit(GlobalMean(), accountant=WEEKS),
-        "global-mean cannot go on from week to week; train both, or one of its parts.",
+        "global-mean does not support seasons; train both, or one of its parts.",
     ),
     "privacy of an exact model": (lambda: fit(ALS()), "or say that you want none; pass epsilon=inf."),
     "a model of both": (lambda: Both(ratings=ROWS), "ratings must be an estimator, not list."),
@@ -139,7 +139,7 @@ def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
     ):
         with pytest.raises(InputError, match=end):
             first.continue_training(store, given)
-    with pytest.raises(InputError, match="train it anew, or train both[.]$"):
+    with pytest.raises(InputError, match="train it again, or train both[.]$"):
         fit(GlobalMean()).continue_training(store, accountant)
     assert not accountant.own
     # nothing is retired unless that was said

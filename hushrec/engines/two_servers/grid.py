@@ -42,7 +42,7 @@ class Grid(NamedTuple):
     def of(cls, planned: Release, bounded: Bounded, shape: tuple[int, ...]) -> Grid:
         """Return the grid of a planned release."""
         if not np.all(bounded.step > 0):
-            raise InputError(f"Release {planned.label!r} is no exact sum; two servers cannot add it up.")
+            raise InputError(f"Release {planned.label!r} is not an exact sum; two servers cannot add it up.")
         sd = planned.noise_sd / np.asarray(bounded.entry_scale)
         if not np.all((sd > SMALLEST_NOISE) & (sd < math.inf)):
             raise InputError(f"scale makes the noise of release {planned.label!r} vanish; bring it near 1.")

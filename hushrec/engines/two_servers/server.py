@@ -314,8 +314,8 @@ class CollectingServer:
         session = session_of(self.agreement, nonces["first"], nonces["second"])
         if theirs.session not in ("", session):
             raise InputError(
-                "The other server has begun this training with another folder than this one; begin anew, with"
-                " new folders at both. Nothing was charged."
+                "The other server started this training with another folder. Nothing was charged; start again"
+                " with new folders at both servers."
             )
         # a server killed from here on may have charged under a session that its folder does not name yet
         self._book.put("meeting", b"")

@@ -74,7 +74,7 @@ class LikingUsers(Users):
         """
         if not (scale.min() >= 0 and scale.max() < math.inf and first.min() >= 0 and 0 < first.max() <= 1):
             raise InputError(
-                "Item scales and popularity must be finite and not negative; train the model anew."
+                "Item scales and popularity must be finite and not negative; train the model again."
             )
         matrix, square = self._ratings.matrix, float((first**2).sum())
         with np.errstate(all="ignore"):  # a warning would tell of somebody's rows

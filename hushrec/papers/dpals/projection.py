@@ -37,7 +37,7 @@ def project_psd(gram: Array) -> Array:
     n_rows, size = gram.shape
     rank = int((2 * size + 0.25) ** 0.5)
     if size != rank * (rank + 1) // 2:
-        raise ValueError(f"gram has {size} columns, which is no packed triangle.")
+        raise ValueError(f"gram has {size} columns, which is not a packed triangle.")
     tolerance = np.array([8 * rank * np.finfo(dtype).eps], dtype)
     failed = np.empty(n_rows, np.bool_)
 

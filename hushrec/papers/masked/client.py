@@ -72,7 +72,7 @@ class PrivateKey:
         except OSError as error:
             raise InputError(f"Cannot read the key file {str(path)!r} ({error.strerror}).") from None
         except (ValueError, KeyError, TypeError):
-            raise InputError(f"{str(path)!r} is no key file of `hushrec papers node submit`.") from None
+            raise InputError(f"{str(path)!r} is not a key file of `hushrec papers node submit`.") from None
         if shared:
             raise InputError(
                 f"Others may read the key file {str(path)!r}; close it with: chmod 600 {str(path)!r}"
