@@ -148,7 +148,7 @@ def parsed_arguments() -> argparse.Namespace:
     return options
 
 
-def write_data(ratings: Ratings, titled: bool) -> None:
+def write_data(ratings: Ratings, titled: bool = False) -> None:
     """Write catalogue, ratings, an 80/20 split by keys, two invented users, and titles of generated items."""
     train, test = split_ratings(ratings, (0.8, 0.2), seed=0)
     for name, part in (("ratings", ratings), ("train", train), ("test", test)):

@@ -283,8 +283,8 @@ def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
     if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
         raise InputError(
             "These users or ratings were chosen by where, rows or for_users, so one user may change the rows"
-            " of another; train on all of them or on parts by split_ratings, or pass keyed=True there if the"
-            " choice of each user depends on that user's rows alone."
+            " of another; train on all of them or on parts by split_ratings, pass keyed=True if each user's"
+            " choice depends on that user's rows alone, or declare public data (data_is_public=True)."
         )
 
 

@@ -84,7 +84,7 @@ TABLES = {
     '[\n"1",\n"2"\n]\n': "JSON",
     '{"id": 1}\n{"id": 2}\n': "JSON",
     "\n \n": "no item id",
-    "a\0\n": "no text",
+    "a\0\n": "not text",
 }
 
 

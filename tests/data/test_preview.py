@@ -90,7 +90,7 @@ FILES = [
     (lzma.compress(b"user,item,rating\n"), "compressed by xz .*; unpack it"),
     (pa.compress(b"user,item,rating\n", "zstd", asbytes=True), "is compressed; end its name in .zst"),
     ("user,item,rating\na,i0,3\n".encode("utf-16"), "UTF-16"),
-    ("user,item,rating\na,i0,3\n".encode("utf-16-le"), "no UTF-8 text"),
+    ("user,item,rating\na,i0,3\n".encode("utf-16-le"), "not UTF-8 text"),
 ]
 
 

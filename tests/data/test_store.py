@@ -244,7 +244,7 @@ REFUSED = [
     ("nowhere.parquet", {}, "cannot be read"),
     ("empty", {}, "holds no Parquet"),
     ("no-such-*.csv", {}, "No file matches"),
-    ("nothing://at/all", {}, "no address"),
+    ("nothing://at/all", {}, "not an address"),
     ([], {}, "no files"),
     ("bad.parquet", {}, "not a readable parquet file"),
     (3, {}, "cannot be read from int"),
@@ -322,9 +322,9 @@ def test_a_damaged_manifest_or_catalogue(made, tmp_path) -> None:
     bad = [
         (other, "damaged"),
         (whole[:-9], "damaged"),
-        (b"[]", "no store"),
+        (b"[]", "not a hushrec store"),
         (newer, "version 99"),
-        (older, "no store"),
+        (older, "not a hushrec store"),
     ]
     for content, words in bad:
         with pytest.raises(InputError, match=words):

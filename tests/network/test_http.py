@@ -266,7 +266,7 @@ LIES = {
             HEAD % len(bomb := gzip.compress(b"0" * (40 << 20))) + b"Content-Encoding: gzip\r\n\r\n",
             bomb,
         ],
-        "no JSON",
+        "not JSON",
     ),
     "a head that never ends": (lambda: trickle(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), "does not answer"),
     "a body that never ends": (lambda: trickle(HEAD % 60_000 + b"\r\n", b"0"), "does not answer"),

@@ -289,7 +289,7 @@ def test_key_files_are_private(tmp_path):
     with pytest.raises(InputError, match="chmod 600"):
         client.PrivateKey.load(key.path)
     (tmp_path / "b.key").write_text("[]")
-    with pytest.raises(InputError, match="no key file"):
+    with pytest.raises(InputError, match="not a key file"):
         client.PrivateKey.load(tmp_path / "b.key")
 
 
@@ -339,5 +339,5 @@ def test_a_node_computes_with_no_key_or_column_that_does_not_fit(tmp_path):
         client.fetch(asked, key)
     key.coefficients = [np.array([1.0, np.nan, 1.0])]
     key.save()
-    with pytest.raises(InputError, match="no key file"):
+    with pytest.raises(InputError, match="not a key file"):
         client.PrivateKey.load(key.path)

@@ -190,8 +190,8 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
 @pytest.mark.parametrize(
     ("path", "body", "words"),
     [
-        ("/v1/recommend", b"[" * 30_000, "no JSON"),
-        ("/v1/recommend", b'{"ratings":{"a":' + b"9" * 5000 + b"}}", "no JSON"),
+        ("/v1/recommend", b"[" * 30_000, "is not JSON"),
+        ("/v1/recommend", b'{"ratings":{"a":' + b"9" * 5000 + b"}}", "is not JSON"),
         ("/v1/recommend", b'{"ratings":{},"n":0}', "n is an integer from 1"),
         ("/v1/recommend", b'{"ratings":{},"exclude_seen":1}', "exclude_seen is true or false"),
         ("/v1/recommend", b'{"ratings":{},"only":"needle"}', "only is a list"),
