@@ -600,17 +600,17 @@ WRONG = {
     "verify nowhere.json MODEL": "check the path",
     "verify there.json nowhere.hush": "check the path",
     "verify there.json MODEL --public-key officer.pem": "is not an Ed25519 public key",
-    "verify there.json alone.hush": "what failed: model",
-    "verify there.json MODEL --public-key other.pub": "what failed: signature",
-    "verify there.json MODEL --ledger twin.sqlite": "what failed: ledger",
+    "verify there.json alone.hush": "failed these checks: model",
+    "verify there.json MODEL --public-key other.pub": "failed these checks: signature",
+    "verify there.json MODEL --ledger twin.sqlite": "failed these checks: ledger",
     "verify there.json MODEL --ledger damaged.sqlite": "hash chain",
     "verify there.json MODEL --ledger officer.pem": "is not a ledger",
     "verify officer.pem MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
-    "verify cut.json MODEL": "what failed: form",
+    "verify cut.json MODEL": "failed these checks: form",
     "overview --ledger twin.sqlite --out no/such/o.html": "in a folder that exists",
     "overview --ledger twin.sqlite --out twin.sqlite --force": "is one of the inputs",
     "overview --ledger nowhere.sqlite --out o.html": "There is no ledger at",
-    "overview --ledger twin.sqlite --out o.pdf": "give 'o.pdf' a name that ends in .html",
+    "overview --ledger twin.sqlite --out o.pdf": "must end in .html",
     "overview --ledger damaged.sqlite --out o.html": "hash chain",
 }
 
@@ -648,7 +648,7 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
             words += [] if "--ledger" in words else ["--ledger", str(world.ledger.path)]
         done = invoke(*words)
         one = done.stderr.startswith("Error: ") and done.stderr.count("\n") == 1 and len(done.stderr) < 450
-        code = 1 if "what failed" in says else 2
+        code = 1 if "failed these checks" in says else 2
         if done.exit_code != code or not one or says not in done.stderr:
             wrong.append(f"{line}\n  -> {done.exit_code} {done.output}  (expected: {says})")
     assert not wrong, "\n".join(wrong)
