@@ -61,8 +61,8 @@ def evaluate(
     test
         Held-out ratings of the same users.
     metrics
-        Some of rmse, mae, recall, capped-recall, precision, ndcg, map, mrr, hit-rate, coverage, novelty,
-        different-lists, commonest-first.
+        Some of rmse, mae, recall, capped-recall, precision, ndcg, map, mrr, hit-rate, head-recall,
+        tail-recall, coverage, gini, novelty, different-lists, commonest-first.
     resamples
         Bootstrap resamples behind the intervals.
     """

@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
+import scipy.sparse as sp
 
 from hushrec import notebook
 from hushrec.checks import check_kind, check_listed, check_numbers, is_number, plural
@@ -37,7 +38,8 @@ PRIVATE_FIGURE = (
 METRICS: tuple[str, ...] = (
     *("rmse", "mae"),
     *("recall", "capped-recall", "precision", "ndcg", "map", "mrr", "hit-rate"),
-    *("coverage", "novelty", "different-lists", "commonest-first"),
+    *("head-recall", "tail-recall"),
+    *("coverage", "gini", "novelty", "different-lists", "commonest-first"),
 )
 DEFAULT_METRICS = (
     *("rmse", "mae", "recall", "capped-recall", "ndcg"),
@@ -47,9 +49,7 @@ _ERRORS = METRICS[:2]
 #: A mean over users; nothing where a user has no relevant item.
 _RANKED = METRICS[2:9]
 #: Of lists before the history's items are left out, which would make any two lists differ.
-_ALIKE = METRICS[11:]
-#: An item that this many users were recommended is in every bootstrap resample but for a chance of e^-40.
-_SURELY_DRAWN = 40
+_ALIKE = METRICS[-2:]
 
 
 @dataclass(frozen=True)
@@ -192,11 +192,14 @@ def evaluate(
       al. 2021, section 5.1); the "Recall@20" of this project's tables;
     - ``ndcg``: gain 1 for a relevant item, discount 1 / log2(rank + 1), relative to the best possible list;
     - ``map``: the precision at each hit, summed and divided by the number of relevant items;
-    - ``mrr``: 1 / rank of the first hit; ``hit-rate``: the share of users with a hit.
+    - ``mrr``: 1 / rank of the first hit; ``hit-rate``: the share of users with a hit;
+    - ``head-recall`` and ``tail-recall``: recall among the most rated items, which together have half of the
+      history's ratings, and among all others.
 
-    Of all lists: ``coverage`` is the share of the catalogue in at least one; ``novelty`` the mean over
-    their items of -log2 of the share of history's users who rated it, one being added to both counts. Whether
-    they are personal: ``different-lists`` is how many different lists there are, and ``commonest-first`` the
+    Of all lists: ``coverage`` is the share of the catalogue in at least one; ``gini`` is the Gini coefficient
+    of how often each item is listed (0: all equally often); ``novelty`` the mean over their items of -log2 of
+    the share of history's users who rated it, one being added to both counts. Whether they are personal:
+    ``different-lists`` is how many different lists there are, and ``commonest-first`` the
     share of users whose first item is the commonest first item, both before items of the history are left
     out. A model that gives everybody the same list has 1 of either.
 
@@ -290,6 +293,8 @@ class _Measured(NamedTuple):
     ----------
     error_sums, ranks, lists, alike : ndarray
         As of `user_errors`, `_rank_metrics` and `_before_history`, a row for each user with held-out ratings.
+    relevant : csr_array
+        The same users' relevant items: 1 where an item is missed, 2 where it is listed.
     raters : ndarray of shape (n_items,)
         Users of the history who rated each item.
     history, n_ratings, n_known : int
@@ -300,6 +305,7 @@ class _Measured(NamedTuple):
     ranks: Array
     lists: Array
     alike: Array
+    relevant: Any
     raters: Array
     history: int
     n_ratings: int
@@ -325,7 +331,8 @@ def _measured(
     relevant, n_known = _relevant_cells(history, targets, relevant_from)
     ranks, lists = _rank_metrics(billboard, history, relevant, k)
     before = _before_history(billboard, history, k) if alike else np.zeros((history.n_users, 2), np.uint64)
-    return _Measured(error_sums, ranks, lists, before, raters, n_history, targets.n_ratings, n_known)
+    found = _found(lists, relevant[0], history.n_items)
+    return _Measured(error_sums, ranks, lists, before, found, raters, n_history, targets.n_ratings, n_known)
 
 
 def _readable(
@@ -356,8 +363,8 @@ def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine
     if public[0].scores == "log-odds":
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
     parts: list[_Measured] = engine.each(_measured_there, (history, targets), public)
-    joined = [np.concatenate(each) if place < 4 else sum(each) for place, each in enumerate(zip(*parts))]
-    return _Measured._make(joined)
+    joins = [np.concatenate] * 4 + [sp.vstack] + [sum] * 4
+    return _Measured._make(join(each) for join, each in zip(joins, zip(*parts)))
 
 
 def _sign_metrics(
@@ -464,6 +471,34 @@ def _rank_metrics(
     return ranks, lists
 
 
+def _found(lists: Array, keys: Array, n_items: int) -> Any:
+    """Return users' relevant items: 1 where an item is missed, 2 where it is listed."""
+    rows = np.arange(len(lists), dtype=np.int64)[:, None]
+    listed = np.isin(keys, (rows * n_items + lists)[lists >= 0])
+    return sp.csr_array((listed + 1, (keys // n_items, keys % n_items)), shape=(len(lists), n_items))
+
+
+def _sliced(whole: _Measured) -> Array:
+    """Return each user's recall in the head, and whether it has relevant items; the same in the tail."""
+    order = np.argsort(-whole.raters, kind="stable")
+    before = np.cumsum(whole.raters[order]) - whole.raters[order]
+    head = np.zeros(len(order))
+    head[order[2 * before < whole.raters.sum()]] = 1
+    columns: list[Array] = []
+    for mask in (head, 1 - head):
+        there = (whole.relevant > 0) @ mask
+        hits = (whole.relevant > 1) @ mask
+        columns += [hits / np.maximum(there, 1), there > 0]
+    return np.column_stack(columns)
+
+
+def gini(counts: Array) -> float:
+    """Return the Gini coefficient of non-negative numbers; NaN if all are 0."""
+    ordered, size = np.sort(counts), len(counts)
+    with np.errstate(invalid="ignore"):
+        return float((2 * np.arange(1, size + 1) - size - 1) @ ordered / (size * ordered.sum()))
+
+
 def _before_history(billboard: Recommender, history: Ratings, k: int) -> Array:
     """A digest of each user's list and its first item, before items of the history are left out."""
     found = [
@@ -479,28 +514,36 @@ def _estimates(whole: _Measured, resamples: int, seed: int) -> dict[str, Estimat
     ranks, lists, n_items = whole.ranks, whole.lists, len(whole.raters)
     novelty = np.log2((whole.history + 1) / (whole.raters + 1))
     ranked, listed = ~np.isnan(ranks[:, 0]), lists >= 0
+    n_listed = listed.sum(axis=1)
     new = np.where(listed, novelty[lists], 0.0).sum(axis=1)
     per_user = np.column_stack(
-        [whole.error_sums, np.where(ranked[:, None], ranks, 0), ranked, new, listed.sum(axis=1)]
+        [
+            whole.error_sums,
+            np.where(ranked[:, None], ranks, 0),
+            ranked,
+            new,
+            n_listed,
+            _sliced(whole),
+        ]
     )
-    counts = np.bincount(lists[listed], minlength=n_items)
-    rare = np.argwhere(listed & (counts < _SURELY_DRAWN)[lists])
-    rare_users, rare_items = rare[:, 0], lists[rare[:, 0], rare[:, 1]]
-    always = int((counts >= _SURELY_DRAWN).sum())
     digests, firsts = (np.unique(column, return_inverse=True)[1] for column in whole.alike.T)
 
     def figures(weights: Array) -> Array:
-        squared, absolute, n_ratings, *ranks, n_ranked, new, n_listed = weights @ per_user
-        covered = np.zeros(n_items, dtype=bool)
-        covered[rare_items[weights[rare_users] > 0]] = True
+        squared, absolute, n_ratings, *ranks, n_ranked, new, n_new, head, heads, tail, tails = (
+            weights @ per_user
+        )
+        exposed = np.bincount(lists[listed], np.repeat(weights, n_listed), n_items)
         with np.errstate(invalid="ignore", divide="ignore"):
             return np.array(
                 [
                     np.sqrt(squared / n_ratings),
                     absolute / n_ratings,
                     *np.array(ranks) / n_ranked,
-                    (always + covered.sum()) / n_items,
-                    new / n_listed,
+                    head / heads,
+                    tail / tails,
+                    np.count_nonzero(exposed) / n_items,
+                    gini(exposed),
+                    new / n_new,
                     np.count_nonzero(np.bincount(digests, weights)) if len(digests) else np.nan,
                     np.bincount(firsts, weights).max(initial=0.0) / weights.sum(),
                 ]

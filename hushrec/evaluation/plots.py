@@ -6,6 +6,7 @@ import io
 import math
 import textwrap
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,10 +18,18 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours that stay apart for colour-blind readers and in grey (Okabe and Ito); the first are the models'.
+#: Colours for colour-blind readers (Okabe and Ito). Markers and dashes tell twelve models apart in grey too.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_BASELINE_COLOURS = {"item-bias": "#5a5a5a", "global-mean": "#8a8a8a", "popular": "#5a5a5a"}
-_DASHES = ((6, 3), (2, 2))
+_MARKERS = "os^DvPX*<p>h"
+_DASHES: Any = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+#: Grey, marker and dashes of the baselines.
+_BASELINES: Any = {
+    "item-bias": ("#5a5a5a", "|", "-"),
+    "global-mean": ("#8a8a8a", "_", "-"),
+    "popular": ("#5a5a5a", "x", "-"),
+}
+#: Dashes of the references without privacy.
+_REFERENCE_DASHES: Any = ((0, (8, 3)), (0, (2, 2)), (0, (8, 2, 2, 2)))
 _STYLE: Any = {
     "font.family": ["DejaVu Sans"],
     "font.size": 10,
@@ -82,12 +91,12 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
 
     rows = [row for row in cells if not math.isnan(row["value"])]
     epsilons = sorted({row["epsilon"] for row in cells if math.isfinite(row["epsilon"])})
-    lines = _colours(cells, rows)
+    lines = _styles(cells, rows)
     apart = [0.0] * len(lines) if len(epsilons) > 1 else np.linspace(-0.5, 0.5, len(lines) + 2)[1:-1]
-    labels = [_draw_line(axes, rows, *line, aside) for line, aside in zip(lines, apart)]
+    labels = [_draw_line(axes, rows, model, style, aside) for (model, style), aside in zip(lines, apart)]
     references = [row for row in rows if math.isinf(row["epsilon"])]
-    for row, dashes in zip(references, _DASHES):
-        axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=(0, dashes), zorder=1)
+    for row, dashes in zip(references, cycle(_REFERENCE_DASHES)):
+        axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=dashes, zorder=1)
         labels.append((row["value"], f"{row['model']}, no privacy", "black"))
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(epsilons))
@@ -141,17 +150,19 @@ def save_plot(figure: Figure, path: Path, stamp: str) -> None:
         figure.savefig(path, bbox_inches="tight", metadata={**about, **svg})
 
 
-def _colours(cells: list[dict[str, Any]], rows: list[dict[str, Any]]) -> list[tuple[str, str]]:
-    """The models that have a line and their colours, the same in every panel."""
+def _styles(
+    cells: list[dict[str, Any]], rows: list[dict[str, Any]]
+) -> list[tuple[str, tuple[str, str, Any]]]:
+    """Return the models that have a line, with colour, marker and dashes: the same in every panel."""
     models = list(dict.fromkeys(row["model"] for row in cells if math.isfinite(row["epsilon"])))
-    others = [model for model in models if model not in _BASELINE_COLOURS]
-    palette = {model: _COLOURS[i % len(_COLOURS)] for i, model in enumerate(others)}
+    others = [model for model in models if model not in _BASELINES]
+    styles = _BASELINES | dict(zip(others, zip(cycle(_COLOURS), cycle(_MARKERS), cycle(_DASHES))))
     drawn = {row["model"] for row in rows}
-    return [(model, (palette | _BASELINE_COLOURS)[model]) for model in models if model in drawn]
+    return [(model, styles[model]) for model in models if model in drawn]
 
 
 def _draw_line(
-    axes: Axes, rows: list[dict[str, Any]], model: str, colour: str, aside: float
+    axes: Axes, rows: list[dict[str, Any]], model: str, style: tuple[str, str, Any], aside: float
 ) -> tuple[float, str, str]:
     """A model's line with its interval, where there is one; returns where and how to label it.
 
@@ -164,13 +175,14 @@ def _draw_line(
     x = np.array([row["epsilon"] for row in mine]) * 2**aside
     y = np.array([row["value"] for row in mine])
     low, high = np.array([row["low"] for row in mine]), np.array([row["high"] for row in mine])
-    baseline = model in _BASELINE_COLOURS
+    baseline, (colour, marker, dashes) = model in _BASELINES, style
     axes.plot(
         x,
         y,
         color=colour,
         linewidth=1.3 if baseline else 2.2,
-        marker="o",
+        marker=marker,
+        linestyle=dashes,
         markersize=4 if baseline else 6,
         zorder=3 if baseline else 4,
     )

@@ -60,7 +60,14 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
     """Lists one user at a time; metrics by trec_eval, and by their definitions where it has none."""
     items = list(billboard.domain.items)
     squared, absolute, capped, recommended, novelties, before = [], [], [], set(), [], []
-    relevant, lists = {}, {}
+    relevant, lists, exposed = {}, {}, dict.fromkeys(items, 0)
+    raters = {item: len({u for u, i in history if i == item}) for item in items}
+    head, above = set(), 0
+    for item in sorted(items, key=lambda item: -raters[item]):  # half of the history's ratings
+        if above < len(history) / 2:
+            head.add(item)
+        above += raters[item]
+    slices = {"head": [], "tail": []}
     for user in dict.fromkeys(u for u, _ in test):
         own = {i: r for (u, i), r in history.items() if u == user}
         held = {i: r for (u, i), r in test.items() if u == user}
@@ -81,9 +88,11 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
             relevant[user] = dict.fromkeys(liked, 1)
             lists[user] = {item: float(len(items) - place) for place, item in enumerate(ranked)}
             capped.append(len(liked & set(ranked)) / min(k, len(liked)))
+        for name, some in (("head", liked & head), ("tail", liked - head)):
+            slices[name] += [len(some & set(ranked)) / len(some)] if some else []
         for item in ranked:
-            raters = len({u for u, i in history if i == item})
-            novelties.append(-math.log2((raters + 1) / (len({u for u, _ in history}) + 1)))
+            exposed[item] += 1
+            novelties.append(-math.log2((raters[item] + 1) / (len({u for u, _ in history}) + 1)))
     asked = {f"{name}.{k}" for name in KEPT.values()} | {"recip_rank"}
     judged = pytrec_eval.RelevanceEvaluator(relevant, asked).evaluate(lists) if relevant else {}
 
@@ -91,6 +100,8 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
         return sum(values) / len(values) if values else math.nan
 
     firsts = [order[0] for order in before]
+    apart = sum(abs(one - other) for one in exposed.values() for other in exposed.values())
+    whole = 2 * len(items) * sum(exposed.values())
     return {
         f"{ours}@{k}": mean([each[f"{kept}_{k}"] for each in judged.values()]) for ours, kept in KEPT.items()
     } | {
@@ -100,6 +111,9 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
         f"capped-recall@{k}": mean(capped),
         f"coverage@{k}": len(recommended) / len(items),
         f"novelty@{k}": mean(novelties),
+        f"gini@{k}": apart / whole if whole else math.nan,
+        f"head-recall@{k}": mean(slices["head"]),
+        f"tail-recall@{k}": mean(slices["tail"]),
         f"different-lists@{k}": len(set(before)),
         "commonest-first": max(map(firsts.count, firsts)) / len(firsts),
     }

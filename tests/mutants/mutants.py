@@ -803,7 +803,7 @@ DOSSIERS = [  # what a privacy officer relies on
     bug("a signature not looked at",
         "dossier/test_dossier.py::test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature",
         "dossier/checking:_signature",
-        "    if not signed(dossier):", "    if False:"),
+        "    if not signed(envelope):", "    if False:"),
     bug("a link of the chain not followed",
         "dossier/test_dossier.py::test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain",
         "dossier/checking:_chain",
