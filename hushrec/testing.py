@@ -60,6 +60,37 @@ from hushrec.serving.billboard import Billboard
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
 
+__all__ = [
+    "DOMAIN",
+    "EDGES",
+    "Edge",
+    "Forwarding",
+    "PRIVATE_FAILURE",
+    "PublicSide",
+    "Published",
+    "check_edges",
+    "check_estimator",
+    "check_forged",
+    "check_plan",
+    "check_replay",
+    "check_sensitivity",
+    "check_sums",
+    "check_two_processes",
+    "check_weeks",
+    "exact_excess",
+    "hostile_rows",
+    "hostile_users",
+    "labelled_users",
+    "moves",
+    "neighbours",
+    "published",
+    "ratings_of",
+    "replay",
+    "report",
+    "transcript",
+    "turned",
+]
+
 #: A small catalogue, so that few users give every release something to do.
 DOMAIN = Domain(tuple(f"i{number}" for number in range(7)), (1, 5), max_ratings_per_user=6)
 #: float64 tells from the sensitivity what is further from it than this.
@@ -70,6 +101,10 @@ _ROUNDED = 1e-14
 _COMERS = 10
 #: What whoever is on the public side learns of a failure on the private one.
 PRIVATE_FAILURE = "The training failed on the private side; what failed is told there only."
+
+def __dir__() -> list[str]:
+    return __all__
+
 
 Rows = list[tuple[Any, Any, Any]]
 #: One training with a noise source: what the world gets of it, and the releases that were charged.

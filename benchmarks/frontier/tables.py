@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from benchmarks.frontier.cells import Row, interval
 from benchmarks.frontier.data import DATASETS
-from benchmarks.frontier.methods import methods
+from benchmarks.frontier.methods import Method, methods
 from benchmarks.harness import DELTA
 
 #: Marks of a part of a page that the command writes.
@@ -67,9 +67,11 @@ def figure_of(cell: tuple[float, float] | None, digits: int = 4) -> str:
     return f"{mean:.{digits}f}" + ("" if math.isnan(half) else f" ±{half:.{digits}f}".replace("±0.", "±."))
 
 
-def markdown(data: str, rows: Sequence[Row], metric: str) -> str:
+def markdown(data: str, rows: Sequence[Row], metric: str, own: Mapping[str, Method] | None = None) -> str:
     """One table: a line a method, a column an epsilon."""
-    known, found = methods(data), curves(rows, metric)
+    known, found = methods(data) | dict(own or {}), curves(rows, metric)
+    if unknown := set(found) - set(known):
+        raise ValueError(f"{sorted(unknown)[0]!r} is no method of {data}; it has {', '.join(known)}.")
     epsilons = sorted({epsilon for curve in found.values() for epsilon in curve})
     best = {
         epsilon: _best([found[name][epsilon][0] for name in found if epsilon in found[name]], metric)
