@@ -102,13 +102,13 @@ _COMERS = 10
 #: What whoever is on the public side learns of a failure on the private one.
 PRIVATE_FAILURE = "The training failed on the private side; what failed is told there only."
 
-def __dir__() -> list[str]:
-    return __all__
-
-
 Rows = list[tuple[Any, Any, Any]]
 #: One training with a noise source: what the world gets of it, and the releases that were charged.
 Run = Callable[[Ratings, NoiseSource], tuple[bytes, tuple[Release, ...]]]
+
+
+def __dir__() -> list[str]:
+    return __all__
 
 
 # ---------------------------------------------------------------------- users who mean harm
