@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Annotated
+
+from cyclopts import Parameter
 
 from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_file
 from hushrec.cli.options import Catalogue, File, Force, Json
-from hushrec.cli.tables import Columns, item_table
+from hushrec.cli.tables import Columns, item_tables
 from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.serving.billboard import load
@@ -19,7 +22,7 @@ def extend(
     /,
     *,
     catalogue: Catalogue,
-    item_features: File,
+    item_features: Annotated[list[File], Parameter(negative=())],
     columns: Columns | None = None,
     out: File,
     force: Force = False,
@@ -38,14 +41,14 @@ def extend(
     catalogue
         Text file of the items of MODEL and the new ones, one a line.
     item_features
-        Public table of all items, old and new: ids, numbers, categories.
+        Public table of all items, old and new: ids, numbers, categories; repeatable.
     out
         File for the larger model.
     """
     board = load(model)
-    features = item_table(item_features, columns)
+    features = item_tables(item_features, columns)
     domain = replace(board.domain, items=tuple(Domain.read_catalogue(catalogue)), item_features=features)
-    target = output_file(out, (model, catalogue, item_features), force)
+    target = output_file(out, (model, catalogue, *item_features), force)
     larger = board.with_items(domain)
     save(larger, target)
     count = len(larger.new_items)

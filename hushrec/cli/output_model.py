@@ -43,7 +43,7 @@ def about(billboard: Billboard, releases: bool = False) -> str:
 def votes(billboard: Billboard) -> str:
     """Return whether lists use the item features, by the users' votes: a released value."""
     lister, domain, privacy = billboard.lists or billboard, billboard.domain, billboard.privacy
-    if not any(each.label.endswith(VOTES) for each in privacy.releases):
+    if not any(VOTES in each.label for each in privacy.releases):
         estimator = cast(Trainable, lister.estimator)
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""

@@ -22,7 +22,7 @@ from hushrec.cli.options import (
     Whole,
     progress_shown,
 )
-from hushrec.cli.tables import Reading, item_table
+from hushrec.cli.tables import Reading, item_tables
 from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
@@ -40,7 +40,7 @@ def retrain(
     catalogue: Catalogue | None = None,
     drop_missing_items: bool = False,
     since: Annotated[str, Parameter(metavar="DATE")] | None = None,
-    item_features: File | None = None,
+    item_features: Annotated[list[File], Parameter(negative=())] | None = None,
     week: Annotated[Whole, Parameter(metavar="N", show_default="the next", validator=Number(gte=0))]
     | None = None,
     skip_week: bool = False,
@@ -77,7 +77,7 @@ def retrain(
     since
         Use only ratings since this declared date, as 2026-01-01.
     item_features
-        Public table of items, used for new items too.
+        Public table of items, used for new items too; repeatable, in the order of the first week.
     week
         Number of the week, from 0; refused if it was trained before.
     skip_week
@@ -94,9 +94,9 @@ def retrain(
     domain = board.domain
     if catalogue is not None or item_features is not None:
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
-        features = item_table(item_features, reading.columns)
+        features = item_tables(item_features, reading.columns)
         domain = replace(domain, items=items, item_features=features, declared=True)
-    inputs = (last, ratings, catalogue, item_features, ledger, *donated.files())
+    inputs = (last, ratings, catalogue, *(item_features or ()), ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
     words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early}

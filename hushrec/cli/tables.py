@@ -50,6 +50,11 @@ def item_table(path: str | None, columns: str | None, what: str = "item features
     return table
 
 
+def item_tables(paths: list[str] | None, columns: str | None) -> list[Any] | None:
+    """All tables of item features."""
+    return None if paths is None else [item_table(path, columns) for path in paths]
+
+
 @Parameter(name="*", group=_DATA)
 @dataclass(frozen=True, kw_only=True)
 class Declared:
@@ -62,17 +67,17 @@ class Declared:
     max_ratings_per_user
         Cap on the ratings of a user. By default 10,000.
     item_features
-        Public table of items: ids, numbers, categories.
+        Public table of items: ids, numbers, categories; repeatable.
     """
 
     catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None
     rating_range: Annotated[Range, Parameter(group=MAIN)] | None = None
     max_ratings_per_user: Whole | None = None
-    item_features: File | None = None
+    item_features: Annotated[list[File], Parameter(negative=())] | None = None
 
     def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
         """The declared domain, of ratings or of likes; of a store, the one that it was prepared with."""
-        features = item_table(self.item_features, columns)
+        features = item_tables(self.item_features, columns)
         declared = {"rating_range": self.rating_range, "max_ratings_per_user": self.max_ratings_per_user}
         given: dict[str, Any] = {name: value for name, value in declared.items() if value is not None}
         if self.catalogue is not None:
@@ -113,7 +118,7 @@ class Size:
     catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None
     rating_range: Annotated[Range, Parameter(group=MAIN)] | None = None
     max_ratings_per_user: Whole = 10_000
-    item_features: File | None = None
+    item_features: Annotated[list[File], Parameter(negative=())] | None = None
     columns: Columns | None = None
 
     def declared(self, likes: bool) -> tuple[Domain | None, int]:
@@ -138,7 +143,7 @@ class Size:
             )
         if self.catalogue is None and self.item_features is not None:
             raise InputError("--item-features needs --catalogue: the ids of its items are declared there.")
-        features = item_table(self.item_features, self.columns)
+        features = item_tables(self.item_features, self.columns)
         items = range(self.n_items) if self.n_items else Domain.read_catalogue(self.catalogue or "")
         if self.rating_range is None and not likes:
             return None, len(items)

@@ -83,7 +83,7 @@ def train(
     estimator = named.check_run(model, budget, domain, n_users, given)
     if declared.item_features is not None:
         check_features(estimator, budget, domain)
-    inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger, *donated.files())
+    inputs = (ratings, declared.catalogue, *(declared.item_features or ()), charging.ledger, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
     rows = reading.open(ratings, domain)

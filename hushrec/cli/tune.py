@@ -96,7 +96,7 @@ def tune(
         _list(trials, model, budget, "generated", as_json)
         return
     assert ratings is not None
-    inputs = (ratings, declared.catalogue, declared.item_features, charging.ledger)
+    inputs = (ratings, declared.catalogue, *(declared.item_features or ()), charging.ledger)
     target = None if out is None else output_file(out, inputs, force)
     rows = reading.read(ratings, domain)
     if target is None:

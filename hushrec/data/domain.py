@@ -67,6 +67,8 @@ class Domain:
         a range from 0 to 1.
     feature_names : tuple of str
         Names of the columns of a table of ``item_features``.
+    feature_widths : tuple of int
+        Number of features of each table.
 
     Raises
     ------
@@ -90,6 +92,7 @@ class Domain:
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
     feature_names: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    feature_widths: tuple[int, ...] = field(default=(), repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -100,7 +103,10 @@ class Domain:
         object.__setattr__(self, "max_ratings_per_user", cap)
         object.__setattr__(self, "_texts", _check_catalogue(items))
         if self.item_features is not None:
-            features, names = read_item_features(self.item_features, self._texts)
+            features, names, widths = read_item_features(self.item_features, self._texts)
+            # an array that was made of several tables is read again when another field is replaced
+            kept = isinstance(self.item_features, np.ndarray) and sum(self.feature_widths) == sum(widths)
+            object.__setattr__(self, "feature_widths", self.feature_widths if kept else widths)
             object.__setattr__(self, "item_features", features)
             object.__setattr__(self, "feature_names", names or self.feature_names)
 

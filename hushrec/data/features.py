@@ -43,8 +43,8 @@ _LISTS = (
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
-def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Return features in the order of the catalogue, and the names of their columns.
+def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[str, ...], tuple[int, ...]]:
+    """Return features in the order of the catalogue, the names of their columns, and the tables' widths.
 
     Parameters
     ----------
@@ -62,6 +62,8 @@ def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[
         NaN where a feature is missing; a row of NaN where an item is not in the table.
     names : tuple of str
         As the tables name them; an array names none.
+    widths : tuple of int
+        The number of features of each table.
 
     Raises
     ------
@@ -71,13 +73,17 @@ def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[
     """
     if isinstance(source, list | tuple) and source:
         parts = [read_item_features(each, texts) for each in source]
-        features, names = np.column_stack([each for each, _ in parts]), sum((own for _, own in parts), ())
+        features = np.column_stack([each for each, *_ in parts])
+        names = tuple(name for _, own, _ in parts for name in own)
+        widths = tuple(width for _, _, own in parts for width in own)
     elif isinstance(source, np.ndarray):
         features, names = _from_array(source, len(texts)), ()
+        widths = (features.shape[1],)
     else:
         ids, table, place = read_item_table(source, texts, "item features")
         features = _from_table(len(texts), ids, table, place)
         names = tuple(name for at, name in enumerate(table.column_names) if at != ids)
+        widths = (features.shape[1],)
     if np.isinf(features).any():
         raise InputError("Item features must be finite; leave a missing one empty (NaN).")
     if np.isnan(features).all():
@@ -85,7 +91,7 @@ def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[
             "No item of the catalogue has a feature; check that the table's ids are written as there."
         )
     features.setflags(write=False)
-    return features, names
+    return features, names, widths
 
 
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:

@@ -1,26 +1,35 @@
-"""Item features in lists: a model that goes by what is publicly known of the items, too, and a vote on it.
+"""Item features in lists: a second model of likes that uses them, and users' votes on it.
 
-Items whose features are alike are taken to be liked together: each component of the features is a further
-item factor, as strong as the others, beside what was released. It is a function of released values and of
-public features, so it costs nothing. Whether it helps does not show in it, and features that mean nothing
-do harm. So users vote, each on their own rows: in a list made of one half of their likes, by which of the two
-models does the other half stand higher? The sum of the votes is released (docs/proofs/private-eigenrec.md).
+Items with similar features are assumed to be liked together: each component of the features is a further
+item factor, as strong as the others, next to the released ones. Released values do not show whether this
+helps, and meaningless features do harm. So users vote, each on their own rows: in a list made of one half of
+their likes, which of two models ranks the other half higher? The sum of the votes is released
+(docs/proofs/private-eigenrec.md).
+
+Users vote on each table of features alone, and then on each further table next to those that were accepted,
+in the order of the first votes. So a weak table cannot take the place of a good one.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.training.gate import Gate
 from hushrec.training.posterior import posterior_means
 from hushrec.types import Array, ModelArrays
 
-#: Label of the release.
+if TYPE_CHECKING:
+    from hushrec.models.private_eigenrec.users import LikingUsers
+
+#: Label of the first release; those of others begin with it.
 VOTES = "votes on the item features"
 #: Planned noise of the mean vote, and the largest share of the budget for it; and the votes from which on
 #: features count, in deviations of chance and noise: where that hides much, bad ones do little harm.
@@ -40,9 +49,16 @@ _POPULARITIES = np.geomspace(1e-3, 300, 70)
 _FEWEST = 1.5
 
 
-def votes_share(signal: float) -> float:
-    """Planned part of the budget, with which a mean vote has little noise, given mu times the users."""
-    return min(_MOST_SHARE, (_NOISE * max(signal, 1.0)) ** -2)
+def questions(domain: Domain) -> list[str]:
+    """Return the labels of the users' votes: on each table alone, then on each further one."""
+    count = 0 if domain.item_features is None else len(domain.feature_widths)
+    further = [f"{VOTES}, table {number}" for number in range(2, count + 1)]
+    return [VOTES, *further, *(f"{VOTES}, step {number}" for number in range(2, count + 1))] if count else []
+
+
+def votes_share(signal: float, count: int) -> float:
+    """Return the planned fraction of the budget for votes with little noise, given mu times the users."""
+    return min(_MOST_SHARE, count * (_NOISE * max(signal, 1.0)) ** -2)
 
 
 # ---------------------------------------------------------------------- popularity
@@ -66,21 +82,54 @@ def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
 # ---------------------------------------------------------------------- the model
 
 
-def with_features(parts: ModelArrays, domain: Domain, kept: Array | None = None) -> ModelArrays:
-    """Return the parts with a model of likes beside that goes by item features, too, and counts nothing yet.
+def voted(parts: ModelArrays, users: LikingUsers, gate: Gate, n_users: float) -> ModelArrays:
+    """Return the parts with a model beside that uses the tables of item features that users vote for."""
+    domain, labels = users.domain, questions(users.domain)
+    tables = np.split(domain.item_features, np.cumsum(domain.feature_widths)[:-1], axis=1)
+
+    def gain(label: str, before: Mapping[str, Array], after: ModelArrays) -> float:
+        """Return the votes for a model over another, above chance and noise."""
+        votes = float(gate.release(label, users.votes(dict(before), dict(after.beside)))[0])
+        return votes - _SURE * math.hypot(gate.noise_sd(label), math.sqrt(n_users))
+
+    alone = [with_features(parts, each) for each in tables]
+    gains = [gain(label, parts.serve, each) for label, each in zip(labels, alone)]
+    first, *others = np.argsort(-np.array(gains), kind="stable").tolist()
+    chosen, found = [first], alone[first]
+    for label, table in zip(labels[len(tables) :], others, strict=True):
+        wider = with_features(parts, np.column_stack([tables[each] for each in sorted([*chosen, table])]))
+        if gain(label, found.beside, wider) > 0 and gains[table] > 0:
+            chosen, found = [*chosen, table], wider
+    accepted = np.isin(np.arange(len(tables)), chosen).astype(np.uint8)
+    found = replace(found, state={**found.state, "feature_tables": accepted})
+    return found.counting(float(gains[first] > 0))
+
+
+def next_week(parts: ModelArrays, domain: Domain, state: Mapping[str, Array]) -> ModelArrays:
+    """Return a later week's parts, with the tables that users voted for; without tables, as they were."""
+    accepted, features = state["feature_tables"], domain.item_features
+    if features is not None and len(domain.feature_widths) == len(accepted):
+        found = with_features(parts, features[:, np.repeat(accepted > 0, domain.feature_widths)])
+    else:
+        found = with_features(parts, None, state["item_components"])
+    return replace(found, state={**found.state, "feature_tables": accepted})
+
+
+def with_features(parts: ModelArrays, features: Array | None, kept: Array | None = None) -> ModelArrays:
+    """Return the parts with a second model of likes that uses item features, with a weight of 0 so far.
 
     Parameters
     ----------
     parts : ModelArrays
         Of a trained `PrivateEigenRec`.
-    domain : Domain
+    features : ndarray of shape (n_items, n_features), optional
     kept : ndarray of shape (n_items, n_components), optional
-        Components of the last week, for a domain without item features.
+        Components of the last week, without features.
     """
     serve, state = parts.serve, parts.state
     noise_sd = math.sqrt(float(np.mean(state["item_weights_variance"])))
     popularity = _popularity(state["item_weights"], noise_sd, max(float(state["users"][0]), 1.0))
-    along = _components(domain, popularity) if kept is None or domain.item_features is not None else kept
+    along = _components(features, popularity) if kept is None else kept
     usual = serve["history_weight"]
     columns = np.asarray(serve["item_factors"]), popularity[:, None] ** _POWER * along
     served = {
@@ -94,9 +143,9 @@ def with_features(parts: ModelArrays, domain: Domain, kept: Array | None = None)
     return replace(parts, state={**state, "item_components": along}, beside=served)
 
 
-def _components(domain: Domain, popularity: Array) -> Array:
+def _components(features: Array | None, popularity: Array) -> Array:
     """Components of the features, of one strength but for weak ones; items without features have none."""
-    scores = feature_scores(domain.item_features, domain.n_items)
+    scores = feature_scores(features, len(popularity))
     told = np.asarray(scores.any(axis=1))
     weight = popularity * told / max(float(popularity @ told), 1e-300)
     scores = np.where(told[:, None], scores - weight @ scores, 0.0)
@@ -104,15 +153,3 @@ def _components(domain: Domain, popularity: Array) -> Array:
         variance, axes = np.linalg.eigh((scores * weight[:, None]).T @ scores)
         least = _RIDGE * max(float(variance.max(initial=0.0)), 1e-300)
         return np.asarray(scores @ (axes * np.sqrt(_STRENGTH / (np.maximum(variance, 0.0) + least))))
-
-
-def weight_of(votes: float, noise_sd: float, n_users: float) -> float:
-    """Return what the model with features counts: 1 where votes are for it beyond chance, else 0.
-
-    Parameters
-    ----------
-    votes, noise_sd : float
-        Their released sum, and its noise.
-    n_users : float
-    """
-    return float(votes > _SURE * math.hypot(noise_sd, math.sqrt(n_users)))

@@ -449,4 +449,5 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
         "gramian": own * (own + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
         "components": components,
+        "tables": (*state.shape("feature_tables"), 0)[0] if "feature_tables" in state else 0,
     }

@@ -66,7 +66,7 @@ class Expected(NamedTuple):
         Floats, or integers.
     shape : tuple of int or str
         A word stands for a size that follows from the model: ``"items"``, ``"rank"``, ``"own rank"``
-        (less columns of item features), ``"components"`` (of item features, in lists).
+        (less columns of item features), ``"components"`` (of item features, in lists), ``"tables"`` of these.
     low, high : float
         Least and largest number, both allowed.
     """

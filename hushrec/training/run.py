@@ -344,7 +344,7 @@ def public_inputs(domain: Domain) -> dict[str, str]:
     features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
     return {
         "catalogue and range": domain.fingerprint,
-        "item features": hashlib.sha256(features).hexdigest(),
+        "item features": hashlib.sha256(features + str(domain.feature_widths).encode()).hexdigest(),
         VERSION: library_version(),
     }
 

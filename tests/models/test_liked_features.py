@@ -18,11 +18,15 @@ from hushrec import (
     SeasonAccountant,
 )
 from hushrec.cli.output_model import about
+from hushrec.data.features import feature_scores
 from hushrec.data.keys import mix
-from hushrec.models.liked_features import VOTES, weight_of
+from hushrec.models.liked_features import VOTES, voted
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
+from hushrec.testing import check_sensitivity
 from hushrec.training import named
+from hushrec.types import ModelArrays
+from tests.command_line import invoke
 from tests.opening import opened
 
 N_USERS, N_ITEMS, KINDS = 300, 120, 6
@@ -43,7 +47,7 @@ LIKES, FEATURES = generated()
 MEANINGLESS = FEATURES[np.random.default_rng(0).permutation(N_ITEMS)]
 
 
-def with_features(features: np.ndarray) -> Ratings:
+def with_features(features) -> Ratings:
     return replace(LIKES, domain=replace(LIKES.domain, item_features=features))
 
 
@@ -94,9 +98,89 @@ def test_users_vote_for_features_that_mean_something_and_against_others() -> Non
     assert "votes" in " ".join(good.privacy.notes)
 
 
+class Voters:
+    """Users whose votes are given, and a gate without noise that records what was asked."""
+
+    def __init__(self, domain: Domain, votes: dict[str, float], noise_sd: float = 30.0) -> None:
+        self.domain, self._votes, self._noise_sd, self.asked = domain, votes, noise_sd, []
+
+    def votes(self, own, other):
+        return own["item_factors"].shape[1], other["item_factors"].shape[1]
+
+    def release(self, label, widths):
+        self.asked.append((label, widths))
+        return np.array([self._votes[label]])
+
+    def noise_sd(self, label):
+        return self._noise_sd
+
+
+def decided(votes: dict[str, float], widths: tuple[int, ...], noise_sd: float = 30.0):
+    """The tables that lists use, and the questions with the widths of both models' tables of factors."""
+    features = np.random.default_rng(0).standard_normal((N_ITEMS, sum(widths)))
+    tables = np.split(features, np.cumsum(widths)[:-1], axis=1)
+    voters = Voters(replace(LIKES.domain, item_features=tables), votes, noise_sd)
+    serve = {"item_factors": np.zeros((N_ITEMS, 0)), "history_weight": np.zeros(N_ITEMS)}
+    state = {"item_weights": np.ones(N_ITEMS), "item_weights_variance": np.ones(N_ITEMS)}
+    parts = ModelArrays(serve, {**state, "users": np.array([300.0, 0.0])})
+    found = voted(parts, voters, voters, 300.0)
+    return found.weight, found.state["feature_tables"].tolist(), voters.asked
+
+
 def test_features_count_where_votes_are_for_them_beyond_chance_and_noise() -> None:
-    assert [weight_of(votes, 30.0, 300.0) for votes in (-200.0, 0.0, 17.0, 18.0, 200.0)] == [0, 0, 0, 1, 1]
-    assert weight_of(9.0, 0.0, 300.0) == 1.0 and weight_of(8.0, 0.0, 300.0) == 0.0  # without noise
+    for votes, wanted in zip((-200.0, 0.0, 17.0, 18.0, 200.0), (0, 0, 0, 1, 1)):
+        assert decided({VOTES: votes}, (2,))[0] == wanted
+    assert [decided({VOTES: votes}, (2,), 0.0)[0] for votes in (8.0, 9.0)] == [0.0, 1.0]  # without noise
+
+
+def test_tables_are_voted_on_alone_and_then_beside_the_accepted_ones() -> None:
+    """The order of the first votes decides what is asked; a table counts if both its votes are for it."""
+    two, three, step, next_step = (f"{VOTES}, {what}" for what in ("table 2", "table 3", "step 2", "step 3"))
+    votes = {VOTES: 50.0, two: 200.0, three: -9.0, step: 90.0, next_step: 90.0}
+    weight, tables, asked = decided(votes, (1, 2, 4))
+    assert (weight, tables) == (1.0, [1, 1, 0])
+    assert asked == [(VOTES, (0, 1)), (two, (0, 2)), (three, (0, 4)), (step, (2, 3)), (next_step, (3, 7))]
+    assert decided({**votes, step: -90.0}, (1, 2, 4))[:2] == (1.0, [0, 1, 0])
+    assert decided({**votes, VOTES: -50.0, two: -1.0}, (1, 2, 4))[0] == 0.0
+
+
+def test_a_useless_table_stays_out_beside_a_good_one_and_in_later_weeks() -> None:
+    """The good table's columns are those that lists use; a week whose features changed uses the new ones."""
+    random = np.random.default_rng(7).standard_normal((N_ITEMS, 12))
+    domain = with_features([random, FEATURES]).domain
+    rows = replace(LIKES, domain=domain)
+    assert replace(domain, max_ratings_per_user=9).feature_widths == (12, KINDS)
+    season = Season(Budget(6, 1e-6), weeks=3)
+    accountant = SeasonAccountant(season, noise=SeededNoise(2))
+    first = named.train("private-eigenrec", rows, accountant, n_users=N_USERS)
+    labels = [each.label for each in first.privacy.releases if VOTES in each.label]
+    assert len(labels) == 3 and first.public.weight == 1.0
+    assert first.state["feature_tables"].tolist() == [0, 1]
+
+    read = hushrec.Billboard.from_bytes(first.to_bytes())
+    weeks = {}
+    for name, features in {
+        "the same": [random, FEATURES],
+        "another random table": [random[::-1], FEATURES],
+        "changed": [random, MEANINGLESS],
+        "none": None,
+    }.items():
+        accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(3))
+        weeks[name] = read.continue_training(with_features(features), accountant).public.model.item_factors
+    assert np.array_equal(weeks["the same"], weeks["another random table"])
+    assert weeks["none"].shape == weeks["the same"].shape
+    scores = feature_scores(MEANINGLESS, N_ITEMS)
+    for name, alike in {"the same": False, "changed": True}.items():
+        columns = weeks[name][:, -scores.shape[1] :].astype(float)
+        missed = columns - scores @ np.linalg.lstsq(scores, columns)[0]
+        assert (np.linalg.norm(missed) < 0.5 * np.linalg.norm(columns)) == alike, name
+
+
+def test_one_user_moves_each_vote_by_at_most_one() -> None:
+    features = [np.random.default_rng(seed).standard_normal((12, 2)) for seed in (0, 1)]
+    domain = Domain(range(12), rating_range=(1, 5), item_features=features)
+    estimator = PrivateEigenRec.of(rank=2, iterations=2, features_share=0.3, n_users=20, like_threshold=4.0)
+    check_sensitivity(estimator, Budget(3, 1e-5), domain=domain, pairs=30)
 
 
 def test_vectors_rank_as_lists_that_go_by_features_do() -> None:
@@ -182,3 +266,22 @@ def test_donors_stand_beside_what_users_voted_for() -> None:
         for name, array in voted.items():
             assert np.array_equal(served[name], array), name
     assert model.judged[0]["weight"] > 0
+
+
+def test_the_command_line_takes_several_tables(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    LIKES.to_arrow().to_pandas().to_csv("likes.csv", index=False)
+    (tmp_path / "items.txt").write_text("\n".join(LIKES.domain.text_list))
+    kinds = FEATURES.argmax(axis=1)
+    for name, values in {"kind": kinds, "noise": np.random.default_rng(1).permutation(kinds)}.items():
+        rows = [f"{item},k{value}" for item, value in zip(LIKES.domain.items, values)]
+        (tmp_path / f"{name}.csv").write_text("\n".join([f"item,{name}", *rows]))
+    words = "train", "likes.csv", "--implicit", "--epsilon", 2, "--delta", 1e-6, "--catalogue", "items.txt"
+    words = *words, "--users", N_USERS, "--ledger", "ledger", "--item-features", "noise.csv"
+    words = *words, "--item-features", "kind.csv", "--out"
+    refused = invoke(*words, "kind.csv", "--force")
+    assert refused.exit_code == 2 and "is one of the inputs" in refused.stderr
+    result = invoke(*words, "m.hush")
+    assert result.exit_code == 0, result.output
+    labels = [each.label for each in hushrec.load("m.hush").privacy.releases]
+    assert sum(VOTES in label for label in labels) == 3

@@ -477,10 +477,10 @@ PAPERS = [  # the algorithms of the papers and of lists
         sensitivity("private-eigenrec, item features"), f"{EIGENREC}/users:LikingUsers.votes",
         "[float(found.sum())]", "[float((found * np.diff(self._ratings.matrix.indptr)).sum())]"),
     bug("item features count by the exact sum of the votes (EigenRec)",
-        replayed("private-eigenrec, item features"), f"{EIGENREC}/train:train_first",
-        "votes = float(gate.release(VOTES, users.votes(dict(arrays.serve), dict(arrays.beside)))[0])",
-        "asked = users.votes(dict(arrays.serve), dict(arrays.beside))\n"
-        "        gate.release(VOTES, asked)\n"
+        replayed("private-eigenrec, item features"), "models/liked_features:voted",
+        "votes = float(gate.release(label, users.votes(dict(before), dict(after.beside)))[0])",
+        "asked = users.votes(dict(before), dict(after.beside))\n"
+        "        gate.release(label, asked)\n"
         "        votes = 30 * float(asked._values[0])"),
 ]  # fmt: skip
 

@@ -324,7 +324,8 @@ def identity_of(domain: Domain) -> list[Any]:
     features = domain.item_features
     if features is None:
         return [domain.fingerprint]
-    return [domain.fingerprint, *features.shape, hashlib.sha256(features.tobytes()).hexdigest()]
+    widths = domain.feature_widths
+    return [domain.fingerprint, len(features), *widths, hashlib.sha256(features.tobytes()).hexdigest()]
 
 
 def session_of(agreement: Agreement, first: str, second: str) -> str:

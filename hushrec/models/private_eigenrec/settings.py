@@ -23,7 +23,7 @@ from hushrec.errors import InputError
 from hushrec.kernels.sparse_rows import entries
 from hushrec.kernels.sweeps import csr
 from hushrec.models.ease import MOST_ITEMS, at_ratings, own_likes, weights_for
-from hushrec.models.liked_features import VOTES, votes_share
+from hushrec.models.liked_features import questions, votes_share
 from hushrec.models.private_eigenrec.denoise import Sums
 from hushrec.models.private_eigenrec.pairs import train_next_week_of_pairs
 from hushrec.models.private_eigenrec.train import train_first, weights_part
@@ -82,8 +82,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     every round the sum of the outer products of row, without popularity, and factors, each of norm 1
     (1 and 2). With ``pairs`` there are no rounds, but the item matrix, the sum of that row times itself
     (1 and sqrt(2)). Where earlier releases show no taste, a round releases the item weights in part or whole,
-    at the same sensitivity and charge. Where there are item features and few users, each votes on what is
-    made of them, by 1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
+    at the same sensitivity and charge. Where there are item features and few users, each votes on every
+    table of them, by 1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
     docs/proofs/private-eigenrec.md.
 
     Examples
@@ -173,15 +173,16 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             "pairs": fits and signal >= max(_MANY, _PAIRS_FROM * domain.n_items),
             "n_users": n_users,
         }
-        if domain.item_features is not None and signal < _MANY and not changes.get("pairs"):
-            chosen["features_share"] = votes_share(signal)
+        if signal < _MANY and not changes.get("pairs"):
+            chosen["features_share"] = votes_share(signal, len(questions(domain)))
         return cls.of(chosen, changes)
 
     # ------------------------------------------------------------------ plan
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         votes = self._votes(domain)
-        voting = [Round(VOTES, votes, signed(1.0))] if votes else []
+        labels = questions(domain) if votes else []
+        voting = [Round(label, votes / len(labels), signed(1.0)) for label in labels]
         if not self.rank_in(domain):
             return plan_of([Round("item weights", 1.0 - votes, positive(1.0)), *voting], budget, fraction)
         left = (1.0 if self.n_users is not None else 1 - _COUNT_SHARE) - votes

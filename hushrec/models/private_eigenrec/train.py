@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushrec.models.liked_features import VOTES, weight_of, with_features
+from hushrec.models.liked_features import VOTES, voted
 from hushrec.models.private_eigenrec.denoise import (
     NOTHING,
     UNMEASURED,
@@ -60,11 +60,7 @@ def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: in
         supported = supported | most_popular(model.tuning, noisy, noise_sd, rank)
     state = SeasonState.first(items, counted_sd, (noisy, noise_sd), measured)
     arrays = ModelArrays(served(items, noisy, noise_sd, taste, supported), state.to_arrays())
-    if not gate.planned(VOTES):
-        return arrays
-    arrays = with_features(arrays, users.domain)
-    votes = float(gate.release(VOTES, users.votes(dict(arrays.serve), dict(arrays.beside)))[0])
-    return arrays.counting(weight_of(votes, gate.noise_sd(VOTES), n_users))
+    return voted(arrays, users, gate, n_users) if gate.planned(VOTES) else arrays
 
 
 def _power_iteration(

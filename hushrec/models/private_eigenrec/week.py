@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.models.liked_features import with_features
+from hushrec.models.liked_features import next_week
 from hushrec.models.private_eigenrec.denoise import NOTHING, Halves, Measured, Sums, project_out
 from hushrec.models.private_eigenrec.items import ItemStatistics, served
 from hushrec.models.private_eigenrec.users import LikingUsers
@@ -51,6 +51,7 @@ EXPECTED = ModelArrays(
         "sums_drifts": Expected("f", (len(DRIFTS),)),
         "item_basis": Expected("f", ("items", "own rank")),
         "beside_weight": Expected("f", (), 0.0, 1.0),
+        "feature_tables": Expected("iu", ("tables",), 0, 1),
         "item_components": Expected("f", ("items", "components")),
         "pairs": Expected("f", ("pairs",)),
         "pairs_precision": Expected("f", (), 0.0),
@@ -152,7 +153,7 @@ def train_next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last
     arrays, weight = _next_week(model, users, gate, last), last.state.get("beside_weight")
     if weight is None:
         return arrays
-    return with_features(arrays, users.domain, last.state["item_components"]).counting(float(weight))
+    return next_week(arrays, users.domain, last.state).counting(float(weight))
 
 
 def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
