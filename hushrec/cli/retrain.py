@@ -26,7 +26,7 @@ from hushrec.cli.tables import Reading, item_tables
 from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
-from hushrec.privacy import SeasonAccountant
+from hushrec.privacy import Attendance, SeasonAccountant
 from hushrec.serving.billboard import Billboard, load
 
 
@@ -45,6 +45,7 @@ def retrain(
     | None = None,
     skip_week: bool = False,
     early: bool = False,
+    attendance: File | None = None,
     reading: Reading = Reading(),
     donated: Donated = Donated(),
     force: Force = False,
@@ -84,6 +85,8 @@ def retrain(
         Skip a week that was interrupted. Its charge stays, the rest of its part is lost.
     early
         Train before the season's gap (season open --gap) is over.
+    attendance
+        PRIVATE counts of the users of a lifetime season, which its first training made.
     """
     board = _loaded(last)
     if board.privacy.week is None:
@@ -96,10 +99,11 @@ def retrain(
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
         features = item_tables(item_features, reading.columns)
         domain = replace(domain, items=items, item_features=features, declared=True)
-    inputs = (last, ratings, catalogue, *(item_features or ()), ledger, *donated.files())
+    inputs = (last, ratings, catalogue, *(item_features or ()), ledger, attendance, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
-    words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early}
+    people = None if attendance is None else Attendance(attendance)
+    words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "attendance": people}
     accountant = SeasonAccountant.following(board.privacy, ledger=Account(ledger=ledger).open(), **words)
     accountant.check_model(board)  # before any file is read with the model's declarations
     check_room(target, Path(last).stat().st_size)

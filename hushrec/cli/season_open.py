@@ -22,6 +22,7 @@ def season_open(
     first_share: float = 0.5,
     name: Annotated[str, Parameter(show_default="the next number")] | None = None,
     gap: Days = 0.0,
+    lifetime: bool = False,
     allow_composition: bool = False,
     as_json: Json = False,
 ) -> None:
@@ -45,10 +46,13 @@ def season_open(
     gap
         Shortest time from one week's start to the next one's, in days or hours, as in --gap 6d for a weekly
         job: a sooner week is refused, unless hushrec retrain --early asks for it. By default none.
+    lifetime
+        The season has no end. Each user takes part in their first WEEKS trainings only, which --attendance
+        FILE of train and retrain counts; so one promise covers all models, of the past and of the future.
     allow_composition
         The data set has had a season before, and what both cost together is understood.
     """
-    season = Season(promise.budget(), weeks, first_share, name or "1", gap)
+    season = Season(promise.budget(), weeks, first_share, name or "1", gap, lifetime)
     if promise.unit != "user":
         raise InputError("A season protects users, not single ratings; leave --unit out.")
     book, dataset = account.open(create=True), account.dataset
@@ -61,6 +65,7 @@ def season_open(
     text = [f'Season "{season.name}" of data set "{dataset}" is open: {season.budget}.', *planned(season)]
     names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
+    names += " --attendance FILE" * season.lifetime
     text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     shared = shares(book, dataset)
     together = output.paragraph(f"{summary_of(book, dataset)}.")

@@ -29,7 +29,7 @@ from hushrec.cli.options import (
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Accountant, Budget, RepeatAndSelect, SeasonAccountant
+from hushrec.privacy import Accountant, Attendance, Budget, RepeatAndSelect, SeasonAccountant
 from hushrec.serving.billboard import Billboard
 from hushrec.training import named
 
@@ -48,6 +48,7 @@ def train(
     settings: Settings = Settings(),
     like_threshold: float | None = None,
     season: Annotated[str, Parameter(metavar="NAME")] | None = None,
+    attendance: File | None = None,
     resume: Resume = False,
     force: Force = False,
     donated: Donated = Donated(),
@@ -75,6 +76,8 @@ def train(
         Ratings from here up are likes, 4 of 1 to 5 by default.
     season
         Train the first week of an open season.
+    attendance
+        PRIVATE counts of the users of a lifetime season; its first training makes the file.
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
     model, given = model_for(model, domain.likes, budget.private), settings.given()
@@ -83,7 +86,8 @@ def train(
     estimator = named.check_run(model, budget, domain, n_users, given)
     if declared.item_features is not None:
         check_features(estimator, budget, domain)
-    inputs = (ratings, declared.catalogue, *(declared.item_features or ()), charging.ledger, *donated.files())
+    inputs = (ratings, declared.catalogue, *(declared.item_features or ()), *donated.files())
+    inputs += (charging.ledger, attendance)
     target = output_file(out, inputs, force)
     public = donated.read(ratings)
     rows = reading.open(ratings, domain)
@@ -94,7 +98,7 @@ def train(
         billboard = named.train(
             model,
             rows,
-            charged(season, budget, charging, resume),
+            charged(season, budget, charging, resume, attendance),
             n_users=n_users,
             settings=given,
             seed=seed,
@@ -108,9 +112,13 @@ def train(
     output_model.trained(billboard, target, "Trained", as_json)
 
 
-def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) -> Accountant:
-    """Return the accountant of a run, or of week 0 of a season with the declared budget."""
+def charged(
+    name: str | None, budget: Budget, charging: Charging, resume: bool, attendance: str | None = None
+) -> Accountant:
+    """Return the accountant of a run, or of a new model in a season of the declared budget."""
     if name is None:
+        if attendance is not None:
+            raise InputError("Only a lifetime season has an attendance; pass --season, or leave it out.")
         return Accountant(budget, **charging.arguments(budget.private), resume=resume)
     if resume:
         raise InputError("An interrupted week of a season cannot be resumed; leave out --resume.")
@@ -123,7 +131,10 @@ def charged(name: str | None, budget: Budget, charging: Charging, resume: bool) 
             f'Season "{name}" was opened for {season.budget}, not {budget}; pass the same values.',
             parameter="epsilon",
         )
-    return SeasonAccountant(season, ledger=book, dataset=charging.dataset)
+    people = None if attendance is None else Attendance(attendance)
+    words: dict[str, Any] = {"attendance": people, "dataset": charging.dataset}
+    # a lifetime season has no first week that other weeks depend on: any week may begin a new model
+    return SeasonAccountant(season, ledger=book, skip=season.lifetime, **words)
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
@@ -149,6 +160,8 @@ def _rescue(billboard: Billboard) -> str:
     """Return how to get a model that could not be saved."""
     privacy = billboard.privacy
     if privacy.week is not None:
+        if privacy.week.season.lifetime:
+            return " Its week is used up: make room, and run the command again."
         if privacy.week.number:
             return " Its week is spent. Free disk space, then retrain the last week's model with --skip-week."
         return (

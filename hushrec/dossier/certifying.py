@@ -109,6 +109,10 @@ def certify(
             f'Data set "{called}" was charged an infinite epsilon by a run without privacy, so nothing is'
             " promised to its users and there is nothing to certify."
         )
+    if any(each.season.lifetime for each in ledger.seasons(called)):
+        raise InputError(
+            f'Data set "{called}" has a lifetime season, which dossiers do not support; use hushrec report.'
+        )
     head, rows = ledger.chain(called)
     assert head is not None
     runs = charged_to(statement, rows)

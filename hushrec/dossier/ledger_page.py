@@ -100,8 +100,8 @@ def _bar(summary: LedgerSummary) -> str:
 
 def _season(each: SeasonSummary) -> tuple[str, ...]:
     season, budget = each.season, each.season.budget
-    left = 0 if each.closed else season.weeks - each.begun
+    left: int | str = 0 if each.closed else "no end" if season.lifetime else season.weeks - each.begun
     state = "closed" if each.closed else "open" if left else "spent"
     apart = f", {season.gap:g} days apart" if season.gap and left else ""
     following = f"{season.mu(each.begun):.4g}" if left else ""
-    return season.name, state, f"{each.begun} of {season.weeks}", f"{left}{apart}", following, str(budget)
+    return season.name, state, each.weeks_run, f"{left}{apart}", following, str(budget)

@@ -6,6 +6,7 @@ from .accounting import (
     mu_of_pure as mu_of_pure,
     total_mu as total_mu,
 )
+from .attendance import Attendance as Attendance
 from .bounded import (
     Bound as Bound,
     Bounded as Bounded,

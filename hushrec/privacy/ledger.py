@@ -9,6 +9,7 @@ deletes it or writes all of it anew. Every failure raises LedgerError, and nothi
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import sqlite3
@@ -31,7 +32,7 @@ from hushrec.privacy.ledger_records import Entry, LedgerSummary, RunSummary, Sha
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
 from hushrec.privacy.schema import Book, Dataset
-from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together
+from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
 
 RESUMED = " A training that had begun goes on with --resume."
 #: Added to a failure in a week of a season, which keeps no journal.
@@ -219,7 +220,7 @@ class Ledger(Single):
             if delta is None and known.budget is not None:
                 delta = known.budget.delta
             delta = valid_delta(delta)
-            charges = book.costs(dataset)
+            charges = book.costs_of_a_user(dataset)
             failures = math.fsum(charge.failure for charge in charges)
             if known.budget is None and composed_epsilon(charges, delta) == math.inf:
                 delta += failures if delta + failures < 1 else 0.0
@@ -230,7 +231,7 @@ class Ledger(Single):
                 epsilon=composed_epsilon(charges, delta),
                 delta=delta,
                 mu=total_mu(charge.mu for charge in charges),
-                charges=len(charges),
+                charges=len(book.costs(dataset)),
                 runs=book.runs(dataset),
                 reserved=math.fsum(season.reserved for season in still),
                 promised=composed_epsilon(book.committed(dataset), delta) if still else None,
@@ -253,8 +254,8 @@ class Ledger(Single):
             self._known(book, dataset)
             shares = [
                 Share(
-                    f"season {shown(summary.season.name)}, {summary.begun} of {summary.season.weeks} weeks"
-                    + ", closed" * summary.closed,
+                    f"season {shown(summary.season.name)}, {summary.weeks_run} weeks"
+                    f"{', closed' * summary.closed}",
                     summary.mu**2,
                     summary.reserved,
                 )
@@ -280,13 +281,17 @@ class Ledger(Single):
         delta = valid_delta(delta)
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
-            rows = book.history(dataset)
-        runs: dict[str, tuple[str, list[Charge]]] = {}
-        for run, time, *cost in rows:
-            runs.setdefault(run, (time, []))[1].append(Charge(*cost))
-        summaries, together = [], list[Charge]()
-        for run, (time, charges) in runs.items():
-            together += charges
+            rows, seasons = book.history(dataset), book.seasons(dataset)
+        runs: dict[str, tuple[str, str | None, list[Charge]]] = {}
+        for run, time, season, *cost in rows:
+            runs.setdefault(run, (time, season, []))[2].append(Charge(*cost))
+        weeks: dict[str | None, list[list[Charge]]] = {each.season.name: [] for each in seasons}
+        summaries, outside = [], list[Charge]()
+        for run, (time, season, charges) in runs.items():
+            weeks.get(season, []).append(charges)
+            outside += charges if season is None else []
+            ofs = [of_one_user(weeks[each.season.name], each.season) for each in seasons]
+            together = [*outside, *itertools.chain.from_iterable(ofs)]
             epsilon = composed_epsilon(together, delta)
             mu = total_mu(charge.mu for charge in together)
             summaries.append(RunSummary(run, time, len(charges), epsilon, mu))

@@ -15,7 +15,7 @@ from hushrec.privacy.budget import Budget, Charge, Cost
 from hushrec.privacy.ledger_records import Entry
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reserved
-from hushrec.privacy.season import Season, SeasonSummary, Week
+from hushrec.privacy.season import Season, SeasonSummary, Week, of_one_user
 
 APPLICATION = 0x68726563  # "hrec", SQLite's application_id
 VERSION = 1  # SQLite's user_version
@@ -41,7 +41,7 @@ CREATE UNIQUE INDEX charges_once ON charges (dataset, run, step);
 CREATE TABLE seasons (
     dataset TEXT NOT NULL REFERENCES datasets, name TEXT NOT NULL, weeks INTEGER NOT NULL,
     first_share REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, failure REAL NOT NULL,
-    closed INTEGER NOT NULL, gap REAL NOT NULL, PRIMARY KEY (dataset, name)
+    closed INTEGER NOT NULL, gap REAL NOT NULL, lifetime INTEGER NOT NULL, PRIMARY KEY (dataset, name)
 );
 CREATE TABLE journal (
     charge INTEGER PRIMARY KEY REFERENCES charges, file TEXT NOT NULL, digest TEXT NOT NULL
@@ -212,8 +212,8 @@ class Book:
         return int(self._rows(query, dataset)[0][0])
 
     def history(self, dataset: str) -> list[tuple[Any, ...]]:
-        """Return run, time and cost of each charge, in order."""
-        query = "SELECT run, time, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id"
+        """Return run, time, season and cost of each charge, in order."""
+        query = "SELECT run, time, season, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id"
         return self._rows(query, dataset)
 
     def chain(self, dataset: str, last: int) -> list[tuple[Any, ...]]:
@@ -260,8 +260,17 @@ class Book:
         """Add a season."""
         budget = season.budget
         limits = (budget.epsilon, budget.delta, budget.failure)
-        row = (dataset, season.name, season.weeks, season.first_share, *limits, 0, season.gap)
-        self._rows("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        row = (
+            dataset,
+            season.name,
+            season.weeks,
+            season.first_share,
+            *limits,
+            0,
+            season.gap,
+            season.lifetime,
+        )
+        self._rows("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
         self.seal()
 
     def close_season(self, dataset: str, season: str) -> None:
@@ -273,21 +282,29 @@ class Book:
         """Return all seasons of a data set, in the order in which they were opened."""
         query = (
             "SELECT s.name, s.weeks, s.first_share, s.epsilon, s.delta, d.unit, d.relation, s.failure,"
-            " s.closed, s.gap"
+            " s.closed, s.gap, s.lifetime"
             " FROM seasons AS s JOIN datasets AS d ON d.name = s.dataset WHERE s.dataset = ? ORDER BY s.rowid"
         )
         summaries = []
-        for name, weeks, share, *budget, closed, gap in self._rows(query, dataset):
-            season = Season(Budget(*budget), weeks, share, name, gap)
-            costs = self.costs(dataset, "season = ?", name)
-            ((runs, _, last),) = self._rows(  # in SQLite the hash is that of the row with the largest id
-                "SELECT COUNT(DISTINCT run), MAX(id), hash FROM charges WHERE dataset = ? AND season = ?",
+        for name, weeks, share, *budget, closed, gap, lifetime in self._rows(query, dataset):
+            season = Season(Budget(*budget), weeks, share, name, gap, lifetime != 0)
+            ((charges, _, last, run),) = self._rows(  # in SQLite those of the row with the largest id
+                "SELECT COUNT(*), MAX(id), hash, run FROM charges WHERE dataset = ? AND season = ?",
                 dataset,
                 name,
             )
-            mu = total_mu(cost.mu for cost in costs)
-            summaries.append(SeasonSummary(season, dataset, closed != 0, runs, mu, len(costs), last))
+            runs = self._weeks(dataset, name)
+            mu = total_mu(cost.mu for cost in of_one_user(runs, season))
+            summaries.append(SeasonSummary(season, dataset, closed != 0, len(runs), mu, charges, last, run))
         return summaries
+
+    def _weeks(self, dataset: str, season: str) -> list[list[Charge]]:
+        """Return the charges of each week of a season."""
+        query = "SELECT run, mu, epsilon, failure FROM charges WHERE dataset = ? AND season = ? ORDER BY id"
+        runs: dict[str, list[Charge]] = {}
+        for run, *cost in self._rows(query, dataset, season):
+            runs.setdefault(run, []).append(Charge(*cost))
+        return list(runs.values())
 
     def season_releases(self, dataset: str, season: str) -> list[Release]:
         """Return all releases that were charged to a season, in order."""
@@ -322,13 +339,16 @@ class Book:
         began = self._rows(query, dataset, season, dataset, season)[0][0]
         return None if began is None else str(began)
 
+    def costs_of_a_user(self, dataset: str, closed_only: bool = False) -> list[Charge]:
+        """Return the charges that one user can be in, at most; of seasons, perhaps of closed ones only."""
+        costs = self.costs(dataset, "season IS NULL")
+        for summary in self.seasons(dataset):
+            if summary.closed or not closed_only:
+                costs += of_one_user(self._weeks(dataset, summary.season.name), summary.season)
+        return costs
+
     def committed(self, dataset: str) -> list[Cost]:
         """Return all costs of a data set, an open season's with all of its budget."""
-        still = {
-            summary.season.name: summary.season.budget
-            for summary in self.seasons(dataset)
-            if not summary.closed
-        }
-        query = "SELECT season, mu, epsilon, failure FROM charges WHERE dataset = ?"
-        costs = [Charge(*cost) for season, *cost in self._rows(query, dataset) if season not in still]
-        return [*costs, *(Charge(budget.mu, None, budget.failure) for budget in still.values())]
+        still = [summary.season.budget for summary in self.seasons(dataset) if not summary.closed]
+        budgets = [Charge(budget.mu, None, budget.failure) for budget in still]
+        return [*self.costs_of_a_user(dataset, closed_only=True), *budgets]

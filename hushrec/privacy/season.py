@@ -15,8 +15,14 @@ from typing import Any
 from hushrec.checks import check_kind, check_numbers, name, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
-from hushrec.privacy.budget import Budget, Cost
+from hushrec.privacy.budget import Budget, Charge, Cost
 
+#: In the statement of every training of a lifetime season; {weeks} are each user's.
+OF_A_LIFETIME = (
+    "The season has no end. Each user id is in at most {weeks} of its trainings: the first ones in which it"
+    " has a row. So the promise covers all its models together, past and future. The unit is an id: a person"
+    " who returns under another id begins anew."
+)
 #: What every statement of a season says of users who leave, whether or not anybody did.
 LEAVING = (
     "A training uses the rows that it is given, so from the week after a user leaves on nothing uses theirs."
@@ -41,6 +47,9 @@ class Season:
         Tells seasons of one data set apart.
     gap : float
         Shortest time in days from one week's first charge to the next one's, up to 366; 0 looks at no clock.
+    lifetime : bool
+        The season has no end, and each user takes part in their first `weeks` trainings. Each training gets
+        the same part of the budget, whose relation is add-remove and which reserves nothing for failures.
 
     Examples
     --------
@@ -54,6 +63,7 @@ class Season:
     first_share: float = 0.5
     name: str = "1"
     gap: float = 0.0
+    lifetime: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
@@ -67,10 +77,27 @@ class Season:
             value = getattr(self, field)
             check_numbers(**{field: (value, kind, interval)})
             object.__setattr__(self, field, kind(value))
+        check_kind(self.lifetime, bool, "lifetime", "pass True or False")
+        if self.lifetime:
+            self._check_lifetime()
+            object.__setattr__(self, "first_share", 1 / self.weeks)
+
+    def _check_lifetime(self) -> None:
+        """Refuse what the proof of a lifetime season does not cover."""
+        if self.first_share not in (0.5, 1 / self.weeks):
+            raise InputError("All trainings of a lifetime season cost the same; leave first_share out.")
+        if self.budget.relation != "add-remove" or self.budget.failure:
+            raise InputError(
+                "A lifetime season needs relation 'add-remove' and no reserve for failures; declare such a"
+                " budget.",
+                parameter="relation",
+            )
 
     def fraction(self, week: int) -> float:
         """Part of the season's mu squared that a week may spend."""
-        return self.first_share if week == 0 else (1 - self.first_share) / (self.weeks - 1)
+        if week == 0 or self.lifetime:
+            return self.first_share
+        return (1 - self.first_share) / (self.weeks - 1)
 
     def mu(self, week: int) -> float:
         """Cost that a week may have in Gaussian differential privacy."""
@@ -78,7 +105,7 @@ class Season:
 
     def check_week(self, week: int, costs: Iterable[Cost]) -> None:
         """Raise BudgetError if costs do not fit the slice of a week."""
-        if week >= self.weeks:
+        if week >= self.weeks and not self.lifetime:
             raise BudgetError(
                 f"Season {shown(self.name)} is spent: all of its {self.weeks} weeks were run; open another"
                 " one, whose budget adds to this one's."
@@ -93,7 +120,8 @@ class Season:
     def plan(self) -> list[dict[str, Any]]:
         """Return what the first week and each later one may spend, and its noise at sensitivity 1."""
         rows = []
-        for week, weeks in (0, "week 0"), (1, f"weeks 1-{self.weeks - 1}"):
+        slices = [(0, "week 0"), (1, f"weeks 1-{self.weeks - 1}")]
+        for week, weeks in [(0, "each week")] if self.lifetime else slices:
             mu = self.mu(week)
             alone = epsilon_of(mu, self.budget.delta - self.budget.failure)
             row = {"weeks": weeks, "part": self.fraction(week), "mu": mu, "noise": 1 / mu}
@@ -102,13 +130,20 @@ class Season:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON, all but the budget."""
-        return {"name": self.name, "weeks": self.weeks, "first_share": self.first_share, "gap": self.gap}
+        entry = {"name": self.name, "weeks": self.weeks, "first_share": self.first_share, "gap": self.gap}
+        return entry | ({"lifetime": True} if self.lifetime else {})
 
     def __str__(self) -> str:
-        later = self.fraction(1)
+        first, later, gap = self.first_share, self.fraction(1), self.gap
+        apart = f", {gap:g} days apart" if gap else ""
+        if self.lifetime:
+            return (
+                f"lifetime season {shown(self.name)}: each week spends {later:.3g} of mu squared, and a user"
+                f" is in at most {self.weeks} weeks{apart}"
+            )
         return (
-            f"season {shown(self.name)} of {self.weeks} weeks: week 0 spends {self.first_share:.3g} of mu"
-            f" squared, each later week {later:.3g}{f', {self.gap:g} days apart' if self.gap else ''}"
+            f"season {shown(self.name)} of {self.weeks} weeks: week 0 spends {first:.3g} of mu"
+            f" squared, each later week {later:.3g}{apart}"
         )
 
 
@@ -159,7 +194,8 @@ class Week:
         """Inverse of `to_dict`; KeyError or TypeError where it is none."""
         if entry is None:
             return None
-        season = Season(budget, entry["weeks"], entry["first_share"], entry["name"], entry["gap"])
+        shape = entry["weeks"], entry["first_share"], entry["name"], entry["gap"]
+        season = Season(budget, *shape, lifetime=entry.get("lifetime", False))
         number, run, charge = entry["week"], entry["run"], entry["charge"]
         kinds = type(number), type(run), type(charge)
         if kinds not in ((int, str, str), (int, str, NoneType)) or number < 0:
@@ -186,10 +222,10 @@ class SeasonSummary:
     begun : int
         Weeks that charged anything, those cut short included.
     mu : float
-        Of all its charges together.
+        Of all its charges together; of those that one user can be in, where it is a lifetime season.
     charges : int
-    last : str or None
-        Hash of its last charge.
+    last, run : str or None
+        Hash and run of its last charge.
 
     Examples
     --------
@@ -210,6 +246,7 @@ class SeasonSummary:
     mu: float
     charges: int
     last: str | None
+    run: str | None = None
 
     def __repr__(self) -> str:
         return f"SeasonSummary({self})"
@@ -220,6 +257,11 @@ class SeasonSummary:
         return 0.0 if self.closed else max(0.0, self.season.budget.mu**2 - self.mu**2)
 
     @property
+    def weeks_run(self) -> str:
+        """The number of weeks that were run, of all weeks if there is an end."""
+        return f"{self.begun}" if self.season.lifetime else f"{self.begun} of {self.season.weeks}"
+
+    @property
     def spent_epsilon(self) -> float:
         """Epsilon of its charges at the season's delta: bookkeeping, the season's budget is the promise."""
         budget = self.season.budget
@@ -227,10 +269,12 @@ class SeasonSummary:
 
     def __str__(self) -> str:
         budget, season = self.season.budget, self.season
-        state = "closed" if self.closed else "spent" if self.begun >= season.weeks else "open"
+        spent = self.begun >= season.weeks and not season.lifetime
+        state = "closed" if self.closed else "spent" if spent else "open"
+        each = f" for a user, who is in at most {season.weeks} of them" if season.lifetime else " together"
         return (
-            f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.begun} of'
-            f" {season.weeks} weeks were run and charged {budget.spell(self.spent_epsilon)} together,"
+            f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.weeks_run}'
+            f" weeks were run and charged {budget.spell(self.spent_epsilon)}{each},"
             f" {(self.mu / (budget.mu or 1.0)) ** 2:.1%} of mu squared of its budget of {budget}"
         )
 
@@ -244,6 +288,15 @@ class SeasonSummary:
             "begun": self.begun,
             "charged": {"epsilon": self.spent_epsilon, "mu": self.mu, "charges": self.charges},
         }
+
+
+def of_one_user(weeks: Iterable[list[Charge]], season: Season) -> list[Charge]:
+    """Return the charges of a season's weeks that one user can be in, at most."""
+    runs = list(weeks)
+    if season.lifetime:  # the weeks of largest mu need not be those of largest pure epsilon
+        runs = sorted(runs, key=lambda run: total_mu(charge.mu for charge in run))[-season.weeks :]
+        runs = [[replace(charge, epsilon=None) for charge in run] for run in runs]
+    return [charge for run in runs for charge in run]
 
 
 def renamed(season: Season, others: Iterable[SeasonSummary]) -> Season:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import NoneType
 from typing import Any, Protocol
+
+import numpy as np
 
 from hushrec.checks import check_kind, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accountant import Accountant
+from hushrec.privacy.attendance import Attendance
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.release import Plan, Release, check_fit
-from hushrec.privacy.season import LEAVING, Season, Week, epsilon_together
+from hushrec.privacy.season import LEAVING, OF_A_LIFETIME, Season, Week, epsilon_together
 from hushrec.privacy.statement import PrivacyStatement
 
 
@@ -40,6 +44,8 @@ class SeasonAccountant(Accountant):
         The week that is meant: refused where it is not the next one.
     early : bool
         The week may begin sooner than the season's gap allows.
+    attendance : Attendance, optional
+        Of a lifetime season, which needs it and a ledger.
     ledger, dataset, noise, data_is_public
         As of an :class:`Accountant`. Without a ledger the models alone count the weeks: a week that is run
         twice is not found out, nor is a model that was edited.
@@ -74,6 +80,7 @@ class SeasonAccountant(Accountant):
         skip: bool = False,
         week: int | None = None,
         early: bool = False,
+        attendance: Attendance | None = None,
         ledger: Ledger | None = None,
         dataset: str = "default",
         noise: NoiseSource | None = None,
@@ -87,12 +94,20 @@ class SeasonAccountant(Accountant):
             noise=noise,
             data_is_public=data_is_public,
         )
+        check_kind(attendance, (Attendance, NoneType), "attendance", "pass Attendance(path)")
+        if season.lifetime != (attendance is not None) or (season.lifetime and ledger is None):
+            raise InputError(
+                "A lifetime season needs a ledger and its attendance, and no other season has one; pass"
+                " --ledger and --attendance (ledger=Ledger(path), attendance=Attendance(path)).",
+                parameter="attendance",
+            )
+        self._attendance, self._admitted = attendance, False
         self.after, self._early = None, early
         number = 0
         if after is not None:
             self.after = last = _week_of(after, season, dataset)
             number = last.number + 1
-            self._releases += after.releases
+            self._releases += () if season.lifetime else after.releases
             if not after.private and not (data_is_public or noise is not None):
                 raise InputError(
                     f"This model is NOT PRIVATE ({'; '.join(after.reasons)}), so no private week can follow"
@@ -101,7 +116,9 @@ class SeasonAccountant(Accountant):
         if skip and ledger is not None:
             found = ledger.season(dataset, season.name)
             number = max(number, found.begun)
-            if found.charges != len(self._releases):  # those of weeks without a model are among them
+            if not season.lifetime and found.charges != len(
+                self._releases
+            ):  # those of weeks without a model are among them
                 self._releases = ledger.season_releases(dataset, season.name)
         if week is not None:
             _check_meant(week, number, season)
@@ -155,6 +172,28 @@ class SeasonAccountant(Accountant):
                     self.week, plan.releases, after=self.after, made=made, early=self._early
                 )
 
+    def admit(self, users: Iterable[str]) -> np.ndarray | None:
+        """Return a mask of the users whose rows this week may use; None for all of them.
+
+        In a lifetime season the attendance counts the training for these users, before anything is charged.
+
+        Parameters
+        ----------
+        users : iterable of str
+            Canonical texts of ids, each once.
+        """
+        if self._attendance is None or self.ledger is None:
+            return None
+        season, dataset = self.week.season, self.week.dataset
+        if self._admitted:
+            raise BudgetError("This week of a lifetime season has admitted its users; train it once.")
+        # as many weeks are charged as the number of this one says, now and, if it charges at all, also then
+        self.ledger.check_week(self.week, (), after=self.after, early=self._early)
+        last = self.ledger.season(dataset, season.name).run
+        admitted = self._attendance.admit(self.week, last, users)
+        self._admitted = True
+        return admitted
+
     def check_model(self, model: _Digested) -> None:
         """Refuse a model to go on from whose digest is not the one that the ledger has of its week."""
         if self.ledger is not None and self.after is not None:
@@ -169,7 +208,8 @@ class SeasonAccountant(Accountant):
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
         """Return the statement, as `Accountant.statement` does, of all weeks so far."""
-        notes = (*notes, LEAVING)
+        season = self.week.season
+        notes = (*notes, OF_A_LIFETIME.format(weeks=season.weeks) if season.lifetime else LEAVING)
         if self.ledger is None and self.after is not None:
             notes += ("Without a ledger nothing tells whether the last week's model was edited.",)
         if self._others:
@@ -180,6 +220,11 @@ class SeasonAccountant(Accountant):
         return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
+        if self._attendance is not None and not self._admitted:
+            raise BudgetError(
+                "A week of a lifetime season releases nothing of rows that were not admitted; train it with"
+                " fit or continue_training."
+            )
         step = len(self.own)
         charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week, early=self._early)
         self.week = replace(self.week, charge=charge)

@@ -241,6 +241,11 @@ def check_rows(
             parameter="unit",
             value=estimator.units[0],
         )
+    lifetime = isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime
+    if lifetime and ratings.by_position:
+        raise InputError("A lifetime season counts users by their ids, and these rows have none; pass ids.")
+    if lifetime and engine is not None:
+        raise InputError("A lifetime season is trained without an engine; leave it out.", parameter="engine")
     stored = isinstance(ratings, Store)
     if engine is not None and not (stored and _in_partitions(estimator, accountant)):
         raise InputError(
@@ -372,6 +377,7 @@ def private_side(
     estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
     """Make the users of these rows; those of a store answer in partitions where the estimator allows it."""
+    ratings = _admitted(ratings, accountant)
     if isinstance(ratings, Store):
         if _in_partitions(estimator, accountant):
             with (engine or Streaming()).asking(estimator.users, ratings) as asked:
@@ -379,6 +385,14 @@ def private_side(
             return
         ratings = ratings.ratings()
     yield estimator.users(used_rows(estimator, ratings).rated())
+
+
+def _admitted(ratings: Ratings | Store, accountant: Accountant) -> Ratings | Store:
+    """Return the rows of users who have trainings left, where the season is a lifetime season."""
+    if not (isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime):
+        return ratings
+    ratings = ratings.ratings() if isinstance(ratings, Store) else ratings
+    return ratings.rows(accountant.admit(ratings.user_texts.to_pylist()), keyed=True)
 
 
 def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:

@@ -41,6 +41,34 @@ def done(*words):
     return found.stdout
 
 
+def test_a_lifetime_season_has_no_end(shop, tmp_path):
+    """Of 2 trainings a user; weeks without users print the same, and any week may begin a new model."""
+    done("season", "open", *shop.budget, "--weeks", "2", "--lifetime", *shop.ledger)
+    train = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger, "--season", "1"]
+    retrain = ["retrain", "ratings.parquet", *shop.ledger]
+    for words in (train, ["retrain", "0.hush", *retrain[1:]]):
+        refused = call(*words, "--out", "no.hush")
+        assert refused.exit_code == 2 and "pass --ledger and --attendance" in refused.stderr
+        if words is train:
+            done(*train, "--attendance", "people", "--out", "0.hush")
+    assert Path("people").stat().st_mode & 0o077 == 0
+    told = []
+    for number in range(1, 4):
+        last, out = f"{number - 1}.hush", f"{number}.hush"
+        given = ["--attendance", "people", "--out", out, "--json"]
+        told.append(json.loads(done("retrain", last, *retrain[1:], *given)))
+    assert load("3.hush").privacy.week.number == 3
+    assert [each.keys() for each in told[1:]] == [told[0].keys()] * 2
+    done(*train, "--attendance", "people", "--out", "new.hush")
+    assert load("new.hush").privacy.week.number == 4
+    summary = json.loads(done("season", "show", *shop.ledger, "--json"))["seasons"][0]
+    assert summary["begun"] == 5 and summary["charged"]["epsilon"] == pytest.approx(5)
+    shared = ["--attendance", "people", "--out", "people", "--force"]
+    assert call(*train, *shared).exit_code == 2 and Path("people").read_bytes()[32:].startswith(b"{")
+    one_run = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger, "--out", "no.hush"]
+    assert "Only a lifetime season" in call(*one_run, "--attendance", "people").stderr
+
+
 def test_four_weeks_of_a_shop(shop, tmp_path):
     opened = json.loads(done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger, "--json"))
     assert [row["part"] for row in opened["plan"]] == [0.5, pytest.approx(1 / 6)]

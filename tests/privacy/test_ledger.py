@@ -246,7 +246,7 @@ TAMPERING = [
     "DELETE FROM datasets WHERE name = 'without charges'",
     "INSERT OR REPLACE INTO datasets VALUES ('lowered', 'user', 'add-remove', 1.0, 1e-6, 0, 0)",
     "UPDATE datasets SET failure = delta",
-    "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0, 0)",
+    "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0, 0, 0)",
     "INSERT INTO journal VALUES (1, 'file', 'digest')",
     "UPDATE charges SET step = 1 WHERE id = 2",
     "UPDATE charges SET hash = '0' WHERE id = 3",

@@ -1,0 +1,160 @@
+"""The attendance of a lifetime season: how many trainings each user was in. PRIVATE, next to the ratings.
+
+The file holds a keyed hash of each user id with a count, and the runs that it counts. It is written whole
+and synced before a training charges anything, so the ledger's last run is always in an up-to-date file
+(docs/proofs/seasons.md, "A season without an end").
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from hushrec.disk import hold, private_file, sync_folder
+from hushrec.errors import InputError, LedgerError
+from hushrec.privacy.season import Week
+
+_FORMAT = "hushrec attendance 1"
+#: Bytes of a hash of a user id, and of a count.
+_ID, _COUNT = 16, 4
+#: Bytes of SHA-256, with which the file begins.
+_DIGEST = 32
+
+
+class Attendance:
+    """A file of counts. It keeps the count of a user whose ratings are erased, without the user's id.
+
+    Parameters
+    ----------
+    path : path
+        Made by the first training of the season; only its owner can read it.
+
+    Examples
+    --------
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=52, lifetime=True)
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> book.open_season("shop", season)
+    >>> people = hushrec.privacy.Attendance("shop.attendance")
+    >>> week = hushrec.SeasonAccountant(season, ledger=book, dataset="shop", attendance=people)
+    >>> model = hushrec.PrivateALS().fit(ratings, week)
+    """
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path).absolute()
+
+    def __repr__(self) -> str:
+        return f"Attendance(private counts in {str(self.path)!r})"
+
+    def admit(self, week: Week, last: str | None, users: Iterable[str]) -> np.ndarray:
+        """Count a training for each user who has trainings left; return a mask of these users.
+
+        Parameters
+        ----------
+        week : Week
+            The training, whose run is recorded.
+        last : str or None
+            The run that the ledger charged last to the season; None before the first one.
+        users : iterable of str
+            Canonical texts of ids, each once.
+
+        Raises
+        ------
+        InputError
+            The file is lost, damaged, older than the ledger, or another season's. Nothing is counted.
+        LedgerError
+            It cannot be written. Nothing was charged.
+        """
+        with self._errors(), self._alone():
+            head, counts = self._read(week, last)
+            key, most = bytes.fromhex(head["key"]), week.season.weeks
+            hashes = [
+                hashlib.blake2b(user.encode("utf-8", "surrogatepass"), key=key, digest_size=_ID).digest()
+                for user in users
+            ]
+            admitted = np.array([counts.get(each, 0) < most for each in hashes], bool)
+            for each, takes_part in zip(hashes, admitted, strict=True):
+                if takes_part:
+                    counts[each] = counts.get(each, 0) + 1
+            runs = head["runs"]
+            head["runs"] = [*runs[runs.index(last) :], week.run]
+            self._write(head, counts)
+        return admitted
+
+    def _read(self, week: Week, last: str | None) -> tuple[dict[str, Any], dict[bytes, int]]:
+        """Return the file's head and counts, which include all runs that the ledger has."""
+        where = f"The attendance {str(self.path)!r}"
+        belongs = {"format": _FORMAT, "dataset": week.dataset, "season": week.season.name}
+        if not self.path.exists():
+            if last is None:
+                return {**belongs, "key": os.urandom(32).hex(), "runs": [None]}, {}
+            raise InputError(
+                f"{where} is lost, and the users' counts with it; restore it, or close the season and open"
+                " another one, which adds to it. Nothing was charged."
+            )
+        raw = self.path.read_bytes()
+        content = raw[_DIGEST:]
+        if len(raw) < _DIGEST or hashlib.sha256(content).digest() != raw[:_DIGEST]:
+            raise InputError(f"{where} was damaged or edited; restore it from a copy. Nothing was charged.")
+        line, _, rows = content.partition(b"\n")
+        head = json.loads(line)
+        if {key: head[key] for key in belongs} != belongs:
+            raise InputError(
+                f"{where} is of season {head['season']!r} of data set {head['dataset']!r}; pass that of"
+                f" season {week.season.name!r} of data set {week.dataset!r}. Nothing was charged."
+            )
+        if last not in head["runs"]:
+            raise InputError(
+                f"{where} does not hold the last training of the ledger: one of the two is an old copy, or of"
+                " another season of that name. Pass the newest copies of both. Nothing was charged."
+            )
+        size = _ID + _COUNT
+        ends = range(0, len(rows), size)
+        return head, {
+            rows[at : at + _ID]: int.from_bytes(rows[at + _ID : at + size], "little") for at in ends
+        }
+
+    def _write(self, head: dict[str, Any], counts: dict[bytes, int]) -> None:
+        rows = b"".join(each + counts[each].to_bytes(_COUNT, "little") for each in sorted(counts))
+        content = json.dumps(head).encode() + b"\n" + rows
+        draft = self.path.with_name(f".{self.path.name}.part")
+        try:
+            with private_file(draft) as file:
+                file.write(hashlib.sha256(content).digest() + content)
+                file.flush()
+                os.fsync(file.fileno())
+            draft.replace(self.path)
+        except BaseException:
+            draft.unlink(missing_ok=True)
+            raise
+        sync_folder(self.path.parent)
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        """Keep other processes from writing until this one has written."""
+        path = self.path.with_name(f"{self.path.name}.lock")
+        path.touch(mode=0o600)
+        held = hold(path)
+        if held is None:
+            raise InputError(f"Another training uses the attendance {str(self.path)!r}; wait for it.")
+        try:
+            yield
+        finally:
+            held.close()
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise LedgerError(
+                f"The attendance {str(self.path)!r} cannot be read or written ({error.strerror}). Nothing was"
+                " charged."
+            ) from None

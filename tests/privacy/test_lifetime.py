@@ -1,0 +1,310 @@
+"""A season without an end: a user is in K trainings at most, whatever is lost, copied, killed or raced."""
+
+import contextlib
+import json
+import math
+import random
+import signal
+import time
+import warnings
+from collections import Counter
+from multiprocessing import get_context
+from pathlib import Path
+
+import numpy as np
+import pytest
+import scipy.sparse as sp
+
+from hushrec.data import Ratings
+from hushrec.errors import BudgetError, HushrecError, InputError
+from hushrec.models import Both, ItemBias, PrivateALS, PrivateEigenRec
+from hushrec.privacy import (
+    Accountant,
+    Attendance,
+    Bounded,
+    Budget,
+    Ledger,
+    PrivacyStatement,
+    RepeatAndSelect,
+    Season,
+    SeasonAccountant,
+    SystemNoise,
+    counted,
+    epsilon_of,
+)
+from hushrec.testing import hostile_users, ratings_of
+from tests.privacy.kills import Kill
+
+FORK = get_context("fork")
+BUDGET = Budget(3.0, 1e-6)
+K = 5
+SEASON = Season(BUDGET, K, lifetime=True)
+ALS = PrivateALS(rank=2, bias_rounds=1, iterations=1, features=False, n_users=12)
+LISTS = PrivateEigenRec(rank=2, iterations=2, n_users=12)
+MODELS = [ItemBias(), ALS, LISTS, Both(ratings=ALS, lists=LISTS, like_threshold=4.0)]
+USERS = hostile_users(np.random.default_rng(5), 12)
+
+
+class Scripted:
+    """Noise that keeps each release's value and scale, and tells what a label alone decides."""
+
+    def __init__(self, monkeypatch):
+        self.seen = []
+        monkeypatch.setattr(SystemNoise, "add_gaussian", lambda _, *given: self.add(*given))
+
+    def add(self, value, sd, label):
+        sd = np.broadcast_to(np.asarray(sd, float), np.shape(value))
+        self.seen.append((label, np.array(value, float), sd))
+        return np.random.default_rng([*label.encode(), value.size]).normal(size=value.shape) * sd
+
+
+class Shop:
+    """A lifetime season in a folder, and the model of its last week."""
+
+    def __init__(self, folder, season=SEASON, estimator=MODELS[0]):
+        self.folder, self.season, self.estimator = Path(folder), season, estimator
+        self.folder.mkdir(exist_ok=True)
+        self.ledger, self.model = Ledger(self.folder / "ledger.sqlite"), None
+        self.people = Attendance(self.folder / "people")
+        self.ledger.open_season("default", season)
+
+    def week(self, **options):
+        given = {"ledger": self.ledger, "attendance": self.people} | options
+        if self.model is None:
+            return SeasonAccountant(self.season, **given)
+        return SeasonAccountant.following(self.model.privacy, **given)
+
+    def train(self, users, **options):
+        week, rows = self.week(**options), ratings_of(users)
+        if self.model is None:
+            self.model = self.estimator.fit(rows, week)
+        else:
+            self.model = self.model.continue_training(rows, week)
+        return self.model
+
+
+# what one user can cost
+
+
+@pytest.mark.true("L3")
+@pytest.mark.parametrize("estimator", MODELS, ids=lambda each: each.name)
+def test_a_user_moves_thirty_trainings_by_the_budget_at_most(estimator, tmp_path, monkeypatch):
+    """She comes late, pauses, returns and stays. Oracle: the values before the noise, with and without her.
+
+    Killed: a count that is not kept, that a pause resets, that a training in which she has no row takes.
+    """
+    there, total, trainings = [*range(4, 7), 9, *range(15, 30)], 0.0, 30
+    worlds = [Shop(tmp_path / name, estimator=estimator) for name in ("with", "without")]
+    moved = []
+    for number in range(trainings):
+        others = {user: rows for place, (user, rows) in enumerate(USERS.items()) if (place + number) % 4}
+        hers = {"she": [("she", item, 5.0) for item in ratings_of(USERS).domain.items[:3]]}
+        runs = []
+        for world, users in zip(worlds, (hers | others if number in there else others, others), strict=True):
+            noise = Scripted(monkeypatch)
+            world.train(users)
+            runs.append(noise.seen)
+        assert [(label, value.shape) for label, value, _ in runs[0]] == [
+            (label, value.shape) for label, value, _ in runs[1]
+        ]
+        squares = [
+            float((((one - other) / sd) ** 2).sum())
+            for (_, one, sd), (_, other, _) in zip(*runs, strict=True)
+        ]
+        moved.append(sum(squares))
+        total += sum(squares)
+    assert [number for number in range(trainings) if moved[number]] == there[:K]
+    assert 0.05 * BUDGET.mu**2 < total <= BUDGET.mu**2 * (1 + 1e-9)
+    assert worlds[0].ledger.summary("default", 1e-6).epsilon <= BUDGET.epsilon * (1 + 1e-9)
+
+
+# whatever happens to the files
+
+
+NAMES = [f"user {number}" for number in range(8)]
+
+
+def toy(folder, dice=None):
+    """One training of some users, without a model; writes down who was admitted under which run."""
+    users = [name for name in NAMES if dice is None or dice.random() < 0.7]
+    given = {"ledger": Ledger(folder / "ledger.sqlite"), "attendance": Attendance(folder / "people")}
+    week = SeasonAccountant(SEASON, skip=True, **given)
+    admitted = [name for name, takes in zip(users, week.admit(users), strict=True) if takes]
+    with (folder / "admitted").open("a") as log:
+        log.write(json.dumps([week.run, admitted]) + "\n")
+    week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(week.part()), "sums")
+
+
+def check_books(folder):
+    """Return how many charged trainings each user was in: at most K, by the ledger and the notes of `toy`."""
+    charged = {row[2] for row in Ledger(folder / "ledger.sqlite").chain("default")[1]}
+    notes = [json.loads(line) for line in (folder / "admitted").read_text().splitlines()]
+    assert charged <= {run for run, _ in notes}
+    counts = Counter(name for run, admitted in notes if run in charged for name in admitted)
+    assert max(counts.values(), default=0) <= K
+    return counts
+
+
+def in_process(action, *given):
+    child = FORK.Process(target=action, args=given)
+    child.start()
+    return child
+
+
+@pytest.mark.true("L3")
+def test_a_kill_at_every_step_lets_no_user_take_part_too_often(tmp_path):
+    """Killed: a count that is written after the charge, a lost count that is accepted."""
+
+    def dying(folder, at):
+        Kill(pytest.MonkeyPatch(), at, process=True)
+        toy(folder)
+
+    at, alive = 0, False
+    while not alive:
+        at += 1
+        shop = Shop(tmp_path / str(at))
+        for step in (at, 0, at, 0, 0, 0, 0):
+            child = in_process(dying if step else toy, shop.folder, *([step] if step else []))
+            child.join(60)
+            assert step or not child.exitcode
+            alive |= step > 0 and child.exitcode == 0
+            assert child.exitcode in (0, -signal.SIGKILL)
+        assert sum(check_books(shop.folder).values()) >= (K - 2) * len(NAMES)  # a kill wastes trainings
+    assert at > 12
+
+
+@pytest.mark.true("L3")
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(40), marks=pytest.mark.full)])
+def test_processes_that_race_and_are_killed_let_no_user_take_part_too_often(tmp_path, seeds):
+    def live(folder, seed):
+        dice = random.Random(seed)
+        while True:
+            with contextlib.suppress(HushrecError):
+                toy(folder, dice)
+
+    for seed in seeds:
+        shop, dice = Shop(tmp_path / str(seed)), random.Random(seed)
+        children = [in_process(live, shop.folder, dice.random()) for _ in range(4)]
+        for _ in range(15):
+            time.sleep(dice.uniform(0.02, 0.1))
+            place = dice.randrange(4)
+            children[place].kill()
+            children[place].join()
+            children[place] = in_process(live, shop.folder, dice.random())
+        for child in children:
+            child.kill()
+            child.join()
+        assert sum(check_books(shop.folder).values()) > len(NAMES)
+        toy(shop.folder)  # and no file is stuck
+        check_books(shop.folder)
+
+
+@pytest.mark.true("L3")
+def test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence(tmp_path):
+    shop, other = (
+        Shop(tmp_path / "shop"),
+        Shop(tmp_path / "other", Season(BUDGET, K, lifetime=True, name="2")),
+    )
+    people, ledger = shop.people.path, shop.ledger.path
+    toy(shop.folder)
+    old = people.read_bytes(), ledger.read_bytes()
+    toy(shop.folder)
+    now, before = people.read_bytes(), shop.ledger.summary("default", 1e-6).charges
+    assert people.stat().st_mode & 0o077 == 0 and not any(name.encode() in now for name in NAMES)
+    flipped = bytearray(now)
+    flipped[-1] ^= 1
+    other.week().admit(NAMES)
+    same_name = Shop(tmp_path / "elsewhere")
+    toy(same_name.folder)
+    wrong = {
+        "is lost": None,
+        "old copy": old[0],
+        "damaged or edited": bytes(flipped),
+        "edited; restore": now[:20],
+        "is of season '2'": other.people.path.read_bytes(),
+        "or of another season of that name": same_name.people.path.read_bytes(),
+    }
+    for words, content in wrong.items():
+        people.unlink() if content is None else people.write_bytes(content)
+        with pytest.raises(InputError, match=words) as caught:
+            toy(shop.folder)
+        assert "\n" not in str(caught.value) and "Nothing was charged" in str(caught.value)
+        assert not any(name in str(caught.value) for name in NAMES)
+        assert shop.ledger.summary("default", 1e-6).charges == before
+    people.write_bytes(now)
+    for path in ledger.parent.glob("ledger.sqlite*"):
+        path.is_file() and path.unlink()
+    ledger.write_bytes(old[1])
+    toy(shop.folder)  # the file is ahead of an older ledger, which then counts more than it must
+
+
+def test_a_week_in_which_nobody_is_left_is_like_any_other(tmp_path, caplog, capfd):
+    """Neither words, shapes, charges nor warnings tell; a model holds nothing of the counts."""
+    shop = Shop(tmp_path, estimator=ALS)
+    with warnings.catch_warnings(action="error"):
+        weeks = [shop.train(USERS) for _ in range(K + 2)]
+    full, nobody = weeks[K - 1].privacy, weeks[K + 1].privacy
+    assert "at most 5 of its trainings" in " ".join(nobody.text().split())
+    alike = [[(each.label.split(",")[0], each.mu) for each in one.releases] for one in (full, nobody)]
+    assert alike[0] == alike[1] and full.notes == nobody.notes and full.public == nobody.public
+    assert weeks[K - 1].arrays.keys() == weeks[K + 1].arrays.keys()
+    assert (
+        b"attendance" not in weeks[-1].to_bytes()
+        and shop.people.path.name.encode() not in weeks[-1].to_bytes()
+    )
+    assert not caplog.records or all("charged for" in each.message for each in caplog.records)
+    assert capfd.readouterr() == ("", "")
+    assert PrivacyStatement.from_dict(json.loads(json.dumps(nobody.to_dict()))) == nobody
+    summary = shop.ledger.season("default", "1")
+    assert summary.begun == K + 2 and summary.mu**2 == pytest.approx(BUDGET.mu**2) and summary.reserved < 1e-9
+    assert (
+        len(weeks[-1].recommend({ratings_of(USERS).domain.items[0]: 5.0}, n=3)) == 3
+    )  # without a training left
+
+
+def test_a_lifetime_season_counts_next_to_all_else(tmp_path):
+    """Open or closed, it counts what one user can be in; what is added is refused or added up."""
+    shop, limit = Shop(tmp_path), Budget(epsilon_of(math.sqrt(1.5) * BUDGET.mu * (1 + 1e-9), 1e-6), 1e-6)
+    with pytest.raises(BudgetError, match="--allow-composition"):
+        ItemBias().fit(ratings_of(USERS), Accountant(BUDGET.part(0.1), ledger=shop.ledger))
+    with pytest.raises(BudgetError, match="--allow-composition"):
+        shop.ledger.open_season("default", Season(BUDGET, 4, name="2"))
+    shop.ledger.open_dataset("default", limit)
+    for _ in range(2 * K):
+        toy(shop.folder)
+    ItemBias().fit(ratings_of(USERS), Accountant(BUDGET.part(0.25), ledger=shop.ledger))
+    assert shop.ledger.summary("default").mu ** 2 == pytest.approx(1.25 * BUDGET.mu**2, rel=1e-6)
+    epsilons = [run.epsilon for run in shop.ledger.history("default", 1e-6)]
+    assert epsilons[K - 1] == pytest.approx(epsilons[2 * K - 1]) == pytest.approx(BUDGET.epsilon)
+    shop.ledger.close_season("default", "1")
+    for part, fits in ((0.26, False), (0.25, True)):
+        with contextlib.nullcontext() if fits else pytest.raises(BudgetError, match="past its budget"):
+            ItemBias().fit(ratings_of(USERS), Accountant(BUDGET.part(part), ledger=shop.ledger))
+    with pytest.raises(BudgetError, match="closed"):
+        toy(shop.folder)
+
+
+def test_what_a_lifetime_season_refuses(tmp_path):
+    shop, rows = Shop(tmp_path), ratings_of(USERS)
+    for budget, words in ((Budget(3, 1e-6, relation="replace"), {}), (Budget(3, 1e-6, failure=1e-7), {})):
+        with pytest.raises(InputError, match="relation 'add-remove' and no reserve"):
+            Season(budget, K, lifetime=True, **words)
+    with pytest.raises(InputError, match="leave first_share out"):
+        Season(BUDGET, K, 0.3, lifetime=True)
+    for options in ({"attendance": None}, {"ledger": None}):
+        with pytest.raises(InputError, match="needs a ledger and its attendance"):
+            shop.week(**options)
+    with pytest.raises(InputError, match="no other season has one"):
+        SeasonAccountant(Season(BUDGET, K), attendance=shop.people, ledger=shop.ledger)
+    week = shop.week()
+    with pytest.raises(BudgetError, match="not admitted"):
+        week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.1), "sums")
+    with pytest.raises(BudgetError, match="Chances of failure"):
+        week.select(RepeatAndSelect(0.05, 1e-7, 2.0), "choice", lambda inner: (None, 0.0))
+    without_ids = Ratings.from_any(sp.csr_array(np.full((4, rows.n_items), 3.0)), rows.domain)
+    with pytest.raises(InputError, match="these rows have none"):
+        ItemBias().fit(without_ids, week)
+    assert shop.ledger.summary("default", 1e-6).charges == 0 and not shop.people.path.exists()
+    ItemBias().fit(rows, week, budget_fraction=0.5)
+    with pytest.raises(BudgetError, match="train it once"):
+        ItemBias().fit(rows, week)
