@@ -7,7 +7,6 @@ from cyclopts import Parameter
 
 from hushrec.cli import output
 from hushrec.cli.options import SHOWN_DELTA, Account, File, Json
-from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 from hushrec.privacy.ledger_records import LedgerSummary, RunSummary
 
@@ -24,7 +23,7 @@ def ledger_show(
     runs: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Print what all runs on a data set have been charged together, what seasons reserve, and what is free.
+    """Print the charged, reserved and free budget of a data set.
 
     Without a name it lists all data sets.
 
@@ -62,15 +61,10 @@ def ledger_show(
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
     """Return what all runs on a data set were charged, at the delta that was asked for or declared for it.
 
-    That is its budget's, else its last season's, else the usual one.
+    Without a given delta it is the budget's, else the last season's, else the usual one.
     """
-    try:
-        return book.summary(dataset, delta)
-    except InputError:
-        if delta is not None:
-            raise
-        declared = [each.season.budget.delta for each in book.seasons(dataset)]
-        return book.summary(dataset, declared[-1] if declared else SHOWN_DELTA)
+    declared = [SHOWN_DELTA, *(summary.season.budget.delta for summary in book.seasons(dataset))]
+    return book.summary(dataset, delta, unless_declared=declared[-1])
 
 
 def _described(summary: LedgerSummary) -> dict[str, Any]:

@@ -15,7 +15,7 @@ def season_close(
     name: Annotated[str, Parameter(show_default="the only open one")] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Allow no further week of a season, for good; what it was promised to cost stays promised.
+    """Allow no further week of a season. The promise stays.
 
       hushrec season close --dataset shop
 

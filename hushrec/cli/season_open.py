@@ -28,9 +28,9 @@ def season_open(
 ) -> None:
     """Give a data set one budget for many trainings, the first by hushrec train, the others by retrain.
 
-    What a user is promised holds for all of them together, and for all that they rate over the season. A week
-    is any period: the ledger counts trainings, and reads the clock only where --gap declares one. On a data
-    set with a budget the season's is reserved until it is closed.
+    The promise covers all of them together, and all ratings of a user over the season. A week is any period:
+    the ledger counts trainings, and reads the clock only if you pass --gap. A data set's budget reserves the
+    season's until you close it.
 
       hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
       hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52 --gap 6d
@@ -42,15 +42,15 @@ def season_open(
     first_share
         Part of the budget (of mu squared) that week 0 gets; the others share the rest evenly.
     name
-        Tells seasons of one data set apart.
+        Unique among the seasons of a data set.
     gap
-        Shortest time from one week's start to the next one's, in days or hours, as in --gap 6d for a weekly
-        job: a sooner week is refused, unless hushrec retrain --early asks for it. By default none.
+        Shortest time between the starts of two weeks, as in --gap 6d for a weekly job. An earlier week is
+        refused, unless you pass --early to hushrec retrain.
     lifetime
         The season has no end. Each user takes part in their first WEEKS trainings only, which --attendance
         FILE of train and retrain counts; so one promise covers all models, of the past and of the future.
     allow_composition
-        The data set has had a season before, and what both cost together is understood.
+        Allow this season to add to the cost of an earlier one.
     """
     season = Season(promise.budget(), weeks, first_share, name or "1", gap, lifetime)
     if promise.unit != "user":

@@ -14,7 +14,7 @@ from hushrec.privacy.season import epsilon_together
 
 
 def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
-    """Print a data set's seasons: plans, weeks that were run, what all models cost together, what is free.
+    """Print a data set's seasons: plans, trained weeks, total cost and free budget.
 
     hushrec season show --dataset shop
     """

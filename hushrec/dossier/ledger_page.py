@@ -51,9 +51,7 @@ def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
 
 
 def _dataset(ledger: Ledger, name: str, delta: float) -> str:
-    summary = ledger.summary(name, delta)
-    if summary.budget is not None:
-        summary = ledger.summary(name)
+    summary = ledger.summary(name, unless_declared=delta)
     protects = summary.unit, summary.relation
     seasons, runs = ledger.seasons(name), ledger.history(name, summary.delta)
     left = ledger.left(name)

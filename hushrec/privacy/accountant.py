@@ -48,17 +48,16 @@ class Accountant(Single):
     noise : NoiseSource, optional
         For tests; anything but the default stamps the statement NOT PRIVATE and is refused with a ledger.
     data_is_public : bool
-        Declares that no row is private: noise and budget are as ever, the statement says NOT PRIVATE, and
-        there is nothing to charge to a ledger.
+        Declares that no row is private. Noise and budget stay the same, the statement is marked NOT
+        PRIVATE, and no ledger is charged.
     resume : bool
-        Go on with the last unfinished training on the data set: what was charged is neither drawn nor charged
-        again. Needs the ledger.
+        Continue the last unfinished training on the data set, without charging its releases again. Needs
+        the ledger.
     reservation : Reservation, optional
         Budget that :meth:`Ledger.reserve` keeps for several accountants; by default each training reserves
         its own.
     allow_composition : bool
-        That this adds to what an open season of the data set costs its users is understood; asked for where
-        the data set has no budget.
+        Allow a cost in addition to an open season, where the data set has no budget.
 
     Privacy
     -------
@@ -128,13 +127,13 @@ class Accountant(Single):
         return f"{type(self).__name__}({stamp}{self.budget.spell_spent(self.releases)}; {book})"
 
     def _repr_html_(self) -> str:
-        """Return a bar of what is spent of the budget, for a notebook."""
+        """Return a bar of the spent budget, for a notebook."""
         left = self.remaining_fraction
         return notebook.shares(repr(self), {"spent": 1 - left, "left": left}, "Parts are of mu squared.")
 
     @property
     def _reasons(self) -> tuple[str, ...]:
-        """Reasons why what is released is not private; none where it is."""
+        """The reasons why the releases are not private; empty if they are."""
         found = {
             "the budget is infinite": not self.budget.private,
             "the noise came from an injected source": not self._secure,
@@ -159,7 +158,7 @@ class Accountant(Single):
         return self.budget.part_left(self.releases)
 
     def part(self, share: float = 1.0) -> float:
-        """Part of the budget's mu^2 that a share of what is left comes to.
+        """Return a fraction of the budget's mu^2: a share of the remaining one.
 
         Raises
         ------
@@ -175,7 +174,7 @@ class Accountant(Single):
         return share * left
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that does not fit next to what has been released; within a training, reserve it."""
+        """Refuse a plan that does not fit next to earlier releases; within a training, reserve it."""
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is None or (self._resume and self._journal is None):
@@ -198,7 +197,7 @@ class Accountant(Single):
 
     @contextmanager
     def training(self, plan: Plan | None, **binding: Any) -> Iterator[Callable[[], None]]:
-        """Run a training: reserve its plan, and keep its noisy values, so that a killed one can be resumed.
+        """Run a training: reserve its plan, and keep its noisy values, from which it can resume.
 
         It yields a function to call when the model is saved, which removes the values; otherwise the data
         set's next training removes them. A second thread waits until the first one's training ends.
@@ -206,9 +205,9 @@ class Accountant(Single):
         Parameters
         ----------
         plan : Plan or None
-            What is to be released, if that is known.
+            The releases, if they are known.
         **binding
-            Public words and numbers that tell this training from others: only the same can be resumed.
+            Public values that identify this training: only the same training can resume.
         """
         with self._one_training:
             if self.ledger is None or not self.budget.private or not self._keeps_journal:
@@ -279,7 +278,7 @@ class Accountant(Single):
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
-        """Return what a training that was killed has released already and was charged; None after that."""
+        """Return the next noisy value that a killed training has kept; None after the last one."""
         self._check_process()
         with self._lock:
             kept = journal.next(release, np.shape(bounded._take()))
@@ -291,7 +290,7 @@ class Accountant(Single):
     def _release_of(
         self, bounded: Bounded, mechanism: Mechanism, label: str, planned: float | None
     ) -> Release:
-        """Return what is to be charged; refuse a value that is not bounded as planned."""
+        """Return the release to charge; refuse a value that is not bounded as planned."""
         relation = self.budget.relation
         if bounded.norm != mechanism.norm or (bounded.norm == "labels" and relation != "replace"):
             raise InputError(
@@ -326,15 +325,14 @@ class Accountant(Single):
 
         Returns
         -------
-        The best run's result. How many runs there were is private and told to nobody; what runs warn of is
-        dropped.
+        The best run's result. The number of runs is secret, and their warnings are dropped.
 
         Raises
         ------
         BudgetError, LedgerError
             As `release`. Nothing is run.
         Exception
-            Every run raised: what the first of them did.
+            Every run raised; this is the first one's exception.
         """
         check_kind(mechanism, RepeatAndSelect, "mechanism", "pass RepeatAndSelect.within(budget, mean_runs)")
         unit, relation = self.budget.unit, self.budget.relation
@@ -399,16 +397,16 @@ class Accountant(Single):
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
-        """Say what is promised, what was released, and what was taken to be public.
+        """Return the statement: the promise, the releases and the public data.
 
         Parameters
         ----------
         public : iterable of str
-            What the promise assumes to be public, in words: the catalogue, the rating range.
+            Names of the data that the promise takes as public: the catalogue, the rating range.
         notes : iterable of str
-            What else the reader must know, such as the cost of another unit.
+            Other sentences for the reader, such as the cost of another unit.
         exact_arithmetic : bool
-            Whether what was released had been summed without rounding; the caller's promise.
+            Whether the released sums had no rounding; the caller's promise.
         """
         if self._lost:
             notes = (
@@ -418,9 +416,7 @@ class Accountant(Single):
             )
         summary = None
         if self.ledger is not None and self.releases:
-            summary = self.ledger.summary(self.dataset, self.budget.delta)
-            if summary.budget is not None:  # whose delta is the one that was promised for all runs
-                summary = self.ledger.summary(self.dataset)
+            summary = self.ledger.summary(self.dataset, unless_declared=self.budget.delta)
             summary = replace(summary, running=0.0)
         return PrivacyStatement(
             budget=self.budget,
@@ -448,7 +444,7 @@ class Accountant(Single):
 
 
 class _RunAccountant(Accountant):
-    """The accountant of one run of a selection, whose price holds for mu-GDP (docs/proofs/selection.md)."""
+    """The accountant of one run of a selection, which adds up mu (docs/proofs/selection.md)."""
 
     _logs = _keeps_journal = False  # how many runs there are is secret
 

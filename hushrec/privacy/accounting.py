@@ -79,7 +79,7 @@ def epsilon_of(mu: float, delta: float) -> float:
 
 
 def mu_of(epsilon: float, delta: float) -> float:
-    """Largest mu (at most 1e4) whose mu-GDP mechanisms are (epsilon, delta)-DP, rounded down.
+    """Return the largest mu, at most 1e4, for which mu-GDP implies (epsilon, delta)-DP; rounded down.
 
     The noise of one release is then ``sd = sensitivity / mu``.
 

@@ -97,7 +97,7 @@ def jointly(*bounds: Bound) -> Bound:
 class Bounded:
     """A value computed from private rows, on its way to a gate, with what bounds it. No public accessor.
 
-    The function that clips makes it, so that clip and bound cannot part. A gate opens it, and refuses it if
+    The function that clips makes it, so clip and bound agree. A gate opens it, and refuses it if
     ``bound`` times ``scale`` is not the sensitivity that was planned.
 
     Parameters
@@ -118,7 +118,7 @@ class Bounded:
     norm : {"l2", "l1", "labels"}
         "labels" counts the binary labels of one unit, whose places are public.
     unit : {"user", "rating"}
-        What the bound is for.
+        The unit of the bound.
 
     Examples
     --------
@@ -157,7 +157,7 @@ class Bounded:
             raise InputError(what) from None
 
     def sensitivity(self, relation: str) -> float:
-        """Bound times scale: what the plan must have declared."""
+        """Bound times scale, as the plan declares it."""
         return self.bound.under(relation) * self.scale
 
     @property

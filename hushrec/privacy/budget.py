@@ -58,7 +58,7 @@ class Cost(Protocol):
 
     @property
     def epsilon(self) -> float | None:
-        """Pure guarantee, or None where there is none."""
+        """Return the pure epsilon, or None if a cost is not pure."""
 
     @property
     def failure(self) -> float:
@@ -76,7 +76,7 @@ class Charge:
 
 @dataclass(frozen=True)
 class Budget:
-    """(epsilon, delta) with what it protects: one `unit`, under one neighbouring `relation`.
+    """(epsilon, delta) and its unit of protection: one `unit`, under one neighbouring `relation`.
 
     Parameters
     ----------
@@ -86,7 +86,7 @@ class Budget:
     delta : float
         In [1e-300, 1); take it well below one over the number of users. There is no default.
     unit : {"user", "rating"}
-        What one neighbour differs in: all ratings of one user, or one rating.
+        The difference between neighbours: all ratings of one user, or one rating.
     relation : {"add-remove", "replace"}
         Whether the unit comes and goes, or is replaced by any other allowed one.
     failure : float
@@ -95,7 +95,7 @@ class Budget:
 
     Privacy
     -------
-    Holds no data. The budget is the promise; what a run has charged against it is bookkeeping. The reserve is
+    Holds no data. The budget is the promise; the charges of a run are bookkeeping. The reserve is
     part of the declaration because it must not depend on what was released (docs/proofs/accounting.md,
     section 4).
 
@@ -163,7 +163,7 @@ class Budget:
     def share(self, fraction: float) -> Gaussian:
         """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.
 
-        Rounded so that shares whose fractions add up to 1 fit into the budget together.
+        Rounded, so fractions that add up to 1 fit the budget together.
         """
         part = positive_number("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
         if part > 1:
@@ -179,7 +179,7 @@ class Budget:
         return Gaussian((1 + 1e-15) / mu)
 
     def allows(self, costs: Iterable[Cost]) -> bool:
-        """Tell whether these costs fit the budget together: in mu^2, or, all being pure, in their epsilons.
+        """Return whether these costs fit the budget: in mu^2, or in epsilon if all are pure.
 
         Chances of failure may add up to the reserve. Why either of the two may be used, and chosen
         adaptively: docs/proofs/accounting.md, section 4.
@@ -213,13 +213,13 @@ class Budget:
         return max(0.0, 1.0 - (spent / self.mu) ** 2) if self.mu else 0.0
 
     def spell_spent(self, costs: Iterable[Cost]) -> str:
-        """Say what these costs spend of the budget, and what they leave."""
+        """Return the spent and the remaining budget, in words."""
         costs = tuple(costs)
         spent = f"spent epsilon = {composed_epsilon(costs, self.delta):.6g} of {self}"
         return f"{spent}, {self.part_left(costs):.1%} of its mu squared left" if self.private else spent
 
     def left(self, costs: Iterable[Cost]) -> str:
-        """Say what still fits the budget beside these costs."""
+        """Return the budget that these costs leave, in words."""
         costs = tuple(costs)
         if not costs:
             return "nothing of it is spent"
@@ -229,7 +229,7 @@ class Budget:
         return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
 
     def spell(self, epsilon: float) -> str:
-        """Say an epsilon at the budget's delta, with its unit and relation."""
+        """Return an epsilon in words, at the budget's delta, with unit and relation."""
         return guarantee(epsilon, self.delta, self.unit, self.relation)
 
     def __str__(self) -> str:
@@ -256,5 +256,5 @@ def composed_epsilon(costs: Iterable[Cost], delta: float) -> float:
 
 
 def guarantee(epsilon: float, delta: float, unit: str, relation: str) -> str:
-    """Say an epsilon with what it means: never without unit, relation and delta."""
+    """Return an epsilon in words, always with delta, unit and relation."""
     return f"epsilon = {epsilon:.6g} at delta = {delta:g} (unit: {unit}, relation: {relation})"

@@ -1,9 +1,9 @@
-"""The journal of a training: its noisy values, on disk beside the ledger before they are used.
+"""The journal of a training: its noisy values, on disk before they are used.
 
-What was charged and drawn is public, so a training that was killed goes on from there without drawing or
-charging again (docs/reference/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file,
-written whole and synced, then named in the ledger with its SHA-256. Its training's header is there before and
-after it: a value without one belongs to nobody, and goes.
+Noisy values are public, so a killed training resumes without drawing or charging them again
+(docs/reference/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file, written whole
+and synced, then named in the ledger with its SHA-256. The training's header exists before its values and
+longer than they do: a value without a header is deleted.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.ledger_records import Entry
 from hushrec.privacy.release import Release
 
-#: What a file holds beside the numbers, per array of it; generously.
+#: Room in bytes for the header of each array in a file.
 _HEADER_BYTES = 256
 #: Steps that a training has to itself: another one of the same run begins with a multiple of it.
 _STEPS = 1 << 20
-#: What every training is bound to: no version goes on with what another one began.
+#: Key of the library version in a binding: another version cannot resume a training.
 VERSION = "version of hushrec"
 #: Endings of headers.
 _UNFINISHED, _FINISHED = ".json", ".done"
@@ -43,18 +43,18 @@ class Journal:
     ----------
     ledger : Ledger
     dataset, run : str
-        As they are charged.
+        Names in the ledger.
     binding : dict
-        What the training is of, in public words and numbers; only the same may go on with it.
+        Public values that identify the training; only the same training can resume.
     resume : bool
         Take up the last unfinished training with this binding.
 
     Attributes
     ----------
     run : str
-        Of the charges: that of the training that is taken up.
+        The run of the charges: that of the resumed training.
     lost : int
-        Releases that had been charged before, but whose noisy values were not kept.
+        Number of releases that were charged, and whose noisy values were not kept.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Journal:
         return draft
 
     def charged(self) -> None:
-        """The value was charged: the next one has another number, whatever becomes of this one."""
+        """Count the charge of a value: the next value has another number."""
         self._step += 1
 
     def keep(self, draft: Draft, label: str, noisy: np.ndarray) -> np.ndarray:
@@ -143,7 +143,7 @@ class Journal:
                 sync_folder(self._folder)
 
     def leave(self) -> None:
-        """Whatever happened, another process may take the training up."""
+        """Let another process resume the training."""
         for draft in [*self._drafts.values()]:
             self.drop(draft)
         self._release_lock()
@@ -168,7 +168,7 @@ class Journal:
             return np.lib.format.read_array(file, allow_pickle=False)
 
     def _write_header(self) -> None:
-        """Write anew what the training is of, and hold it."""
+        """Write the header, and lock it."""
         content = {
             "dataset": self._dataset,
             "run": self.run,
@@ -233,7 +233,7 @@ class Journal:
                 path.unlink(missing_ok=True)
 
     def _take_up(self) -> None:
-        """Find the last unfinished training with this binding, else the last finished one; what was kept."""
+        """Find the last unfinished training with this binding, else the last finished one."""
         own = self._headers(_FINISHED) + self._headers(_UNFINISHED)
         same = [header for header in own if header[0]["binding"] == self._binding]
         if not own:
@@ -333,7 +333,7 @@ def _words(release: Release) -> tuple[Any, ...]:
 
 
 def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:
-    """Refuse to go on with another training, and say what is other."""
+    """Refuse to resume another training, and name the difference."""
     begun, here = then.get(VERSION), now.get(VERSION)
     if begun and here and begun != here:
         raise InputError(

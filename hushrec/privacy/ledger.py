@@ -1,10 +1,10 @@
-"""A ledger: what every run has spent on a data set, on disk before anything is released.
+"""A ledger: the charges of every run on a data set, on disk before anything is released.
 
 One SQLite file in WAL mode with ``synchronous=FULL``: a charge that `Ledger.charge` has returned from
 survives a kill or a power cut, and BEGIN IMMEDIATE puts processes that race for a budget in order.
 Each charge carries the hash of the one before it, and the head those of the budgets, so a changed, lost or
-inserted row is found when the ledger is opened. Like any file, it cannot defend itself against an owner who
-deletes it or writes all of it anew. Every failure raises LedgerError, and nothing is released.
+inserted row is found when the ledger is opened. A file cannot defend itself against an owner who deletes
+or rewrites it. Every failure raises LedgerError, and nothing is released.
 """
 
 from __future__ import annotations
@@ -131,10 +131,7 @@ class Ledger(Single):
 
     def _summaries(self) -> list[LedgerSummary]:
         """Summarise each data set at its budget's delta, or at the usual one."""
-        return [
-            self.summary(dataset, None if self.left(dataset) is not None else _SHOWN_DELTA)
-            for dataset in self.datasets()
-        ]
+        return [self.summary(dataset, unless_declared=_SHOWN_DELTA) for dataset in self.datasets()]
 
     @property
     def trainings(self) -> Path:
@@ -151,12 +148,12 @@ class Ledger(Single):
     def open_dataset(self, dataset: str, budget: Budget) -> None:
         """Give a data set a budget that all its runs share, or lower the one it has, not below a reserve.
 
-        The reserve for failures may be set anew until the first charge; then, like the rest, only lowered.
+        The reserve for failures can change until the first charge; afterwards it can only be lowered.
 
         Raises
         ------
         BudgetError
-            It would raise the budget or what is reserved, or more than it has been spent already.
+            It would raise the budget or the reserve, or be less than the charges.
         InputError
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
@@ -205,20 +202,24 @@ class Ledger(Single):
         with self._transaction("IMMEDIATE") as book:
             book.put_dataset(dataset, self._known(book, dataset)._replace(closed=True))
 
-    def summary(self, dataset: str, delta: float | None = None) -> LedgerSummary:
-        """Return what all runs on a data set have charged together.
+    def summary(
+        self, dataset: str, delta: float | None = None, *, unless_declared: float | None = None
+    ) -> LedgerSummary:
+        """Return the cost of all runs on a data set.
 
         Parameters
         ----------
         dataset : str
         delta : float, optional
-            At which to give epsilon; the delta of the data set's budget by default. Without a budget, more
-            of it where selections, which fail with a chance of their own, leave nothing of it to the others.
+            Delta of the epsilon; that of the data set's budget by default. Without a budget it is raised
+            where the failures of selections would use it up.
+        unless_declared : float, optional
+            Delta of a data set without a budget, where `delta` is not given.
         """
         with self._transaction("DEFERRED") as book:
             known = self._known(book, dataset)
-            if delta is None and known.budget is not None:
-                delta = known.budget.delta
+            if delta is None:
+                delta = unless_declared if known.budget is None else known.budget.delta
             delta = valid_delta(delta)
             charges = book.costs_of_a_user(dataset)
             failures = math.fsum(charge.failure for charge in charges)
@@ -239,7 +240,7 @@ class Ledger(Single):
             )
 
     def left(self, dataset: str) -> str | None:
-        """Say what is left of a data set's budget next to what is reserved; None where it has none."""
+        """Return the free budget of a data set in words; None without a budget."""
         with self._transaction("DEFERRED") as book:
             budget = self._known(book, dataset).budget
             if budget is None:
@@ -306,7 +307,7 @@ class Ledger(Single):
         ----------
         dataset : str
         count : int, optional
-            As they were after this many charges of all data sets; the head is None where there were fewer.
+            The state after this many charges of all data sets; the head is None if there were fewer.
         """
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
@@ -324,7 +325,7 @@ class Ledger(Single):
         allow_composition: bool = False,
         reservation: Reservation | None = None,
     ) -> None:
-        """Raise what charging these releases would raise; write nothing."""
+        """Check a charge of these releases; write nothing."""
         with self._transaction("DEFERRED") as book:
             others, own = self._others(book, dataset, reservation)
             rest = [] if own is None else [_without(own, tuple(releases))]
@@ -350,12 +351,12 @@ class Ledger(Single):
         allow_composition : bool
             As of :meth:`charge`.
         reservation : Reservation, optional
-            One to change; by default a new one, which whoever calls this closes.
+            One to change; by default a new one, which the caller closes.
 
         Raises
         ------
         BudgetError
-            There is no room next to what was charged and reserved. Nothing is reserved.
+            The charges and reserves leave no room. Nothing is reserved.
         """
         coming = tuple(releases)
         made = None
@@ -377,14 +378,14 @@ class Ledger(Single):
         return reservation
 
     def running(self, dataset: str) -> list[Reserved]:
-        """Return what trainings that run now have reserved."""
+        """Return the reservations of running trainings."""
         with self._transaction("DEFERRED") as book:
             return self._running(book, dataset)
 
     def free(self, dataset: str) -> list[Reserved]:
-        """Give back what trainings have reserved; return it.
+        """Free and return the reservations of trainings.
 
-        A training that runs after all goes on for as long as the budget allows.
+        A training that still runs continues while the budget allows it.
         """
         with self._transaction("IMMEDIATE") as book:
             self._known(book, dataset)
@@ -420,7 +421,7 @@ class Ledger(Single):
         step : int, optional
             Number of the release in its run, where it must not be charged, nor made, twice.
         week : Week, optional
-            Of a season: the release counts in its budget too.
+            The week of a season, whose budget the release counts in too.
         allow_composition : bool
             Allow this run in addition to an open season, where the data set has no budget.
         early : bool
@@ -493,7 +494,7 @@ class Ledger(Single):
         dataset : str
         season : Season
         allow_composition : bool
-            Allow this season in addition to earlier ones, to whose cost it adds.
+            Allow this season to add to the cost of earlier ones.
 
         Raises
         ------
@@ -538,9 +539,9 @@ class Ledger(Single):
             book.put_season(dataset, season)
 
     def close_season(self, dataset: str, season: str) -> None:
-        """Allow no further week of a season, for good; a data set's budget gets back what it did not spend.
+        """Allow no further week of a season, and return the rest to the data set's budget.
 
-        Why that is sound: docs/proofs/seasons.md.
+        This is sound: docs/proofs/seasons.md.
         """
         with self._transaction("IMMEDIATE") as book:
             self._season(book, dataset, season)
@@ -570,14 +571,14 @@ class Ledger(Single):
         made: int = 0,
         early: bool = False,
     ) -> None:
-        """Raise what charging a week's releases would raise; write nothing.
+        """Check a charge of a week's releases; write nothing.
 
         Parameters
         ----------
         week : Week
         releases : iterable of Release
         after : Week, optional
-            That of the model from which it goes on.
+            The week of the model that it continues.
         made : int
             Releases of the week that the caller has made already: others must not have made any.
         early : bool
@@ -589,13 +590,13 @@ class Ledger(Single):
             self._check_week(book, week, coming, after, made, early)
 
     def wrote(self, week: Week, digest: str) -> None:
-        """Record the digest of the model that a week wrote: the next week goes on from no other."""
+        """Record the digest of a week's model; the next week continues no other model."""
         with self._transaction("IMMEDIATE", OF_A_WEEK) as book:
             self._check_own(book, week)
             book.put_model(week, digest)
 
     def check_model(self, week: Week, digest: str) -> None:
-        """Refuse a model that is not the one which a week wrote."""
+        """Refuse a model that the week did not write."""
         with self._transaction("DEFERRED", OF_A_WEEK) as book:
             self._season(book, week.dataset, week.season.name)
             self._check_own(book, week)
@@ -645,7 +646,7 @@ class Ledger(Single):
         run: str,
         allow_composition: bool,
     ) -> None:
-        """Refuse releases that do not fit next to all that was charged and is reserved."""
+        """Refuse releases that do not fit next to all charges and reserves."""
         if not releases:
             return
         name("dataset", dataset)
@@ -785,7 +786,7 @@ class Ledger(Single):
         return connection
 
     def _create(self) -> None:
-        """Write an empty ledger beside its place and link it there, so that nobody sees a part of it."""
+        """Write an empty ledger under another name, then link it, so no process reads a part of it."""
         for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
             left = Path(f"{self.path}{suffix}")
             if left.exists() and not self.path.exists():  # or another process was first
@@ -814,7 +815,7 @@ class Ledger(Single):
 
     @contextmanager
     def _errors(self, then: str = RESUMED) -> Iterator[None]:
-        """Turn every failure of the file into a LedgerError that says what to do then."""
+        """Turn every failure of the file into a LedgerError with advice."""
         try:
             yield
         except HushrecError:
@@ -828,7 +829,7 @@ class Ledger(Single):
 
 
 def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
-    """Return what is left of a reservation after releases."""
+    """Return a reservation without these releases."""
     square = reserved.mu**2 - math.fsum(release.mu**2 for release in releases)
     epsilon, pure = reserved.epsilon, pure_epsilon(releases)
     return reserved._replace(
@@ -841,7 +842,7 @@ def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
 def _beside(
     seasons: Iterable[SeasonSummary], trainings: Iterable[Reserved] = (), joined: str = " and"
 ) -> str:
-    """Say in a sentence on a cost what open seasons and running trainings reserve next to it."""
+    """Return the end of a sentence that names the reserves of open seasons and running trainings."""
     names = [shown(summary.season.name) for summary in seasons if not summary.closed]
     number = sum(bool(training.mu or training.failure) for training in trainings)
     parts = [f"what season {', '.join(names)} reserve{'s' * (len(names) == 1)} until closed"] * bool(names)
@@ -850,7 +851,7 @@ def _beside(
 
 
 def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
-    """Return the refusal of a run beside a season where no budget limits both, with what both cost."""
+    """Return the refusal of a run next to a season without a budget, with the cost of both."""
     budget, names = still[-1].season.budget, ", ".join(shown(summary.season.name) for summary in still)
     both = budget.spell(composed_epsilon(costs, budget.delta))
     return BudgetError(

@@ -1,4 +1,4 @@
-"""What a ledger says of a data set and of its runs."""
+"""Summaries of a data set and its runs in a ledger."""
 
 from __future__ import annotations
 
@@ -60,8 +60,7 @@ class LedgerSummary:
     def shares(self) -> dict[str, float | None] | None:
         """The parts of the budget's mu squared that are spent, reserved and free.
 
-        Without a budget, the parts of what is spent and reserved; nothing limits what is free. None where
-        there is nothing to divide.
+        Without a budget, the parts of the spent and reserved total. None if it is zero.
         """
         held = self.reserved + self.running
         whole = self.mu**2 + held if self.budget is None else self.budget.mu**2
@@ -72,7 +71,7 @@ class LedgerSummary:
         return {"spent": spent, "reserved": reserved, "free": free}
 
     def _repr_html_(self) -> str:
-        """Return a bar of what is spent, reserved and free, for a notebook."""
+        """Return a bar of the spent, reserved and free parts, for a notebook."""
         return notebook.shares(f"{self.dataset}: {self}", self.shares or {}, "Parts are of mu squared.")
 
     def __str__(self) -> str:
@@ -114,7 +113,7 @@ class Share(NamedTuple):
     spent : float
         Of all charges.
     reserved : float
-        What an open season or a running training may still spend.
+        The part that an open season or a running training may still spend.
     """
 
     what: str
@@ -142,7 +141,7 @@ class RunSummary:
         Identifier, and the time (UTC) of its first charge.
     charges : int
     epsilon : float
-        Of this run and all before it together, at the delta that was asked for.
+        Epsilon of this run and all earlier ones, at the given delta.
     mu : float
         Likewise.
     """

@@ -1,4 +1,4 @@
-"""Noise laws as frozen values: what they add, in units of the sensitivity, and what they cost."""
+"""Noise laws as frozen values: their noise, in units of the sensitivity, and their cost."""
 
 import math
 from dataclasses import dataclass

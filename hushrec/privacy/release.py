@@ -1,4 +1,4 @@
-"""Releases as they are planned and charged: no data in them, so a plan is read before any row is."""
+"""Planned and charged releases. They hold no data, so a plan needs no row."""
 
 import math
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ SMALLEST_NOISE = 1e-290  # an sd below it may be rounded to zero
 
 @dataclass(frozen=True)
 class Release:
-    """One release: what it is called, how it is made noisy, and what one unit can change in it.
+    """One release: its label, noise and sensitivity.
 
     Parameters
     ----------
@@ -143,7 +143,7 @@ class Plan:
         return f"Plan({len(self.releases)} releases: {self.budget.spell(self.epsilon)})"
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook: a row a release, with a bar of what it takes of mu squared."""
+        """Return a table for a notebook: a row a release, with a bar of its part of mu squared."""
         rows = [
             (
                 (each.label, type(each.mechanism).__name__, f"{each.sensitivity:.4g}", f"{each.mu:.4g}"),

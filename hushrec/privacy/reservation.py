@@ -1,7 +1,7 @@
-"""A reservation: what a training that runs may still charge, kept from all other trainings.
+"""A reservation: budget that a running training may still charge, and other trainings may not.
 
-The ledger has the amount, and a locked file beside the ledger shows that the process lives. A reservation
-only keeps budget free: a charge is checked against the budget whether or not there is one.
+The ledger has the amount, and a locked file next to the ledger shows that the process is alive. A
+reservation only keeps budget free: each charge is checked against the budget in any case.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SUFFIX = ".lock"
 
 
 class Reserved(NamedTuple):
-    """What a training has reserved and not charged yet.
+    """The reserved and uncharged cost of a training.
 
     Attributes
     ----------
@@ -40,12 +40,12 @@ class Reserved(NamedTuple):
 
 
 class Reservation(Single):
-    """The file that this process holds for a reservation; whoever makes one closes it.
+    """The file that this process locks for a reservation; the caller closes it.
 
     Parameters
     ----------
     folder : Path
-        Of the ledger's trainings.
+        The ledger's folder of trainings.
     """
 
     _instead = "reserve anew with Ledger.reserve"
@@ -68,7 +68,7 @@ class Reservation(Single):
         self._file = self._path.open("rb") if held.closed else held  # Windows deletes no file that is open
 
     def close(self) -> None:
-        """Free what was not charged."""
+        """Free the uncharged budget."""
         self._file.close()
         with suppress(OSError):  # a file that no process holds reserves nothing
             self._path.unlink()
@@ -81,7 +81,7 @@ class Reservation(Single):
 
 
 def lives(folder: Path, name: str) -> bool:
-    """Tell whether the process that made a reservation may still run."""
+    """Return whether the process of a reservation may still run."""
     return is_held(_path(folder, name))
 
 

@@ -1,4 +1,4 @@
-"""The SQL of a ledger: its tables, their hashes, and what is read and written (docs/reference/ledger.md)."""
+"""The SQL of a ledger: tables, hashes and queries (docs/reference/ledger.md)."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ class Book:
         return head if whole else None
 
     def is_sound(self) -> bool:
-        """Tell whether SQLite finds the pages of the file in order."""
+        """Return whether SQLite finds the file's pages intact."""
         return self._rows("PRAGMA quick_check") == [("ok",)]
 
     # ---------------------------------------------------------------------- data sets
@@ -190,12 +190,12 @@ class Book:
         return count + 1, head
 
     def costs(self, dataset: str, where: str = "1", *values: Any) -> list[Charge]:
-        """Return what was charged to a data set."""
+        """Return the charges of a data set."""
         query = f"SELECT mu, epsilon, failure FROM charges WHERE dataset = ? AND ({where})"
         return [Charge(*row) for row in self._rows(query, dataset, *values)]
 
     def is_charged(self, dataset: str, run: str, step: int | None) -> bool:
-        """Tell whether a numbered release of a run was charged."""
+        """Return whether a numbered release of a run was charged."""
         return bool(self.costs(dataset, "run = ? AND step = ?", run, step))
 
     def numbered(self, dataset: str, run: str) -> list[Entry]:
@@ -312,7 +312,7 @@ class Book:
         return [Release.from_ledger(*row) for row in self._rows(query, dataset, season)]
 
     def has_last_charge(self, week: Week) -> bool:
-        """Tell whether a week's last charge is in this ledger."""
+        """Return whether a week's last charge is in this ledger."""
         query = (
             "SELECT hash FROM charges WHERE dataset = ? AND season = ? AND run = ? ORDER BY id DESC LIMIT 1"
         )
@@ -325,7 +325,7 @@ class Book:
         self.seal()
 
     def has_model(self, week: Week, model_digest: str) -> bool:
-        """Tell whether a week wrote the model with this digest."""
+        """Return whether a week wrote the model with this digest."""
         query = "SELECT digest FROM models JOIN charges ON id = charge WHERE hash = ?"
         return self._rows(query, week.charge) == [(model_digest,)]
 

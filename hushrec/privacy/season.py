@@ -23,7 +23,7 @@ OF_A_LIFETIME = (
     " has a row. So the promise covers all its models together, past and future. The unit is an id: a person"
     " who returns under another id begins anew."
 )
-#: What every statement of a season says of users who leave, whether or not anybody did.
+#: In the statement of every season, whether or not a user left.
 LEAVING = (
     "A training uses the rows that it is given, so from the week after a user leaves on nothing uses theirs."
     " What models of earlier weeks hold of them stays there and in what was learned from it, within this"
@@ -38,13 +38,13 @@ class Season:
     Parameters
     ----------
     budget : Budget
-        Of all weeks together, for a user with all that they rate over the season.
+        The promise for all weeks together, and a user with all ratings of the season.
     weeks : int
         Number of trainings, >= 2.
     first_share : float
         Part of mu squared that week 0 gets, in (0, 1).
     name : str
-        Tells seasons of one data set apart.
+        Unique among the seasons of a data set.
     gap : float
         Shortest time in days from one week's first charge to the next one's, up to 366; 0 looks at no clock.
     lifetime : bool
@@ -118,7 +118,7 @@ class Season:
             )
 
     def plan(self) -> list[dict[str, Any]]:
-        """Return what the first week and each later one may spend, and its noise at sensitivity 1."""
+        """Return the slice of the first and of each later week, with its noise at sensitivity 1."""
         rows = []
         slices = [(0, "week 0"), (1, f"weeks 1-{self.weeks - 1}")]
         for week, weeks in [(0, "each week")] if self.lifetime else slices:
@@ -161,7 +161,7 @@ class Week:
     run : str
         Its training's identifier in the ledger.
     charge : str or None
-        Hash of its last charge in the ledger, which tells the ledger's own models from others.
+        Hash of its last charge, by which the ledger recognizes its own models.
 
     Examples
     --------
@@ -204,7 +204,7 @@ class Week:
 
 
 def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
-    """Epsilon at `delta` of seasons together, for whoever is in all of them: mu squared adds up."""
+    """Return epsilon at `delta` for a user in all of these seasons: mu squared adds up."""
     budgets = tuple(budgets)
     left = delta - math.fsum(budget.failure for budget in budgets)
     return epsilon_of(total_mu(budget.mu for budget in budgets), left) if left > 0 else math.inf
@@ -222,7 +222,7 @@ class SeasonSummary:
     begun : int
         Weeks that charged anything, those cut short included.
     mu : float
-        Of all its charges together; of those that one user can be in, where it is a lifetime season.
+        Cost of all its charges; in a lifetime season, of those that one user can be in.
     charges : int
     last, run : str or None
         Hash and run of its last charge.

@@ -25,7 +25,7 @@ class _Digested(Protocol):
 
     @property
     def digest(self) -> str:
-        """It tells the model from every other."""
+        """Digest of the model's file."""
 
 
 class SeasonAccountant(Accountant):
@@ -34,26 +34,24 @@ class SeasonAccountant(Accountant):
     Parameters
     ----------
     season : Season
-        As it was opened in the ledger, where there is one.
+        The season, equal to the one in the ledger.
     after : PrivacyStatement, optional
-        Of the last week's model, `Billboard.privacy`; None before week 0.
+        Statement of the last week's model, `Billboard.privacy`; None before week 0.
     skip : bool
-        Weeks of the ledger that have no model, because they were cut short, are passed over; what is left of
-        their slices is not spent.
+        Pass over weeks without a model, which were cut short. The rest of their slices is not spent.
     week : int, optional
-        The week that is meant: refused where it is not the next one.
+        The number of the week; refused if it is not the next one.
     early : bool
         The week may begin sooner than the season's gap allows.
     attendance : Attendance, optional
         Of a lifetime season, which needs it and a ledger.
     ledger, dataset, noise, data_is_public
-        As of an :class:`Accountant`. Without a ledger the models alone count the weeks: a week that is run
-        twice is not found out, nor is a model that was edited.
+        See :class:`Accountant`. Without a ledger the models count the weeks, and neither a repeated week nor
+        an edited model is detected.
 
     Privacy
     -------
-    What it promises is the season's budget for all weeks together, whoever comes and goes between them
-    (docs/proofs/seasons.md).
+    All weeks together satisfy the season's budget, also for users who come and go (docs/proofs/seasons.md).
 
     Examples
     --------
@@ -135,7 +133,7 @@ class SeasonAccountant(Accountant):
     def following(
         cls, after: PrivacyStatement, *, ledger: Ledger | None = None, skip: bool = False, **options: Any
     ) -> SeasonAccountant:
-        """Return the accountant of the week after a model's, whose statement names season and data set."""
+        """Return the accountant of the week after a model, given the model's statement."""
         week = after.week
         if week is None:
             raise InputError(
@@ -187,7 +185,7 @@ class SeasonAccountant(Accountant):
         season, dataset = self.week.season, self.week.dataset
         if self._admitted:
             raise BudgetError("This week of a lifetime season has admitted its users; train it once.")
-        # as many weeks are charged as the number of this one says, now and, if it charges at all, also then
+        # the ledger has charges of `week.number` weeks, now and at this week's first charge
         self.ledger.check_week(self.week, (), after=self.after, early=self._early)
         last = self.ledger.season(dataset, season.name).run
         admitted = self._attendance.admit(self.week, last, users)
@@ -195,7 +193,7 @@ class SeasonAccountant(Accountant):
         return admitted
 
     def check_model(self, model: _Digested) -> None:
-        """Refuse a model to go on from whose digest is not the one that the ledger has of its week."""
+        """Refuse a model whose digest differs from the one in the ledger."""
         if self.ledger is not None and self.after is not None:
             self.ledger.check_model(self.after, model.digest)
 

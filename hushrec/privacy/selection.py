@@ -22,7 +22,7 @@ from hushrec.privacy.run_count import draw_number_of_runs, log_mean, success_rat
 #: Renyi orders of which the best counts; any is valid (docs/proofs/selection.md).
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
-#: A mean of 1 is no choice, and a million runs are more than anybody makes.
+#: A mean of 1 is no choice, and a million runs take too long.
 _MEANS = "[1.00001, 1e6]"
 #: Beyond 100 the number of runs is nearly Poisson's.
 _SHAPES = "[0, 100]"
@@ -116,7 +116,7 @@ class RepeatAndSelect:
         return mu_of_pure(self.epsilon)
 
     def noise_sd(self, sensitivity: float) -> float:
-        """Standard deviation that one Gaussian release would have that costs what a run costs."""
+        """Standard deviation of one Gaussian release with the cost of a run."""
         return sensitivity / self.run_mu if math.isfinite(self.run_mu) else 0.0
 
     def draw_number_of_runs(self) -> int:

@@ -1,4 +1,4 @@
-"""The privacy statement: what is promised, in words for a reader and in JSON for a program."""
+"""The privacy statement: the promise as a text for readers and as JSON for programs."""
 
 import html
 import math
@@ -34,7 +34,7 @@ _PUBLISHED = " It holds for everybody but those who have published their ratings
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """Everything somebody needs to judge a release; made by `Accountant.statement`.
+    """All facts for judging a release; made by `Accountant.statement`.
 
     Attributes
     ----------
@@ -42,7 +42,7 @@ class PrivacyStatement:
         The promise: epsilon, delta, unit, relation.
     releases : tuple of Release
     public : tuple of str
-        What the promise assumes to be public.
+        Data that the promise takes as public.
     reasons : tuple of str
         Why the result is NOT PRIVATE; empty where it is private.
     secure_noise : bool
@@ -52,7 +52,7 @@ class PrivacyStatement:
     version : str
         Of the library.
     notes : tuple of str
-        What else the reader must know.
+        Other sentences for the reader.
     exact_arithmetic : bool
         Whether sums are free of floating-point rounding.
     exact_noise : bool
@@ -161,7 +161,7 @@ class PrivacyStatement:
         Parameters
         ----------
         brief : bool
-            Leave out each release, what is taken to be public and how numbers were added up.
+            Leave out the releases, the public data and the arithmetic.
         """
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
@@ -208,7 +208,7 @@ class PrivacyStatement:
         return max(self.budget.epsilon, book.promised or 0.0, book.epsilon, *limit)
 
     def _details(self) -> list[str]:
-        """Each release, what is public, noise and sums."""
+        """Return lines on releases, public data, noise and sums."""
         public = "; ".join(self.public) if self.public else "nothing is assumed to be public"
         lines = _table(self.releases) + _field("Public", public)
         source = "operating system's cryptographic generator" if self.secure_noise else "INJECTED, not secure"
@@ -245,7 +245,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "PrivacyStatement":
-        """Inverse of `to_dict`; every key is needed, and what is derived is computed again."""
+        """Inverse of `to_dict`; every key is needed, and derived values are computed again."""
         try:
             entry = _replaced(entry, "inf", math.inf)
             budget = Budget(**{word: entry[word] for word in (*_PROMISE, "failure")})
@@ -279,7 +279,7 @@ def epsilon_of_both(budget: Budget, mu: float) -> float:
 
 
 def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
-    """Return the promises against both servers, against either one, and against everybody else.
+    """Return the promises against both servers, against either one, and against all others.
 
     Parameters
     ----------
@@ -297,7 +297,7 @@ def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
 
 
 def library_version() -> str:
-    """Return the version of the code that runs, whatever is installed beside it."""
+    """Return the version of the running code."""
     return __version__
 
 
@@ -320,7 +320,7 @@ def _field(word: str, text: str) -> list[str]:
 
 
 def _choice(chosen: RepeatAndSelect) -> str:
-    """Say what a private choice of settings was, and why its mu is another than a Gaussian release's."""
+    """Describe a private choice of settings, and why its mu differs from a Gaussian release's."""
     return (
         f"the best of a random number of runs, {chosen.mean_runs:g} on average, was released, and nothing of"
         f" the others. Each run alone keeps epsilon = {chosen.run_epsilon:.4g} at delta = {chosen.delta:g},"

@@ -1,4 +1,4 @@
-"""Noise sources for tests. Whatever is released with them is NOT PRIVATE, and the statement says so."""
+"""Noise sources for tests. Releases with such noise are NOT PRIVATE, and the statement says so."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from hushrec.privacy.noise import GeneratorNoise, NoiseSource
 
 
 class SeededNoise(GeneratorNoise):
-    """Noise that a seed reproduces. NOT PRIVATE: whoever knows the seed subtracts the noise.
+    """Noise that a seed reproduces. NOT PRIVATE: anyone who knows the seed can subtract the noise.
 
     Examples
     --------
@@ -44,7 +44,7 @@ class NoiseCall:
 
     @property
     def residual(self) -> np.ndarray:
-        """Noise in units of its sd or scale, flattened: what the noise law is tested on."""
+        """Noise in units of its sd or scale, flattened, for tests of the law."""
         noise = (self.output.astype(np.float64) - self.value) / self.amount
         return np.ravel(noise)
 

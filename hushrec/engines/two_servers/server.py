@@ -363,9 +363,8 @@ class CollectingServer:
         """Return the model with the summary of this server's ledger in its statement."""
         if self._ledger is None:
             return board
-        summary = self._ledger.summary(self.settings.dataset, self.agreement.budget.delta)
-        if summary.budget is not None:  # whose delta is the one that was promised for all runs
-            summary = self._ledger.summary(self.settings.dataset)
+        delta = self.agreement.budget.delta
+        summary = self._ledger.summary(self.settings.dataset, unless_declared=delta)
         return replace(board, privacy=replace(board.privacy, ledger=summary))
 
     def _source(self, wanted: Wanted) -> _Collected | None:
