@@ -1,17 +1,19 @@
 """Measure a year of weekly models for one budget.
 
 Worlds: static (MovieLens-1M, all users from week 0), growth (users join in the order of their ids, 30% in
-week 0), drift (`benchmarks/drifting.py`), likes (MovieLens-1M, ratings of 4 and 5), time (seconds of a week
-at ten million generated ratings). A season of 52 weeks costs epsilon 5 in all (static: 1 too), delta 1e-5,
-unit user, add-remove. It is compared with training from scratch with composition, where each week spends a
-52nd of mu squared; with one training; and with the whole budget every week, which no ledger allows. The data
-sets are public: no run is charged to a ledger. Means over noise draws; ``--long`` takes five draws and
-judges every week. ``--figure FILE`` draws the worlds.
+week 0), lifetime (two years of growth, in which users leave 78 weeks after they joined, and each is in 52
+trainings), drift (`benchmarks/drifting.py`), likes (MovieLens-1M, ratings of 4 and 5), time (seconds of a
+week at ten million generated ratings). A season of 52 weeks costs epsilon 5 in all (static: 1 too), delta
+1e-5, unit user, add-remove. It is compared with training from scratch with composition, where each week
+spends a 52nd of mu squared; with one training; and with the whole budget every week, which no ledger allows.
+The data sets are public: only lifetime uses a ledger, a temporary one. Means over noise draws; ``--long``
+takes five draws and judges every week. ``--figure FILE`` draws the worlds.
 """
 
 from __future__ import annotations
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -23,11 +25,12 @@ from benchmarks.drifting import DriftingWorld
 from benchmarks.harness import DELTA, TOY, Targets, folder, of_lists, rmse, there
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.models import PrivateALS, PrivateEigenRec
-from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant, epsilon_of
+from hushrec.privacy import Accountant, Attendance, Budget, Ledger, Season, SeasonAccountant, epsilon_of
 from hushrec.serving.billboard import Billboard
 
 WEEKS = 6 if TOY else 52
-WORLDS, REAL = ("static", "growth", "drift", "likes", "time"), {"static", "growth", "likes"}
+WORLDS = "static", "growth", "lifetime", "drift", "likes", "time"
+REAL = {"static", "growth", "lifetime", "likes"}
 #: Part of the budget for week 0 in the drifting world, and settings of the season's models there: what is
 #: learned in week 0 grows old, and a week tells few directions from noise. Chosen on worlds 11 and 12.
 CHANGING, FEW = 0.3, {"rank": 4, "features": False}
@@ -70,12 +73,14 @@ class Report(Targets):
         super().__init__()
         self.curves = dict[str, dict[str, dict[int, float]]]()
 
-    def curve(self, world: str, way: str, found: Iterable[dict[int, float]]) -> dict[int, float]:
+    def curve(
+        self, world: str, way: str, found: Iterable[dict[int, float]], shown: Iterable[int] = SOME
+    ) -> dict[int, float]:
         """The mean over draws of a figure by week, printed and kept."""
         found = list(found)
         mean = {week: float(np.mean([each[week] for each in found])) for week in found[0]}
-        shown = "  ".join(f"{week}: {mean[week]:.4f}" for week in SOME if week in mean)
-        print(f"       {world}, {way}: {shown}", flush=True)
+        printed = "  ".join(f"{week}: {mean[week]:.4f}" for week in shown if week in mean)
+        print(f"       {world}, {way}: {printed}", flush=True)
         self.curves.setdefault(world, {})[way] = mean
         return mean
 
@@ -157,6 +162,53 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
     print(f"       growth: the same of the most that a schedule gives: {gap:.4f}", flush=True)
     below = min(composed[week] - mean[week] for week in late)
     report.at_least(below, 0.03, "growth: RMSE below scratch with composition, worst week from the 4th")
+
+
+def lifetime(report: Report, ratings: Ratings, draws: int) -> None:
+    """Two years of users who join in the order of their ids and leave 1.5 years later; one promise for all."""
+    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+    order, last = np.argsort(train.users.astype(int)), 2 * WEEKS - 1
+    judged = [round(last * part) for part in (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1)]
+
+    def joined(week: float) -> int:
+        return round((0.3 + 0.7 * week / last) * train.n_users) if week >= 0 else 0
+
+    ours, whole, left = ([] for _ in range(3))
+    for draw in range(draws):
+        curves: list[dict[int, float]] = [{}, {}, {}]
+        ways, old = Ways(5.0, planned_ratings), None
+        with tempfile.TemporaryDirectory() as place:
+            season = Season(ways.budget, WEEKS, lifetime=True)
+            ledger, people = Ledger(Path(place) / "ledger"), Attendance(Path(place) / "people")
+            ledger.open_season("default", season)
+            given: dict[str, Any] = {"ledger": ledger, "attendance": people}
+            model = None
+            for week in range(2 * WEEKS):
+                rows = train.rows(np.sort(order[joined(week - 1.5 * WEEKS) : joined(week)]), keyed=True)
+                if model is None:
+                    estimator = planned_ratings(ways.budget, rows.domain, rows.n_users)
+                    model = estimator.fit(rows, SeasonAccountant(season, **given), seed=draw)
+                else:
+                    following = SeasonAccountant.following(model.privacy, **given)
+                    model = model.continue_training(rows, following)
+                old = model if week == WEEKS else old
+                if week in judged:
+                    models = model, ways.scratch(rows, draw, 1.0), old or model
+                    history, target = rows.union(valid.aligned_to(rows)), test.aligned_to(rows)
+                    for curve, each in zip(curves, models):
+                        curve[week] = rmse(each, history, target)
+        for kept, curve in zip((ours, whole, left), curves):
+            kept.append(curve)
+    mean = report.curve("lifetime", "ours", ours, judged)
+    free = report.curve("lifetime", "all of the budget every week", whole, judged)
+    year_one = report.curve("lifetime", "the model of week 52 ever after", left, judged)
+    above = max(mean[week] - free[week] for week in judged[1:])
+    report.at_most(above, 0.012, "lifetime: RMSE above the whole budget every week, worst from week 26")
+    later = [week for week in judged if week > WEEKS]
+    worse = max(mean[week] - year_one[week] for week in later)
+    report.at_most(worse, 0.004, "lifetime: RMSE above the model of week 52, worst week of year two")
+    gain = float(np.mean([year_one[week] - mean[week] for week in later]))
+    report.at_least(gain, 0.0, "lifetime: RMSE below the model of week 52, mean of year two")
 
 
 def best_schedule() -> float:
@@ -310,6 +362,8 @@ def main() -> None:
             static(report, ratings, draws, (5.0, 1.0), set(range(WEEKS)))
         if "growth" in options.only:
             growth(report, ratings, draws, judged)
+        if "lifetime" in options.only:
+            lifetime(report, ratings, draws)
         if "likes" in options.only:
             likes(report, ratings, draws, judged)
     if options.figure:
