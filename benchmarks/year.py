@@ -165,7 +165,7 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
 
 
 def lifetime(report: Report, ratings: Ratings, draws: int) -> None:
-    """Two years of users who join in the order of their ids and leave 1.5 years later; one promise for all."""
+    """Two years of users who join in the order of their ids and leave 1.5 years later."""
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
     order, last = np.argsort(train.users.astype(int)), 2 * WEEKS - 1
     judged = [round(last * part) for part in (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1)]
