@@ -142,7 +142,7 @@ ROWS = [
     Row(
         "B3",
         "finite mechanisms, enumerated",
-        ("models/test_enumeration.py::", "models/test_one_bit.py::"),
+        ("papers/test_enumeration.py::", "papers/test_one_bit.py::"),
         "a log-ratio exceeds epsilon at all",
         "largest log-ratio is epsilon {largest excess:+.1e}; all inputs up to size 6",
     ),

@@ -8,8 +8,8 @@ import pytest
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.mcsherry_mironov import CleansedSVD
-from tests.models.completion import N_ITEMS, completed, recorded, rows_of, small
 from tests.opening import opened
+from tests.papers.completion import N_ITEMS, completed, recorded, rows_of, small
 
 BETA_M, BETA_P, BETA, CLAMP = 0.7, 2.0, 0.4, 0.5
 

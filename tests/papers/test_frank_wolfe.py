@@ -18,7 +18,7 @@ from hushrec.papers.frank_wolfe import (
 )
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Budget
-from tests.models.completion import N_ITEMS, completed, exact, recorded, rows_of, small
+from tests.papers.completion import N_ITEMS, completed, exact, recorded, rows_of, small
 
 
 def clip(row: np.ndarray, bound: float) -> np.ndarray:

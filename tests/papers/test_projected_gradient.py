@@ -9,8 +9,8 @@ import scipy.sparse as sp
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateProjectedGradient, ProjectedGradient, projected_gradient
 from hushrec.papers.frank_wolfe.projected_gradient import FullRows
-from tests.models.completion import completed, exact, recorded, small
 from tests.opening import opened
+from tests.papers.completion import completed, exact, recorded, small
 
 
 def targets(ratings) -> tuple[np.ndarray, np.ndarray]:

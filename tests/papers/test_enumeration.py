@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from hushrec.privacy import RandomizedResponse
-from tests.models.test_one_bit import laws, send
+from tests.papers.test_one_bit import laws, send
 
 
 def excess(epsilon: float, size: int) -> mpmath.mpf:

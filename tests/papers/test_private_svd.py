@@ -10,7 +10,7 @@ from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateSVD
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
-from tests.models.completion import N_ITEMS, completed, recorded, rows_of, small
+from tests.papers.completion import N_ITEMS, completed, recorded, rows_of, small
 
 
 def twin(ratings, calls, scale: str, rank: int, bound: float, ridge: float) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import CorrectiveFrankWolfe
 from hushrec.privacy import Budget
-from tests.models.completion import N_ITEMS, completed, recorded, rows_of, small
+from tests.papers.completion import N_ITEMS, completed, recorded, rows_of, small
 
 
 @pytest.mark.usefixtures("plain_sums")
