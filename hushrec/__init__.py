@@ -7,8 +7,7 @@
 >>> len(model.recommend({"matrix": 5.0}))
 2
 
-The names are those of ``__init__.pyi``, each imported when it is first used, so that ``import hushrec`` costs
-nothing.
+``__init__.pyi`` lists the names. Each is imported at first use, so ``import hushrec`` is fast.
 """
 
 from __future__ import annotations

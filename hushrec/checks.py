@@ -1,7 +1,7 @@
-"""Checks of declared parameters: one sentence that says what is wrong and what to pass.
+"""Checks of declared parameters. Each error is one sentence: the fault and the value to pass.
 
-What a number may be is an interval as text, as in ``"(0, 1]"``. The fields of a dataclass have theirs, or
-their words, in their types, and :func:`check_fields` holds it to them::
+An interval is written as text, as in ``"(0, 1]"``. The fields of a dataclass have theirs, or their words, in
+their types, and :func:`check_fields` holds it to them::
 
     rank: Annotated[int, "[0, 900]"] = 8
     regularization: Positive | None = None
@@ -21,7 +21,7 @@ import numpy as np
 
 from hushrec.errors import InputError
 
-#: In there no square of a bound, in whatever units, overflows: an infinite one would pass for no clip.
+#: Within it no square of a bound overflows. An infinite square would pass for no clip.
 CLIPS = "[1e-30, 1e30]"
 
 Clip = Annotated[float, CLIPS]
@@ -31,7 +31,7 @@ Part = Annotated[float, "(0, 1)"]
 Positive = Annotated[float, "(0, inf)"]
 Share = Annotated[float, "[0, 1]"]
 
-#: What a guarantee may be for, and what may be changed between neighbours.
+#: Units of a guarantee, and relations between neighbours.
 UNITS = ("user", "rating")
 RELATIONS = ("add-remove", "replace")
 
@@ -42,7 +42,7 @@ _ANY = "(-inf, inf)"
 class Single:
     """An object that must not exist twice: pickling and copying are refused in a sentence."""
 
-    #: What to do instead.
+    #: The remedy.
     _instead = ""
 
     def __reduce__(self) -> str:
@@ -50,7 +50,7 @@ class Single:
 
 
 class _Rule(NamedTuple):
-    """The values that a field may have: None or not, a kind, an interval or words."""
+    """The values that a field may have: Optional, a kind, an interval or words."""
 
     optional: bool
     kind: Any
@@ -63,7 +63,7 @@ class Settings:
     """Frozen fields, held to their types, and known by name as scikit-learn knows an estimator's.
 
     A field ``tuning`` holds settings too: those behind the ones that a person may want to choose. In a model
-    file, and wherever settings are named by text, they stand beside the others.
+    file, and when settings are named by text, they are listed with the others.
     """
 
     def __post_init__(self) -> None:
@@ -97,7 +97,7 @@ class Settings:
         return found
 
     def set_params(self, **settings: Any) -> Self:
-        """An estimator with these fields changed; this one stays as it is.
+        """Return a copy of this estimator with these fields changed.
 
         Choosing settings by private ratings costs budget: search by hand on public ones, or with
         :func:`hushrec.evaluation.tune`, which charges for it.
@@ -125,7 +125,7 @@ def setting_fields(cls: Any) -> list[Field[Any]]:
 def settings_of(model: Any) -> dict[str, Any]:
     """Return the settings of a model by name, as stored in a model file; of its tuning, each by its own name.
 
-    Those of a model within it are called ``name.field``, but for what the whole sets.
+    Settings of an inner model are called ``name.field``, unless the outer model sets them.
     """
     own = {field.name: getattr(model, field.name) for field in setting_fields(model)}
     found: dict[str, Any] = {}
@@ -186,7 +186,7 @@ def check_fields(settings: Any) -> None:
 
 @cache
 def _rules(cls: Any) -> dict[str, _Rule]:
-    """Return the rule of each field whose type says what is allowed."""
+    """Return the rule of each field whose type states the allowed values."""
     found = {}
     for name, hint in get_type_hints(cls, include_extras=True).items():
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -202,7 +202,7 @@ def _rules(cls: Any) -> dict[str, _Rule]:
 
 
 def check_numbers(**rules: tuple[Any, type, str]) -> None:
-    """Refuse what is no number of a kind or not in an interval: ``name=(value, int or float, interval)``."""
+    """Refuse a value of another kind or outside an interval: ``name=(value, int or float, interval)``."""
     for name, (value, kind, interval) in rules.items():
         low, high = (float(end) for end in interval[1:-1].split(","))
         good = is_number(value, (int, np.integer) if kind is int else _NUMBERS)
@@ -239,7 +239,7 @@ def check_domain(estimator: Any, domain: Any) -> None:
 
 
 def check_count(name: str, value: Any) -> int:
-    """Return a positive integer, or refuse what is none."""
+    """Return a positive integer, or refuse the value."""
     check_numbers(**{name: (value, int, "[1, inf)")})
     return int(value)
 
@@ -253,7 +253,7 @@ def check_choice(**rules: tuple[Any, tuple[Any, ...]]) -> None:
 
 
 def check_kind(value: Any, kinds: type | tuple[type, ...], name: str, how: str) -> None:
-    """Refuse what is of another kind than a parameter takes, with how to make one."""
+    """Refuse a value of another kind than the parameter needs; the error shows how to make one."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
         raise InputError(f"{name} must be {wanted}, not {type(value).__name__}; {how}.", parameter=name)
@@ -279,7 +279,7 @@ def is_number(value: Any, kinds: tuple[type, ...] = _NUMBERS) -> bool:
 
 
 def number(name: str, value: Any, advice: str) -> float:
-    """Return `value` as a float that is not NaN; `advice` says what to pass ("pass ...")."""
+    """Return `value` as a float that is not NaN; `advice` names the value to pass ("pass ...")."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InputError(f"{name} must be a number, not {shown(value)}; {advice}.", parameter=name)
     try:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-#: What pip installs: a clone, until hushrec is on a package index, and then "hushrec".
+#: The argument of pip: a clone, until hushrec is on a package index, and then "hushrec".
 SOURCE = "."
 
 
@@ -25,12 +25,12 @@ class InputError(HushrecError, ValueError):
     Parameters
     ----------
     message : str
-        What is wrong and what to do. It may begin with the parameter's name, for which the command line puts
-        the name of the option.
+        The error and the remedy. It may begin with the parameter's name, for which the command line puts the
+        name of the option.
     parameter : str, optional
         The parameter it is about.
     value : optional
-        What to pass for it: then the sentence ends in "; pass parameter=value."
+        The value to pass: the sentence then ends in "; pass parameter=value."
 
     Examples
     --------

@@ -12,7 +12,7 @@ _WIDE = 240
 
 
 def markdown(text: str) -> str:
-    """Return text on one line that Markdown, with or without HTML, shows as it is."""
+    """Return text on one line, escaped for Markdown with or without HTML."""
     return " ".join(re.sub(r"([\\`*_{}\[\]()<>#|!~&$:@^-])", r"\\\1", text).split())
 
 

@@ -1,4 +1,4 @@
-"""Bars that say how far something is and how long it takes, without a number that private rows make."""
+"""Progress bars. They show no number that depends on private rows."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-#: Of rows: their number is theirs to keep.
+#: For rows, since their number is private.
 _UNCOUNTED = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
 
 
 class Advance(Protocol):
-    """Moves a bar on, and says what is done now."""
+    """Advance a bar, and show the current step."""
 
     def __call__(self, count: int, now: str = "") -> object: ...
 
@@ -27,7 +27,7 @@ def progress_bar(wanted: bool, total: int, what: str, unit: str = "") -> Iterato
         At which the bar ends.
     what : str
     unit : str
-        What is counted, which must be public; without it the bar shows a percentage alone.
+        The unit, which must be public; without it the bar shows a percentage only.
     """
     if not wanted:
         yield lambda count, now="": None

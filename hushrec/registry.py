@@ -30,14 +30,14 @@ _PLACES = {
 }
 
 
-#: What is asked for -> the model that does it best, under privacy and without.
+#: Job -> best model for it, with privacy and without.
 _BEST = {
     "both": ("both", "both"),
     "ratings": ("private-als", "als"),
     "lists": ("private-eigenrec", "ease"),
 }
 
-#: What a model may be asked for.
+#: Jobs of a model.
 JOBS = tuple(_BEST)
 
 _REGISTERED: dict[str, type[Any]] = {}

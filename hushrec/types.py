@@ -19,15 +19,15 @@ class ModelArrays:
     Attributes
     ----------
     serve : mapping of str to ndarray
-        What users are served with.
+        Arrays that users are served with.
     state : mapping of str to ndarray
-        What the next week of a season goes on from.
+        Arrays that the next week of a season starts from.
     lists : ModelArrays or None
         Those of the model that recommends, where this one only predicts.
     beside : mapping of str to ndarray
-        What another model of the same kind is served with, where there is one.
+        Arrays of another model of the same kind for serving, if there is one.
     weight : float
-        What that one counts beside this, in [0, 1].
+        Weight of the other model, in [0, 1].
     """
 
     serve: Mapping[str, Any] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class ModelArrays:
 
     @classmethod
     def of(cls, found: ModelArrays | Mapping[str, Any]) -> ModelArrays:
-        """Return the parts as they are; a mapping alone is what users are served with."""
+        """Return the parts unchanged; a mapping becomes the arrays for serving."""
         return found if isinstance(found, ModelArrays) else cls(found)
 
     def __or__(self, served: Mapping[str, Any]) -> ModelArrays:
@@ -46,5 +46,6 @@ class ModelArrays:
         return replace(self, serve={**self.serve, **served})
 
     def counting(self, weight: float) -> ModelArrays:
-        """Return the parts with what the model beside counts; a week that goes on from them knows it, too."""
+        """Return the parts with the arrays and weight of another model; the next week of a season keeps
+        them."""
         return replace(self, state={**self.state, "beside_weight": np.float64(weight)}, weight=weight)

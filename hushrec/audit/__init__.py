@@ -1,1 +1,1 @@
-"""Attacks and tests that show what a release gives away."""
+"""Attacks and tests that measure what a release reveals."""

@@ -53,7 +53,7 @@ def epsilon_lower_bound(n_canaries: int, guesses: int, correct: int, delta: floa
     alpha : float
         Chance of a bound that is too high.
     """
-    low, high = 0.0, 32.0  # where nobody guesses wrong, so that no number of right guesses refutes it
+    low, high = 0.0, 32.0  # no wrong guess, so no number of right guesses refutes it
     for _ in range(60):
         middle = (low + high) / 2
         if one_run_p_value(n_canaries, guesses, correct, middle, delta) <= alpha:

@@ -1,9 +1,9 @@
 """The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
 
-Every canary rates items that nobody else rates, so what they add to a release stands in entries of their own
-and the attacker, who sees every release, scores them by the likelihood ratio of those entries. Right guesses
-above what (epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are made up.
-It is a smoke alarm for gross faults, end to end; the distinguishing test is the sharper one.
+Every canary rates items of its own. So its contribution to a release is in separate entries. The attacker
+sees every release and scores canaries by the likelihood ratio of their entries. Right guesses above what
+(epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are made up. It is a
+smoke alarm for gross faults, end to end; the distinguishing test is the sharper one.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from hushrec.types import Array
 ALPHA = 1e-3
 #: Items of a canary: no other user has them.
 _ITEMS_EACH = 4
-#: Where the two sides' scores are compared, in units of their separation: fixed before any run.
+#: Threshold between the two sides' scores, in units of their separation: fixed before any run.
 _THRESHOLDS = np.linspace(-1, 1, 5)
 
 
@@ -44,7 +44,7 @@ class CanaryAudit:
     budget : Budget
         The claim.
     claimed_mu : float
-        The claim in Gaussian differential privacy: what the plan's releases are charged, together.
+        The claim in Gaussian differential privacy: the charge of the plan's releases together.
     n_canaries, guesses, correct : int
     epsilon_bound : float
         epsilon is at least this at the budget's delta, but for a chance of `alpha`.
@@ -89,7 +89,7 @@ class CanaryAudit:
         }
 
     def text(self) -> str:
-        """Say the outcome beside the claim."""
+        """Return the outcome and the claim as text."""
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
             f"One-run audit of {self.model}: {self.n_canaries:,} canaries, {self.correct:,} of"
@@ -113,17 +113,17 @@ def canaries(
     Parameters
     ----------
     estimator : Estimator
-        One whose releases have entries per item; a single mean has nothing to tell canaries apart by.
+        An estimator with releases per item; a single mean cannot distinguish canaries.
     budget : Budget
         The claim under test, with finite epsilon, for users.
     n_canaries : int
         >= 20. An epsilon of 1 needs about 1,000 and one of 10 more than 10,000; the bound on mu needs fewer.
     seed : int
-        Of the coins and the training.
+        Seed of the coins and the training.
     alpha : float
         Chance of a false alarm.
     noise : NoiseSource, optional
-        Stands in for the operating system's generator, for tests of the audit.
+        Replaces the operating system's generator, for tests of the audit.
 
     Examples
     --------
@@ -171,7 +171,7 @@ def canaries(
 
 
 def _canaries(n_canaries: int) -> Ratings:
-    """Users with items of their own, rated at the ends of the range in turn."""
+    """Users with separate items, rated at both ends of the range in turn."""
     n_items = n_canaries * _ITEMS_EACH
     domain = Domain(tuple(range(n_items)), rating_range=(1, 5))
     users = np.repeat(np.arange(n_canaries), _ITEMS_EACH)
@@ -182,7 +182,7 @@ def _canaries(n_canaries: int) -> Ratings:
 def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
     """Find which canary alone moves each entry of the releases (-1: none or several), and how far.
 
-    A canary's number is read off bit by bit: from runs on the canaries whose number has that bit.
+    A canary's number is read bit by bit, from runs on the canaries with that bit.
     """
     numbers = np.arange(n_canaries) + 1
     everybody = values(np.ones(n_canaries, dtype=bool))
@@ -201,7 +201,7 @@ def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
 def _scores(
     calls: Sequence[NoiseCall], alone: Sequence[Array], owners: Sequence[Array], n_canaries: int
 ) -> Array:
-    """Log-likelihood ratio of in against out of each canary, over the entries of their own."""
+    """Return the log-likelihood ratio of in against out of each canary, over its entries."""
     scores = np.zeros(n_canaries)
     for call, value, owner in zip(calls, alone, owners, strict=True):
         if call.kind == "flip":

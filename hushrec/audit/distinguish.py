@@ -1,8 +1,8 @@
-"""The many-run distinguishing test: can an attacker tell neighbouring data sets apart better than claimed?
+"""The many-run distinguishing test: can an attacker distinguish neighbouring data sets better than claimed?
 
-The attacker knows both data sets and everything but which one was trained on, sees every release of a run,
-and scores it by the likelihood ratio. From many runs on either side follows a lower bound on mu, which passes
-the mu of a correct mechanism with a chance of alpha at most (Nasr et al. 2023, "Tight auditing of
+The attacker knows both data sets and everything except which one was trained on. The attacker sees every
+release of a run and scores it by the likelihood ratio. Many runs on either side give a lower bound on mu. It
+exceeds the mu of a correct mechanism with probability at most alpha (Nasr et al. 2023, "Tight auditing of
 differentially private machine learning", in Gaussian differential privacy). The neighbours are generated.
 """
 
@@ -28,10 +28,10 @@ from hushrec.types import Array
 
 #: Chance of a false alarm.
 ALPHA = 1e-6
-#: Where the two sides' scores are compared, in units of their separation: fixed before any run.
+#: Threshold between the two sides' scores, in units of their separation: fixed before any run.
 _THRESHOLDS = np.linspace(-1, 1, 5)
 _ROUND = 2000  # runs of a single release that are drawn at a time
-_OTHERS = 3  # users beside the one in question
+_OTHERS = 3  # users besides the one in question
 
 
 @dataclass(frozen=True)
@@ -53,11 +53,11 @@ class Distinguishing:
     budget : Budget
         The claim.
     claimed_mu : float
-        The claim in Gaussian differential privacy: what the plan's releases are charged, together. Of pure
-        releases (delta 0) that is more than the budget's mu, which is that of Gaussian noise.
+        The claim in Gaussian differential privacy: the charge of the plan's releases together. For pure
+        releases (delta 0) it exceeds the budget's mu, which belongs to Gaussian noise.
     pair_mu : float
-        What the likelihood ratio can show on this pair if noise and sensitivities are as declared; the test
-        is blind where it is far below the claim.
+        Largest mu that the likelihood ratio can show on this pair if noise and sensitivities are as declared.
+        The test is blind if it is far below the claim.
     lower_bound : float
         mu is at least this, but for a chance of `alpha`.
     alpha : float
@@ -94,7 +94,7 @@ class Distinguishing:
         }
 
     def text(self) -> str:
-        """Say the outcome beside the claim."""
+        """Return the outcome and the claim as text."""
         runs = len(self.with_user) + len(self.without_user)
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
@@ -130,11 +130,11 @@ def distinguish(
     domain : Domain, optional
         By default 8 items with ratings from 1 to 5.
     seed : int
-        Of the generated users and the training.
+        Seed of the generated users and the training.
     alpha : float
         Chance of a false alarm.
     noise : NoiseSource, optional
-        Stands in for the operating system's generator, for tests of the audit.
+        Replaces the operating system's generator, for tests of the audit.
 
     Examples
     --------

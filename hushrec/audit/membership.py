@@ -2,9 +2,9 @@
 
 Users with random tastes are planted among the real or generated ones, half of them in the training data. The
 attacker has their ratings and the model file, nothing else, and scores a user by how well the model fits
-their ratings. The chance that a member scores above a non-member (AUC) is 1/2 where nothing leaks; a model
-without privacy and with little regularisation is the control that shows what the attack can do. A picture of
-the leakage, not a test of the claim.
+their ratings. The probability that a member scores above a non-member (AUC) is 1/2 without a leak. The
+control is a model without privacy and with little regularisation: it shows what the attack can do. A picture
+of the leakage, not a test of the claim.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Membership:
     relation : str
     n_planted : int
     note : str
-        Whose figures these are.
+        Name of the model of these figures.
     """
 
     curves: tuple[tuple[str, float, tuple[float, ...]], ...]
@@ -73,7 +73,7 @@ class Membership:
         }
 
     def text(self) -> str:
-        """A small table in words."""
+        """Return a small text table."""
         width = max(len(model) for model, _, _ in self.curves) + len(", no privacy")
         lines = [
             f"Membership inference on {self.n_planted:,} planted users, half of them in the training data",
@@ -119,7 +119,7 @@ def membership(
         Hyper-parameters that override the model's own choice.
     seed : int
     data_is_public : bool
-        Whether the ratings are nobody's secret, so that the figures are not either.
+        Whether the ratings are public, so the figures are too.
 
     Examples
     --------

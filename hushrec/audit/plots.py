@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 _IN, _OUT = "#0072B2", "#D55E00"
-#: What the two give where they lie over each other.
+#: Colour of the overlap of the two.
 _BOTH = "#a98259"
 #: The violation that is drawn for comparison: so many times less noise; and the largest mu drawn.
 _LESS_NOISE, _LARGEST_MU = 4.0, 10.0

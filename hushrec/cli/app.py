@@ -105,7 +105,7 @@ _EXAMPLES = {
   hushrec papers node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key \\
                              --out alice.csv""",
 }
-#: How the commands whose positional arguments may be left out are called: cyclopts writes [ARGS].
+#: Usage lines of commands with optional positional arguments, for which cyclopts would write [ARGS].
 _USAGE = {
     "similar": "hushrec similar [OPTIONS] MODEL ITEM...",
     "serve": "hushrec serve [OPTIONS] MODELS...",

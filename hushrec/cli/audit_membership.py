@@ -40,7 +40,7 @@ def audit_membership(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Plant random users, and tell from the model alone which of them were in the training data.
+    """Plant random users, and try to detect from the model which of them were in the training data.
 
     A model without privacy is the control. Without RATINGS the other users are generated; with RATINGS the
     figures are the curator's own, to be kept.

@@ -18,14 +18,14 @@ from hushrec.serving.modelfile import write_atomically
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Stated:
-    """The controller's own statements, printed as they are.
+    """Statements of the controller, printed unchanged.
 
     Parameters
     ----------
     controller
         Who is responsible for the training.
     purpose
-        What the lists are for.
+        Purpose of the lists.
     period
         When the ratings were given.
     contact
@@ -62,7 +62,7 @@ def certify(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a signed dossier on MODEL for a privacy officer: a page to print, and JSON beside it.
+    """Write a signed dossier on MODEL for a privacy officer: a page to print and a JSON file.
 
     It reads the model and its ledger, and no ratings; both files may be published.
 
@@ -77,9 +77,9 @@ def certify(
     key
         An Ed25519 private key to sign with, from: openssl genpkey -algorithm ed25519 -out officer.pem
     out
-        dossier.html, with dossier.json beside it, or dossier.json alone.
+        dossier.html (with dossier.json next to it), or dossier.json alone.
     ledger
-        Where the training was charged.
+        Ledger of the training.
     dataset
         Name of the users in the ledger.
     attacks

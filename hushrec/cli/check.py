@@ -20,10 +20,10 @@ def check(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Look at private RATINGS before anything is spent: what would be used, what not, and why.
+    """Show which rows of private RATINGS training would use, and why it would not use others.
 
-    What it prints is PRIVATE: exact counts and line numbers, for the curator alone. Nothing is charged, and
-    nothing of it may be declared: the scale is the form's, the catalogue is the shop's.
+    The output is PRIVATE: exact counts and line numbers, for the curator only. It has no privacy cost. Do not
+    declare anything from it: the form defines the scale, and the shop the catalogue.
 
       hushrec check ratings.csv --catalogue items.txt --rating-range 1 5
       hushrec check likes.csv --catalogue items.txt --implicit

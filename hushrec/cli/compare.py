@@ -63,8 +63,8 @@ def compare(
     """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
 
     Part of the ratings is held out for testing. The baselines that every private model must beat are always
-    in it. Every run is charged in the ledger: what all cost together is printed first, and on a terminal you
-    are asked; if they do not fit, none is made. hushrec evaluate compares a model at no charge. Or declare
+    in it. The command first prints what all runs cost together, and asks on a terminal. If they do not fit
+    the budget, none is made. hushrec evaluate compares one model without privacy cost. Or declare
     --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The epsilon inf adds the
     references without privacy: als, and ease for lists. Likes (--implicit) are judged by lists alone.
 
@@ -82,7 +82,7 @@ def compare(
     models
         Models, separated by commas. Settings name theirs, as in --set both.ratings.rank=8.
     out_dir
-        Where table and plot go.
+        Folder for the table and the plot.
     holdout
         Share of the ratings to test on.
     folds
@@ -140,7 +140,7 @@ def _by_model(given: dict[str, Any], models: Sequence[str]) -> dict[str, dict[st
 
 
 def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
-    """Refuse parts to test on that are none, or that would be charged once more each."""
+    """Refuse an invalid holdout, and folds on private data, since each fold would be charged."""
     if not 0 < holdout < 1:
         raise InputError(
             f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
@@ -152,7 +152,7 @@ def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
 
 
 def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None]:
-    """Tell a price, and on a terminal go on only where somebody says yes."""
+    """Print the cost, and ask on a terminal before going ahead."""
 
     def ask(runs: int, epsilon: float) -> None:
         cost = guarantee(epsilon, budget.delta, budget.unit, budget.relation)

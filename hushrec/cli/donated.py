@@ -22,7 +22,7 @@ _GROUP = Group("Public data (docs/guides/public.md)", sort_key=3)
 @Parameter(name="*", group=_GROUP)
 @dataclass(frozen=True, kw_only=True)
 class Published:
-    """Files of ratings that are public, and whose they are.
+    """Files of public ratings, and their population.
 
     Parameters
     ----------
@@ -37,7 +37,7 @@ class Published:
         return [self._parts(each)[0] for each in self.public_ratings or ()]
 
     def read(self, private: str | None = None) -> PublicRatings | None:
-        """Return what is declared public beside these private ratings; None where nothing is."""
+        """Return the declared public data for these private ratings; None if there are none."""
         if not self.files():
             return None
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
@@ -81,7 +81,7 @@ class Donated(Published):
 
 
 def _files(path: str) -> set[tuple[int, int]]:
-    """The files that a path, a pattern or a folder names, each by where it lies on the disk."""
+    """Return the real paths of the files that a path, a pattern or a folder names."""
     named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
     inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
     found = [place.stat() for place in (*named, *inside) if place.exists()]

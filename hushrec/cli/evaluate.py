@@ -45,9 +45,9 @@ def evaluate(
 ) -> None:
     """Measure MODEL on held-out ratings TEST, users folded in from HISTORY.
 
-    It prints RMSE and MAE of predictions, and Recall, NDCG and coverage of lists, with 95% bootstrap
-    intervals over users, next to baselines from the model's own released values.
-    The figures are PRIVATE: they are computed without noise.
+    It prints RMSE and MAE of predictions, and Recall, NDCG and coverage of lists. Each has a 95% bootstrap
+    interval over users. Baselines come from the model's own released values. The figures are PRIVATE: they
+    are computed without noise.
 
       hushrec evaluate model.hush train.parquet test.parquet
       hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json

@@ -32,9 +32,9 @@ def export(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write MODEL anew for where it is used: a smaller file, a site for any host of files, or vectors.
+    """Write MODEL in another form: a smaller file, a site for any host, or vectors.
 
-    The site is a page whose visitors rate items and get lists in their own browser; nothing is sent.
+    Visitors of the site rate items and get lists in their own browser, which sends no data.
 
       hushrec export model.hush --int8 --out small.hush
       hushrec export model.hush --web site/ --titles titles.csv

@@ -29,7 +29,7 @@ _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com"
 
 
 def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
-    """A path that can be written, is none of the inputs and, unless it may be replaced, is not there yet."""
+    """Return a writable path that is not an input and, unless it may be replaced, does not exist yet."""
     if not path:
         raise InputError("The name of the file to write is empty; pass one.")
     target = Path(path)
@@ -82,7 +82,7 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
 
 
 def page_folder() -> Path:
-    """The page that serves people on their own devices, as it was built."""
+    """The built page that serves users on their own devices."""
     folder = Path(__file__).parents[1] / "web"
     if not (folder / "index.html").is_file():
         raise InputError("This installation of hushrec has no page; install a released package.")
@@ -157,7 +157,7 @@ def file_names(users: list[Any]) -> list[str]:
     """A file name for each user id: readable, valid on any system, and different for different ids.
 
     The id is percent-encoded. A hash is added where the name would be too long, is reserved, or holds a
-    capital letter, which some systems take for a small one. So a name tells nothing of the other users.
+    capital letter, which some systems take for a small one. So a name reveals no other user.
     """
     names = []
     for user in map(str, users):

@@ -1,4 +1,4 @@
-"""Help in two columns, and what is wrong with a command line in one sentence."""
+"""Help in two columns, and wrong command lines as one sentence."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _SHORT_COLUMN = 16
 
 
 class Help:
-    """Plain text of any width up to 80; examples in a description stand as they are."""
+    """Plain text up to 80 characters wide; examples in a description are not wrapped."""
 
     def render_usage(self, console: Any, options: Any, usage: Any) -> None:
         """Print how the command is called."""
@@ -45,7 +45,7 @@ class Help:
         print()
 
     def render_description(self, console: Any, options: Any, description: Any) -> None:
-        """Print what the command does, with its examples."""
+        """Print the description of the command, with its examples."""
         for paragraph in _text(description).strip("\n").split("\n\n"):
             if paragraph.strip().startswith("hushrec "):
                 print(_examples(paragraph))
@@ -69,12 +69,14 @@ class Help:
                 print(first.rstrip())
                 first = " " * column
             _print(console, _about(entry), first=first, rest=" " * column)
-        if panel.format != "command":  # groups of commands stand close: all of them fit one screen
+        if (
+            panel.format != "command"
+        ):  # no blank line between groups of commands, so all of them fit one screen
             print()
 
 
 def _examples(paragraph: str) -> str:
-    """Examples as they stand in a docstring, whose first line may have lost its indent."""
+    """Return examples unchanged; the first line of a docstring may have lost its indent."""
     first, *others = paragraph.split("\n")
     if others and all(line.startswith("  ") for line in others):
         first = "  " + first.lstrip()
@@ -112,7 +114,7 @@ def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:
 
 
 def sentence(error: CycloptsError, app: App) -> str:
-    """Say what is wrong with a command line."""
+    """Return the fault of a command line as a sentence."""
     command = " ".join(["hushrec", *(error.command_chain or ())])
     see = f"see {command} --help"
     argument, unused = error.argument, error.unused_tokens or []
@@ -165,7 +167,7 @@ def _lower(text: str) -> str:
 
 
 def _wanted(error: CycloptsError, argument: Argument) -> str:
-    """Say what an option takes."""
+    """Return the values that an option takes."""
     if choices := argument.get_choices(force=True):
         return f"pass one of {', '.join(choices)}"
     if error.msg:

@@ -44,7 +44,7 @@ class Described(Titled):
     Parameters
     ----------
     attributes
-        What is publicly known of the items: a CSV or Parquet table with a column of item ids.
+        Public facts on the items: a CSV or Parquet table with a column of item ids.
     """
 
     attributes: File | None = None
@@ -93,7 +93,7 @@ class Ruled(Described):
 
 
 def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
-    """Return what is before the last = of each text, with the number after it."""
+    """Split each text at its last =, into a name and a number."""
     found = {}
     for text in texts:
         name, value = (part.strip() for part in text.rpartition("=")[::2])

@@ -18,7 +18,7 @@ from hushrec.errors import InputError, LedgerError
 from hushrec.privacy import Budget, Ledger, default_path
 from hushrec.registry import ESTIMATORS, JOBS, best
 
-#: What is assumed where a data set of the ledger has no budget, and --epsilon inf needs no delta.
+#: Delta for a data set without a budget, and for --epsilon inf.
 SHOWN_DELTA = 1e-6
 #: A larger epsilon is warned of: the tables of docs/understand/frontier.md end there.
 _WEAK = 20.0
@@ -164,7 +164,7 @@ class Promise(_Protected):
     Parameters
     ----------
     epsilon
-        Privacy: smaller is safer; inf is none.
+        Privacy: smaller is safer; inf disables it.
     relation
         Protect a user's presence or any change. By default add-remove.
     unit
@@ -220,7 +220,7 @@ class Lists:
 
 
 _ANOTHER = " --ledger or HUSHREC_LEDGER names another file."
-#: The data set of whoever names none.
+#: The data set if none is named.
 _DEFAULT = "default"
 
 
@@ -241,7 +241,7 @@ class Account:
     dataset: Annotated[str, Parameter(metavar="NAME", group=MAIN)] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
-        """The ledger at the path, or the account's own; a file that is none is bad input."""
+        """Open the ledger at the path, or the account's own; another kind of file is bad input."""
         if create and self.ledger is not None and not Path(self.ledger).exists():
             output.note(f"Created a new ledger at {self.ledger}. Charges in other ledgers are not counted.")
         try:
@@ -293,7 +293,7 @@ def model_for(model: str | None, likes: bool, private: bool) -> str:
 
 
 def progress_shown(no_progress: bool) -> bool:
-    """Tell whether there is somebody to show progress to."""
+    """Return whether a terminal shows the progress."""
     return not no_progress and sys.stderr.isatty()
 
 

@@ -1,8 +1,8 @@
 """Output: everything that the commands print goes through here.
 
-A command whose work is to print fails where it cannot print. A command that has written a file or changed a
-ledger has done its work: a stream that cannot be written is a note on stderr (:func:`done`), since a job that
-tried again would be charged again. Notes never fail.
+A command that only prints fails if it cannot print. A command that has written a file or changed a ledger
+does not fail then, since a repeated job would be charged again. It writes a note to stderr instead
+(:func:`done`). Notes never fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 
 def open_streams() -> None:
-    """Open the standard streams that the caller closed, so that no other file takes their numbers."""
+    """Open the standard streams that the caller closed; otherwise another file takes their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
@@ -38,7 +38,7 @@ def open_streams() -> None:
 
 
 def close_streams() -> None:
-    """Flush what is left; Python's own flush at exit would turn a failure into exit code 120."""
+    """Flush the rest; Python's own flush at exit would turn a failure into exit code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -53,7 +53,7 @@ def _silence(stream: IO[str]) -> None:
 
 
 def visible(words: str) -> str:
-    """Escape what would act on a terminal instead of being shown by it."""
+    """Escape characters that would control a terminal."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
 
 
@@ -67,7 +67,7 @@ def text(*parts: str) -> None:
 def _sentences(line: str) -> list[str]:
     """Return the rows of a sentence, or of one after a label, that is too long for a row.
 
-    A row of a table and a command to copy stay as they are.
+    A row of a table and a command to copy are not wrapped.
     """
     label = found[0] if (found := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
     rest = line.removeprefix(label)
@@ -89,7 +89,7 @@ def json(payload: Mapping[str, Any]) -> None:
 
 
 def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
-    """Print what a command found, for a program or for a reader."""
+    """Print a result as JSON or as text."""
     if as_json:
         json(payload)
     else:
@@ -97,7 +97,7 @@ def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
 
 
 def done(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
-    """Print what a command did; the work is done, so a stream that cannot be written is no failure."""
+    """Print a finished change as JSON or as text; an unwritable stream is no failure then."""
     try:
         result(as_json, payload, *parts)
     except OSError as error:
@@ -143,7 +143,7 @@ def paragraph(words: str) -> list[str]:
 
 
 def warn_of_publishing(billboard: Billboard, path: str) -> None:
-    """Say of a model that nothing protects the ratings in it, before anybody may have its file."""
+    """Warn that a model without privacy must not be published."""
     from hushrec.privacy.statement import warning_of_publishing
 
     if warning := warning_of_publishing(billboard.privacy, path):
@@ -151,7 +151,7 @@ def warn_of_publishing(billboard: Billboard, path: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], left: Collection[int]) -> str:
-    """Columns of their own widths, under the first row; those in ``left`` begin at the left."""
+    """Return aligned columns below the first row; those in ``left`` are left-aligned."""
     rows = [[" ".join(visible(cell).splitlines()) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows)]
     sides = ["<" if at in left else ">" for at in range(len(widths))]

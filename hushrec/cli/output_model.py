@@ -1,4 +1,4 @@
-"""A model as JSON and as text: what it learned and what it promises."""
+"""A model as JSON and as text: its taste and its promise."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def plan(
     settings_used: Annotated[bool, Parameter(name="--settings", help="List the planned settings.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the privacy cost of a training, and what was measured on public tables of a similar size.
+    """Show the privacy cost of a training, and results on public tables of a similar size.
 
     It reads no ratings and spends nothing.
 

@@ -16,7 +16,7 @@ from hushrec.progress import progress_bar
 from hushrec.serving.batch import PRIVATE_TABLE
 from hushrec.serving.billboard import load
 
-#: What is said of a pair beside its prediction.
+#: Notes of pairs.
 NO_ITEM = "no prediction: the item is not in the model's catalogue"
 NEWCOMER = "no rating in the history: predicted as for any newcomer"
 
@@ -35,8 +35,8 @@ def predict(
 ) -> None:
     """Predict the ratings of PAIRS of user and item, from MODEL and the users' own ratings in HISTORY.
 
-    The table that is written has the pairs in their order with the columns prediction, which is empty where
-    there is none, and note, which says why. It is private: each user's rows are for that user alone.
+    The output has the pairs in their order and two columns: prediction, which may be empty, and note, which
+    gives the reason. It is private: each user's rows are for that user alone.
 
       hushrec predict model.hush history.parquet pairs.csv --out predictions.private.csv
       hushrec predict model.hush history.parquet pairs.parquet --out predictions.private.parquet
@@ -50,7 +50,7 @@ def predict(
     pairs
         A table with a column of users and one of items.
     out
-        Where the predictions go: Parquet, marked private inside, or CSV where its name ends so.
+        File for the predictions: Parquet, marked private inside, or CSV where its name ends so.
     """
     billboard = load(model)
     if billboard.scores == "likes":

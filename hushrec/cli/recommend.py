@@ -79,7 +79,7 @@ def recommend(
     include_seen
         Allow items that the user has rated.
     explain
-        Say of each item which of the user's own items moved its score most; with --user.
+        Show which of the user's own items changed each score most; with --user.
     out_dir
         A folder for its owner alone: one CSV file per user, and index.private.csv (id, file).
     out
@@ -142,7 +142,7 @@ def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], 
         why = billboard.explain(own, row["item"])
         because = [each._asdict() for each in why.because if each.moved]
         base = why.base
-        if not math.isclose(why.score, row["score"]):  # lowered: it does not stand out of the noise
+        if not math.isclose(why.score, row["score"]):  # lowered: it does not exceed the noise
             base = row["score"] - sum(each.moved for each in why.because)
         output_model.name(because, billboard.domain, titled)
         row |= {"base": base, "because": because}

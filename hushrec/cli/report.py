@@ -21,7 +21,7 @@ def report(
     columns: Columns | None = None,
     as_json: Json = False,
 ) -> None:
-    """Show what MODEL is and what it promises. Reads the model file and nothing else.
+    """Show the contents and the promise of MODEL. Reads the model file and nothing else.
 
       hushrec report model.hush
       hushrec report model.hush --releases --settings

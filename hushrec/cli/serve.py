@@ -47,7 +47,7 @@ def serve(
     """Serve MODELs: their files, lists for histories that are not kept, and a page that needs no server.
 
     Each MODEL is a file, or NAME=FILE. A file that is replaced is taken within seconds; one that is damaged
-    is not, and the old model goes on. Nothing of a request is logged or kept. Ends on SIGTERM or Ctrl-C.
+    is not, and the old model goes on. Requests are neither logged nor kept. Ends on SIGTERM or Ctrl-C.
 
       hushrec serve model.hush --demo
       hushrec serve model.hush --attributes items.parquet
@@ -60,8 +60,8 @@ def serve(
     demo
         Show the page at the root: a visitor's ratings stay in the browser.
     attributes
-        What is publicly known of the items, for rules and titles: a CSV or Parquet table with a column of
-        item ids, of the first model, or NAME=FILE. One that is replaced is taken within seconds.
+        Public facts on the items, for rules and titles: a CSV or Parquet table with a column of item ids, for
+        the first model, or NAME=FILE. One that is replaced is taken within seconds.
     titles
         Titles of the items, likewise, in a column named title.
     workers
@@ -73,17 +73,17 @@ def serve(
     server_name
         Name by which clients reach the server, such as a proxy's; its addresses and localhost need none.
     origin
-        Site whose pages may call the server, such as https://shop.example; no other site by default.
+        Site with pages that may call the server, such as https://shop.example; no other site by default.
     tokens
         Bearer tokens of 32 characters or more, one a line; lists are for who sends one.
     requests_per_second
-        Of one address on average, in each worker.
+        Average of one address, in each worker.
     body_bytes
         Longest request.
     connections
         Open at the same time, in each worker.
     certificate
-        Of the server and its chain, PEM: serves HTTPS.
+        PEM of the server and its chain: serves HTTPS.
     certificate_key
         Its private key, PEM.
     """

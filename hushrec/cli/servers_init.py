@@ -124,7 +124,7 @@ def connected(url: str, plain_http: bool, ca: str | None, patience: float) -> Co
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether a host is this machine."""
+    """Return whether a host is this machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -176,8 +176,8 @@ def _made(written: dict[str, Any]) -> Agreement:
 def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
     """A planned model for which nodes send little: so many bytes at most, where that can be planned.
 
-    It has no release of an item x item matrix, for which every node would send 64 MB at 4,000 items, and of
-    lists fewer iterations, down to three, and then fewer learned items. Given settings are kept.
+    It releases no item x item matrix, since every node would send 64 MB at 4,000 items. For lists it has
+    fewer iterations, down to three, and then fewer learned items. Given settings are kept.
     """
     if hasattr(model, "lists"):
         ratings = small(model.ratings, _of("ratings", given), n_items)

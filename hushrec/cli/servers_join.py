@@ -51,7 +51,7 @@ def servers_join(
     ratings
         A table with columns of users, items and ratings.
     agreement
-        What hushrec servers init wrote; read it.
+        The agreement that hushrec servers init wrote; read it.
     name
         This node's name at both servers.
     first

@@ -43,7 +43,7 @@ _TOLD = 2.0
 @Parameter(name="*")
 @dataclass(frozen=True, kw_only=True)
 class Listening:
-    """How this server listens.
+    """Options of listening.
 
     Parameters
     ----------
@@ -121,9 +121,10 @@ def servers_run(
 ) -> None:
     """Run one of two servers that train on nodes' shares, under an AGREEMENT; no server sees a rating.
 
-    Somebody else runs the other server: nothing is promised against both together. After a kill, the same
-    command continues. The first start writes FOLDER/tokens.csv, a token for each node: give each node its
-    own. The command ends when both servers have the model; public ratings are then weighed into this one's.
+    Another organisation runs the other server: there is no promise against both together. After a kill, the
+    same command continues. The first start writes FOLDER/tokens.csv, a token for each node: give each node
+    its own. The command ends when both servers have the model; public ratings are then weighed into this
+    one's.
 
       hushrec servers run agreement.json --role first --nodes names.txt --folder first --out model.hush \\
                           --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
@@ -131,7 +132,7 @@ def servers_run(
     Parameters
     ----------
     agreement
-        What hushrec servers init wrote, the same file as at the other server.
+        The agreement that hushrec servers init wrote, the same file as at the other server.
     role
         The other server has the other role; the first takes the larger shares.
     nodes
@@ -160,7 +161,9 @@ def servers_run(
         check_name(name)
     key, public = _peer_token(peer_token), published.read()
     book = Book(folder)
-    ended = book.get(_ENDED) == out.encode()  # killed when both servers had the model, so that OUT is its own
+    ended = (
+        book.get(_ENDED) == out.encode()
+    )  # killed when both servers had the model, so OUT is from this training
     target = output_file(out, (agreement, nodes, peer_token, *published.files()), force or ended)
     other = connected(peer, listening.plain_http, ca, 0.0)
     listening.check()

@@ -118,6 +118,6 @@ def _first(cls: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a docstring's text without its markup, None as it is written on a command line."""
+    """Return a docstring's text without markup; None is written as on a command line."""
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
     return " ".join(re.sub(r"\bNone\b", "none", text).split())

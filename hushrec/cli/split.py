@@ -43,8 +43,8 @@ def split(
 ) -> None:
     """Split private RATINGS for training and test, in one of four ways.
 
-    What becomes of a user's ratings depends on them, their id and the seed alone, so that the training part
-    may be trained on privately. The files are Parquet, and private like RATINGS.
+    Each user's split depends on that user's ratings, id and the seed only, so you may train privately on the
+    training part. The files are Parquet, and private like RATINGS.
 
       hushrec split ratings.csv --test-share 0.2 --catalogue items.txt --rating-range 1 5 --out-dir parts
       hushrec split ratings.csv --from 2024-06-01 --catalogue items.txt --rating-range 1 5 --out-dir parts

@@ -38,7 +38,7 @@ def names_of(columns: str | None) -> dict[str, str]:
 
 
 def item_table(path: str | None, columns: str | None, what: str = "item features") -> Any:
-    """A table of items, or its path where nothing is said of its columns."""
+    """A table of items, or its path if no columns are named."""
     names = names_of(columns)
     asked = {"item": "id" if "id" in names else "item", "title": "title"}
     asked = {role: names[given] for role, given in asked.items() if given in names}
@@ -122,9 +122,9 @@ class Size:
     columns: Columns | None = None
 
     def declared(self, likes: bool) -> tuple[Domain | None, int]:
-        """The domain, or one of that size; None where no rating range is given for the latter.
+        """The domain, or one of that size; None without a rating range for the latter.
 
-        Of likes where these are planned for and no rating range is given.
+        For likes if the model plans for them and no rating range is given.
         """
         if self.catalogue is not None and self.n_items is not None:
             raise InputError(
@@ -172,7 +172,7 @@ class Reading:
     format: Annotated[str, Parameter(metavar="NAME", show_default="by name")] | None = None
 
     def open(self, path: str, domain: Domain) -> Ratings | Store:
-        """The ratings of a file, or a store as it is."""
+        """The ratings of a file, or the store itself."""
         if is_store(path) and self.columns is None and self.format is None:
             self._check(domain)
             return Store(path, domain)

@@ -55,9 +55,9 @@ def tune(
 ) -> None:
     """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
 
-    With --generated, or with --data-is-public and RATINGS, every combination is tried and listed, best
-    first, and no budget is spent. On private RATINGS a random number of combinations is tried, only the best
-    model is written, and the whole is charged before the first run; how many were tried is told to nobody.
+    With --generated, or with --data-is-public and RATINGS, all combinations are tried and listed, best first,
+    without privacy cost. On private RATINGS a random number of combinations is tried, and only the best model
+    is written. The whole cost is charged before the first run. No output reveals how many were tried.
 
       hushrec tune --generated 6000 --model private-als --try rank=4,8 --try user_variance=0.2,0.4 \\
                    --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -71,7 +71,7 @@ def tune(
     tried
         Values of a setting to try, as in --try rank=4,8; repeatable, giving all combinations.
     out
-        Where the best model goes, as in --out model.hush (private choice only).
+        File for the best model, as in --out model.hush (private choice only).
     n_generated
         Try on generated ratings of this many users instead of RATINGS: free.
     mean_runs

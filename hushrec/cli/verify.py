@@ -24,7 +24,7 @@ def verify(
     """Check DOSSIER (its .json) against MODEL, its signature and, with --ledger, its ledger.
 
     Prints a line for each check: ok, FAILED, or NOT CHECKED with the parts of the dossier that were compared
-    with nothing. The exit code is 1 if a check fails, 2 if DOSSIER is none.
+    with nothing. The exit code is 1 if a check fails, and 2 if DOSSIER is not a dossier.
 
       hushrec verify dossier.json model.hush --public-key officer.pub.pem
       hushrec verify dossier.json model.hush --ledger team.sqlite
@@ -38,7 +38,7 @@ def verify(
     ledger
         Compare charges, seasons and budget with the ledger in both directions.
     public_key
-        Whose signature it must be, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
+        Key that the signature must match, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
     """
     from hushrec.dossier import check, public_key as key_of  # an extra, which the help does without
 

@@ -1,4 +1,4 @@
-"""Quality of models: metrics with intervals, and many models beside each other."""
+"""Quality of models: metrics with intervals, and comparisons of many models."""
 
 from hushrec.evaluation.baselines import baselines
 from hushrec.evaluation.compare import Comparison, compare, cross_validate

@@ -1,8 +1,8 @@
-"""Yardsticks of a model, at no charge: simple models that follow from its own released values.
+"""Baselines of a model without privacy cost, computed from its own released values.
 
-Users' own means stand beside its predictions and item popularity beside its lists. What `popular` would
-reach with the whole budget is not trained but drawn: item popularity of the curator's rows with the noise
-of its plan. That is a private figure of the curator, as all of an evaluation.
+Users' own means are compared with its predictions, and item popularity with its lists. The result of
+`popular` with the whole budget is simulated: item popularity of the curator's rows with the noise of its
+plan. It is a private figure of the curator, like all of an evaluation.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from hushrec.serving.recommend import Recommender
 if TYPE_CHECKING:
     from hushrec.serving.billboard import Billboard
 
-#: What is measured of predictions, and of lists.
+#: Metrics of predictions, and of lists.
 OF_RATINGS, OF_LISTS = METRICS[:2], METRICS[2:]
-#: Of the release that popularity follows from.
+#: Label of the release that contains popularity.
 _WEIGHTS = "item weights"
 
 
@@ -37,8 +37,8 @@ def baselines(model: Recommender) -> dict[str, Recommender]:
     -------
     dict of str to Recommender
         ``"user means"`` of a model that predicts ratings: every user's own mean, drawn to the released level.
-        ``"popularity"`` of a model for lists that released how much each item is liked. What was not
-        released is missing.
+        ``"popularity"`` of a model for lists that released how much each item is liked. Values that were not
+        released are missing.
 
     Privacy
     -------
@@ -74,7 +74,7 @@ def measured(
     engine: Any = None,
     **lists: Any,
 ) -> dict[str, Evaluation | None]:
-    """Measure what a model is to be held against, as `evaluate` measures the model; a private figure.
+    """Measure the baselines of a model as `evaluate` measures the model; a private figure.
 
     Parameters
     ----------
@@ -86,8 +86,8 @@ def measured(
     Returns
     -------
     dict of str to Evaluation or None
-        ``"user means"``, ``"popularity"`` and ``"popular"``: None of what was not released, or is not known.
-        On a cluster `popular` is not known, since its rows are not here.
+        ``"user means"``, ``"popularity"`` and ``"popular"``: None if it was not released, or is not known. On
+        a cluster `popular` is not known, since its rows are not here.
     """
     models: dict[str, Recommender | None] = {
         **dict.fromkeys(("user means", "popularity")),
@@ -103,15 +103,15 @@ def measured(
 
 
 def popular_by_plan(model: Billboard, history: Ratings | Store, seed: int = 0) -> Recommender | None:
-    """Return what `popular` might have been with the model's whole budget; None where its plan is not known.
+    """Return what `popular` might have been with the model's whole budget; None if its plan is not known.
 
     Parameters
     ----------
     model : Billboard
     history : Ratings or Store
-        Private: the curator's rows, whose item popularity is taken. What comes out is for the curator alone.
+        Private: the curator's rows, for their item popularity. The result is for the curator only.
     seed : int
-        Of a draw of noise as large as the plan's. It protects nobody.
+        For a draw of noise as large as the plan's. It protects nobody.
     """
     noise = planned_noise(model)
     if noise is None:

@@ -33,11 +33,11 @@ if TYPE_CHECKING:
     from hushrec.privacy import Ledger
     from hushrec.serving.billboard import Billboard
 
-#: What every private model has to beat, for ratings and for likes.
+#: Baselines that every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
 #: The references without privacy, for ratings and where lists are judged, trained where that is allowed.
 REFERENCES = {False: ("als",), True: ("als", "ease")}
-#: What is compared where no model is named, for ratings and for likes.
+#: Models to compare if none is named, for ratings and for likes.
 USUAL = {False: ("both", "private-als", "item-bias"), True: ("private-eigenrec", "popular")}
 #: The files that a comparison writes.
 FILES = tuple(f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg"))
@@ -57,18 +57,18 @@ class Comparison:
         One run each: ``model``, ``epsilon``, ``draw``, ``directions`` of taste learned, and every metric with
         its interval; ``fold`` in a cross-validation.
     delta, unit, relation
-        Of every epsilon in it.
+        For every epsilon in it.
     k : int
         Length of the recommendation lists.
     main_metrics : tuple of str
-        What is plotted: ``rmse``, ``recall@k``, or both where some model has both jobs. Where all models are
-        of likes, there are no rating errors.
+        What is plotted: ``rmse``, ``recall@k``, or both where some model has both jobs. If all models are of
+        likes, there are no rating errors.
     data_is_public : bool
         Whether nothing was charged because the data were declared public.
     total_epsilon : float
         Epsilon at ``delta`` of all charged runs together; 0 where nothing was charged.
     relevant_from : float or None
-        Held-out ratings from here up are relevant to lists; None: all of them.
+        Held-out ratings from here up are relevant to lists; None means all.
     folds : int
         Parts of a cross-validation; 1 where one part was held out.
 
@@ -96,7 +96,7 @@ class Comparison:
 
     @property
     def stamp(self) -> str:
-        """The sentence that every table and plot of this comparison says about itself."""
+        """The sentence on privacy that every table and plot of this comparison shows."""
         if self.data_is_public:
             return f"{NOT_PRIVATE}."
         stamp = "NOT PRIVATE. " if math.isinf(self.total_epsilon) else ""
@@ -156,7 +156,7 @@ class Comparison:
         return self.markdown()
 
     def _repr_html_(self) -> str:
-        """Return error or hits beside epsilon for a notebook, marked private."""
+        """Return error or recall against epsilon for a notebook, marked private."""
         parts = []
         for metric in self.main_metrics:
             rows = [
@@ -212,7 +212,7 @@ class Comparison:
 
     @property
     def interval(self) -> str:
-        """The meaning of a summary's bounds, in words."""
+        """Return the meaning of a summary's bounds as text."""
         if len({(row["draw"], row.get("fold")) for row in self.rows}) <= 1:
             return "95% bootstrap interval over users"
         draws = max(row["draw"] for row in self.rows) + 1
@@ -285,16 +285,16 @@ def compare(
     """Train and measure models over a grid of epsilons, with the baselines that each must beat.
 
     The baselines are added where they are not asked for. The references without privacy (`als`; for lists
-    `ease`, and `als` of likes) are trained where ``epsilons`` holds ``math.inf``, the explicit word for no
-    privacy, or the data are public. Models of likes alone are judged by their lists.
+    `ease`, and `als` of likes) are trained if ``epsilons`` holds ``math.inf`` or the data are public. Models
+    of likes alone are judged by their lists.
 
     Parameters
     ----------
     train_ratings, test_ratings : Ratings
         Over one domain. Users are folded in from the training ratings.
     models : sequence of str or Estimator
-        Names in ``hushrec.registry.ESTIMATORS``, whose settings are planned, or estimators as they are, your
-        own too. Of likes (``Domain(likes=True)``) those that rank.
+        Names in ``hushrec.registry.ESTIMATORS``, with planned settings, or estimators, also your own. For
+        likes (``Domain(likes=True)``) those that rank.
     epsilons : sequence of float
         Privacy of each run, all at the same ``delta``, unit (user) and ``relation``.
     delta : float
@@ -311,14 +311,14 @@ def compare(
         As in :func:`hushrec.evaluation.evaluate`; where some model is for lists, ratings from
         ``domain.like_threshold`` up are relevant by default.
     ledger, dataset, allow_composition
-        Where every run is charged.
+        Ledger for the charges of all runs.
     data_is_public : bool
         Charge nothing and stamp every result NOT PRIVATE.
     seed : int
-        Of initialisation, sampling and the bootstrap.
+        Seed of initialisation, sampling and the bootstrap.
     on_price : callable, optional
-        Called with the number of runs that will be charged and the epsilon at ``delta`` of all of them
-        together, before the first; what it raises stops the comparison, and nothing is spent.
+        Called before the first run with the number of charged runs and their epsilon at ``delta`` together.
+        An exception stops the comparison, and no budget is spent.
     progress : bool
         Show a bar with the runs made, the one that is made, and the time.
 
@@ -374,7 +374,7 @@ def compare(
 
 
 def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[tuple[str, Budget, int]]:
-    """Yield the runs, each named beside a bar while it is made."""
+    """Yield the runs, with the name of each on the progress bar."""
     with progress_bar(progress, len(runs), "comparing", " runs") as advance:
         for name, budget, draw in runs:
             advance(0, f"{name}, {f'epsilon {budget.epsilon:g}' if budget.private else 'without privacy'}")
@@ -391,14 +391,14 @@ def _trained(
     settings: Mapping[str, Any],
     seed: int,
 ) -> Billboard:
-    """Train an estimator as it is, or one that is planned by its name."""
+    """Train an estimator as given, or one planned by its name."""
     if own is not None:
         return own.fit(ratings, accountant, seed=seed)
     return train(name, ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed)
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
-    """Return the estimators by the names that the table shows; None of one that is planned by its name."""
+    """Return the estimators by the names that the table shows; None if it is planned by its name."""
     found: dict[str, Estimator[Any] | None] = {}
     for model in models:
         if isinstance(model, str):
@@ -441,7 +441,7 @@ def cross_validate(
     folds : int
         Number of parts, by a hash of (seed, user, item).
     seed : int
-        Of the parts, and as in :func:`compare`.
+        Options of the parts, and as in :func:`compare`.
     data_is_public : bool
         They are, or cross-validation is refused.
     **options

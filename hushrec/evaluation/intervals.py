@@ -41,9 +41,9 @@ def estimates(
 ) -> dict[str, Estimate]:
     """Figures by name with 95% intervals: percentile bootstrap over users, re-centred on the figures.
 
-    A resample holds 63% of the distinct users, so its coverage is biased downwards; shifting the
-    percentiles by (figure - mean of the resamples) takes that out, and hardly moves the other metrics. An
-    interval is NaN where its figure is, or without resamples.
+    A resample holds 63% of the distinct users, so its coverage is biased downwards. Shifting the percentiles
+    by (figure - mean of the resamples) corrects this, and hardly moves the other metrics. An interval is NaN
+    where its figure is, or without resamples.
     """
     values = figures(np.ones(n_users))
     low, high = np.full((2, len(values)), np.nan)

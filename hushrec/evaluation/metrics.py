@@ -29,7 +29,7 @@ from hushrec.types import Array
 if TYPE_CHECKING:
     from hushrec.data.store import Partition
 
-#: What an evaluation says about itself, in its text and in its dictionary.
+#: The privacy remark of an evaluation, in its text and in its dictionary.
 PRIVATE_FIGURE = (
     "private figure of the curator: computed from held-out ratings without noise, covered by no budget"
 )
@@ -48,7 +48,7 @@ DEFAULT_METRICS = (
 _ERRORS = METRICS[:2]
 #: A mean over users; nothing where a user has no relevant item.
 _RANKED = METRICS[2:9]
-#: Of lists before the history's items are left out, which would make any two lists differ.
+#: Metrics of lists before the history's items are removed, which would make any two lists differ.
 _ALIKE = METRICS[-2:]
 
 
@@ -64,7 +64,7 @@ class Evaluation:
     k : int
         Length of the recommendation lists.
     relevant_from : float or None
-        Held-out ratings from here up count as relevant; None: all of them.
+        Held-out ratings from here up count as relevant; None means all.
     n_users, n_ratings : int
         Users with held-out ratings, and those ratings.
     n_known : int
@@ -113,7 +113,7 @@ class Evaluation:
         return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON: each metric by name, ``intervals`` beside them, None where undefined."""
+        """Return values for JSON: each metric by name, its ``intervals``, None if undefined."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
         names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {
@@ -124,12 +124,12 @@ class Evaluation:
         }
 
     def text(self, beside: Mapping[str, Mapping[str, str]] | None = None) -> str:
-        """Return a small table in words.
+        """Return a small text table.
 
         Parameters
         ----------
         beside : mapping of str to mapping of str to str, optional
-            Further columns: by their headings, what stands in the line of a metric.
+            Further columns: heading -> metric -> cell.
         """
         shown_ones = {
             name: metric
@@ -199,16 +199,16 @@ def evaluate(
     Of all lists: ``coverage`` is the share of the catalogue in at least one; ``gini`` is the Gini coefficient
     of how often each item is listed (0: all equally often); ``novelty`` the mean over their items of -log2 of
     the share of history's users who rated it, one being added to both counts. Whether they are personal:
-    ``different-lists`` is how many different lists there are, and ``commonest-first`` the
-    share of users whose first item is the commonest first item, both before items of the history are left
-    out. A model that gives everybody the same list has 1 of either.
+    ``different-lists`` counts the different lists, and ``commonest-first`` is the share of users with the
+    most common first item. Both are computed before items of the history are removed. A model that gives all
+    users the same list has 1 in both.
 
     Parameters
     ----------
     billboard : Recommender
         The model.
     history : Ratings or Store
-        What users are folded in from; their items are not recommended.
+        Ratings that users are folded in from; these items are not recommended.
     targets : Ratings or Store
         Held-out ratings, over the same domain.
     k : int
@@ -223,13 +223,13 @@ def evaluate(
     seed : int
         Of the bootstrap.
     engine : Dask, optional
-        Where the partitions of two stores are measured, in equal numbers of partitions; the figures are the
-        same, and intervals those of another order of the users.
+        Engine that measures the partitions of two stores with equal numbers of partitions. The figures are
+        the same; intervals use another order of the users.
 
     Returns
     -------
     Evaluation
-        RMSE and MAE are NaN for models of likes, whose scores are no ratings.
+        RMSE and MAE are NaN for models of likes, because their scores are not ratings.
 
     Raises
     ------
@@ -338,7 +338,8 @@ def _measured(
 def _readable(
     billboard: Recommender, history: Ratings | Store, targets: Ratings | Store
 ) -> tuple[Any, Any, Streaming | None]:
-    """Two stores of as many partitions as they are, which are measured one by one; all else in memory."""
+    """Two stores with equal numbers of partitions are measured one partition at a time; all else in
+    memory."""
     alike = isinstance(history, Store) and isinstance(targets, Store) and billboard.scores != "log-odds"
     if alike and len(history.partitions()) == len(targets.partitions()):  # type: ignore[union-attr]
         return history, targets, Streaming()
@@ -510,7 +511,7 @@ def _before_history(billboard: Recommender, history: Ratings, k: int) -> Array:
 
 
 def _estimates(whole: _Measured, resamples: int, seed: int) -> dict[str, Estimate]:
-    """All `METRICS` and their intervals, from what is known of each user."""
+    """Return all `METRICS` and their intervals, from the values of each user."""
     ranks, lists, n_items = whole.ranks, whole.lists, len(whole.raters)
     novelty = np.log2((whole.history + 1) / (whole.raters + 1))
     ranked, listed = ~np.isnan(ranks[:, 0]), lists >= 0

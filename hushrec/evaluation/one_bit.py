@@ -1,4 +1,4 @@
-"""Measures of how well scores tell likes from dislikes."""
+"""Metrics of scores that separate likes from dislikes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from hushrec.types import Array
 
 
 def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> float:
-    """Share of cells whose score has the sign of its label; a score of 0 counts as a dislike."""
+    """Fraction of cells whose score has the sign of its label; a score of 0 counts as a dislike."""
     return float(np.average((scores > 0) == (liked > 0), weights=weights))
 
 
@@ -26,7 +26,7 @@ def auc(scores: Array, liked: Array, weights: Array | None = None) -> float:
     Parameters
     ----------
     weights : ndarray, optional
-        Of the cells, >= 0.
+        Weights of the cells, >= 0.
     """
     weights = np.ones(len(scores)) if weights is None else weights
     levels, places = np.unique(scores, return_inverse=True)
@@ -51,9 +51,9 @@ def sign_metrics(
     ----------
     scores, liked : ndarrays of shape (n_ratings,)
     indptr : ndarray of shape (n_users + 1,)
-        Where each user's cells are.
+        Offsets of each user's cells.
     link : {"logistic", "probit"}
-        What the scores are: log-odds, or probits.
+        Kind of the scores: log-odds, or probits.
     resamples, seed : int
         As in :func:`hushrec.evaluation.evaluate`.
     """

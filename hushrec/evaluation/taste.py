@@ -25,7 +25,7 @@ class Taste:
     Attributes
     ----------
     directions : int or None
-        Taste dimensions that exceed the noise; None if the model does not know.
+        Taste dimensions that exceed the noise; None if unknown.
     price : str
         Price of another training, if this one learned no dimension; empty inside a season.
     pairs : bool
@@ -66,7 +66,7 @@ class Taste:
 
 
 def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = None) -> Taste:
-    """Return what a trained model learned, from its released arrays.
+    """Return the taste of a trained model, from its released arrays.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
 
 
 def price_of_another(budget: Budget, ledger: LedgerSummary | None = None) -> str:
-    """Return what the total cost would be after one more training with a budget.
+    """Return the total cost after one more training with a budget.
 
     The squares of the releases' mu add up.
     """

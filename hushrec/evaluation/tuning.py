@@ -1,8 +1,8 @@
 """Choice of hyper-parameters: freely on generated or public ratings, or privately on the private ones.
 
-The private choice is that of Papernot and Steinke 2022: a random number of runs, each with settings drawn
-from the candidates and a private score of its own; the best model is released, nothing is said of the others,
-and the whole is charged before the first run (:class:`hushrec.privacy.RepeatAndSelect`).
+The private choice follows Papernot and Steinke 2022. It makes a random number of runs, each with random
+settings from the candidates and a private score. The best model is released, and no other. The whole cost is
+charged before the first run (:class:`hushrec.privacy.RepeatAndSelect`).
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ def try_all(
     Parameters
     ----------
     ratings : Ratings
-        Nobody's secret: generated in the shape of the private ones, or published.
+        Public ratings: generated in the shape of the private ones, or published.
     model : str
         A key of ``hushrec.models.ESTIMATORS``.
     candidates : sequence of mappings
         Settings by name.
     budget : Budget
-        Of the run that the settings are meant for.
+        Budget of the run that the settings are meant for.
     draws : int
         Runs of each candidate, over which the squared errors are averaged.
     seed : int
@@ -116,28 +116,28 @@ def tune(
     candidates : sequence of mappings
         Settings by name, public, from which each run draws one with equal chances.
     accountant : Accountant
-        Its whole budget is spent on the choice, with the whole of what it reserves for failures; the budget
-        must be for users and reserve some, all of delta where nothing else is released:
-        ``Budget(5, 1e-6, failure=1e-6)``.
+        The choice spends the whole budget, with all that it reserves for failures. The budget must be for
+        users and reserve some failure probability: all of delta if no other release is made: ``Budget(5,
+        1e-6, failure=1e-6)``.
     mean_runs : float
         Expected number of runs, greater than 1.
     shape : float
-        Of the law of their number (:class:`hushrec.privacy.RepeatAndSelect`).
+        Parameters of the distribution of their number (:class:`hushrec.privacy.RepeatAndSelect`).
     seed : int
-        Of initialisation and the split.
+        Seed of initialisation and the split.
 
     Returns
     -------
     Billboard
-        The best run's model, whose statement is that of the whole choice.
+        The best run's model, with the statement of the whole choice.
 
     Privacy
     -------
-    Each run is a composition of Gaussian releases: those of the model and one score of two numbers (sum over
-    users of their mean squared error, clipped to 1 in units of half the rating range squared, and number of
-    users with held-out ratings), sensitivity sqrt(2) under both relations. The number of runs and the
-    settings come from the operating system's generator. Charged: `RepeatAndSelect`; proof in
-    docs/proofs/selection.md.
+    Each run is a composition of Gaussian releases: those of the model, and one score of two numbers with
+    sensitivity sqrt(2) under both relations. The numbers are the sum over users of their mean squared error,
+    clipped to 1 in units of half the rating range squared, and the number of users with held-out ratings. The
+    number of runs and the settings come from the operating system's generator. Charged: `RepeatAndSelect`;
+    proof in docs/proofs/selection.md.
 
     Examples
     --------

@@ -36,15 +36,15 @@ class HushrecConfig(BaseModel):
     catalogue : list of item ids
         Declared: the items of a LensKit data set are those that its users rated, which is theirs to know.
     rating_range : (float, float), optional
-        Declared; None where there are likes only.
+        Declared; None for likes only.
     n_users : int, optional
         Declared number of users, if it is public; else it is released for a small part of the budget.
     model : str, optional
         By its name, with its ``settings``; the best for the budget by default.
     score : {"lists", "ratings"}
-        What to score by: what lists are ranked by, or predicted ratings.
+        Scores: those that lists are ranked by, or predicted ratings.
     ledger : path, optional
-        Where trainings are charged, to ``dataset``; each ``train`` is charged anew.
+        Ledger of the trainings, which are charged to ``dataset``. Each ``train`` is charged.
     """
 
     epsilon: float | None = None
@@ -66,7 +66,7 @@ class HushrecScorer(Component[ItemList], Trainable):
     Attributes
     ----------
     model_ : Billboard
-        What was trained; its ``privacy`` is the statement.
+        The trained model; its ``privacy`` is the statement.
     """
 
     config: HushrecConfig
@@ -107,7 +107,7 @@ class HushrecScorer(Component[ItemList], Trainable):
 
 
 def _rows(asked: ItemList | None, domain: Domain) -> Ratings:
-    """Somebody's history; empty for who has none."""
+    """A user's history; empty for a user without one."""
     if asked is None or not len(asked):
         return Ratings.of_user([], domain)
     values = None if domain.likes else asked.field("rating")

@@ -31,10 +31,10 @@ def log_model(model: Billboard, name: str = "model", **options: Any) -> Any:
     Parameters
     ----------
     model : Billboard
-        Released values only: whoever may read the run may read it.
+        Released values only, so anyone who may read the run may read it.
     name : str
     **options
-        ``artifacts`` as of `save_model`, ``registered_model_name`` and whatever else MLflow knows.
+        ``artifacts`` as of `save_model`, ``registered_model_name`` and other parameters of MLflow.
 
     Returns
     -------
@@ -60,9 +60,9 @@ def save_model(
         A new folder.
     mlflow_model : mlflow.models.Model, optional
     artifacts : sequence of path
-        Public files to keep beside the model, such as its dossier.
+        Public files to store with the model, such as its dossier.
     metadata : dict, optional
-        What else to note.
+        Further metadata.
     """
     folder, described = Path(path), Model() if mlflow_model is None else mlflow_model
     if folder.exists() and any(folder.iterdir()):

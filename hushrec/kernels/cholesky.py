@@ -1,7 +1,7 @@
 """Cholesky factorizations of many small symmetric matrices at once, one in each lane of a register.
 
-Matrices interleave: number (a, b) of all of them is one register of `work`, so every operation of the
-textbook algorithm is a vector operation, for matrices of any order. Blocks of 4 x 4 are kept in registers.
+Matrices interleave: entry (a, b) of all of them is one register of `work`. So every step of the textbook
+algorithm is a vector operation, for matrices of any order. Blocks of 4 x 4 are kept in registers.
 """
 
 from __future__ import annotations

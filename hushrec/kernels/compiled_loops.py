@@ -12,8 +12,8 @@ from hushrec.kernels.cholesky import back_substitute, cholesky, interleave
 from hushrec.machine_code import compiled, inner
 
 TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
-AHEAD = 12  # entries whose factors are sent for before they are needed
-#: Items whose factors are transposed at once: a multiple of a register's lanes that fits the first cache.
+AHEAD = 12  # entries whose factors are prefetched
+#: Number of items transposed at once: a multiple of a register's lanes that fits the first cache.
 TURNED = 128
 
 
@@ -82,8 +82,7 @@ def row_range(
     """Normal equations of the rows where `sums`, then their solutions where `solves`.
 
     One function for both, which is compiled once, and again for a `step` that is not None: without one there
-    is less to compile. With both, `gram` and `rhs` hold only the rows that are solved
-    together.
+    is less to compile. With both, `gram` and `rhs` hold only the rows of one solve.
     """
     rank, width = ridge.shape[1], table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)

@@ -1,4 +1,4 @@
-"""Fixed-point contributions: multiples of a power of two, whose float64 sums are exact.
+"""Fixed-point contributions: multiples of a power of two. Their float64 sums are exact.
 
 An exact sum does not depend on order, threads or blocks. One user moves it by exactly their contribution:
 rounding adds nothing to the clip (Casacuberta et al. 2022). Numbers

@@ -61,9 +61,9 @@ def normal_equations(
     clip : float
         Targets are clipped to [-clip, clip].
     factor_step, rhs_step : float
-        The weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs` are truncated towards
-        zero to multiples of these powers of two before the sum (`hushrec.kernels.fixed_point`; float64
-        only, and `row_weight` must be powers of two). 0 sums them as they are.
+        Before the sum, the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs` are
+        truncated towards zero to multiples of these powers of two (`hushrec.kernels.fixed_point`; float64
+        only, and `row_weight` must be powers of two). 0 means no truncation.
 
     Returns
     -------
@@ -148,7 +148,7 @@ def solve_rows(
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
     Parameters and result as there: (n_rows, d) array, zero for rows without entries. ``kinds``, of shape
-    (n_rows,), names each row's kind, at most 256 of them; ``ridge`` then has a row for each kind. With
+    (n_rows,), names each row's kind, at most 256 of them; ``ridge`` then has a row for each kind. If
     ``constant``, the last column of the factors counts as 1.
     """
     arrays, work = _arguments(indptr, indices, values, factors, col_offset)

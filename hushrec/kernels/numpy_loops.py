@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-#: Items whose factors are converted at a time: they stay in a second-level cache.
+#: Number of items converted at a time, so they stay in a second-level cache.
 AT_ONCE = 2048
 
 

@@ -35,8 +35,8 @@ def likelihood(
     link : {"logistic", "probit"}
         h(x) = 1 / (1 + exp(-x)) or Phi(x): the probability of the label +1.
     flips : (float, float)
-        Probabilities with which a label +1, and a label -1, were flipped before they were seen. What is seen
-        is +1 with probability c(x) = h(x) (1 - flips[0]) + (1 - h(x)) flips[1].
+        Probabilities with which a label +1, and a label -1, were flipped before they were seen. The observed
+        label is +1 with probability c(x) = h(x) (1 - flips[0]) + (1 - h(x)) flips[1].
 
     Returns
     -------

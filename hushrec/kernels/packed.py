@@ -14,8 +14,8 @@ from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 
 from hushrec.types import Array
 
-#: Orders up to this get their eigenpairs from LAPACK, in a third of a second; larger ones, where few are
-#: wanted, from Lanczos iterations, which are about as fast for 8 of them and several times faster for one.
+#: Largest order for LAPACK's eigenpairs, which take a third of a second. Larger matrices use Lanczos
+#: iterations: about as fast for 8 pairs, and several times faster for one.
 LARGEST_DIRECT = 1200
 
 

@@ -17,8 +17,8 @@ from hushrec.kernels import loops, threads
 from hushrec.kernels.arrays import BYTES, Array, aligned, check_csr, column_terms, padded, vector
 
 TABLES_BYTES = 1 << 30  # of sums that threads hold: there are fewer threads where they would take more
-ENTRIES = 1 << 18  # whose residuals are kept: 2 MB
-PART_ROWS = 1 << 13  # whose factors are padded at a time: 4 MB at rank 64
+ENTRIES = 1 << 18  # block of kept residuals: 2 MB
+PART_ROWS = 1 << 13  # block of padded factors: 4 MB at rank 64
 
 
 def added_residuals(
@@ -56,8 +56,8 @@ def added_residuals(
     row_shrink : (n_rows,) array, optional
         Largest scale of a row, at most 1.
     bound : float
-        Largest norm of a row's weighted residuals, times its reach; a longer row is scaled down, and a row
-        whose norm is not finite counts as zero.
+        Largest norm of a row's weighted residuals, times its reach. A longer row is scaled down, and a row
+        with a norm that is not finite counts as zero.
     step : float
         Power of two of which every product is made a multiple, towards zero, before it is added
         (`hushrec.kernels.fixed_point`).
@@ -97,7 +97,7 @@ def _in_parts(
     shrink: Array,
     norms: Array,
 ) -> None:
-    """Call `clipped_range` for blocks of rows whose residuals and factors fit a near cache.
+    """Call `clipped_range` for blocks of rows that fit a near cache.
 
     Factors are padded here, part by part: a second table of all rows would be the most that a sweep holds.
     """

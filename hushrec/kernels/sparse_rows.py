@@ -97,7 +97,7 @@ def shrunk(
     """
     counts, most = np.diff(indptr), bound * (1 - 1e-15)
     owners = np.repeat(np.arange(len(counts)), counts)
-    with np.errstate(all="ignore"):  # a warning would tell what the rows hold
+    with np.errstate(all="ignore"):  # a warning would reveal rows
         norms = np.sqrt(np.bincount(owners, values * values, minlength=len(counts)))
         factor = np.where(norms <= most, 1.0, np.where(norms < np.inf, most / norms, 0.0))
         scaled = np.where(factor[owners] > 0, values * factor[owners], 0.0)
@@ -121,7 +121,7 @@ def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.flo
 
 
 def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
-    """Sum of each row's values, in float64, a function of their own entries alone; 0 for a row without any.
+    """Return the sum of each row's values in float64, computed from the row alone; 0 for an empty row.
 
     NumPy and SciPy sum float32 in float32, which overflows, and where they convert they do it by blocks that
     begin in any row.

@@ -83,7 +83,7 @@ def half_sweep(
     settings : SweepSettings
         Ridges.
     growth : Growth, optional
-        How the ridge on the factors differs from row to row; not with ``unobserved_weight``.
+        Exponent of the ridge's dependence on a row; not with ``unobserved_weight``.
 
     Returns
     -------

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 RANGES_PER_THREAD = 16  # the last of 16 ranges to end leaves the other threads idle for little
-ROWS_TOGETHER = 16  # ranges start at multiples of this, so that the rows solved side by side fill a register
+ROWS_TOGETHER = 16  # ranges start at multiples of this, because rows of a range fill a register
 SMALLEST_RANGE = 2e5  # multiply-adds that take about as long as handing out a task, some 30 microseconds
 
 _limit: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
@@ -81,7 +81,7 @@ def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
             function(start, len(work))
         return
     with ThreadPoolExecutor(min(count(), len(tasks))) as pool:
-        list(pool.map(function, *zip(*tasks)))  # after an error what has not begun is not begun
+        list(pool.map(function, *zip(*tasks)))  # after an error no new range starts
 
 
 @contextlib.contextmanager
