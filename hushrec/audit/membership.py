@@ -44,7 +44,7 @@ class Membership:
     relation : str
     n_planted : int
     note : str
-        Name of the model of these figures.
+        Whether these figures are private.
     """
 
     curves: tuple[tuple[str, float, tuple[float, ...]], ...]

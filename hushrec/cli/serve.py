@@ -77,7 +77,7 @@ def serve(
     tokens
         Bearer tokens of 32 characters or more, one a line; lists are for who sends one.
     requests_per_second
-        Average of one address, in each worker.
+        Average number of requests from one address, in each worker.
     body_bytes
         Longest request.
     connections

@@ -441,7 +441,7 @@ def cross_validate(
     folds : int
         Number of parts, by a hash of (seed, user, item).
     seed : int
-        Options of the parts, and as in :func:`compare`.
+        Seed of the parts, and as in :func:`compare`.
     data_is_public : bool
         They are, or cross-validation is refused.
     **options

@@ -122,7 +122,7 @@ def tune(
     mean_runs : float
         Expected number of runs, greater than 1.
     shape : float
-        Parameters of the distribution of their number (:class:`hushrec.privacy.RepeatAndSelect`).
+        Shape of the distribution of their number (:class:`hushrec.privacy.RepeatAndSelect`).
     seed : int
         Seed of initialisation and the split.
 

@@ -83,7 +83,7 @@ def half_sweep(
     settings : SweepSettings
         Ridges.
     growth : Growth, optional
-        Exponent of the ridge's dependence on a row; not with ``unobserved_weight``.
+        Multiple of the ridge on the factors for each row; not with ``unobserved_weight``.
 
     Returns
     -------

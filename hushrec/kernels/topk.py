@@ -75,7 +75,7 @@ def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArr
     items : (n_items, d) array
         float32 or float64.
     offset, level : (n,) and (n_items,) arrays
-        Block sizes of users and items.
+        Constants of the users, and of the items.
     """
     if users.ndim != 2 or items.shape[1:] != users.shape[1:]:
         raise ValueError("users must be of shape (n, d) and items (n_items, d).")
