@@ -2,7 +2,7 @@
 
 import math
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
@@ -11,12 +11,13 @@ from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.options import Json, Lists, NoProgress, Seed, Whole, listed, progress_shown
 from hushrec.cli.tables import Reading
+from hushrec.data import leave_last_out
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
 from hushrec.evaluation.baselines import OF_LISTS, measured
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
 from hushrec.progress import progress_bar
-from hushrec.serving.billboard import load
+from hushrec.serving.billboard import Billboard, load
 
 #: Under the table.
 _NOTES = (
@@ -29,9 +30,10 @@ _NOTES = (
 def evaluate(
     model: str,
     history: str,
-    test: str,
+    test: str | None = None,
     /,
     *,
+    split: Literal["next"] | None = None,
     lists: Lists = Lists(),
     metrics: Annotated[str, Parameter(metavar="NAME,...", show_default="as above")] = ",".join(
         DEFAULT_METRICS
@@ -51,6 +53,7 @@ def evaluate(
 
       hushrec evaluate model.hush train.parquet test.parquet
       hushrec evaluate model.hush train.parquet test.parquet --relevant-from 4 -k 10 --json
+      hushrec evaluate model.hush history.parquet --split next --metrics hit-rate,mrr,ndcg
 
     Parameters
     ----------
@@ -59,7 +62,9 @@ def evaluate(
     history
         Ratings that users are folded in from.
     test
-        Held-out ratings of the same users.
+        Held-out ratings of the same users; with --split next by default the last rating of each in HISTORY.
+    split
+        "next": measure lists of `recommend --next`; HISTORY needs a time column.
     metrics
         Some of rmse, mae, recall, capped-recall, precision, ndcg, map, mrr, hit-rate, head-recall,
         tail-recall, coverage, gini, novelty, different-lists, commonest-first.
@@ -71,19 +76,19 @@ def evaluate(
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(billboard.estimator, "like_threshold", None)
     bar = progress_bar(progress_shown(no_progress), 3, "evaluating", " steps")
-    with cluster(scheduler, history, test) as engine, bar as advance:
+    with cluster(scheduler, history, test or history) as engine, bar as advance:
         advance(0, "reading")
-        rows, targets = reading.open(history, billboard.domain), reading.open(test, billboard.domain)
+        rows, targets = _read(reading, billboard, history, test, split is not None)
         given: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
         advance(1, "the model")
-        result = measure(billboard, rows, targets, resamples=resamples, **given)
+        result = measure(billboard, rows, targets, resamples=resamples, next=split is not None, **given)
         advance(1, "what it is held against")
         beside = measured(billboard, rows, targets, **given)
         advance(1)
     if not result.n_ratings:
         raise InputError(
-            f"{test} holds no usable rating, so nothing can be measured; `hushrec check` shows what became of"
-            " its rows."
+            f"{test or history} holds no usable rating, so nothing can be measured; `hushrec check` shows"
+            " what became of its rows."
         )
     missing = output_model.popularity_of(billboard)
     columns = {
@@ -98,6 +103,20 @@ def evaluate(
     plain = {name: None if each is None else each.to_dict() for name, each in beside.items()}
     found = {"model": billboard.estimator.name, **result.to_dict(), "beside": plain}
     output.result(as_json, found, result.text(columns), *map("\n".join, map(output.folded, notes)))
+
+
+def _read(
+    reading: Reading, model: Billboard, history: str, test: str | None, ordered: bool
+) -> tuple[Any, Any]:
+    """Return what users are folded in from and held-out ratings, perhaps the last of each user."""
+    if test is None and not ordered:
+        raise InputError(
+            "TEST is missing: pass held-out ratings, or --split next to hold out each user's last."
+        )
+    if not ordered:
+        return reading.open(history, model.domain), reading.open(str(test), model.domain)
+    rows = reading.read(history, model.domain, times=True)
+    return leave_last_out(rows) if test is None else (rows, reading.open(test, model.domain))
 
 
 def _cells(found: Evaluation | None) -> dict[str, str]:

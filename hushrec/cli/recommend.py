@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+from functools import partial
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -36,6 +37,7 @@ def recommend(
     n: Annotated[Count, Parameter(name="-n")] = 10,
     items: File | None = None,
     exclude_items: File | None = None,
+    next: bool = False,
     include_seen: bool = False,
     explain: bool = False,
     out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
@@ -55,6 +57,7 @@ def recommend(
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
       hushrec recommend model.hush history.parquet --user 42 --explain
+      hushrec recommend model.hush history.parquet --user 42 --next
       hushrec recommend model.hush history.parquet --all-users --out-dir lists/
       hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
       hushrec recommend model.hush history.parquet --user 42 --attributes items.csv --where "price < 50"
@@ -76,6 +79,8 @@ def recommend(
         Recommend among these only: one item id a line.
     exclude_items
         Recommend none of these: one item id a line.
+    next
+        List what the user may choose next: their latest ratings count half. HISTORY needs a time column.
     include_seen
         Allow items that the user has rated.
     explain
@@ -87,17 +92,19 @@ def recommend(
     out_parts
         A new folder of Parquet files, one for each part of the users: any number of users in bounded memory.
     """
-    _check(user, all_users, explain, out_dir, out, out_parts)
+    _check(user, all_users, explain, next, out_dir, out, out_parts)
     if scheduler is not None and out_parts is None:
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
     billboard = load(model)
     lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
-    options: dict[str, Any] = {"exclude_seen": not include_seen, "items": lists[0], "exclude_items": lists[1]}
+    options: dict[str, Any] = {"next": next, "exclude_seen": not include_seen}
+    options |= {"items": lists[0], "exclude_items": lists[1]}
     options |= ruled.options(billboard.domain, reading.columns)
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else private_table_file(out, inputs, force)
-    found_rows = reading.open(history, billboard.domain)
+    read = partial(reading.read, times=True) if next else reading.open
+    found_rows: Any = read(history, billboard.domain)
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
@@ -106,9 +113,8 @@ def recommend(
         return
     if isinstance(found_rows, Store):
         found_rows.verify()
-        rows = found_rows.ratings() if user is None else found_rows.for_users([user])
-    else:
-        rows = found_rows if user is None else found_rows.for_users([user])
+    rows = found_rows if user is None else found_rows.for_users([user])
+    rows = rows.ratings() if isinstance(rows, Store) else rows
     bar = user is None and progress_shown(no_progress)
     with contextlib.nullcontext() if user is None else in_numpy():
         table = billboard.recommend_batch(rows, n, **options, progress=bar)
@@ -120,8 +126,7 @@ def recommend(
         return
     if folder is not None:
         write_a_file_per_user(table, folder)
-    else:
-        assert file is not None
+    elif file is not None:
         write_private_table(table, file, PRIVATE_TABLE)
     _said(billboard, str(folder or file), as_json)
 
@@ -148,7 +153,7 @@ def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], 
         row |= {"base": base, "because": because}
 
 
-def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | None) -> None:
+def _check(user: str | None, all_users: bool, explain: bool, next: bool, *outputs: str | None) -> None:
     given = sum(each is not None for each in outputs)
     if user is not None and all_users:
         raise InputError("Pass --user ID or --all-users, not both.")
@@ -158,6 +163,8 @@ def _check(user: str | None, all_users: bool, explain: bool, *outputs: str | Non
         raise InputError("The user's id is empty; pass --user ID.")
     if "" in outputs:
         raise InputError("The name to write to is empty; pass one.")
+    if explain and next:
+        raise InputError("--explain says why an item is in the usual list; leave out --next or --explain.")
     if explain and user is None:
         raise InputError("explain is for one user; pass --user ID.", parameter="explain")
     if all_users and given != 1:

@@ -14,7 +14,14 @@ from hushrec.cli import output
 from hushrec.cli.files import output_folder
 from hushrec.cli.options import Count, Force, Json, NoProgress, Seed, progress_shown
 from hushrec.cli.tables import Declared, Reading
-from hushrec.data import Ratings, leave_k_out, split_by_time, split_ratings, strong_generalization
+from hushrec.data import (
+    Ratings,
+    leave_k_out,
+    leave_last_out,
+    split_by_time,
+    split_ratings,
+    strong_generalization,
+)
 from hushrec.data.preview import PRIVATE_LOOK
 from hushrec.data.splits import check_sides
 from hushrec.data.times import NO_TIME
@@ -32,6 +39,7 @@ def split(
     out_dir: Annotated[str, Parameter(metavar="DIR")],
     test_share: Share | None = None,
     leave_out: Count | None = None,
+    leave_last: bool = False,
     test_users: Share | None = None,
     date: Annotated[str | None, Parameter(name="--from", metavar="DATE")] = None,
     seed: Seed = 0,
@@ -41,7 +49,7 @@ def split(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Split private RATINGS for training and test, in one of four ways.
+    """Split private RATINGS for training and test, in one of five ways.
 
     Each user's split depends on that user's ratings, id and the seed only, so you may train privately on the
     training part. The files are Parquet, and private like RATINGS.
@@ -60,6 +68,9 @@ def split(
         Part of all ratings that the test gets, at random: train.parquet and test.parquet.
     leave_out
         Number of random ratings of each user that the test gets, of users who have more.
+    leave_last
+        The test gets the last rating of each user who has two or more; needs a time column. It tells how well
+        `recommend --next` finds what users choose next.
     test_users
         Part of the users who are held out: history.parquet has 80% of their ratings, test.parquet the rest.
     date
@@ -69,6 +80,7 @@ def split(
     ways = {
         "--test-share": test_share,
         "--leave-out": leave_out,
+        "--leave-last": leave_last or None,
         "--test-users": test_users,
         "--from": date,
     }
@@ -80,18 +92,9 @@ def split(
     files = [folder / f"{name}.parquet" for name in names]
     with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", " steps") as advance:
         advance(0, "reading")
-        rows = Ratings.from_any(ratings, domain, **reading.arguments(times=date is not None))
+        rows = Ratings.from_any(ratings, domain, **reading.arguments(times=date is not None or leave_last))
         advance(1, "the parts")
-        parts: tuple[Ratings, ...]
-        if test_share is not None:
-            parts = split_ratings(rows, (1 - test_share, test_share), seed=seed)
-        elif leave_out is not None:
-            parts = leave_k_out(rows, leave_out, seed=seed)
-        elif test_users is not None:
-            parts = strong_generalization(rows, test_users, seed=seed)
-        else:
-            check_sides(rows, date)
-            parts = split_by_time(rows, date)
+        parts = _parts(rows, test_share, leave_out, leave_last, test_users, date, seed)
         folder.mkdir(exist_ok=True)
         for file, part in zip(files, parts):
             advance(1, file.name)
@@ -102,11 +105,32 @@ def split(
     written = [str(file) for file in files]
     found: dict[str, Any] = {"files": written}
     lines = [f"Wrote {', '.join(written)}; they are private, like {ratings}."]
-    if date is not None and rows.times is not None:
+    if (date is not None or leave_last) and rows.times is not None:
         found |= {"note": PRIVATE_LOOK, "without_time": int((rows.times == NO_TIME).sum())}
         lines += [
-            f"Without a time that can be read, all in {written[0]}: {found['without_time']:,} of"
+            f"Without a time that can be read, so earlier than all others: {found['without_time']:,} of"
             f" {plural(rows.n_ratings, 'rating')}.",
             f"{PRIVATE_LOOK}.",
         ]
     output.done(as_json, found, *lines)
+
+
+def _parts(
+    rows: Ratings,
+    test_share: float | None,
+    leave_out: int | None,
+    leave_last: bool,
+    test_users: float | None,
+    date: str | None,
+    seed: int,
+) -> tuple[Ratings, ...]:
+    if test_share is not None:
+        return split_ratings(rows, (1 - test_share, test_share), seed=seed)
+    if leave_out is not None:
+        return leave_k_out(rows, leave_out, seed=seed)
+    if leave_last:
+        return leave_last_out(rows)
+    if test_users is not None:
+        return strong_generalization(rows, test_users, seed=seed)
+    check_sides(rows, date)
+    return split_by_time(rows, date)

@@ -382,6 +382,21 @@ class Ratings:
             counts = counts[present]
         return self._with(mask, counts, users, not keyed)
 
+    def age(self) -> np.ndarray:
+        """How many ratings of its user are later than each, in the order of ``matrix.data``. Private.
+
+        A rating without a time is the oldest; ties go by the catalogue.
+        """
+        if self.times is None and self.n_ratings:
+            raise InputError(
+                "The order of these ratings is not known: read them with their times, as in"
+                " Ratings.from_any(table, domain, columns={'time': True})."
+            )
+        users, place = _row_of_each(self.matrix), np.empty(self.n_ratings, np.int64)
+        times = np.zeros(0) if self.times is None else self.times
+        place[np.lexsort((self.matrix.indices, times, users))] = np.arange(self.n_ratings)
+        return self.matrix.indptr[users + 1] - 1 - place
+
     def liked(self, threshold: float | None) -> Ratings:
         """Return purchases without a rating, and ratings from a declared threshold up; None is all of them.
 

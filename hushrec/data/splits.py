@@ -113,6 +113,36 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
     return ratings.where(~test, keyed=True), ratings.where(test, keyed=True)
 
 
+def leave_last_out(ratings: Ratings) -> tuple[Ratings, Ratings]:
+    """Set aside the last rating of each user who has two or more.
+
+    A rating without a time is earlier than all others; of equal times the last in the catalogue is the last.
+
+    Parameters
+    ----------
+    ratings : Ratings
+        Read with their times (docs/guides/time.md).
+
+    Returns
+    -------
+    train, test : Ratings
+
+    Examples
+    --------
+    >>> domain = hushrec.Domain(["matrix", "alien"], rating_range=(1, 5))
+    >>> table = {"user": ["ann", "ann"], "item": ["alien", "matrix"], "rating": [4, 2], "time": [1, 2]}
+    >>> ratings = hushrec.Ratings.from_any(table, domain, columns={"time": True})
+    >>> train, last = hushrec.leave_last_out(ratings)
+    >>> last.to_arrow()["item"].to_pylist()
+    ['matrix']
+    """
+    _check(ratings)
+    lengths = np.diff(ratings.matrix.indptr)
+    last = ratings.age() == 0
+    last &= np.repeat(lengths > 1, lengths)
+    return ratings.where(~last, keyed=True), ratings.where(last, keyed=True)
+
+
 def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     """Ratings given before a declared date, and those from it on.
 

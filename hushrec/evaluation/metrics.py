@@ -180,6 +180,7 @@ def evaluate(
     metrics: Sequence[str] = DEFAULT_METRICS,
     resamples: int = 1000,
     seed: int = 0,
+    next: bool = False,
     engine: Any = None,
 ) -> Evaluation:
     """Measure a model on held-out ratings.
@@ -222,6 +223,9 @@ def evaluate(
         Bootstrap resamples of the users; 0 leaves the intervals undefined (NaN).
     seed : int
         Of the bootstrap.
+    next : bool
+        Measure lists of what users choose next, in which recent ratings count more. The history has times,
+        and the held-out ratings are later (`leave_last_out`).
     engine : Dask, optional
         Engine that measures the partitions of two stores with equal numbers of partitions. The figures are
         the same; intervals use another order of the users.
@@ -269,12 +273,13 @@ def evaluate(
     if engine is None:
         history, targets, engine = _readable(billboard, history, targets)
     alike = any(name in metrics for name in _ALIKE)
+    public = billboard, k, relevant_from, alike, next
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
         signs = _sign_metrics(billboard, history, targets, resamples, seed)
-        whole = _measured(billboard, history, targets, k, relevant_from, alike)
+        whole = _measured(history, targets, *public)
     else:
         signs = {}
-        whole = _over_partitions(history, targets, (billboard, k, relevant_from, alike), engine)
+        whole = _over_partitions(history, targets, public, engine)
     found = _estimates(whole, resamples, seed)
     return Evaluation(
         metrics=signs | {_called(name, k): each for name, each in found.items() if name in metrics},
@@ -313,12 +318,13 @@ class _Measured(NamedTuple):
 
 
 def _measured(
-    billboard: Recommender,
     history: Ratings,
     targets: Ratings,
+    billboard: Recommender,
     k: int,
     relevant_from: float | None,
     alike: bool,
+    next: bool,
 ) -> _Measured:
     """Measure the users in history and held-out ratings."""
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
@@ -329,8 +335,10 @@ def _measured(
         predicted = billboard.predict_pairs(history, targets)
         error_sums = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
     relevant, n_known = _relevant_cells(history, targets, relevant_from)
-    ranks, lists = _rank_metrics(billboard, history, relevant, k)
-    before = _before_history(billboard, history, k) if alike else np.zeros((history.n_users, 2), np.uint64)
+    ranks, lists = _rank_metrics(billboard, history, relevant, k, next)
+    before = np.zeros((history.n_users, 2), np.uint64)
+    if alike:
+        before = _before_history(billboard, history, k, next)
     found = _found(lists, relevant[0], history.n_items)
     return _Measured(error_sums, ranks, lists, before, found, raters, n_history, targets.n_ratings, n_known)
 
@@ -352,9 +360,8 @@ def _readable(
 
 def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:
     """The same of a partition of both, on a worker."""
-    billboard, k, relevant_from, alike = public
     history, targets = (each.ratings() for each in partitions)
-    return _measured(billboard, history, targets, k, relevant_from, alike)
+    return _measured(history, targets, *public)
 
 
 def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine: Any) -> _Measured:
@@ -451,7 +458,7 @@ def _cells(ratings: Ratings) -> Array:
 
 
 def _rank_metrics(
-    billboard: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int
+    billboard: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
 ) -> tuple[Array, Array]:
     """Each user's `rank_scores`, a column a metric, and list (item positions, -1 past its end)."""
     keys, n_relevant = relevant
@@ -459,7 +466,7 @@ def _rank_metrics(
     ranks = np.zeros((history.n_users, len(_RANKED)))
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
     start = 0
-    for columns, *_ in billboard.rank(history, k, predict=False):
+    for columns, *_ in billboard.rank(history, k, predict=False, next=next):
         stop = start + len(columns)
         lists[start:stop, : columns.shape[1]] = columns
         rows = np.arange(start, stop, dtype=np.int64)[:, None]
@@ -500,11 +507,11 @@ def gini(counts: Array) -> float:
         return float((2 * np.arange(1, size + 1) - size - 1) @ ordered / (size * ordered.sum()))
 
 
-def _before_history(billboard: Recommender, history: Ratings, k: int) -> Array:
+def _before_history(billboard: Recommender, history: Ratings, k: int, next: bool) -> Array:
     """A digest of each user's list and its first item, before items of the history are left out."""
     found = [
         (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
-        for columns, *_ in billboard.rank(history, k, predict=False, exclude_seen=False)
+        for columns, *_ in billboard.rank(history, k, predict=False, next=next, exclude_seen=False)
         for row in columns
     ]
     return np.array(found, dtype=np.uint64).reshape(-1, 2)

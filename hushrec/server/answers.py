@@ -204,7 +204,7 @@ def _from_here(request: Request) -> bool:
 
 
 def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    options = {"exclude_seen": fields["exclude_seen"], "items": fields["only"]}
+    options = {name: fields[name] for name in ("next", "exclude_seen")} | {"items": fields["only"]}
     options |= {"attributes": served.attributes} | {name: fields[name] for name in RULES}
     (block,) = served.billboard.rank(_rows(served, fields), fields["n"], **options)
     columns, ratings = block.columns[0][block.columns[0] >= 0], block.ratings
@@ -257,7 +257,8 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
 
 def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
     """Return the ratings of a request; refused where some cannot be used."""
-    return own_ratings(_history(served, fields), served.billboard.domain, served.billboard.scores == "likes")
+    billboard, ordered = served.billboard, fields.get("next", False)
+    return own_ratings(_history(served, fields), billboard.domain, billboard.scores == "likes", ordered)
 
 
 def _history(served: Served, fields: dict[str, Any]) -> Any:

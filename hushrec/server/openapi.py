@@ -53,7 +53,8 @@ def _posts() -> dict[str, Any]:
         "/v1/recommend": (
             "The best items for one user, from the ratings in the request, which are not kept. A list is"
             " ranked by score. Models that predict ratings add a rating to each item, and servers that know"
-            " titles a title. where, at_most and boost use the columns of the table of --attributes.",
+            " titles a title. next needs a list in order, or with times. where, at_most and boost use the"
+            " columns of the table of --attributes.",
             {"ratings": _HISTORY, "n": 10},
             scored(True, "score", "rating", item="alien", score=0.41, rating=4.2),
         ),

@@ -41,7 +41,7 @@ def _are_ratings(value: Any) -> bool:
         return not any(isinstance(rating, bool | str) for rating in value.values())
     return all(
         not isinstance(entry[1], bool | str) and _is_id(entry[0])
-        if isinstance(entry, list) and len(entry) == 2
+        if isinstance(entry, list) and len(entry) in (2, 3)
         else _is_id(entry)
         for entry in value
     )
@@ -55,15 +55,21 @@ def _ids(most: int, **more: Any) -> dict[str, Any]:
 
 
 _PAIR = {"type": "array", "prefixItems": [_ID, {"type": "number"}], "minItems": 2, "maxItems": 2}
+_TIMED = {
+    "type": "array",
+    "prefixItems": [_ID, {"type": "number"}, {"type": ["number", "string", "null"]}],
+    "minItems": 3,
+    "maxItems": 3,
+}
 
 _RATINGS = Field(
     _are_ratings,
-    "an object from item to rating, a number; a list of [item, rating]; or a list of liked items where the"
-    f" model is of likes; {MOST_RATINGS:,} at most",
+    "an object from item to rating, a number; a list of [item, rating] or [item, rating, time]; or a list of"
+    f" liked items where the model is of likes; {MOST_RATINGS:,} at most",
     {
         "oneOf": [
             {"type": "object", "additionalProperties": {"type": "number"}, "maxProperties": MOST_RATINGS},
-            {"type": "array", "items": {"oneOf": [_ID, _PAIR]}, "maxItems": MOST_RATINGS},
+            {"type": "array", "items": {"oneOf": [_ID, _PAIR, _TIMED]}, "maxItems": MOST_RATINGS},
         ],
         "description": "One user's; used whole or refused.",
     },
@@ -90,6 +96,12 @@ def _flag(default: bool, description: str) -> Field:
 _SEEN = _flag(True, "Leave out the items that are rated in the request.")
 _SKIP = _flag(
     False, "Ignore ratings of items that the catalogue lacks, such as new ones; else they are refused."
+)
+_NEXT = Field(
+    lambda value: isinstance(value, bool),
+    "true or false",
+    {"type": "boolean", "default": False, "description": "The latest ratings of a list count half."},
+    default=False,
 )
 _ONLY = Field(
     _are_ids,
@@ -129,6 +141,7 @@ BODIES: dict[str, dict[str, Field]] = {
         "ratings": _RATINGS,
         "skip_unknown": _SKIP,
         "n": _N,
+        "next": _NEXT,
         "exclude_seen": _SEEN,
         "only": _ONLY,
         **RULES,

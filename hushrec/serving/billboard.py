@@ -132,9 +132,9 @@ class Billboard(Recommender):
     def similar_items(self, item: Any, n: int = 10) -> list[Similar]:
         """Return items that go together with one, or with several; public.
 
-        They are ranked as for a user who likes only these, except that what all users like counts half. So
-        they follow all that lists follow: released taste dimensions, item features that users voted for,
-        donors, public ratings. All of it is in the model file.
+        They are ranked as for a user who likes only these. So they follow all that lists follow: released
+        taste dimensions, item features that users voted for, donors, public ratings. All of it is in the
+        model file.
 
         Parameters
         ----------

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol
 
@@ -20,6 +20,7 @@ from hushrec.errors import InputError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
+from hushrec.serving.recency import in_order, latest
 from hushrec.serving.rules import Rules
 from hushrec.serving.score_mixing import lowered, standard
 from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
@@ -29,7 +30,7 @@ from hushrec.types import ModelArrays
 #: Up to this many ids are looked up one by one.
 _FEW_IDS = 1000
 
-History = Mapping[Any, float] | Iterable[tuple[Any, float]]
+History = Mapping[Any, float] | Iterable[tuple[Any, float] | tuple[Any, float, Any]]
 
 
 class Recommended(NamedTuple):
@@ -291,6 +292,7 @@ class Recommender:
         history: History,
         n: int = 10,
         *,
+        next: bool = False,
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
@@ -304,9 +306,12 @@ class Recommender:
         Parameters
         ----------
         history : mapping or pairs of item id and rating
-            May be empty.
+            May be empty. An entry of a list may have a time, too: ``(item, rating, time)``.
         n : int
             The number of items, at most.
+        next : bool
+            List what the user may choose next: the latest ratings count half (docs/guides/next.md). The
+            history is then a list, ordered by its times or, where it has none, with the latest last.
         exclude_seen : bool
             Leave out the items in the history.
         items : sequence of item ids, optional
@@ -333,10 +338,15 @@ class Recommender:
         -------
         Rules are post-processing: they use released values, the public table and the user's own ratings.
         """
-        rows, single = self._rows(history)
+        rows, single = self._rows(history, next)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
-        options: Any = {"exclude_seen": exclude_seen, "items": items, "exclude_items": exclude_items}
+        options: Any = {
+            "next": next,
+            "exclude_seen": exclude_seen,
+            "items": items,
+            "exclude_items": exclude_items,
+        }
         options |= {"attributes": attributes, "where": where, "at_most": at_most, "boost": boost}
         (block,) = self.rank(rows, n, **options)
         columns, scores = block.columns[0].tolist(), block.scores[0].tolist()
@@ -400,6 +410,7 @@ class Recommender:
         n: int = 10,
         *,
         predict: bool = True,
+        next: bool = False,
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
@@ -409,7 +420,7 @@ class Recommender:
 
         Parameters
         ----------
-        history, n, exclude_seen, items, exclude_items, **rules
+        history, n, next, exclude_seen, items, exclude_items, **rules
             As in :meth:`recommend`.
         predict : bool
             Yield predictions too, where the model makes any.
@@ -430,6 +441,8 @@ class Recommender:
         lister, predict = self.lists or self, predict and self.scores == "ratings"
         state = lister.fold_in(history)
         own = state if lister is self or not predict else self.fold_in(history)
+        if next:
+            state = state._replace(latest=lister.fold_in(latest(history)))
         excluded = history.matrix if exclude_seen else None
         for users, columns, scores in best_columns(
             lister.arrays, state, count, excluded=excluded, rules=evaluated
@@ -559,10 +572,10 @@ class Recommender:
         predicted[known] = self._clip(scores_at(self.arrays, state, rows, columns[known]))
         return predicted
 
-    def _rows(self, history: Any) -> tuple[Ratings, bool]:
+    def _rows(self, history: Any, ordered: bool = False) -> tuple[Ratings, bool]:
         if isinstance(history, Ratings):
             return history, False
-        return own_ratings(history, self.domain, self.scores == "likes"), True
+        return own_ratings(history, self.domain, self.scores == "likes", ordered), True
 
     def columns_of(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):
@@ -586,8 +599,11 @@ class Recommender:
         return np.clip(scores, self.domain.low, self.domain.high)
 
 
-def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
-    """Return one user's ratings; refused where some cannot be used, since they are the caller's own."""
+def own_ratings(history: Any, domain: Domain, likes: bool, ordered: bool = False) -> Ratings:
+    """Return one user's ratings; refused where some cannot be used, since they are the caller's own.
+
+    If they are to be ordered, or some have a time, their times are places in the order.
+    """
     if isinstance(history, str | bytes):
         raise InputError(
             f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
@@ -600,7 +616,7 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
     pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
     if isinstance(pairs, Iterable):
         pairs = list(pairs)
-        alone = [entry for entry in pairs if not isinstance(entry, tuple | list)]
+        alone = [each for each in pairs if not (isinstance(each, tuple | list) and len(each) in (2, 3))]
         if likes and len(alone) == len(pairs):  # ids of liked items
             pairs = [(item, domain.high) for item in pairs]
         elif alone:
@@ -608,10 +624,16 @@ def own_ratings(history: Any, domain: Domain, likes: bool) -> Ratings:
                 f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
                 " neither."
             )
+    places: list[int] = []
+    if ordered or any(len(entry) == 3 for entry in pairs):
+        pairs, places = in_order(history, pairs, domain)
     rows = Ratings.of_user(pairs, domain)
     if rows.n_ratings < len(pairs):
         _refuse_unusable(pairs, domain)
-    return rows
+    if not places and not ordered:
+        return rows
+    last = {column: place for place, column in enumerate(places)}
+    return replace(rows, times=np.array([last[at] for at in rows.matrix.indices.tolist()], np.int64))
 
 
 def _refuse_unusable(pairs: list[Any], domain: Domain) -> None:

@@ -30,6 +30,8 @@ class UserState(NamedTuple):
         The users' taste, in the space of the item factors; sparse where it is a row of likes.
     public : PublicScores, optional
         A public model's part of the scores.
+    latest : UserState, optional
+        The same from the user's latest ratings alone; it counts half.
 
     Examples
     --------
@@ -41,6 +43,7 @@ class UserState(NamedTuple):
     offset: NDArray[np.float64]
     factors: NDArray[np.float64] | sp.csr_array
     public: PublicScores | None = None
+    latest: UserState | None = None
 
     @classmethod
     def of(cls, table: NDArray[np.float64]) -> UserState:
@@ -49,7 +52,8 @@ class UserState(NamedTuple):
 
     def at(self, rows: slice) -> UserState:
         """Return the state of some users."""
-        return UserState(self.offset[rows], self.factors[rows], self.public and self.public.at(rows))
+        parts = self.public and self.public.at(rows), self.latest and self.latest.at(rows)
+        return UserState(self.offset[rows], self.factors[rows], *parts)
 
     def moved(self, position: Array) -> UserState:
         """Return the rows at ``position``; a negative one gives zeros, for the released values alone."""
@@ -89,6 +93,11 @@ class PublicScores(NamedTuple):
 
 def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
     """Return the score of every item for every user, shape (n_users, n_items)."""
+    if state.latest is not None:
+        supported = None if state.public and state.public.ranks else arrays.get("supported")
+        both = (all_scores(arrays, each) for each in (state._replace(latest=None), state.latest))
+        whole, latest = (standard(lowered(each, supported))[0] for each in both)
+        return mixed(whole, latest, 1 / 2)
     scores, public = own_scores(arrays, state), state.public
     if public is None:
         return scores

@@ -48,13 +48,12 @@ def similar_items(model: Billboard, item: Any, n: int) -> list[Similar]:
     columns, count, lister = model.columns_of(given), count_of(n), model.lists or model
     pairs = [(model.domain.items[column], model.domain.high) for column in columns]
     likes = lister.scores == "likes"
-    state, nobody = (lister.fold_in(own_ratings(own, model.domain, likes)) for own in (pairs, []))
+    state = lister.fold_in(own_ratings(pairs, model.domain, likes))
     by = _sources(model, lister, state)
     if not by:
         _refuse(model, lister, given)
     supported = None if state.public and state.public.ranks else lister.arrays.get("supported")
-    scores, usual = (lowered(all_scores(lister.arrays, each), supported)[0] for each in (state, nobody))
-    scores = scores - usual / 2  # what all users like counts half
+    scores = np.array(lowered(all_scores(lister.arrays, state), supported)[0])
     scores[columns] = -np.inf
     best = np.argsort(-scores, kind="stable")[: min(count, len(scores) - len(set(columns.tolist())))]
     return [Similar(model.domain.items[column], float(scores[column]), by) for column in best]

@@ -85,9 +85,10 @@ def test_evaluate(files, run):
             lambda rows: hushrec.strong_generalization(rows, 0.25, seed=5),
             ("train", "history", "test"),
         ),
+        (["--leave-last"], hushrec.leave_last_out, ("train", "test")),
         (["--from", "1970-01-01T00:00:30"], lambda rows: hushrec.split_by_time(rows, 30), ("train", "test")),
     ],
-    ids=["share", "leave out", "users", "from"],
+    ids=["share", "leave out", "users", "last", "from"],
 )
 def test_split(way, split, names, files, run):
     """The parts of the call, with what tells that they are parts; nobody else may read them."""
@@ -105,8 +106,9 @@ def test_split(way, split, names, files, run):
         found = Ratings.from_any(f"parts/{name}.parquet", domain, columns={"time": True})
         assert same_rows(found, part) and part.n_ratings and (found.times == part.times).all()
         assert (found.splits, found.hand_picked) == (part.splits, part.hand_picked)
-    lost = f"all in parts/train.parquet: {(rows.times < 0).sum()} of {rows.n_ratings:,} ratings."
-    assert (lost in " ".join(told.stdout.split()) and "PRIVATE" in told.stdout) == ("--from" in way)
+    lost = f"earlier than all others: {(rows.times < 0).sum()} of {rows.n_ratings:,} ratings."
+    timed = way[0] in ("--from", "--leave-last")
+    assert (lost in " ".join(told.stdout.split()) and "PRIVATE" in told.stdout) == timed
 
 
 def test_predict(files, run):

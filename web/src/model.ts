@@ -4,8 +4,8 @@ import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type Row, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
-import { type Domain, pairsOf, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, best, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
+import { type Domain, pairsOf, type Rated, type Ratings, type Refused, rowOf } from "./row.js";
+import { allScores, best, mixed, type PublicScores, ranking, scoreOf, standardise } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 /** An item and its score, or how similar it is. */
@@ -24,6 +24,8 @@ export interface Recommended extends Scored {
 export interface ListOptions extends Rules {
   /** How many items, at most; 10 by default. */
   n?: number;
+  /** List what the user may choose next: the latest ratings count half. The ratings are then a list in order, or have times. */
+  next?: boolean;
   /** Items to leave out; those they rated by default, none where the list is empty. */
   exclude?: Iterable<Id>;
   /** Recommend among these only. */
@@ -79,8 +81,8 @@ class Recommender {
   }
 
   /** The best items for a user, best first. */
-  recommend(ratings: Ratings, { n = 10, exclude, only, ...rules }: ListOptions = {}): Recommended[] {
-    const { scores: every, supported, rated } = this.scored(ratings);
+  recommend(ratings: Ratings, { n = 10, next = false, exclude, only, ...rules }: ListOptions = {}): Recommended[] {
+    const { scores: every, supported, rated } = next ? this.scoredNext(ratings) : this.scored(ratings);
     const said = new Applied(this.items.length, rules);
     const scores = ranking(said.boosted(every), supported);
     const among = only && new Set(this.positions(only));
@@ -111,7 +113,7 @@ class Recommender {
     return { item: this.items.at(at!), score, base: score - moved.reduce((a, b) => a + b, 0), because };
   }
 
-  /** Items that go together with one or several, ranked as for a user who likes only these; popularity counts half. */
+  /** Items that go together with one or several, ranked as for a user who likes only these. */
   similarItems(item: Id | readonly Id[], n = 10): Similar[] {
     const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
     if (!given.length) throw new InputError("The list of items is empty; pass one item or more.");
@@ -119,8 +121,7 @@ class Recommender {
     const { scores, supported, state, theirs } = this.scored(given.map((each) => [each, this.domain.high] as const));
     const by = this.sources(state, theirs);
     if (!by.length) this.refuse(given[0]!);
-    const usual = ranking(this.scored([]).scores, supported);
-    ranking(scores, supported).forEach((score, other) => (scores[other] = score - usual[other]! / 2));
+    ranking(scores, supported);
     for (const at of places) scores[at] = -Infinity;
     return this.named(best(scores, count(n)), (other) => scores[other]!).map((each) => ({ ...each, by }));
   }
@@ -131,14 +132,23 @@ class Recommender {
     return { ratings: new Map(row.items.map((item, i) => [this.items.at(item), row.values[i]!])), refused };
   }
 
-  protected pairs(ratings: Ratings): (readonly [Id, number])[] {
+  protected pairs(ratings: Ratings): Rated[] {
     return pairsOf(ratings, this.domain, this.scores === "likes");
   }
 
+  /** The same from all ratings and from the latest, which count half. */
+  private scoredNext(ratings: Ratings) {
+    const pairs = inOrder(ratings) && this.pairs(ratings);
+    const [whole, { scores }] = [this.scored(pairs), this.scored(pairs, true)];
+    for (const each of [whole.scores, scores]) standardise(ranking(each, whole.supported));
+    whole.scores.forEach((score, item) => (whole.scores[item] = score / 2 + scores[item]! / 2));
+    return whole;
+  }
+
   /** All scores; what each of their items adds to one; which items come first, where that is still to be done. */
-  private scored(ratings: Ratings) {
+  private scored(ratings: Ratings, latest = false) {
     const { section, publicModel } = this;
-    const { state, rated, row, midpoint } = this.folded(ratings);
+    const { state, rated, row, midpoint } = this.folded(ratings, latest);
     const own = allScores(section, state);
     if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
     const theirs = foldIn(publicModel.section, row, midpoint);
@@ -150,8 +160,9 @@ class Recommender {
     return { scores, moved, supported: this.scores === "ratings" ? section.supported : undefined, rated, state, theirs };
   }
 
-  private folded(ratings: Ratings): { state: UserState; rated: number[]; row: Row; midpoint: number } {
-    const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
+  private folded(ratings: Ratings, onlyLatest = false): { state: UserState; rated: number[]; row: Row; midpoint: number } {
+    const { row: whole, latest, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
+    const row = onlyLatest ? latest : whole;
     for (const { item, why } of refused) throw new InputError(`Item '${String(item)}' ${why}; leave it out.`);
     const { low, high } = this.domain;
     const midpoint = low + (high - low) / 2;
@@ -294,6 +305,7 @@ export class Model extends Recommender {
   }
 
   override recommend(ratings: Ratings, options?: ListOptions): Recommended[] {
+    if (options?.next) inOrder(ratings);
     const pairs = this.pairs(ratings);
     const listed = this.lists ? this.lists.recommend(pairs, options) : super.recommend(pairs, options);
     if (this.scores !== "ratings") return listed;
@@ -311,6 +323,16 @@ export class Model extends Recommender {
 }
 
 export type { Recommender };
+
+/** True; refused where ratings have no order. */
+function inOrder(ratings: Ratings): true {
+  if (ratings instanceof Map || !(typeof ratings !== "object" || ratings === null || Symbol.iterator in ratings)) {
+    throw new InputError(
+      "next needs an order, which a mapping has not: pass a list of [item, rating, time], or of pairs or items with the latest last.",
+    );
+  }
+  return true;
+}
 
 function count(n: number): number {
   if (!Number.isSafeInteger(n) || n < 1) throw new InputError(`n=${n} is not a positive number of items; pass for example 10.`);

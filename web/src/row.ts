@@ -3,8 +3,14 @@ import type { Catalogue, Id } from "./catalogue.js";
 import { InputError } from "./errors.js";
 import type { Row } from "./foldin.js";
 
+/** Seconds since 1970 or any other number that grows, or a date in ISO 8601; unknown where it is none. */
+export type Time = number | string | null;
+
+/** An item, its rating and, perhaps, when it was given. */
+export type Rated = readonly [Id, number] | readonly [Id, number, Time];
+
 /** Ids and ratings: a mapping, pairs of both, or, where a model is of likes, ids of liked items. */
-export type Ratings = Iterable<readonly [Id, number]> | Iterable<Id> | Readonly<Record<string, number>>;
+export type Ratings = Iterable<Rated> | Iterable<Id> | Readonly<Record<string, number>>;
 
 /** What was declared of ratings. */
 export interface Domain {
@@ -23,42 +29,67 @@ export interface Refused {
 }
 
 /** Their ratings as pairs. */
-export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): (readonly [Id, number])[] {
+export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): Rated[] {
   if (typeof ratings === "string" || typeof ratings !== "object" || ratings === null) {
     throw new InputError("Ratings must be a mapping from item to rating, or pairs of both.");
   }
-  const entries: (Id | readonly [Id, number])[] =
+  const entries: (Id | Rated)[] =
     Symbol.iterator in ratings ? [...(ratings as Iterable<Id>)] : Object.entries(ratings as Record<string, number>);
   return entries.map((entry) => {
-    if (Array.isArray(entry) && entry.length === 2) return entry as unknown as readonly [Id, number];
+    if (Array.isArray(entry) && (entry.length === 2 || entry.length === 3)) return entry as unknown as Rated;
     if (ofLikes && !Array.isArray(entry)) return [entry as Id, high] as const;
     throw new InputError(`Ratings must be pairs of item and rating; '${String(entry)}' is none.`);
   });
 }
 
+/** How many of the latest ratings count half of a list of what comes next. */
+const LATEST = 5;
+
+/** The time of an entry as Python reads it: whole numbers, seconds of a date; -Infinity where there is none. */
+function timeOf(time?: Time): number {
+  const zoned = typeof time === "string" && !/(Z|[+-]\d\d:?\d\d)$/i.test(time.trim()) && /[T ]/.test(time.trim());
+  const number = typeof time === "string" ? Number(time.trim() || NaN) : time;
+  const value = typeof time === "string" && Number.isNaN(number) ? Date.parse(zoned ? `${time.trim()}Z` : time) / 1000 : number;
+  return typeof value === "number" && Math.abs(value) <= 2 ** 62 ? Math.floor(value) : -Infinity;
+}
+
+/** Ratings by time, the oldest first, ties by the catalogue; as they are where none has a time. */
+function inOrder(pairs: Rated[], catalogue: Catalogue): Rated[] {
+  if (!pairs.some((pair) => pair.length === 3)) return pairs;
+  const keyed = pairs.map((pair) => [timeOf(pair[2]), catalogue.indexOf(pair[0]), pair] as const);
+  return keyed.sort((a, b) => (a[0] === b[0] ? a[1] - b[1] : a[0] < b[0] ? -1 : 1)).map(([, , pair]) => pair);
+}
+
 /** The row of these ratings, and what is left out of it. Of several ratings of an item the last counts. */
 export function rowOf(
-  pairs: Iterable<readonly [Id, number]>,
+  ratings: Rated[],
   catalogue: Catalogue,
   domain: Domain,
-): { row: Row; refused: Refused[] } {
+): { row: Row; latest: Row; refused: Refused[] } {
   const [low, high] = [Math.fround(domain.low), Math.fround(domain.high)];
   const lowest = low >= domain.low ? low : neighbour(low, 1);
   const highest = high <= domain.high ? high : neighbour(high, -1);
   const [kept, refused] = [new Map<number, number>(), [] as Refused[]];
-  for (const [item, rating] of pairs) {
+  for (const [item, rating] of inOrder(ratings, catalogue)) {
     const [at, value] = [catalogue.indexOf(item), domain.likes ? 1 : Math.fround(rating)];
     if (at < 0) {
       const why = `is not in the model's catalogue of ${catalogue.length.toLocaleString("en-US")} items`;
       refused.push({ item, rating, why });
     } else if ((domain.likes || typeof rating === "number") && value >= low && value <= high) {
+      kept.delete(at); // the last one of an item has its place, too
       kept.set(at, Math.min(Math.max(value, lowest), highest));
     } else {
       refused.push({ item, rating, why: `is rated ${rating}, not from ${domain.low} to ${domain.high}` });
     }
   }
-  const items = sampled([...kept.keys()], domain.mostRatings).sort((a, b) => a - b);
-  return { row: { items, values: items.map((item) => kept.get(item)!) }, refused };
+  const order = [...kept.keys()];
+  const chosen = new Set(sampled([...order], domain.mostRatings));
+  const of = (some: number[]) => {
+    const items = [...some].sort((a, b) => a - b);
+    return { items, values: items.map((item) => kept.get(item)!) };
+  };
+  const counted = order.filter((item) => chosen.has(item));
+  return { row: of(counted), latest: of(counted.slice(-LATEST)), refused };
 }
 
 /** The float32 next to a number, up or down. */

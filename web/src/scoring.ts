@@ -19,7 +19,7 @@ export function mixed(own: Float64Array, theirs: Float64Array, { section, weight
 }
 
 /** Brings scores to mean 0 and deviation 1, in place, and gives the deviation that they had. */
-function standardise(scores: Float64Array): number {
+export function standardise(scores: Float64Array): number {
   const mean = scores.reduce((a, b) => a + b, 0) / scores.length;
   const variance = scores.reduce((a, b) => a + (b - mean) ** 2, 0) / scores.length;
   const largest = scores.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-300);

@@ -12,7 +12,7 @@ export async function parity({ Attributes, Model, InputError, ModelFileError }, 
     largest = Math.max(largest, most);
     return most;
   };
-  for (const { name, file, histories, similar, directions, digest } of vectors.models) {
+  for (const { name, file, histories, similar, next, directions, digest } of vectors.models) {
     const model = await Model.read(Uint8Array.from(atob(file), (c) => c.charCodeAt(0)));
     const [ids, places] = [Array.from({ length: model.items.length }, (_, k) => model.items.at(k)), (list) => list.map(({ item }) => model.items.indexOf(item))];
     if ((model.directions ?? null) !== directions || model.digest !== digest) faults.push(`${name}: other directions or digest`);
@@ -57,6 +57,13 @@ export async function parity({ Attributes, Model, InputError, ModelFileError }, 
       }
       if (basket.items && places(model.similarItems([ids[0], ids[5]], 5)).join() !== basket.items.join()) faults.push(`${name}: other items similar to two`);
       if (attributes.title(0) !== "The 0" || attributes.title(ids.length - 1) !== undefined) faults.push(`${name}: other titles`);
+    }
+    for (const [at, { ratings, list, scores }] of next.entries()) {
+      const found = model.recommend(ratings, { n: LISTED, next: true });
+      if (places(found).join() !== list.join() || differ(found.map(({ score }) => score), scores) > CLOSE) faults.push(`${name}: another list of what comes next, ${at}`);
+    }
+    for (const item of [{ [ids[0]]: model.domain.high }, new Map([[ids[0], model.domain.high]])]) {
+      if (!(thrown(() => model.recommend(item, { next: true })) instanceof InputError)) faults.push(`${name}: a mapping has an order`);
     }
     for (const { item, refused, items, scores, by } of similar) {
       const refusal = thrown(() => model.similarItems(ids[item], 5));

@@ -1,0 +1,36 @@
+"""Histories in the order in which they were given, for lists of what a user may choose next."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from hushrec.data import Domain, Ratings
+from hushrec.data.times import NO_TIME, parse_time
+from hushrec.errors import InputError
+
+#: Latest ratings of a user that count half of a list of what comes next. Chosen in benchmarks/next.py.
+_LATEST = 5
+
+
+def latest(history: Ratings) -> Ratings:
+    """Return each user's latest ratings."""
+    return history.where(history.age() < _LATEST, drop_empty=False, keyed=True)
+
+
+def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], list[int]]:
+    """Return one user's pairs of item and rating, the oldest first, and the items' positions.
+
+    Entries with a time go by it, as in `Ratings.age`; entries of a list without any go by their place.
+    """
+    if isinstance(history, Mapping):
+        raise InputError(
+            "next needs an order, which a mapping has not: pass a list of [item, rating, time], or of"
+            " pairs or items with the latest last."
+        )
+    places = [domain.position(entry[0]) for entry in pairs]
+    order = list(range(len(pairs)))
+    if any(len(entry) == 3 for entry in pairs):
+        times = [parse_time(entry[2]) if len(entry) == 3 else NO_TIME for entry in pairs]
+        order.sort(key=lambda at: (times[at], places[at]))
+    return [tuple(pairs[at][:2]) for at in order], [places[at] for at in order]

@@ -1,0 +1,166 @@
+"""Lists that follow the moment: against lists of both histories, and orders of every kind."""
+
+import json
+import math
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import hushrec
+from hushrec import Accountant, Budget, Domain, Ratings
+from hushrec.errors import InputError
+from tests.command_line import invoke
+
+RATINGS = hushrec.realistic(400, 40, 6000, seed=0)
+ITEMS = list(RATINGS.domain.items)
+NO_PRIVACY = Budget(math.inf, 1e-6)
+MODELS = {
+    "likes": hushrec.EASE(like_threshold=4.0).fit(RATINGS, Accountant(NO_PRIVACY)),
+    "ratings": hushrec.ALS(rank=3).fit(RATINGS, Accountant(NO_PRIVACY)),
+    "private": hushrec.PrivateEigenRec.of(rank=3, like_threshold=4.0, n_users=400).fit(
+        RATINGS, Accountant(Budget(20, 1e-6))
+    ),
+}
+HISTORY = [(ITEMS[place], 5.0 - place % 3) for place in (7, 31, 2, 19, 38, 11, 4, 25, 13)]
+
+
+def standard(scores: dict[str, float]) -> dict[str, float]:
+    values = list(scores.values())
+    return {item: (score - np.mean(values)) / np.std(values) for item, score in scores.items()}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_the_latest_five_count_half(name: str) -> None:
+    """From the usual lists of the whole history and of its last five, each at deviation 1."""
+    model = MODELS[name]
+    lists = [
+        standard({each.item: each.score for each in model.recommend(own, 40, exclude_seen=False)})
+        for own in (HISTORY, HISTORY[-5:])
+    ]
+    found = model.recommend(HISTORY, 40, next=True)
+    wanted = {item: (lists[0][item] + lists[1][item]) / 2 for item in ITEMS}
+    assert {each.item for each in found} == set(ITEMS) - {item for item, _ in HISTORY}
+    np.testing.assert_allclose(
+        [each.score for each in found], [wanted[each.item] for each in found], atol=1e-9
+    )
+    assert [each.score for each in found] == sorted((each.score for each in found), reverse=True)
+    short = HISTORY[:4]
+    usual = [each.item for each in model.recommend(short, 9)]
+    assert [each.item for each in model.recommend(short, 9, next=True)] == usual
+
+
+def test_orders_by_place_by_time_and_by_the_catalogue_agree() -> None:
+    """A row without a time is the oldest, ties go by the catalogue, the latest rating of an item counts."""
+    model = MODELS["likes"]
+    wanted = model.recommend(HISTORY, 9, next=True)
+    timed = [(item, rating, 100 + place) for place, (item, rating) in enumerate(HISTORY)]
+    dates = [(item, rating, f"2026-01-{place + 1:02}") for place, (item, rating) in enumerate(HISTORY)]
+    unknown = [*timed[5:], *[(item, rating, None) for item, rating, _ in timed[:3]], *timed[3:5]]
+    once_more = [(HISTORY[0][0], 1.0, 3), *timed, (HISTORY[8][0], 1.0, 2)]
+    for history in (timed, timed[::-1], dates[::-1], unknown, once_more):
+        assert model.recommend(history, 9, next=True) == wanted
+    by_catalogue = sorted(HISTORY, key=lambda entry: ITEMS.index(entry[0]))
+    for time in (7, None, float("nan"), True, "soon"):
+        tied = [(item, rating, time) for item, rating in HISTORY]
+        assert model.recommend(tied, 9, next=True) == model.recommend(by_catalogue, 9, next=True)
+    assert model.recommend(by_catalogue, 9, next=True) != wanted
+    assert model.recommend(timed, 9) == model.recommend(dict(HISTORY), 9)
+
+
+def test_many_users_get_what_each_gets_alone(tmp_path) -> None:
+    rng = np.random.default_rng(1)
+    rows = [
+        (user, ITEMS[place], float(rng.integers(1, 6)), None if rng.random() < 0.2 else int(rng.integers(9)))
+        for user in range(30)
+        for place in rng.permutation(40)[: rng.integers(0, 15)]
+    ]
+    columns = [list(column) for column in zip(*rows)]
+    ratings = Ratings.from_any(tuple(columns), RATINGS.domain)
+    for name, model in MODELS.items():
+        table = model.recommend_batch(ratings, 6, next=True).to_pylist()
+        for user in {row[0] for row in rows}:
+            own = [(item, rating, time) for who, item, rating, time in rows if who == user]
+            mine = [(row["item"], row["score"]) for row in table if row["user"] == str(user)]
+            alone = [each[:2] for each in model.recommend(own, 6, next=True)]
+            assert [item for item, _ in mine] == [item for item, _ in alone], name
+            np.testing.assert_allclose([score for _, score in mine], [score for _, score in alone])
+    later = tmp_path / "lists"
+    assert hushrec.write_lists(MODELS["likes"], ratings, later, 6, next=True)
+    untimed = Ratings.from_any(tuple(columns[:3]), RATINGS.domain)
+    with pytest.raises(InputError, match="read them with their times"):
+        MODELS["likes"].recommend_batch(untimed, next=True)
+
+
+def test_what_has_no_order_is_refused_in_one_sentence() -> None:
+    for history in (dict(HISTORY), {}):
+        with pytest.raises(InputError, match="next needs an order, which a mapping has not: pass a list"):
+            MODELS["likes"].recommend(history, next=True)
+    for history in ([()], [(1, 2, 3, 4)], [(ITEMS[0],)], [(ITEMS[0], 3, 4), ITEMS[1]]):
+        with pytest.raises(InputError) as error:
+            MODELS["ratings"].recommend(history, next=True)
+        assert "pairs of both" in str(error.value)
+    with pytest.raises(InputError, match="Rating 9 of item") as error:
+        MODELS["ratings"].recommend([(ITEMS[0], 9, 123456)], next=True)
+    assert "123456" not in str(error.value)
+
+
+def test_the_last_rating_of_each_user_is_held_out_and_found() -> None:
+    """Two users by hand, one of whom gave both at once; hit rate, MRR and NDCG in their definitions."""
+    domain = Domain(["a", "b", "c", "d"], rating_range=(1, 5))
+    table = {"user": ["u", "u", "u", "v", "v", "w"], "item": ["a", "b", "c", "d", "b", "a"]}
+    table |= {"rating": [5, 4, 3, 2, 1, 5], "time": [9, None, 3, 7, 7, 1]}
+    rows = Ratings.from_any(pd.DataFrame(table), domain, columns={"time": True})
+    train, last = hushrec.leave_last_out(rows)
+    assert last.to_arrow().to_pydict()["item"] == ["a", "d"] and not last.hand_picked
+    assert train.to_arrow()["item"].to_pylist() == ["b", "c", "b", "a"]
+    model = MODELS["likes"]
+    held, ranks = RATINGS.rows(slice(0, 60)), []
+    timed = Ratings.from_any(
+        held.to_arrow().append_column("time", [list(range(held.n_ratings))[::-1]]),
+        held.domain,
+        columns={"time": True},
+    )
+    history, target = hushrec.leave_last_out(timed)
+    found = hushrec.evaluate(
+        model, history, target, k=10, metrics=["hit-rate", "mrr", "ndcg"], resamples=0, next=True
+    )
+    for row in range(target.n_users):
+        mine = history.to_arrow().filter(np.equal(history.to_arrow()["user"].to_numpy(), target.users[row]))
+        own = list(zip(*(mine[name].to_pylist() for name in ("item", "rating", "time"))))
+        listed = [each.item for each in model.recommend(own, 10, next=True)]
+        wanted = target.rows([row]).to_arrow()["item"][0].as_py()
+        ranks.append(listed.index(wanted) + 1 if wanted in listed else math.inf)
+    ranks = np.array(ranks)
+    assert found["hit-rate@10"].value == pytest.approx(np.mean(ranks <= 10))
+    assert found["mrr@10"].value == pytest.approx(np.mean(1 / ranks))
+    assert found["ndcg@10"].value == pytest.approx(np.mean(1 / np.log2(1 + ranks)))
+
+
+def test_the_command_line_lists_measures_and_splits(tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    model, rows = (
+        MODELS["likes"],
+        [("u", item, rating, place) for place, (item, rating) in enumerate(HISTORY)],
+    )
+    rows += [("v", ITEMS[3], 5, 1), ("v", ITEMS[9], 4, 2)]
+    pd.DataFrame(rows, columns=["user", "item", "rating", "time"]).to_parquet("h.parquet")
+    model.save("m.hush")
+    listed = json.loads(invoke("recommend", "m.hush", "h.parquet", "--user", "u", "--next", "--json").stdout)
+    assert [each["item"] for each in listed["items"]] == [
+        each.item for each in model.recommend(HISTORY, next=True)
+    ]
+    line = ["evaluate", "m.hush", "h.parquet", "--split", "next", "--metrics", "hit-rate", "--json"]
+    measured = json.loads(invoke(*line, "--relevant-from", "1").stdout)
+    assert measured["n_users"] == 2 and measured["n_ratings"] == 2
+    declared = ["--catalogue", "items.txt", "--rating-range", "1", "5"]
+    (tmp_path / "items.txt").write_text("\n".join(ITEMS))
+    assert invoke("split", "h.parquet", "--leave-last", *declared, "--out-dir", "parts").exit_code == 0
+    again = ["evaluate", "m.hush", "parts/train.parquet", "parts/test.parquet", *line[3:]]
+    assert json.loads(invoke(*again, "--relevant-from", "1").stdout) == measured
+    for wrong, words in (
+        (["evaluate", "m.hush", "h.parquet"], "TEST is missing"),
+        (["recommend", "m.hush", "h.parquet", "--user", "u", "--next", "--explain"], "leave out --next"),
+    ):
+        refused = invoke(*wrong)
+        assert refused.exit_code == 2 and words in refused.stderr
