@@ -9,18 +9,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.data.ids import Encoded, encode_ids, positions_of
-from hushrec.data.keys import hash_of_words, text_hashes
+from hushrec.data.keys import mix, text_hashes
 
 _CANONICAL = r"^(0|-?[1-9][0-9]{0,17})$"  # of those that fit int64 whatever their digits are
+_LARGEST = 10**18  # from here on integers have more digits
 _DENSE = 1 << 24  # numbers that have a table of their own
-_DIGITS = np.uint64(10**8)  # of one word, eight octets
-_TOGETHER = 1 << 15  # that are hashed at a time, in a near cache
-_LARGEST = np.uint64(10**16)  # numbers below have two words at most
-
-#: The four digits of each number below 10^4 as octets, the first one lowest.
-_FOUR = np.array(
-    [int.from_bytes(b"%04d" % number, "little") for number in range(10**4)], dtype=np.uint64
-)  # fmt: skip
 
 
 def plain_integers(column: Any) -> np.ndarray | None:
@@ -70,50 +63,26 @@ class Places:
 
 
 def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
-    """The ids, as numbers where they are plain integers, and `text_hashes` of the canonical text of each row.
+    """Return the ids, as numbers where they are plain integers, and `hashes_of` the ids of each row.
 
     A row without an id is told by its code.
     """
     numbers = plain_integers(column)
     if numbers is None:
         users = encode_ids(column)
-        return users, np.append(text_hashes(users.texts), np.uint64(0))[users.codes]
-    small = numbers >= 0
+        return users, np.append(hashes_of(users.texts), np.uint64(0))[users.codes]
+    hashes = mix(numbers.astype(np.uint64))
     if numbers.dtype.itemsize == 8:
-        small &= numbers < numbers.dtype.type(_LARGEST)
-    hashes = np.empty(len(numbers), np.uint64)
-    for start in range(0, len(numbers), _TOGETHER):
-        part = slice(start, start + _TOGETHER)
-        hashes[part] = _hashes_of_small(np.where(small[part], numbers[part], 0).astype(np.uint64))
-    hashes[~small] = text_hashes(pa.array(numbers[~small]).cast(pa.large_string()))
+        large = numbers >= numbers.dtype.type(_LARGEST)
+        large |= numbers <= -_LARGEST if numbers.dtype.kind == "i" else False
+        hashes[large] = text_hashes(pa.array(numbers[large]).cast(pa.large_string()))
     return numbers, hashes
 
 
-def _hashes_of_small(numbers: np.ndarray) -> np.ndarray:
-    """`text_hashes` of numbers of at most 16 digits."""
-    high, low = np.divmod(numbers, _DIGITS)
-    long = high > 0
-    words, lengths = _digits(np.where(long, high, low))
-    lengths = lengths + np.where(long, 8, 0)
-    seconds = None
-    if long.any():
-        padded, _ = _digits(low, padded=True)
-        beyond = np.uint64(8) * np.minimum(lengths - 8, 8).astype(np.uint64)  # bits of the first digits
-        whole = beyond >= 64
-        shift = np.where(whole, 0, beyond).astype(np.uint64)
-        first = np.where(whole, words, words | padded << shift)
-        second = np.where(whole, padded, padded >> (np.uint64(64) - np.maximum(shift, 1)))
-        words, seconds = np.where(long, first, words), second
-    return hash_of_words(lengths, words, seconds, long)
-
-
-def _digits(numbers: np.ndarray, padded: bool = False) -> tuple[np.ndarray, np.ndarray]:
-    """Numbers below 10^8 written as octets, the first digit lowest, without zeros before it; how many."""
-    high, low = np.divmod(numbers, np.uint64(10**4))
-    words = _FOUR[high] | _FOUR[low] << np.uint64(32)
-    if padded:
-        return words, np.full(len(words), 8)
-    lengths = np.ones(len(numbers), np.int64)
-    for power in range(1, 8):
-        lengths += numbers >= np.uint64(10**power)
-    return words >> (np.uint64(8) * (8 - lengths).astype(np.uint64)), lengths
+def hashes_of(texts: pa.Array) -> np.ndarray:
+    """Return a hash (uint64) of each canonical id, to deal users out: of integers the number is hashed."""
+    is_whole = pc.match_substring_regex(texts, _CANONICAL)
+    hashes, whole = np.empty(len(texts), np.uint64), is_whole.to_numpy(zero_copy_only=False)
+    hashes[whole] = mix(texts.filter(is_whole).cast(pa.int64()).to_numpy().astype(np.uint64))
+    hashes[~whole] = text_hashes(texts.filter(pc.invert(is_whole)))
+    return hashes

@@ -30,7 +30,7 @@ def text_keys(texts: Iterable[str]) -> np.ndarray:
 
 def text_hashes(texts: pa.Array) -> np.ndarray:
     """A hash of each text, as uint64: many times faster than `text_keys`, and good for dealing out only."""
-    offsets, data = texts_as_bytes(texts)
+    offsets, data = _texts_as_bytes(texts)
     lengths = np.diff(offsets)
     hashes = lengths.astype(np.uint64)
     words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))  # the eight octets from each one on
@@ -45,27 +45,7 @@ def text_hashes(texts: pa.Array) -> np.ndarray:
     return mix(hashes + _GOLDEN)
 
 
-def hash_of_words(
-    lengths: np.ndarray, first: np.ndarray, second: np.ndarray | None, longer: np.ndarray
-) -> np.ndarray:
-    """`text_hashes` of texts of at most 16 octets, given as words of eight with zeros after them.
-
-    Parameters
-    ----------
-    lengths : ndarray of int64
-        Octets of each text, at least 1.
-    first : ndarray of uint64
-    second : ndarray of uint64 or None
-        Of those that are longer than eight; None where there are none.
-    longer : ndarray of bool
-    """
-    hashes = mix(lengths.astype(np.uint64) * _GOLDEN + first)
-    if second is not None:
-        hashes = np.where(longer, mix(hashes * _GOLDEN + second), hashes)
-    return mix(hashes + _GOLDEN)
-
-
-def texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
+def _texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
     """Return where each text begins and ends, and the UTF-8 octets of all, with eight more."""
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]

@@ -15,7 +15,7 @@ from hushrec.data import store_files
 from hushrec.data.columns import MARKS, Columns
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids
-from hushrec.data.keys import text_hashes
+from hushrec.data.integers import hashes_of
 from hushrec.data.preparing import write_store
 from hushrec.data.ratings import Ratings, joined, quantities_of
 from hushrec.errors import InputError
@@ -133,7 +133,7 @@ class Store:
         """One row for each id, in that order, as of `Ratings.for_users`; reads their partitions only."""
         wanted = encode_ids(ids, exact=True)
         parts = self.partitions()
-        chosen = sorted(set((text_hashes(wanted.texts) % np.uint64(len(parts))).tolist()))
+        chosen = sorted(set((hashes_of(wanted.texts) % np.uint64(len(parts))).tolist()))
         found = [block() for number in chosen for block in parts[int(number)].blocks()]
         found = [rows.rows(rows.user_index(ids)[rows.user_index(ids) >= 0]) for rows in found]
         return joined(self.domain, found).for_users(ids)

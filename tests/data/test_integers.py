@@ -7,8 +7,7 @@ import pyarrow as pa
 import pytest
 
 from hushrec.data.ids import encode_ids, positions_of
-from hushrec.data.integers import Places, id_hashes
-from hushrec.data.keys import text_hashes
+from hushrec.data.integers import Places, hashes_of, id_hashes
 
 
 def numbers(kind):
@@ -27,9 +26,7 @@ def test_hashes_are_those_of_the_text(kind):
     for part in (given, given[given >= 0], given[np.abs(given.astype(float)) < 1e7]):
         users, hashes = id_hashes(pa.chunked_array([pa.array(part)]))
         assert isinstance(users, np.ndarray) and (users == part).all()
-        np.testing.assert_array_equal(
-            hashes, text_hashes(pa.array(map(str, part.tolist()), pa.large_string()))
-        )
+        np.testing.assert_array_equal(hashes, hashes_of(pa.array(map(str, part.tolist()), pa.large_string())))
 
 
 @pytest.mark.parametrize(
