@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from cyclopts import Group, Parameter
 
 from hushrec.cli.options import File
-from hushrec.cli.tables import item_table
+from hushrec.cli.tables import item_columns
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
@@ -32,8 +32,9 @@ class Titled:
 
     def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
         """The table that the options name, if they name one."""
-        titles = item_table(self.titles, columns, "titles")
-        return None if titles is None else Attributes.read(None, domain, titles)
+        return (
+            None if self.titles is None else Attributes.read(None, domain, self.titles, item_columns(columns))
+        )
 
 
 @Parameter(name="*", group=_ITEMS)
@@ -51,10 +52,9 @@ class Described(Titled):
 
     def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
         """The table that the options name, if they name one."""
-        attributes = item_table(self.attributes, columns, "attributes")
-        if attributes is None:
+        if self.attributes is None:
             return super().read(domain, columns)
-        return Attributes.read(attributes, domain, item_table(self.titles, columns, "titles"))
+        return Attributes.read(self.attributes, domain, self.titles, item_columns(columns))
 
 
 @Parameter(name="*", group=_ITEMS)

@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from hushrec.cli import output
 from hushrec.cli.files import page_folder
 from hushrec.cli.options import Count, File, Whole
+from hushrec.cli.tables import Columns, item_columns
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.billboard import load
@@ -32,6 +33,7 @@ def serve(
     demo: bool = False,
     attributes: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
     titles: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
+    columns: Columns | None = None,
     workers: Count = 1,
     host: str = "127.0.0.1",
     port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
@@ -100,6 +102,7 @@ def serve(
     settings = process.Settings(
         models=paths,
         tables=_tables(paths, attributes, titles),
+        columns=item_columns(columns),
         tokens=() if tokens is None else _tokens(tokens),
         names=_names(server_name),
         origins=_origins(origin),
@@ -111,7 +114,7 @@ def serve(
     for name, path in paths.items():  # refused here, in one sentence
         domain = load(path).domain
         if name in settings.tables:
-            Attributes.read(settings.tables[name][0], domain, settings.tables[name][1])
+            Attributes.read(settings.tables[name][0], domain, settings.tables[name][1], settings.columns)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
 
     def ready(url: str) -> None:

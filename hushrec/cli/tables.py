@@ -37,22 +37,21 @@ def names_of(columns: str | None) -> dict[str, str]:
     return names
 
 
-def item_table(path: str | None, columns: str | None, what: str = "item features") -> Any:
-    """A table of items, or its path if no columns are named."""
+def item_columns(columns: str | None) -> dict[str, str]:
+    """The columns of ids and titles in tables of items."""
     names = names_of(columns)
     asked = {"item": "id" if "id" in names else "item", "title": "title"}
-    asked = {role: names[given] for role, given in asked.items() if given in names}
-    if path is None or not asked:
-        return path
-    table = named_item_table(path, asked, what)
-    if what == "item features" and "title" in asked and "title" in table.column_names:
-        return table.drop_columns(["title"])  # a name is no feature
-    return table
+    return {role: names[given] for role, given in asked.items() if given in names}
 
 
 def item_tables(paths: list[str] | None, columns: str | None) -> list[Any] | None:
-    """All tables of item features."""
-    return None if paths is None else [item_table(path, columns) for path in paths]
+    """Tables of item features without their titles, or their paths if no columns are named."""
+    asked = item_columns(columns)
+    if paths is None or not asked:
+        return paths
+    tables = [named_item_table(path, asked, "item features") for path in paths]
+    titles = {"title"} & set(asked)
+    return [table.drop_columns(list(titles & set(table.column_names))) for table in tables]
 
 
 @Parameter(name="*", group=_DATA)

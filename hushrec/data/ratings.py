@@ -89,7 +89,10 @@ class Ratings:
     * a missing user id: the row is dropped;
     * an id, a rating or a time that is written with more than 1,024 bytes: it is missing;
     * several ratings of one item by one user: the latest stays, and the last in the order of the input where
-      times are equal or missing; a row without a time is before all that have one;
+      times are equal or missing (in a stream of Arrow blocks, which has no order, the largest rating); a row
+      without a time is before all that have one;
+    * where a column of quantities is named: they are added up for each user and item, and an item without a
+      rating stays if the sum is above 0, as a rating of NaN, or of 1 over a domain of likes;
     * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the
       user's id and of each item, without regard to any other user;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
@@ -141,8 +144,8 @@ class Ratings:
         source : path, table, tuple or matrix
             * a Parquet, CSV or TSV file (text may be compressed), a file of MovieLens or Jester; a folder of
               tables or a pattern such as ``"2024-*.parquet"``, whose rows follow in the order of the names;
-            * a pandas or polars data frame, an Arrow table or what exports a stream of one (DuckDB), a
-              mapping from names to columns;
+            * a pandas or polars data frame, an Arrow table, a mapping from names to columns;
+            * a stream of Arrow blocks: a record batch reader, or the result of a query in DuckDB or ADBC;
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
               with an id for each row. Without ids they are the numbers of the rows: how many there are is
@@ -152,14 +155,14 @@ class Ratings:
             * `Ratings` over the same domain, which are given back.
         domain : Domain
         columns : dict, optional
-            Names of the columns, ``{"user": ..., "item": ..., "rating": ..., "time": ...}``. Usual names
-            (userId, customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it, by
-            the header alone. Times are read where they are asked for: ``{"time": True}`` finds timestamp,
-            date, created_at and the like.
+            Names of the columns of "user", "item", "rating", "time" and "quantity". Usual names (userId,
+            customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it, by the header
+            alone. Times and quantities are read where they are asked for: ``{"time": True}`` finds timestamp,
+            date, created_at and the like. Positions from 1 read a text file without a header.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
-            parted by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated). Told from the file's
-            name by default; the delimiter of a CSV file from its header line.
+            separated by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated), or the delimiter of
+            a table. Follows from the file's name by default; the delimiter of a CSV file from its header.
         implicit : bool
             Every row counts as a like, that is a rating of 1, whatever its rating column holds, which may
             be absent. Entries of a matrix count if they are above 0. A domain of likes implies it.

@@ -81,9 +81,10 @@ class Store:
 
         Parameters
         ----------
-        source : path, list of paths, or what else `Ratings.from_any` takes
-            Also a path such as ``s3://bucket/folder``. What folders are named by, as in ``date=2024-06-30``,
-            is a column too.
+        source : path, list of paths, or any other source that `Ratings.from_any` takes
+            A stream of Arrow blocks is read block by block (docs/guides/warehouse.md), also from a pipe.
+            A path may be an address such as ``s3://bucket/folder``. Names of folders, as in
+            ``date=2024-06-30``, are columns too.
         out : path
             The store, a folder. It comes into being whole.
         domain : Domain

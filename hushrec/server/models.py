@@ -51,6 +51,8 @@ class Models:
         The first one is the default.
     tables : mapping of str to a pair of Path or None, optional
         Attributes and titles of the items of the model of that name.
+    columns : mapping of str to str, optional
+        As of `Attributes.read`.
 
     Raises
     ------
@@ -58,10 +60,16 @@ class Models:
         If one of the files cannot be served.
     """
 
-    def __init__(self, paths: Mapping[str, Path], tables: Mapping[str, Tables] | None = None) -> None:
+    def __init__(
+        self,
+        paths: Mapping[str, Path],
+        tables: Mapping[str, Tables] | None = None,
+        columns: Mapping[str, str] | None = None,
+    ) -> None:
         self._files = {name: (path, *(tables or {}).get(name, (None, None))) for name, path in paths.items()}
         self._stamps = {name: _stamp(*files) for name, files in self._files.items()}
-        self._served = {name: _read(name, *files) for name, files in self._files.items()}
+        self._columns = columns
+        self._served = {name: _read(name, *files, columns) for name, files in self._files.items()}
         self.default = next(iter(paths))
         #: The number of files taken and refused since the start.
         self.exchanged = self.refused = 0
@@ -84,7 +92,7 @@ class Models:
                 continue
             self._stamps[name] = stamp
             try:
-                self._served[name] = _read(name, *files)
+                self._served[name] = _read(name, *files, self._columns)
             except (HushrecError, OSError, MemoryError) as error:
                 self.refused += 1
                 log.error("Still serving the old model %s: %s", name, _visible(str(error)))
@@ -111,7 +119,13 @@ def _stamp(*files: Path | None) -> list[_Stamp | None]:
     return stamps
 
 
-def _read(name: str, path: Path, attributes: Path | None, titles: Path | None) -> Served:
+def _read(
+    name: str,
+    path: Path,
+    attributes: Path | None,
+    titles: Path | None,
+    columns: Mapping[str, str] | None = None,
+) -> Served:
     """Read a file into memory: writing into a mapped file would end the process."""
     try:
         content = path.read_bytes()
@@ -131,6 +145,7 @@ def _read(name: str, path: Path, attributes: Path | None, titles: Path | None) -
         ) from None
     if attributes is None and titles is None:
         return Served(name, content, digest, billboard)
-    served = Served(name, content, digest, billboard, Attributes.read(attributes, billboard.domain, titles))
+    items = Attributes.read(attributes, billboard.domain, titles, columns)
+    served = Served(name, content, digest, billboard, items)
     served.titles  # noqa: B018 - computed here, not by the first request in the event loop
     return served

@@ -36,6 +36,7 @@ class Settings:
     ----------
     models : mapping of str to Path
     tables : mapping of str to a pair of Path or None
+    columns : mapping of str to str
         As of `Models`.
     tokens, names : sequence of str
         As of `Answers`.
@@ -51,6 +52,7 @@ class Settings:
 
     models: Mapping[str, Path]
     tables: Mapping[str, Tables] = field(default_factory=dict)
+    columns: Mapping[str, str] = field(default_factory=dict)
     tokens: Sequence[str] = ()
     names: Sequence[str] = ()
     origins: Sequence[str] = ()
@@ -105,7 +107,7 @@ def serve(settings: Settings, host: str, port: int, workers: int, ready: Callabl
     before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         if workers == 1:
-            models = Models(settings.models, settings.tables)
+            models = Models(settings.models, settings.tables, settings.columns)
             metrics = Metrics(bytearray(8 * SIZE))
             with settings.service(listen(host, port), models, metrics) as service:
                 ready(service.url)
@@ -192,7 +194,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
     _more_files()
     metrics = Metrics(counts, worker)
     try:
-        models = Models(settings.models, settings.tables)
+        models = Models(settings.models, settings.tables, settings.columns)
         service = settings.service(listening, models, metrics)
     except HushrecError as error:
         up.put(("", str(error)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hushrec.data import Domain
-from hushrec.data.features import read_item_table
+from hushrec.data.features import named_item_table, read_item_table
 from hushrec.errors import InputError
 from hushrec.serving.conditions import Condition
 
@@ -45,7 +46,9 @@ class Attributes:
     columns: Mapping[str, pa.Array]
 
     @classmethod
-    def read(cls, source: Any, domain: Domain, titles: Any = None) -> Attributes:
+    def read(
+        cls, source: Any, domain: Domain, titles: Any = None, columns: Mapping[str, str] | None = None
+    ) -> Attributes:
         """Read a public table of items.
 
         Parameters
@@ -57,6 +60,8 @@ class Attributes:
             The model's.
         titles : the same, optional
             Another table, with the titles in a column named title or name.
+        columns : mapping, optional
+            Names or positions of the columns ``"item"`` and ``"title"`` in files.
 
         Raises
         ------
@@ -64,11 +69,13 @@ class Attributes:
             A source is no such table, an id occurs twice, or there is no column of titles.
         """
         table = (
-            source if isinstance(source, Attributes) else cls({} if source is None else _read(source, domain))
+            source
+            if isinstance(source, Attributes)
+            else cls({} if source is None else _read(source, domain, "attributes", columns))
         )
         if titles is None:
             return table
-        named = cls(_read(titles, domain, "titles"))
+        named = cls(_read(titles, domain, "titles", columns))
         if named.title_column is None:
             raise InputError("Titles need a column of texts named title or name, beside the item ids.")
         return cls({**table.columns, _TITLES[0]: named.title_column})
@@ -121,8 +128,10 @@ def titled_page(page: bytes) -> bytes:
     return page.replace(b'data-titles=""', b'data-titles="titles.json"')
 
 
-def _read(source: Any, domain: Domain, what: str = "attributes") -> dict[str, pa.Array]:
+def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | None) -> dict[str, pa.Array]:
     """Return the columns of a table without its ids, in the order of the catalogue."""
+    if columns and isinstance(source, str | os.PathLike):
+        source = named_item_table(os.fspath(source), columns, what)
     ids, table, places = read_item_table(source, domain.item_texts, what)
     if (places < 0).all():
         raise InputError(
