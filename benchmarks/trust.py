@@ -209,7 +209,8 @@ ROWS = [
     Row(
         "D5",
         "hostile ratings",
-        ("data/test_neighbours.py::", "data/test_ratings.py::", "data/test_readers.py::", "data/test_purchases.py::"),
+        ("data/test_neighbours.py::", "data/test_ratings.py::", "data/test_readers.py::",
+         "data/test_purchases.py::"),  # fmt: skip
         "an error, or another user's rows change",
         "{fixtures:,.0f} fixtures, {fuzzed:,.0f} fuzzed tables; no other user changed",
     ),

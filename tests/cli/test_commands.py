@@ -45,7 +45,9 @@ def test_train_writes_a_model_and_charges(run, files):
 def test_a_run_that_found_nobody_stops_at_one_percent(run, files):
     """A function of the released number of users; where that is declared, nobody can tell."""
     rows = [
-        f"u{user};{item};{rating}" for user in range(200) for item, rating in zip(files.items, ("3,5*", "4,0*"))
+        f"u{user};{item};{rating}"
+        for user in range(200)
+        for item, rating in zip(files.items, ("3,5*", "4,0*"))
     ]
     Path("commas.csv").write_text("\n".join(["user;item;rating", *rows]))
     Path("dates.csv").write_text("user,item,rating\n" + f"a,{files.items[0]},2024-01-03\n" * 50)
