@@ -312,7 +312,10 @@ def score_range(users, items, offset, level, start, stop, scores):
         whole = size - size % lanes
         for item in range(0, whole, lanes):
             own = (begin + item) * width
-            for c in range(width):
+            tiled = width - width % lanes
+            for c in range(0, tiled, lanes):
+                simd.store_turned(turned, item * width + c * lanes, items, own + c, width)
+            for c in range(tiled, width):
                 for lane in range(lanes):
                     turned[item * width + c * lanes + lane] = items[own + lane * width + c]
         for first in range(start, stop, 4):
