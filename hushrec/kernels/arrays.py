@@ -81,7 +81,7 @@ def vector(value: Array | float | None, size: int, dtype: np.dtype, default: flo
     value = np.asarray(value, dtype)
     if value.shape not in ((), (size,)):
         raise ValueError(f"{name} has shape {value.shape} instead of ({size},).")
-    return np.array(np.broadcast_to(value, (size,)))  # never read-only, which numba takes for another type
+    return np.full(size, value, dtype)  # never read-only, which numba takes for another type
 
 
 def column_terms(n_cols: int, dtype: np.dtype, offset: Array | None, weight: Array | None) -> Array:
@@ -99,7 +99,7 @@ def check_csr(
     starts = np.ascontiguousarray(indptr, np.int64)
     columns = np.ascontiguousarray(indices, np.int32)
     values = np.ascontiguousarray(values, np.float32 if values.dtype == np.float32 else np.float64)
-    if len(starts) == 0 or starts[0] < 0 or starts[-1] > len(columns) or (np.diff(starts) < 0).any():
+    if len(starts) == 0 or starts[0] < 0 or starts[-1] > len(columns) or (starts[1:] < starts[:-1]).any():
         raise ValueError("indptr must not decrease and must stay within the entries.")
     if values.shape != columns.shape:
         raise ValueError(f"{len(values)} values do not fit {len(columns)} indices.")
