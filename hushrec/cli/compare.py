@@ -62,11 +62,11 @@ def compare(
 ) -> None:
     """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
 
-    Part of the ratings is held out for testing. The baselines that every private model must beat are always
-    in it. The command first prints what all runs cost together, and asks on a terminal. If they do not fit
-    the budget, none is made. hushrec evaluate compares one model without privacy cost. Or declare
-    --data-is-public: nothing is charged and every result is stamped NOT PRIVATE. The epsilon inf adds the
-    references without privacy: als, and ease for lists. Likes (--implicit) are judged by lists alone.
+    Part of the ratings is held out for testing. The baselines of private models are always included. The
+    command first prints what all runs cost together, and asks on a terminal. If they do not fit the budget,
+    no run is made. To compare one model without privacy cost, use hushrec evaluate. With --data-is-public
+    nothing is charged, and every result is stamped NOT PRIVATE. The epsilon inf adds the references without
+    privacy: als, and ease for lists. Likes (--implicit) are evaluated by lists only.
 
       hushrec compare ratings.parquet --models both,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
