@@ -73,7 +73,7 @@ def typed_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
 
 
 def is_declared(column: Any) -> bool:
-    """Tell whether the type of a column was fixed before its cells, so that no cell can change it."""
+    """Return whether the type of a column was fixed before its cells, so no cell can change it."""
     kind = getattr(column, "dtype", None)
     if type(column).__module__.partition(".")[0] == "pandas":
         if isinstance(categories := getattr(kind, "categories", None), Iterable):
@@ -225,7 +225,7 @@ def decoded(cell: bytes) -> str | None:
 
 
 def too_long(cell: str | bytes | bytearray | memoryview) -> bool:
-    """Tell whether a cell has more than `MAX_CELL_BYTES` in UTF-8."""
+    """Return whether a cell has more than `MAX_CELL_BYTES` in UTF-8."""
     if isinstance(cell, str) and not cell.isascii():
         return len(cell) > MAX_CELL_BYTES or len(cell.encode("utf-8", "surrogatepass")) > MAX_CELL_BYTES
     return len(cell) > MAX_CELL_BYTES

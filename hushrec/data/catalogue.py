@@ -1,5 +1,4 @@
-"""A declared domain as JSON and arrays, and back: what a model file holds of it
-(docs/reference/format.md)."""
+"""A declared domain as JSON and arrays, and back, for model files (docs/reference/format.md)."""
 
 from __future__ import annotations
 
@@ -15,8 +14,8 @@ from hushrec.data.domain import Domain
 from hushrec.data.ids import canonical_text
 from hushrec.errors import InputError
 
-#: What an id was declared as. It is stored as UTF-8 text; of bytes the bytes themselves, of text that UTF-8
-#: cannot hold (a lone surrogate) a JSON string.
+#: Type of a declared id. It is stored as UTF-8 text; of bytes the bytes themselves, of text that UTF-8 cannot
+#: hold (a lone surrogate) a JSON string.
 KINDS = ("text", "integer", "float", "boolean", "uuid", "bytes", "json")
 
 _READ: dict[str, Callable[[str], Any]] = {
@@ -30,10 +29,10 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return what else was declared, and the catalogue as arrays: ``text``, ``offsets`` and ``kinds``.
+    """Return the other declarations, and the catalogue as arrays: ``text``, ``offsets`` and ``kinds``.
 
-    An id of another type than those of :data:`KINDS` (a decimal number, say) comes back as its text.
-    Of item features only the names are kept.
+    An id of another type than those of :data:`KINDS` (such as a decimal number) becomes its text. Only the
+    names of item features are kept.
     """
     kinds, texts = [], []
     for item in domain.items:
@@ -62,7 +61,7 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
     Raises
     ------
     KeyError, TypeError, ValueError
-        Something is missing or wrong; InputError where a domain says so.
+        Something is missing or wrong; InputError if a domain refuses.
     """
     low, high = declared["rating_range"]
     names = declared.get("item_features", [])

@@ -1,4 +1,4 @@
-"""Columns of users, items, ratings and times in a table: found by their names, or as they are asked for."""
+"""Columns of users, items, ratings and times in a table, found by their names or named by the caller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from hushrec.data.times import encode_times
 from hushrec.errors import InputError
 
 #: Names of columns in files of MovieLens, Amazon, Goodreads, Netflix, Book-Crossing, Yelp and of shops,
-#: without case, blanks, dots, dashes and underscores; of several in a table the first one here counts.
+#: without case, blanks, dots, dashes and underscores. The first name here wins.
 SYNONYMS = {
     role: tuple(words.split())
     for role, words in {
@@ -33,9 +33,9 @@ ROLES = tuple(SYNONYMS)
 #: Columns that are read only where they are asked for.
 _ON_REQUEST = ("time", "quantity")
 
-#: What `Ratings` knows of itself beside its rows, kept in the tables that it writes.
+#: Facts of `Ratings` that its tables keep.
 MARKS = ("hand_picked", "by_position", "purchases")
-#: Before what a split was keyed by; a mark too.
+#: Prefix of the key of a split; also a mark.
 SPLIT = "split:"
 MARKS_KEY = b"hushrec.ratings"
 
@@ -55,7 +55,7 @@ class Columns(NamedTuple):
     quantities : ndarray of int64, optional
         As of `encode_quantities`.
     is_ordered : bool
-        Whether the order of the rows is the source's own, so that it may break ties of time.
+        Whether the order of the rows is fixed by the source, so it may break ties of time.
     """
 
     users: Any
@@ -128,7 +128,7 @@ def last_position(columns: Any) -> int:
 
 
 def with_times(names: Sequence[Any], columns: Any) -> Any:
-    """Ask for times too where one column has a name of theirs and nobody said anything of them."""
+    """Use times too if a column has a usual name of times and the caller named no columns."""
     asked, words = _asked_columns(columns), [plain_name(name) for name in names]
     if "time" in asked or sum(word in SYNONYMS["time"] for word in words) != 1:
         return columns

@@ -20,8 +20,8 @@ from hushrec.data.item_list import read_item_list
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
-#: More than the most prolific user of MovieLens 100K, 1M, 10M and 20M has rated (9,254): a constant, and
-#: no maximum of the data at hand. Keep it unless a cap is known from elsewhere than the private rows.
+#: More than the most active user of MovieLens 100K, 1M, 10M and 20M has rated (9,254). It is a constant, not
+#: a maximum of the present data. Keep it unless a cap is known from elsewhere than the private rows.
 DEFAULT_MAX_RATINGS_PER_USER = 10_000
 
 #: No range goes beyond: squares of ratings and sums of them stay far from the largest float64, and their
@@ -41,8 +41,8 @@ HOW_TO_DECLARE = (
 class Domain:
     """The declared, public side of a data set: which items exist, how ratings are bounded.
 
-    Nothing in it may come from the private ratings: which items occur and the largest rating are secrets of
-    the users. `Domain.observed` reads them from data all the same, for public data, and says so.
+    It must not come from the private ratings: the set of rated items and the largest rating are private.
+    `Domain.observed` reads them from data, for public data only, and marks the domain.
 
     Parameters
     ----------
@@ -51,20 +51,20 @@ class Domain:
         given back as declared. Two ids that read the same (7 and "7", see `hushrec.data.ids.canonical_text`)
         are a duplicate.
     rating_range : (float, float)
-        The lowest and the highest rating that counts; a rating outside is dropped. None where there are
-        ``likes``, which have none.
+        The lowest and the highest rating that counts; a rating outside is dropped. None with ``likes``, which
+        have none.
     max_ratings_per_user : int
         At most this many ratings of one user count; beyond it a sample that is random in the user's id is
         kept. The default, 10,000, is above every user of MovieLens 100K to 20M.
     declared : bool
         False marks a domain read from data; private training refuses it.
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
-        What is publicly known of the items, as numbers: genres as 0 and 1, vectors of a text. See
+        Public facts on the items as numbers: genres as 0 and 1, vectors of a text. See
         `hushrec.data.features.read_item_features`. Held as an array, NaN where a feature is missing. Used in
         training only: the model file holds their names, the fingerprint nothing of them.
     likes : bool
-        True where there are no ratings: every row of a user is a like, whatever its value, and counts as 1 in
-        a range from 0 to 1.
+        True without ratings: every row of a user is a like with any value, and counts as 1 in a range from 0
+        to 1.
     feature_names : tuple of str
         Names of the columns of a table of ``item_features``.
     feature_widths : tuple of int
@@ -73,8 +73,9 @@ class Domain:
     Raises
     ------
     InputError
-        The catalogue is empty, holds a duplicate or an empty id; the range is missing, not finite or not
-        increasing; the cap is not a positive integer; the features are not numbers, or none is of an item.
+        The catalogue is empty, or holds a duplicate or an empty id. The range is missing, not finite or not
+        increasing. The cap is not a positive integer. The features are not numbers, or no row belongs to an
+        item.
 
     Examples
     --------
@@ -157,7 +158,7 @@ class Domain:
 
     @cached_property
     def item_column(self) -> pa.Array:
-        """The item ids as an Arrow array of their own type, or of text where they are of several types."""
+        """Return the item ids as an Arrow array of their type, or as text for several types."""
         try:
             return pa.array(list(self.items))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -185,10 +186,10 @@ class Domain:
         return lookup(ids, self._texts)
 
     def position(self, item: Any) -> int:
-        """The position of one item id in the catalogue, or -1: as `index` says, but at once."""
+        """Return the position of one item id in the catalogue, or -1, faster than `index`."""
         if type(item) is int and item.bit_length() < 64:
             return self._places.get(str(item), -1)
-        if type(item) is str and item[:1] != NO_TEXT:  # most are canonical as they are
+        if type(item) is str and item[:1] != NO_TEXT:  # most are canonical already
             place = self._places.get(item)
             if place is not None:
                 return place
@@ -202,8 +203,8 @@ class Domain:
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
         """Read the item ids of a text file, one a line.
 
-        The file is UTF-8 text, with or without a byte-order mark. Blank lines are ignored. An id may stand in
-        double quotes, as in a CSV file, and must if it holds a delimiter in a list where most ids hold one.
+        The file is UTF-8 text, with or without a byte-order mark. Blank lines are ignored. An id may be in
+        double quotes, as in a CSV file. It must be if it holds a delimiter and most ids of the list hold one.
 
         Raises
         ------
@@ -254,7 +255,7 @@ class Domain:
 
 
 def check_domain(domain: Any) -> Domain:
-    """The domain, or InputError that says how to declare one."""
+    """Return the domain, or raise InputError with how to declare one."""
     if not isinstance(domain, Domain):
         raise InputError(f"A domain is missing; {HOW_TO_DECLARE}.")
     return domain

@@ -49,10 +49,10 @@ def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[
     Parameters
     ----------
     source : ndarray of shape (n_items, n_features), table or path, or list of these
-        Several stand beside each other. An array is aligned with the catalogue. A table (pandas, polars,
-        Arrow, a mapping of columns, or the path of a CSV, TSV or Parquet file) has a column of item ids,
-        named item, itemid, movieid or the like, and columns of numbers, truth values, vectors of one length,
-        or categories: texts, or lists of them such as ``Comedy|Drama``. Rows of other items are left out.
+        Several tables are joined. An array is aligned with the catalogue. A table (pandas, polars, Arrow, a
+        mapping of columns, or the path of a CSV, TSV or Parquet file) has a column of item ids, named item,
+        itemid, movieid or the like. Its other columns are numbers, truth values, vectors of one length, or
+        categories: texts, or lists of them such as ``Comedy|Drama``. Rows of other items are left out.
     texts : Arrow array of str
         Canonical ids of the catalogue.
 
@@ -141,7 +141,7 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
     texts : Arrow array of str
         Canonical ids of the catalogue.
     what : str
-        What a refusal calls the table.
+        Name of the table in errors.
 
     Returns
     -------
@@ -182,9 +182,9 @@ def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Tab
     ----------
     path : str
     columns : mapping
-        Of "item" and "title"; a name that the table lacks is ignored.
+        Names for "item" and "title"; a name that the table lacks is ignored.
     what : str
-        What a refusal calls the table.
+        Name of the table in errors.
     """
     table = _from_file(File(path), what, columns)
     names = list(table.column_names)

@@ -32,7 +32,7 @@ FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
 WITH_HEADER = ("csv", "tsv", *DELIMITERS, "::")
 N_JOKES = 100  # of Jester's published matrix
 _MISSING_JOKE = 99.0  # how Jester writes "not rated"
-_BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB beside the columns that are kept
+_BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB in addition to the kept columns
 _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
@@ -100,7 +100,7 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
                 yield from _text_chunks(stream, file, kind, columns, implicit)
 
 
-#: Endings of files that are no table of rows -> what they are.
+#: Endings of files that are not tables of rows -> their kind.
 _OTHER_KINDS = {
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".xz"), "an archive"),
     **dict.fromkeys((".xlsx", ".xls", ".xlsm", ".ods"), "a spreadsheet"),
@@ -112,7 +112,7 @@ _OTHER_KINDS = {
 
 
 def file_format(file: File, format: str | None, columns: Any = None) -> str:
-    """The format that was asked for, or that the file's name and first bytes tell; its rows do not."""
+    """The given format, or that of the file's name and first bytes; its rows do not count."""
     if format is None and file.suffix in _OTHER_KINDS:
         what = _OTHER_KINDS[file.suffix]
         how = "unpack it" if what == "an archive" else "save it as CSV or Parquet, one row per rating"
@@ -138,7 +138,7 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
 
 @contextlib.contextmanager
 def readable(file: File, kind: str) -> Iterator[None]:
-    """Say in one sentence what goes wrong while a file is read."""
+    """Return in one sentence why a file cannot be read."""
     try:
         yield
     except InputError:
@@ -264,7 +264,7 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
                 for batch in opened.iter_batches(_BATCH_ROWS, list(together), inside):
                     yield pa.Table.from_batches([batch])
                     done += batch.num_rows
-    except pa.ArrowException:  # or the file is damaged, which the second reading says again
+    except pa.ArrowException:  # or the file is damaged, which the second reading reports again
         with _open_parquet(file, metadata) as again:
             for batch in again.iter_batches(_FEW_ROWS, columns=inside):
                 if batch.num_rows > done:

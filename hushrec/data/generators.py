@@ -36,7 +36,7 @@ def realistic(
     """Ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank, rounded.
 
     Users are called "u000001" and on, items "i00001" and on, by their number. On a 1 to 5 scale the mean is
-    near 3.5 and the standard deviation near 1.1; biases alone predict to about 0.90 and a low-rank model to
+    near 3.5 and the standard deviation near 1.1. Biases alone predict to about 0.90 and a low-rank model to
     about 0.85, as on MovieLens-1M.
 
     Parameters
@@ -92,7 +92,7 @@ def realistic(
     user_factors = rng.standard_normal((n_users, rank), dtype=np.float32)
     item_factors = _explained(rng.standard_normal((n_items, rank)), features, explained, seed) * spectrum
     item_factors = item_factors.astype(np.float32)
-    # one unit of score is a quarter of the range, so that 1 to 5 keeps its scale
+    # one unit of score is a quarter of the range, so 1 to 5 keeps its scale
     unit = (domain.high - domain.low) / 4
     top = domain.low + math.floor((domain.high - domain.low) / step + 1e-9) * step
     scores = np.empty(n_ratings, np.float32)
@@ -125,8 +125,8 @@ def paired_likes(
     A user picks items one after the other, in proportion to their popularity (as in :func:`realistic`) times
     the exponential of their taste for them, of low rank. Companions are alike in popularity and in taste, and
     who picks one of them takes the other along with a chance of ``together``. No factorisation of moderate
-    rank can tell so many pairs apart, and a model of items on items can: with 4,200 users, 7,200 items and
-    310,000 likes EASE recommends better by a quarter than a factorisation of rank 100.
+    rank can separate so many pairs, and a model of items on items can. With 4,200 users, 7,200 items and
+    310,000 likes, EASE recommends better by a quarter than a factorisation of rank 100.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def _activity(n_users: int, most: int, n_ratings: int, rng: np.random.Generator)
     least = max(1, min(20, n_ratings // (8 * n_users)))
     drawn = np.exp(1.1 * rng.standard_normal(n_users))
     low, high = 0.0, n_ratings / drawn.min()
-    for _ in range(100):  # scale so that the clipped numbers add up
+    for _ in range(100):  # scale, because the clipped numbers must add up
         scale = (low + high) / 2
         counts = np.clip(np.rint(least + scale * drawn), least, most)
         low, high = (scale, high) if counts.sum() < n_ratings else (low, scale)
@@ -226,8 +226,8 @@ def _distinct_items(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Items of each user, drawn one after the other without repetition, in proportion to popularity.
 
-    To draw anew what came twice is the same law. Users who want much of the catalogue, or who would need many
-    rounds, are drawn outright instead: the largest of popularity plus Gumbel noise.
+    Drawing repeated items again gives the same distribution. Users who want much of the catalogue, or who
+    would need many rounds, are drawn outright instead: the largest of popularity plus Gumbel noise.
     """
     n_users, n_items = len(activity), len(popularity)
     edges = np.cumsum(popularity)

@@ -30,7 +30,7 @@ from hushrec.data.arrays import (
     typed_or_objects,
 )
 
-#: Of quantities: parts of one, and the largest that counts.
+#: Step of quantities, and their largest value.
 UNIT = 10**6
 _LARGEST = 1 << 53  # from here on floats skip integers
 _MOST_BITS = 3400  # of an integer with at most 1,024 digits
@@ -46,15 +46,15 @@ _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 def canonical_text(value: Any, *, exact: bool = True) -> str | None:
     r"""Return the text that identifies an id, or None where there is no id.
 
-    The integer 7, ``numpy.int32(7)``, the text "7", the float 7.0 (what a data frame makes of an integer
-    column with one hole) and its text "7.0" are one id, "7". Surrounding blanks do not count. All else does:
-    "007" and "7" differ, and so do "a" and "A". Bytes are read as UTF-8, a UUID as its usual text.
+    The integer 7, ``numpy.int32(7)``, the text "7", the float 7.0 (an integer of a data-frame column with one
+    hole) and its text "7.0" are one id, "7". Surrounding blanks do not count. All else does: "007" and "7"
+    differ, and so do "a" and "A". Bytes are read as UTF-8, a UUID as its usual text.
 
-    No ids are None, NaN, NaT, infinities, empty text, cells of more than 1,024 bytes, dates and times, and
-    objects of any other class. Nor are whole numbers of 2^53 and beyond that are a float or the text of one
-    ("1.152921504606847e+18"): floats do not tell them apart.
-    Bytes that are no Unicode text become "\ufffdx" and their hexadecimal digits, lone surrogates "\ufffdu"
-    and theirs. Text that begins with "\ufffd" itself is given one more, so that no two ids meet.
+    These are not ids: None, NaN, NaT, infinities, empty text, cells of more than 1,024 bytes, dates and
+    times, and objects of any other class. Nor are whole numbers of 2^53 and beyond as a float or its text
+    ("1.152921504606847e+18"), because several integers have the same float. Bytes that are no Unicode text
+    become "\ufffdx" and their hexadecimal digits, lone surrogates "\ufffdu" and theirs. Text that begins with
+    "\ufffd" itself gets another one, so no two ids become equal.
 
     Parameters
     ----------
@@ -117,7 +117,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def parse_rating(value: Any) -> float:
-    """Return the number in one cell; NaN where there is none ("n/a", None, "1_000", a container).
+    """Return the number in one cell; NaN for anything else ("n/a", None, "1_000", a container).
 
     Text may have a decimal comma, or be true or false.
     """
@@ -173,9 +173,9 @@ class Encoded:
 def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     """Encode a column of ids of any type; distinct ids are numbered by first appearance.
 
-    NumPy and pandas choose a column's type by all its cells, so an id of theirs must be one whatever the
-    type is (see `canonical_text`). pandas' nullable integers and Arrow types are exempt: a missing cell does
-    not change them. ``exact`` drops this rule, for ids that are asked for and are no rows.
+    NumPy and pandas choose a column's type by all its cells, so an id must be the same under any type (see
+    `canonical_text`). pandas' nullable integers and Arrow types are exempt: a missing cell does not change
+    them. ``exact`` drops this rule, for ids that are asked for and are no rows.
     """
     if isinstance(column, Encoded):
         return column
@@ -221,7 +221,7 @@ def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
 
 
 def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
-    """Return distinct ids as Python objects; a number is an int or a float whatever its column's type."""
+    """Return distinct ids as Python objects; a number is an int or a float for any column type."""
     return [_plain_number(v) for v in (values if isinstance(values, np.ndarray) else plain_values(values))]
 
 

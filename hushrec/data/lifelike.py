@@ -1,4 +1,4 @@
-"""Generated ratings whose users choose by taste, as in real tables; nothing in them is private."""
+"""Generated ratings of users who choose by taste, as in real tables. They are not private."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ _LIKE_THEIR_SERIES = 0.5  # part of an item's taste that it has in common with i
 
 @dataclass(frozen=True)
 class _World:
-    """Constants of a setting, chosen by hand so that summary figures are near those of real tables.
+    """Constants of a setting, chosen by hand so summary figures are near those of real tables.
 
     Choice is in logarithms of chances: popularity falls by ``tail`` and, at its head, as 1 / (place +
     ``head``), all of it ``steep``; ``taste`` (of so many ``directions``, each weaker by the power ``fall``)
-    and ``series`` are standard deviations. Histories are ``least`` and a log-normal number more. The rest
-    are standard deviations of stars, in parts of their range: ``agree`` is the correlation of what is
-    liked with what is chosen, ``known`` that of good with popular.
+    and ``series`` are standard deviations. Histories are ``least`` and a log-normal number more. The rest are
+    standard deviations of stars, in parts of their range: ``agree`` is the correlation of liking with
+    choosing, and ``known`` that of quality with popularity.
     """
 
     users: int
@@ -84,18 +84,18 @@ def lifelike(
     n_items: int | None = None,
     seed: int,
 ) -> Ratings:
-    """Generate ratings of 1 to 5 by users whose tastes show in what they choose and in how they rate it.
+    """Generate ratings of 1 to 5 by users whose tastes affect their choices and their ratings.
 
-    In :func:`realistic` everybody chooses by popularity, so that no model can find better lists than that.
-    Here popularity, lengths of histories, what models find of taste in choices and in stars, and how far
-    items go together are like those of real tables (docs/reference/generated-data.md has them side by side).
-    A user's rows depend on the seed and their number alone: more users leave those of the others as they are.
+    In :func:`realistic` all users choose by popularity, so no model can make better lists. Here popularity,
+    lengths of histories, taste in choices and in stars, and item pairs are like those of real tables
+    (docs/reference/generated-data.md compares them). A user's rows depend on the seed and their number only:
+    adding users changes no other user.
 
     Parameters
     ----------
     setting : {"films", "sparse", "shop"}
         Long histories of films; a dozen ratings a user; a shop's few purchases, many of which go together.
-        The first two lie within the spread of real tables, the last is assumed.
+        The first two are within the spread of real tables; the last is assumed.
     n_users, n_items : int, optional
         By default 2,000 of each for films, 5,000 users and 1,500 or 2,000 items for the others.
     seed : int
@@ -154,5 +154,5 @@ def _uniform(base: Array, cells: Array) -> Array:
 
 
 def _mixed(share: float, first: Array, second: Array) -> Array:
-    """The sum of both, of whose variance the first has that share."""
+    """Return the sum of both, weighted so the first has that part of the variance."""
     return math.sqrt(share) * first + math.sqrt(1 - share) * second

@@ -1,9 +1,10 @@
-"""Tables of any size to a store: rows are dealt out to partitions of users, then each is cleaned by itself.
+"""Tables of any size to a store: rows are distributed to partitions of users, then each partition is cleaned
+alone.
 
 The functions that read a table into memory decide what becomes of a row: `hushrec.data.files`,
 `hushrec.data.ids` and, for all rows of a partition at once, `hushrec.data.ratings_builder`. A user's rows are
-in one partition, in the order of the input, so that the same rows are left of them. Memory is bounded by the
-chunks that are read and by a few partitions.
+in one partition, in the order of the input, so the same rows stay. Memory is bounded by the chunks that are
+read and by a few partitions.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from hushrec.progress import progress_bar
 _CLEANED_ROWS = 1 << 23  # about so many rows are cleaned at a time by all threads, in some 800 MB
 _FOLDED_ROWS = 1 << 22  # of more rows in one partition only the latest of a pair are kept on the way
 _HELD_ROWS = 1 << 24  # rows that wait for their partition's file, in some 300 MB: few large writes
-#: Where nobody says how many, whatever the rows are: a folder's shape tells nothing of them.
+#: Default number of partitions, for any rows, so a folder's shape reveals nothing.
 PARTITIONS = 32
 _MOST_PARTITIONS = 4096  # files of a folder
 _ROW_BYTES = {"parquet": 8, "jester": 500}  # at least, of a row in a file; of others 12
@@ -94,7 +95,7 @@ def write_store(
     return target
 
 
-# ---------------------------------------------------------------------- what is read
+# ---------------------------------------------------------------------- reading
 
 
 def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
@@ -134,7 +135,7 @@ def _rows_of(file: File, kind: str) -> int:
         try:
             return parquet.read_metadata(file.seekable()).num_rows
         except (OSError, pa.ArrowException):
-            return 0  # said when it is read
+            return 0  # reported while reading
     unpacked = 4 if file.name.lower().endswith((".gz", ".bz2", ".zst")) else 1
     return unpacked * file.size() // _ROW_BYTES.get(kind, 12)
 
@@ -168,7 +169,7 @@ def _deal_out(
 
 
 def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
-    """Append what is held to its partitions' files, those of one type at once; 0 rows are left."""
+    """Append the held rows to their partitions' files, grouped by type; then hold 0 rows."""
 
     def spill(number: int) -> None:
         with (folder / _spill(number)).open("ab") as file:
@@ -328,7 +329,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def _workspace(target: Path) -> Iterator[Path]:
-    """A folder beside the target that is gone afterwards; that of a killed process goes with the next."""
+    """A temporary folder next to the target; the next one removes that of a killed process."""
     for old in target.parent.glob(f".{target.name}.*.preparing"):
         if _lock(old / _LOCK, None):
             shutil.rmtree(old, ignore_errors=True)
@@ -348,7 +349,7 @@ def _workspace(target: Path) -> Iterator[Path]:
 
 
 def _lock(path: Path, file: Any) -> bool:
-    """Hold a lock for as long as the process lives; or without a file, see whether nobody does."""
+    """Hold a lock while the process lives; or without a file, return whether no process holds one."""
     try:
         import fcntl
 
@@ -367,7 +368,7 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
         entries,
         catalogue=_write(folder / store_files.CATALOGUE, store_files.catalogue_bytes(domain)),
         ids=kinds.pop() if len(kinds) == 1 else "large_string",
-        times="times" in marks,  # whether or not anybody has a row
+        times="times" in marks,  # even without any row
         **{mark: mark in marks for mark in MARKS},
         splits=sorted(mark for mark in marks if mark.startswith(SPLIT)),
     )
@@ -376,7 +377,7 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
 
 
 def _put(folder: Path, target: Path) -> None:
-    """Give the folder its name; until it has it, the lock tells the next one what a killed process left."""
+    """Give the folder its name; until then, the lock shows the next process that it was killed."""
     if store_files.is_store(target):
         old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
         (old / _LOCK).touch()
@@ -390,7 +391,7 @@ def _put(folder: Path, target: Path) -> None:
 
 
 def _write(path: Path, content: Any) -> dict[str, Any]:
-    """Write a file, to the disk; what a manifest says of it."""
+    """Write a file durably, and return its entry of the manifest."""
     octets = memoryview(content)
     with path.open("wb") as file:
         file.write(octets)

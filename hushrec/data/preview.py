@@ -1,4 +1,4 @@
-"""What becomes of each row of a table, and why, for the curator before any budget is spent.
+"""Show which rows of a table training uses, and why it does not use others, before any budget is spent.
 
 All of it is private: only `Ratings.check` and ``hushrec check`` show it. The rules are those of
 `hushrec.data.ratings_builder`; a test compares the two.
@@ -52,7 +52,7 @@ _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
 _TEXTS = (*WITH_HEADER, "movielens-100k", "movielens-dat")
-#: Names of columns that tell whether or how much a user liked an item, beside those of ratings.
+#: Names of columns for liking, other than ratings.
 _LABELS = (
     *SYNONYMS["rating"],
     *SYNONYMS["quantity"],
@@ -89,20 +89,20 @@ class Preview:
     format : str or None
         Of a file.
     counted : {"line", "row"}
-        What the numbers of dropped rows count.
+        Meaning of the numbers of dropped rows.
     rows, usable : int
         Rows that were read, and ratings that a training would use.
     dropped : tuple of Dropped
     users, users_over_cap, items_unseen : int
-        Users with a usable rating, those with more than the cap, and declared items that nobody rated.
+        Users with a usable rating, users above the cap, and declared items without a rating.
     histogram : tuple of (low, high, count)
-        Of the ratings that are numbers; low and high are equal where each value has a bar.
+        Histogram of the numeric ratings; low and high are equal if each value has a bar.
     scales : tuple of (low, high)
         The usual scales that all of these fit.
     without_time : int or None
-        Usable ratings whose time cannot be read; None where no column of times is found.
+        Number of usable ratings with an unreadable time; None without a column of times.
     hints : tuple of str
-        What may be wrong with the file, in words.
+        Possible faults of the file, as text.
     """
 
     columns: dict[str, str]
@@ -231,7 +231,7 @@ def _without_value(
 def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Distinct pairs of user and item that are used, and the rows that are not: see `build`.
 
-    The rows that another one of the same pair stands for, and those of pairs that were returned.
+    Rows replaced by a later row of the same pair, and rows of returned pairs.
     """
     cells = entries.users.codes.astype(np.int64) * n_items + entries.items
     is_rated = ~np.isnan(entries.ratings)
@@ -247,7 +247,7 @@ def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 class _Read:
-    """A source as columns, with the number of each row and what the file shows of itself."""
+    """A source as columns, with the number of each row and the visible facts of the file."""
 
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
         self.table: Columns
@@ -301,7 +301,7 @@ class _Read:
         self.table = self.table._replace(ratings=np.ones(len(self.labels), np.float32))
 
     def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> bool:
-        """Read as `hushrec.data.files` does, with a number before each line; tell whether times are extra."""
+        """Read like `hushrec.data.files`, with a number before each line; return whether times are extra."""
         names, delimiter, blocks, options = open_text(stream, str(self.format), columns)
         header = int(self.format in WITH_HEADER and not last_position(columns))
         self.n_fields = len(names)
@@ -375,7 +375,7 @@ def _n_fields(line: bytes, delimiter: bytes) -> int:
 
 
 def _with_labels(names: Sequence[Any], columns: Any) -> Any:
-    """Ask for a column of labels or quantities in place of ratings; None where there is none."""
+    """Ask for a column of labels or quantities in place of ratings; None if there is none."""
     asked = columns if isinstance(columns, Mapping) else {}
     if "quantity" in asked:
         return None
@@ -390,7 +390,7 @@ def _with_labels(names: Sequence[Any], columns: Any) -> Any:
 
 
 _LARGEST = 1 << 53  # from here on floats skip integers
-#: Texts of a whole number beyond, as it is written and as a float writes it.
+#: Return the texts of a whole number beyond, as an integer and as a float.
 _ROUNDED = re.compile(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)")
 
 
@@ -441,7 +441,7 @@ def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterat
 
 
 def _is_rounded(cell: Any) -> bool:
-    """Tell whether a cell is a whole number that floats do not hold, or the text of one."""
+    """Return whether a cell is a whole number that floats cannot hold, or the text of one."""
     if isinstance(cell, (int, np.integer)):
         return abs(int(cell)) >= _LARGEST
     if isinstance(cell, (float, np.floating)):

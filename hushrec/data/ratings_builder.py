@@ -61,7 +61,7 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
         check_implicit(domain, columns)
     found = read_columns(source, columns, format, implicit, domain.item_texts)
     del source
-    pool = pa.default_memory_pool()  # Arrow keeps what it no longer needs until it is told to let go
+    pool = pa.default_memory_pool()  # Arrow keeps unused memory until it is asked to release it
     positions = positions_of(encode_ids(found.items), domain.item_texts)
     found = found._replace(items=None)
     pool.release_unused()
@@ -101,7 +101,7 @@ def rows_of(domain: Domain, found: Entries) -> Rows:
     """Return the rows of entries from `latest`.
 
     With quantities, a pair without a rating stays if its quantities add up to more than 0: as a rating of
-    NaN, or as 1 where the domain is of likes.
+    NaN, or as 1 in a domain of likes.
     """
     if found.quantities is not None:
         is_unrated = np.isnan(found.ratings)
@@ -151,7 +151,7 @@ def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entrie
         return Entries(users, items, values, times, quantities)
     keys = [key for key in (None if is_ordered else values, times) if key is not None]
     if quantities is not None:
-        keys.append(~np.isnan(values))  # a rating comes before a purchase without one, whatever their times
+        keys.append(~np.isnan(values))  # a rating comes before a purchase without one, at any time
         starts = np.flatnonzero(np.append(True, ends[:-1]))
         quantities = np.add.reduceat(quantities, starts)
     kept = _latest(keys, ends) if keys else ends
@@ -160,17 +160,16 @@ def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entrie
 
 
 def has_value(entries: Entries) -> np.ndarray:
-    """Tell which rows hold a rating in the range, or a quantity."""
+    """Mark the rows with a rating in the range, or with a quantity."""
     is_rated = ~np.isnan(entries.ratings)
     return is_rated if entries.quantities is None else is_rated | (entries.quantities != 0)
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
-    """Ratings as float32 that lie within the declared range, NaN for all others.
+    """Return ratings as float32 within the declared range, and NaN for all others.
 
-    Compared after rounding to float32 (so that 4.1 is within (0.1, 4.1) whatever its type was), and never
-    stored above ``domain.high`` or below ``domain.low``, not even by that rounding. A float32 array is
-    changed in place.
+    The comparison uses float32, so 4.1 is within (0.1, 4.1) for any type. No stored value is above
+    ``domain.high`` or below ``domain.low``, not even by rounding. A float32 array is changed in place.
     """
     low, high = np.float32(domain.low), np.float32(domain.high)
     with np.errstate(all="ignore"):  # a signalling NaN would warn
@@ -182,7 +181,7 @@ def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
 
 
 def _sorted_by_text(users: Encoded) -> Encoded:
-    """Number users by their texts, where their first appearance tells nothing."""
+    """Number users by their texts, if the order of their first appearance is private."""
     order = pc.sort_indices(users.texts).to_numpy()
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -204,7 +203,7 @@ def _by_pair(entries: Entries, n_items: int) -> Entries:
 
 
 def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
-    """Tell whether users follow one another, and the items of each in the order of the catalogue."""
+    """Return whether rows are grouped by user, with the items of each in the order of the catalogue."""
     for part in slices(len(users) - 1):
         one, next_one = slice(part.start, part.stop), slice(part.start + 1, part.stop + 1)
         same = users[one] == users[next_one]
@@ -237,7 +236,7 @@ def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
 
 
 def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
-    """Mark at most ``cap`` entries of each user, in the keyed order of their own items."""
+    """Mark at most ``cap`` entries of each user, in the keyed order of the user's items."""
     long_users = np.flatnonzero(counts > cap)
     base = np.zeros(len(counts), dtype=np.uint64)
     keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
@@ -272,7 +271,7 @@ def running_total(counts: np.ndarray) -> np.ndarray:
 
 
 def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int) -> sp.csr_array:
-    """A matrix of sorted rows, its arrays as they are."""
+    """Return a matrix of sorted rows that shares its arrays."""
     indptr = indptr.astype(np.int32 if len(data) < 1 << 31 else np.int64)
     matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items), copy=False)
     matrix.has_sorted_indices = True
@@ -285,5 +284,5 @@ def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:
 
 
 def slices(length: int, size: int = 1 << 20) -> list[slice]:
-    """Slices that cover a long array, so that temporary arrays stay small."""
+    """Return slices that cover a long array, to keep temporary arrays small."""
     return [slice(start, min(start + size, length)) for start in range(0, length, size)]

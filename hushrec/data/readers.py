@@ -26,7 +26,8 @@ _TOGETHER = 1 << 20  # entries of a matrix, or rows of a stream
 def read_columns(
     source: Any, columns: Any, format: str | None, implicit: bool, items: pa.Array | None = None
 ) -> Columns:
-    """Columns of any source; a matrix's columns are the items whose texts are given, or their numbers."""
+    """Return the columns of any source; a matrix's columns are the items of the given texts, or their
+    numbers."""
     if isinstance(source, (str, os.PathLike)):
         return read_path(os.fspath(source), columns, format, implicit)
     if format is not None:
@@ -60,7 +61,7 @@ def in_memory(source: Any) -> Any:
 
 
 def is_stream(source: Any) -> bool:
-    """Tell whether a source gives Arrow blocks without a declared order: a reader, or a query's result."""
+    """Return whether a source gives Arrow blocks without a declared order: a reader, or a query's result."""
     is_table = isinstance(source, (pa.Table, pa.RecordBatch, pa.ChunkedArray)) or hasattr(source, "iloc")
     is_frame = is_table or type(source).__module__.startswith("polars")
     return hasattr(source, "__arrow_c_stream__") and not is_frame

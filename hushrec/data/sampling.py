@@ -23,9 +23,9 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
         Positive. Users with no more ratings than this keep them all.
     seed : int
     priority : ndarray, shape (n_items,), optional
-        Take the items of smallest priority first, ties by the hash: with released (noisy) item counts this
-        is the tail ("adaptive") sampling of DPALS, section 5 (Chien et al. 2021). It must be public or
-        released.
+        Take the items of smallest priority first, and break ties by the hash. With released (noisy) item
+        counts this is the tail ("adaptive") sampling of DPALS, section 5 (Chien et al. 2021). It must be
+        public or released.
 
     Returns
     -------

@@ -14,7 +14,7 @@ from hushrec.errors import InputError
 
 #: First bytes of compressed files, and the ending by which they are read.
 _COMPRESSED = {".gz": b"\x1f\x8b", ".bz2": b"BZh", ".zst": b"\x28\xb5\x2f\xfd"}
-#: First bytes of files that are no table -> what they are, what to do.
+#: First bytes of files that are not tables -> their kind, and the remedy.
 _OTHER_CONTENT = {
     b"PK\x03\x04": ("a zip archive or an Excel workbook", "unpack it, or save the sheet as CSV"),
     b"\xd0\xcf\x11\xe0": ("an Excel workbook", "save the sheet as CSV"),
@@ -41,9 +41,9 @@ class File(NamedTuple):
     ----------
     path : str
     filesystem : pyarrow.fs.FileSystem or None
-        None is this machine's.
+        None means this machine.
     keys : dict of str to str
-        What the names of its folders say of all its rows, as in ``date=2024-06-30/part-0.parquet``.
+        Facts that its folder names state on all rows, as in ``date=2024-06-30/part-0.parquet``.
     """
 
     path: str
@@ -57,7 +57,7 @@ class File(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """The name's suffix in small letters, without one that says how the file is compressed."""
+        """Return the name's suffix in lower case, without a suffix of compression."""
         name = self.name.lower()
         for compression in _COMPRESSED:
             name = name.removesuffix(compression)
@@ -87,7 +87,7 @@ class File(NamedTuple):
             raise InputError(f"{self.path!r} cannot be read: {why or 'it could not be opened'}.") from None
 
     def size(self) -> int:
-        """Bytes; 0 where nobody knows."""
+        """Size in bytes; 0 if unknown."""
         if self.filesystem is None:
             return Path(self.path).stat().st_size
         return self.filesystem.get_file_info(self.path).size or 0
@@ -104,7 +104,7 @@ class File(NamedTuple):
 
 
 def refuse_other_content(file: File) -> None:
-    """Refuse a file whose first bytes show that it is no delimited text.
+    """Refuse a file whose first bytes are not delimited text.
 
     Raises
     ------
@@ -136,7 +136,7 @@ def files_at(path: str, filesystem: Any = None) -> list[File]:
         A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as ``s3://bucket/folder``
         of a file or a folder.
     filesystem : pyarrow.fs.FileSystem, optional
-        Where the path is; by default an address says it, and this machine is meant without one.
+        File system of the path; an address names its own, and the default is this machine.
     """
     if filesystem is None and _URI.match(path):
         filesystem, path = _addressed(path)

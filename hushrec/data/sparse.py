@@ -10,7 +10,7 @@ from hushrec.errors import InputError
 
 
 def check_sparse(matrix: Any) -> None:
-    """Refuse a sparse matrix whose arrays do not fit together: compiled code would read past their ends."""
+    """Refuse a sparse matrix with inconsistent arrays: compiled code would read past their ends."""
     try:
         fits = _arrays_fit(matrix)
     except (TypeError, ValueError, IndexError, AttributeError):

@@ -1,7 +1,7 @@
-"""Training and test parts, each user's chosen by hashes of their own id and items.
+"""Training and test parts. Each user's part depends on hashes of that user's id and items.
 
-Adding or removing a user changes no other user's part, so a part may be trained on privately. What is already
-a part is split again by another seed only, since the same one would choose by the same hashes.
+Adding or removing a user changes no other user's part, so a part may be trained on privately. A part may be
+split again with another seed only, since the same seed would give the same hashes.
 """
 
 from __future__ import annotations
@@ -151,9 +151,9 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     ratings : Ratings
         Read with their times (docs/guides/time.md); one without a time counts as given before all others.
     date : date, datetime, ISO 8601 text or number
-        Declared, as the times are read: never the time of some rating. Nothing sees where a date came from:
-        with ``ratings.times.max()`` one user's last rating decides which ratings of all others are in a part,
-        and the promise does not hold.
+        Declared, as the times are read: never the time of some rating. The library cannot know the source of
+        a date. With ``ratings.times.max()`` one user's last rating decides which ratings of all others are in
+        a part, and the guarantee does not hold.
 
     Returns
     -------
@@ -162,7 +162,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     Raises
     ------
     InputError
-        The ratings were read without times, or the date is none.
+        The ratings were read without times, or the date is invalid.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Files of a store: its manifest, its catalogue, and partitions of users, which are mapped into memory.
 
 A folder of Arrow IPC files, each a partition by a hash of the user's id, and a manifest, written last
-(docs/guides/scaling.md). A record batch is a block of users with a list of ratings each; what is read of it
-is not copied, but for ratings of few different values, which are kept as numbers of one octet.
+(docs/guides/scaling.md). A record batch is a block of users with a list of ratings each. Reading does not
+copy, except for ratings of few different values, which are stored as numbers of one byte.
 """
 
 from __future__ import annotations
@@ -32,16 +32,16 @@ VERSION = 2
 MANIFEST, CATALOGUE = "manifest.json", "catalogue.arrow"
 PRIVATE_STORE = "PRIVATE: the ratings of all users; nothing in this folder may be published"
 _FORMAT = "hushrec.store"
-#: Ratings of a block, unless one user has more: what is worked on at a time, by one thread.
+#: Number of ratings in a block, unless one user has more: the unit of work of one thread.
 BLOCK_RATINGS = 1 << 21
-#: Partitions that stay mapped: far below what a process may open.
+#: Number of partitions that stay mapped: far below the limit of open files.
 _OPEN_FILES = 64
-#: What a rating without a time has where times are stored in 32 bits.
+#: Stored value of a missing time, if times have 32 bits.
 _UNKNOWN_TIME = (1 << 32) - 1
 
 
 def is_store(path: Any) -> bool:
-    """Tell whether there is a store at a path, whatever its state."""
+    """Return whether a store exists at a path, in any state."""
     return isinstance(path, (str, Path)) and (Path(path) / MANIFEST).is_file()
 
 
@@ -58,7 +58,7 @@ def opened(path: Path, domain: Domain | None = None) -> tuple[dict[str, Any], Do
 
 
 def verify(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Read every octet and refuse what is not as it was written."""
+    """Read every byte and refuse a changed file."""
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(lambda entry: check_file(path / entry["file"], entry), manifest["partitions"]):
             pass
@@ -79,7 +79,7 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
 
 
 def all_rows(path: Path, domain: Domain) -> Rows:
-    """Return all rows of a store that is as it was written."""
+    """Return all rows of an unchanged store."""
     manifest, domain = opened(path, domain)
     verify(path, manifest)
     blocks = [(at, k) for at, entry in enumerate(manifest["partitions"]) for k in range(entry["blocks"])]
@@ -90,7 +90,7 @@ def all_rows(path: Path, domain: Domain) -> Rows:
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """A manifest as it is written, with a checksum of itself."""
+    """Return a manifest as text, with its own checksum."""
     return json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1).encode()
 
 
@@ -147,7 +147,7 @@ def _domain_of(path: str, checksum: str) -> Domain:
 
 
 def catalogue_bytes(domain: Domain) -> bytes:
-    """The catalogue as it is written: the octets of each id, and what kind of id it is."""
+    """Return the stored catalogue: the bytes of each id, and its type."""
     _, arrays = pack(domain)
     offsets, text = pa.py_buffer(arrays["offsets"].astype(np.int64)), pa.py_buffer(arrays["text"])
     ids = pa.Array.from_buffers(pa.large_binary(), domain.n_items, [None, offsets, text])
@@ -155,7 +155,7 @@ def catalogue_bytes(domain: Domain) -> bytes:
 
 
 def check_file(path: Path, entry: Mapping[str, Any]) -> None:
-    """Refuse a file of a store that is missing or not as it was written."""
+    """Refuse a missing or changed file of a store."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
@@ -295,7 +295,7 @@ class _Mapped:
         return Rows(matrix, given.cast(kind), texts, times)
 
     def _array(self, column: pa.Array) -> np.ndarray:
-        """A column of numbers where it lies."""
+        """Return a column of numbers without a copy."""
         data = column.buffers()[1]
         kind = np.dtype(column.type.to_pandas_dtype())
         if not len(column):

@@ -1,10 +1,10 @@
 """Delimited text, one line at a time: a line is a row, and no line can change how another is read.
 
-General CSV readers let an open quote swallow the lines below it, take a column's type from its cells and
-stop at a line that is longer than a block. With private rows each of these would let one user's line change
-or end the reading of all others. Here a line ends at the line break whatever its quotes say, every cell is
-bytes, and a line with the wrong number of fields (or of more than 65,536 bytes) is skipped. A byte-order
-mark before a line is dropped, wherever the line stands: its place in the file depends on the other lines.
+In general CSV readers an open quote swallows the lines below it. They infer a column's type from its cells,
+and stop at a line that is longer than a block. With private rows, each of these would let one user's line
+change or end the reading of all others. Here a line ends at the line break, also within quotes. Every cell is
+bytes. A line with the wrong number of fields (or of more than 65,536 bytes) is skipped. A byte-order mark
+before a line is dropped on any line, because a line's place in the file depends on the other lines.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ import pyarrow as pa
 
 from hushrec.errors import InputError
 
-MAX_LINE_BYTES = 1 << 16  # a longer line is no rating, and what is held of it must have an end
-_BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory beside the columns that are kept
+MAX_LINE_BYTES = 1 << 16  # a longer line is not a rating, and the held bytes must be bounded
+_BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory in addition to the kept columns
 _CELL = pa.dictionary(pa.int32(), pa.large_binary())  # of any length together
 DELIMITERS = (",", "\t", ";", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
-_STAND_IN = b"\x1f"  # stands for the two characters of "::"; a line that holds it itself is made malformed
+_STAND_IN = b"\x1f"  # replaces the two characters of "::"; a line that holds it itself is made malformed
 
 
 class ByteStream(Protocol):
@@ -102,13 +102,13 @@ def read_fields(
     delimiter : str
         One character, or "::".
     quoted : bool
-        Whether a field may stand in double quotes, where "::" does not part the fields.
+        Whether a field may be in double quotes: not if "::" separates the fields.
     at_least : bool
         Read the first fields of a line that has more.
     """
     parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
-    for block in map(_short_lines, blocks):  # measured as they stand in the file, before anything is replaced
+    for block in map(_short_lines, blocks):  # measured in the file, before anything is replaced
         plain: bytes | None = block
         if delimiter == "::":
             plain = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
@@ -154,7 +154,7 @@ def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> by
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
-    """The block without its quotes, or None where some quote does more than stand around a plain field."""
+    """Return the block without its quotes, or None if a quote does more than enclose a plain field."""
     octets = np.frombuffer(block, np.uint8)
     separator = (octets == mark[0]) | (octets == 10)
     quotes = np.flatnonzero(octets == 34)
@@ -177,7 +177,7 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
         return [pa.array([], _CELL) for _ in wanted]
     names = [str(position) for position in range(n_fields)]
     kept = list(dict.fromkeys(str(position) for position in wanted))
-    if block.startswith(_BYTE_ORDER_MARK):  # Arrow drops one, whatever line it belongs to
+    if block.startswith(_BYTE_ORDER_MARK):  # Arrow drops one on any line
         block = _BYTE_ORDER_MARK + block
     table = arrow_csv.read_csv(
         pa.BufferReader(block),
@@ -203,7 +203,7 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
 def _split_each(
     block: bytes, n_fields: int, wanted: list[int], mark: bytes, at_least: bool
 ) -> list[pa.Array]:
-    """Split line by line, each with a reader of its own, so that a quote ends with its line."""
+    """Split line by line with separate readers, so a quote ends with its line."""
     delimiter = mark.decode()
     rows: list[list[bytes]] = []
     for line in block.split(b"\n"):

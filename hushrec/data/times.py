@@ -20,7 +20,7 @@ from hushrec.data.arrays import (
 )
 from hushrec.data.ids import parse_rating
 
-#: Of a rating whose time is not known: before all times.
+#: Time of a rating without a time: before all times.
 NO_TIME = int(np.iinfo(np.int64).min)
 
 #: Half of what int64 holds: no float64 within it is rounded past int64 or to `NO_TIME`.
@@ -63,7 +63,7 @@ def encode_times(column: Any) -> np.ndarray:
 
 
 def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], filler: int) -> np.ndarray | None:
-    """Join columns of int64, those that are missing filled; None where all are missing."""
+    """Join columns of int64, those that are missing filled; None if all are missing."""
     if all(part is None for part in parts):
         return None
     pairs = zip(parts, lengths)
@@ -71,7 +71,7 @@ def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], fill
 
 
 def parse_time(value: Any) -> int:
-    """The time in one cell; `NO_TIME` where there is none."""
+    """The time in one cell; `NO_TIME` for a missing one."""
     try:
         return _time_of(value)
     except Exception:  # no time; an object of the caller's that fails

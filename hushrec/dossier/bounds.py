@@ -65,8 +65,8 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
     Parameters
     ----------
     of : {"model", "season", "so far", "budget", "weeks"}
-        The trainings that have this cost: this model, it and the earlier weeks of its season, all so far, all
-        that the budget allows, or all so far and all weeks to come.
+        Name of the trainings that have this cost: this model, it and the earlier weeks of its season, all so
+        far, all that the budget allows, or all so far and all weeks to come.
     epsilon, delta : float
     failure : float
         Part of delta: the probability that `mu` does not hold.

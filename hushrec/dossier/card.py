@@ -40,7 +40,7 @@ def model_card(envelope: dict[str, Any]) -> bytes:
         "tags": ["recommender-systems", "collaborative-filtering", "differential-privacy", model["name"]],
         "differential_privacy": {key: promise[key] for key in ("epsilon", "delta", "unit", "relation")},
     }
-    # a JSON text is YAML, whatever is in it
+    # any JSON text is YAML
     lines = ["---", *(f"{key}: {json.dumps(value)}" for key, value in metadata.items()), "---"]
     lines += [
         f"# {markdown(model['name'])}, for {markdown(dossier['declared']['controller'])}",

@@ -82,7 +82,7 @@ def certify(
     Raises
     ------
     InputError
-        The model is NOT PRIVATE, or the ledger's data set has no run that released what the model says.
+        The model is NOT PRIVATE, or the ledger's data set has no run with the model's releases.
 
     Examples
     --------

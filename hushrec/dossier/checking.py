@@ -43,10 +43,10 @@ _PARTS = {
 }  # fmt: skip
 _SEASON = {"name", "weeks", "first_share", "gap", "epsilon", "delta", "unit", "relation", "failure", "begun",
            "closed"}  # fmt: skip
-#: How far the clocks of the signer and of the reader may differ.
+#: Largest difference between the clocks of the signer and of the reader.
 _CLOCKS = timedelta(days=1)
 _HASH = re.compile("[0-9a-f]{64}")
-#: What a damaged dossier can raise.
+#: Exceptions that a damaged dossier can raise.
 _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RecursionError, HushrecError)
 
 
@@ -57,7 +57,7 @@ class Check(NamedTuple):
     ----------
     what : str
     passed : bool or None
-        None where the dossier states something that was not compared with anything.
+        None if the dossier states something that was not compared with anything.
     words : str
         The finding.
     parts : tuple of str
@@ -99,7 +99,8 @@ def check(
     model : str or path
         The model file that the dossier should be about.
     ledger : Ledger, optional
-        That of the training. Without it, nothing shows that the charges, seasons and budget are the ledger's.
+        Model file of the training. Without it, nothing shows that the charges, seasons and budget are the
+        ledger's.
     public_key : str, optional
         The key that must have signed, 32 bytes in hexadecimal.
 
@@ -197,7 +198,7 @@ def _signature(envelope: dict[str, Any], public_key: str | None) -> str:
 
 
 def _model(dossier: dict[str, Any], octets: bytes) -> str:
-    """The file is the one that is named, and what it promises and released is what the dossier says."""
+    """The file is the named one, and its promise and releases are those of the dossier."""
     named, book = dossier["model"], dossier["ledger"]
     if (hashlib.sha256(octets).hexdigest(), len(octets)) != (named["sha256"], named["bytes"]):
         raise _Wrong("the model file is another one")
@@ -268,7 +269,7 @@ def _seasons(book: dict[str, Any]) -> None:
 
 
 def _arithmetic(dossier: dict[str, Any]) -> str:
-    """Costs, epsilons and what follows from them, computed again from the recorded mechanisms."""
+    """Costs, epsilons and their functions, computed again from the recorded mechanisms."""
     book, levels = dossier["ledger"], dossier["learned"]
     for row in book["charges"]:
         release = Release.from_ledger(*(row[at] for at in (4, 5, 6, 10, 11)))

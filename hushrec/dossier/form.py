@@ -20,13 +20,13 @@ LANGUAGES = ("en", "de")
 
 
 def canonical(envelope: dict[str, Any]) -> bytes:
-    """Return JSON as it is signed and written: keys sorted, ASCII, floats as Python writes them."""
+    """Return JSON in its signed form: keys sorted, ASCII, floats as Python writes them."""
     text = json.dumps(envelope, sort_keys=True, indent=1, allow_nan=False)
     return text.encode("ascii") + b"\n"
 
 
 def payload_of(facts: dict[str, Any]) -> bytes:
-    """Return the in-toto statement about a model whose predicate is a dossier's facts."""
+    """Return the in-toto statement on a model; its predicate holds a dossier's facts."""
     model = facts["model"]
     subject = {"name": f"{model['name']}.hush", "digest": {"sha256": model["sha256"]}}
     return canonical(

@@ -31,7 +31,7 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-#: Trainings and seasons that a page lists; earlier ones are one row, so that five pages are enough.
+#: Number of trainings and seasons on a page; earlier ones are one row, to fit five pages.
 _LISTED = 6
 #: The release of the number of users (hushrec.training.named).
 _COUNT = "number of users"
@@ -125,7 +125,7 @@ def plain(dossier: dict[str, Any]) -> str:
 
 
 def _first(dossier: dict[str, Any], said: dict[str, Any]) -> str:
-    """Return the page to sign: what was trained, the odds, what is not covered, who signs."""
+    """Return the page to sign: the training, the odds, the limits, and the signers."""
     book, so_far = dossier["ledger"], dossier["learned"][1]
     gaps = {
         "name": dossier["model"]["name"],
@@ -225,7 +225,7 @@ def _range(values: Iterable[float]) -> str:
 
 
 def _runs(dossier: dict[str, Any], said: dict[str, Any]) -> str:
-    """Return a row a run, with what it and all before it cost together; the earliest of many are one row."""
+    """Return a row per run, with its cost and the cost of all before; the earliest of many are one row."""
     book, delta = dossier["ledger"], dossier["learned"][1]["delta"]
     runs: dict[str, list[Any]] = {}
     for row in book["charges"]:
@@ -271,7 +271,7 @@ def _seasons(dossier: dict[str, Any], said: dict[str, Any]) -> str:
 
 
 def _learned(dossier: dict[str, Any], said: dict[str, Any]) -> str:
-    """Return a column a level, and what the bound says of three risks."""
+    """Return a column per level, with its bounds on three risks."""
     levels, name = dossier["learned"], said["learned"]
     before = [
         name["belief"].format(said["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
@@ -317,7 +317,7 @@ def _attacked(attacks: Sequence[dict[str, Any]], said: dict[str, Any]) -> str:
 
 
 def reading(attack: dict[str, Any]) -> str:
-    """Tell whether an attack was ``"above"`` the claim, ``"below"`` it, or found ``"nothing"`` at all."""
+    """Return whether an attack was ``"above"`` the claim, ``"below"`` it, or found ``"nothing"`` at all."""
     least = attack["reached"] - attack.get("margin", 0.0)
     if least > attack["claim"] or attack.get("mu_reached", 0) > attack.get("mu_claim", 0):
         return "above"

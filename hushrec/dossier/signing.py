@@ -59,7 +59,7 @@ def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
 
 
 def signed(envelope: dict[str, Any]) -> bool:
-    """Tell whether the signature is that of the public key in the envelope."""
+    """Return whether the signature belongs to the public key in the envelope."""
     (entry,) = envelope["signatures"]
     public = bytes.fromhex(entry["keyid"])
     try:

@@ -1,10 +1,10 @@
 """Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
 
 The driver alone holds ledger, noise and the public side. Each query of a training goes to the workers with
-the released values that it needs; they open their partitions of the store by path, and integer partial sums
-come back through a tree. No release runs inside a task, since tasks are repeated. Tasks keep no state, so
-a lost worker's tasks run elsewhere. A failure comes back as one word, and no worker's
-exception leaves it. Its log, spill folder and dashboard are as private as the store.
+the released values that it needs. They open their partitions of the store by path, and integer partial sums
+return through a tree. No release runs inside a task, since tasks are repeated. Tasks keep no state, so a lost
+worker's tasks run elsewhere. A failure comes back as one word, and no worker's exception leaves it. Its log,
+spill folder and dashboard are as private as the store.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ class Dask:
                 raise InputError(damage)
 
     def added(self, work: Callable[..., list[Array] | None], rows: Store, query: Query) -> list[Array]:
-        """The sum of what ``work(blocks, query)`` comes to on all partitions of a store.
+        """Return the sum of ``work(blocks, query)`` over all partitions of a store.
 
         Parameters
         ----------
@@ -159,7 +159,7 @@ class Dask:
         raise HushrecError(_WORDS[found] + _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """Return what ``work(number, partitions, public)`` comes to, for the partitions of each number.
+        """Return ``work(number, partitions, public)`` for the partitions of each number.
 
         Parameters
         ----------
@@ -270,7 +270,7 @@ class Dask:
         return found
 
     def _somebody(self) -> bool:
-        """Tell whether there is a worker, within the patience."""
+        """Return whether a worker exists, within the patience."""
         until = time.monotonic() + self._patience
         while not self._workers():
             if time.monotonic() > until:

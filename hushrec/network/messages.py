@@ -1,8 +1,8 @@
 """Typed messages between nodes and servers: frozen dataclasses that check themselves, written as JSON.
 
 Arrays travel as base64 of their bytes with type and shape, integers and text unchanged. Input that does not
-fit a message exactly is refused with one sentence before it is used. An annotation checks what a type cannot
-express, a size or a range: ``Annotated[str, check_name]``.
+fit a message exactly is refused with one sentence before it is used. An annotation checks sizes and ranges,
+which a type cannot express: ``Annotated[str, check_name]``.
 """
 
 from __future__ import annotations

@@ -166,7 +166,7 @@ class Service:
             log_config=None,
             log_level="critical",
             access_log=False,
-            proxy_headers=False,  # whoever connects could say that they are another
+            proxy_headers=False,  # a client could claim to be another one
             limit_concurrency=limits.connections + 1,
             timeout_keep_alive=limits.idle_seconds,  # type: ignore[arg-type]
             timeout_graceful_shutdown=5,
@@ -293,7 +293,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
             return
         except (Refusal, InputError) as error:
             reply = Reply(Problem(_brief(str(error))).to_json(), status=getattr(error, "status", 400))
-        except Exception as error:  # its words may hold somebody's data
+        except Exception as error:  # its text may hold a user's data
             reply = Reply(Problem(f"The server failed ({type(error).__name__}).").to_json(), status=500)
         headers = dict(reply.headers)
         if reply.status >= 400:
@@ -308,7 +308,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
 
 
 def _brief(sentence: str) -> str:
-    """Return a sentence without the middle of a long id that it quotes; its end says what to do."""
+    """Shorten a long quoted id in the middle of a sentence; its end is the remedy."""
     return sentence if len(sentence) <= 500 else f"{sentence[:200]} … {sentence[-200:]}"
 
 
@@ -408,7 +408,7 @@ class _Limited:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse a request that is not HTTP; bad lengths have codes of their own."""
+        """Refuse a request that is not HTTP; bad lengths have separate codes."""
         found = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
         length = b"0" if found is None else found[1].strip()
         if not length.isdigit():

@@ -84,7 +84,7 @@ class Connection:
             limits=httpx.Limits(max_connections=1, keepalive_expiry=None),
             trust_env=False,
         )
-        weakref.finalize(self, self._http.close)  # whoever forgets to close leaves no socket open
+        weakref.finalize(self, self._http.close)  # no socket stays open if the caller forgets to close
         self.url, self.patience, self._deadline = url, patience, deadline
         self._socket: socket.socket | None = None
 
@@ -180,7 +180,7 @@ def _trusting(ca: str | None) -> ssl.SSLContext:
 
 
 def _sentence(raw: bytes) -> str:
-    """Return a refusal's sentence, if a terminal prints it as it is."""
+    """Return a refusal's sentence, if it is safe to print on a terminal."""
     try:
         text = from_json(Problem, raw).error
     except InputError:

@@ -133,8 +133,9 @@ class Answers:
     def _let_in(self, request: Request) -> None:
         """Refuse a request without a token or, where none is needed, under a name that is not the server's.
 
-        A web page can have its own name resolve to this server (DNS rebinding) and read the answers in the
-        browser of somebody who reaches it. It has no token, and cannot change the name in ``Host``.
+        A web page can let its own name resolve to this server (DNS rebinding). It then reads the answers in
+        the browser of a person who can reach the server. It has no token, and cannot change the name in
+        ``Host``.
         """
         if self._tokens:
             given = hashlib.sha256(bearer(request).encode()).digest()

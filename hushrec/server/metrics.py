@@ -1,7 +1,7 @@
 """Counts and times of requests by address and outcome, summed over all users, for Prometheus.
 
-They hold no identity, item, address or body size. Each worker counts in its own row of a shared array, so
-that any worker can return the sum.
+They hold no identity, item, address or body size. Each worker counts in a separate row of a shared array, so
+any worker can return the sum.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Models:
 
 
 def _visible(text: str) -> str:
-    """Escape what would act on the terminal that shows a log, such as a column's name in a table."""
+    """Escape characters that act on the terminal of a log, such as in a column's name."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -41,7 +41,7 @@ class Settings:
     tokens, names : sequence of str
         As of `Answers`.
     origins : sequence of str
-        Origins whose pages may read the answers in a browser.
+        Origins of pages that may read the answers in a browser.
     page : Path or None
         As of `Answers`.
     limits : Limits
@@ -120,7 +120,7 @@ def serve(settings: Settings, host: str, port: int, workers: int, ready: Callabl
 
 
 def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
-    """Replace models whose files are new, until the end."""
+    """Replace models with new files, until the end."""
     parent = os.getppid()
     while not stop.wait(_LOOK) and os.getppid() == parent:
         models.look()

@@ -16,7 +16,7 @@ MOST_LISTED, MOST_RATINGS, MOST_IDS, MOST_IN_BASKET = 1000, 10_000, 100_000, 100
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a request: what it may be, in words and in JSON Schema."""
+    """One field of a request, with its allowed values as text and as JSON Schema."""
 
     fits: Callable[[Any], bool]
     words: str
@@ -131,7 +131,7 @@ _BOOST = Field(
         "description": "Items of which the condition is true count for more.",
     },
 )
-#: Of a list, by the names that `Recommender.recommend` has for them.
+#: Fields of a list, by the names of `Recommender.recommend`.
 RULES = {"where": _WHERE, "at_most": _AT_MOST, "boost": _BOOST}
 _ITEM = Field(_is_id, "an item id", _ID, needed=True)
 
@@ -186,7 +186,7 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def body_of(path: str, raw: bytes) -> dict[str, Any]:
-    """The fields of a request, or a refusal that says what is wrong; None where one is left out."""
+    """Return the fields of a request, or refuse with the reason; None for a missing one."""
     fields = BODIES[path]
     try:
         given = json.loads(raw, object_pairs_hook=_named_once)

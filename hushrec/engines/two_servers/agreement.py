@@ -53,7 +53,7 @@ class Agreement:
     Attributes
     ----------
     estimator : Estimator
-        One whose users remember nothing between two questions (``supports_partitions``).
+        An estimator whose users keep no state between two queries (``supports_partitions``).
     budget : Budget
         The promise against either server.
     domain : Domain
@@ -191,7 +191,7 @@ class Agreement:
             )
         run.check_users(ratings, Accountant(self.budget))
 
-    # ------------------------------------------------------------------ what follows from the totals
+    # ------------------------------------------------------------------ functions of the totals
 
     def next(
         self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
@@ -202,7 +202,7 @@ class Agreement:
         ----------
         totals : sequence of ndarray of uint64
         secure : bool
-            False for a test's injected noise: the statement then says NOT PRIVATE.
+            False for injected noise in a test: the statement then prints NOT PRIVATE.
         public : PublicRows, optional
             Weighed into the model.
         """
@@ -221,8 +221,8 @@ class Agreement:
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
         """Return the next round: the questions from `first` on that no later total can change.
 
-        Two stand-ins for these totals show which ones can. A question that changes in spite of that is asked
-        again in another round.
+        Two stand-ins for these totals show which of them can. A question that changes in spite of that is
+        asked again in another round.
         """
         one, other = (Replay(self._training, totals, stand_in=number) for number in (0, 1))
         one.run()

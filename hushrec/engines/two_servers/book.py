@@ -33,7 +33,7 @@ class Book:
             raise InputError(f"Cannot make the folder {str(path)!r} ({error.strerror}).") from None
 
     def get(self, name: str) -> bytes | None:
-        """Return the content of a file, or None if there is none; refuse a damaged one."""
+        """Return the content of a file, or None without one; refuse a damaged one."""
         try:
             raw = (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -79,8 +79,8 @@ def _lock(handle: int) -> None:
 class Shares:
     """The shares of one round, one after the other in a file.
 
-    They survive a kill of the process. A power cut may lose some, whose nodes are then as if they had not
-    answered, until :meth:`seal` has brought all to the disk.
+    They survive a kill of the process. A power cut may lose some. Their nodes then count as unanswered.
+    :meth:`seal` writes all to the disk.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class Shares:
         self._path, self._bytes = path, _DIGEST + share_bytes
         self._names = {hashlib.sha256(name.encode()).digest()[:_DIGEST]: name for name in names}
         self._keys = {name: key for key, name in self._names.items()}
-        self._file = path.open("a+b", buffering=0)  # so that a full disk shows in the write
+        self._file = path.open("a+b", buffering=0)  # because a full disk must show in the write
         self._digests: dict[str, bytes] = {}
         self._file.truncate(self._read(lambda name, share: None))
 
@@ -104,7 +104,7 @@ class Shares:
 
     @property
     def nodes(self) -> list[str]:
-        """The nodes whose shares are in the file."""
+        """Nodes with shares in the file."""
         return sorted(self._digests)
 
     def take(self, node: str, share: bytes) -> bool:

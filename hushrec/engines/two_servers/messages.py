@@ -99,7 +99,7 @@ class Held(Message):
     digest : str
         The round's.
     nodes : tuple of str
-        The nodes whose shares the server has.
+        Nodes whose shares the server has.
     """
 
     digest: Digest

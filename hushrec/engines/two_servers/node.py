@@ -81,8 +81,8 @@ class Node:
     folder : path
         This node's answers. A lost folder is a new node.
     ledger : Ledger or None
-        The node's own: the whole training is charged there before the first share leaves, whether or not
-        the node answers every round. None counts no charges.
+        The node's own: the whole training is charged there before the first share leaves, whether or not the
+        node answers every round. None counts no charges.
     dataset : str
         Name of the node's users in it. All of them are charged, without their number.
     """
@@ -97,14 +97,14 @@ class Node:
 def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: Node) -> str:
     """Answer the open round, if there is one and this node has not answered it.
 
-    Call it whenever the node is online; it does only what is due.
+    Call it while the node is online; it does only the steps that are due.
 
     Parameters
     ----------
     servers : sequence of two Lines
         The first and the second one.
     public : Public
-        Of the agreement that the node's owner accepted.
+        Digest of the agreement that the node's owner accepted.
     ratings : Ratings
         The rows of this node's users, or none. They never leave: only shares of bounded integers do.
     node : Node
@@ -125,7 +125,9 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
     book, ways = Book(node.folder), list(zip(servers, node.tokens, ROLES, strict=True))
     with book.alone():
         states = [server.get(State, "state") for server in servers]
-        if tuple(state.role for state in states) != ROLES:  # one of them would be told both shares in the end
+        if (
+            tuple(state.role for state in states) != ROLES
+        ):  # otherwise one of them would get both shares in the end
             raise HushrecError(
                 "These are not the first and the second server, in this order; check their addresses. Nothing"
                 " was sent."

@@ -81,7 +81,7 @@ class Wanted(NamedTuple):
     release : int
         Its number in the plan.
     question, place : ndarray of int
-        Where its entries are among the answers.
+        Position of its entries among the answers.
     keys : tuple of str
         Digests of all questions so far.
     grid : Grid
@@ -115,8 +115,8 @@ class _Enough(Exception):
 class Replay(PlannedGate):
     """The public side of a training on no users, as far as totals go.
 
-    Its private side returns the places of entries in the nodes' answers. At the first release without a total
-    it stops, or continues with a stand-in for each.
+    Its private side returns the places of entries in the nodes' answers. It stops at the first release
+    without a total, or continues with a stand-in for each.
     """
 
     def __init__(
@@ -151,7 +151,7 @@ class Replay(PlannedGate):
             raise
         except Exception as error:
             if self.wanted is not None and self._stand_in is not None:
-                return None  # a stand-in is no total
+                return None  # a stand-in is not a total
             raise HushrecError(
                 f"This training cannot continue with these totals ({type(error).__name__}); it stops."
             ) from error
@@ -194,7 +194,7 @@ class Replay(PlannedGate):
         shapes = [np.shape(part._take()) for part in parts]
         sizes = [math.prod(shape) for shape in shapes]
         steps = [np.broadcast_to(part.step, shape).ravel() for part, shape in zip(parts, shapes, strict=True)]
-        self.asked.append(deepcopy(question))  # as it is asked: the training may change an array afterwards
+        self.asked.append(deepcopy(question))  # a copy: the training may change an array afterwards
         self.steps.append(np.concatenate(steps))
         self.keys.append(_key(question))
         places = (number << _PLACE_BITS) + np.arange(sum(sizes), dtype=np.int64)

@@ -125,7 +125,7 @@ class CollectingServer:
     peer : Peer
         The other server.
     noise : GeneratorNoise, optional
-        For tests. The statement then says NOT PRIVATE. It is refused together with a ledger.
+        For tests. The statement then prints NOT PRIVATE. It is refused together with a ledger.
 
     Examples
     --------
@@ -320,7 +320,7 @@ class CollectingServer:
         # a server killed from here on may have charged under a session that its folder does not name yet
         self._book.put("meeting", b"")
         self._reserve(session)
-        self._charge(session, 0)  # so that no other ledger can take this one's place afterwards
+        self._charge(session, 0)  # so no other ledger can replace this one afterwards
         self._book.put("session", session.encode())
         self._session = session
         return True
@@ -422,7 +422,7 @@ class CollectingServer:
             share = source.total[entries] * wanted.grid.coarse.astype(np.uint64) + noise
             self._book.put(f"noisy-{number}", share.tobytes())
             return True
-        if self._book.get(f"published-{number}") is None:  # so far nobody saw it
+        if self._book.get(f"published-{number}") is None:  # so far no server saw it
             self._publish(number, own)
             return True
         size = len(wanted.question)
@@ -472,7 +472,7 @@ class CollectingServer:
             self._ledger.keep(self.settings.dataset, self._run, number, name, digest)
         self._book.put(f"published-{number}", b"")
 
-    # ------------------------------------------------------------------ what is kept
+    # ------------------------------------------------------------------ storage
 
     def _check_published(self) -> set[int]:
         """Return the releases that the ledger knows as published; refuse an old copy of the folder."""

@@ -3,9 +3,9 @@
 Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/papers/errata.md), and the heuristics of
 its section 5 as options. For a model to use, take :class:`~hushrec.models.PrivateALS`.
 
-User side (local): a ridge regression of their own ratings on the released item factors, and their bounded
-contribution to every item's normal equations (:class:`SampledUsers`). Server side
-(global): their solution. Sensitivities: docs/proofs/dpals.md.
+User side (local): a ridge regression of the user's ratings on the released item factors, and a bounded
+contribution to every item's normal equations (:class:`SampledUsers`). Server side (global): their solution.
+Sensitivities: docs/proofs/dpals.md.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from hushrec.types import Array
 
 #: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05
-#: Items whose noisy Gramians are projected at once.
+#: Number of items whose noisy Gramians are projected at once.
 _ITEMS_AT_ONCE = 256
 
 
@@ -72,9 +72,9 @@ class DPALS(Estimator["SampledUsers"]):
         Bound on the norm of a user's factors (Gamma_u), in units of half the rating range, > 0. None only
         without privacy.
     sampling : {"uniform", "tail", "weights"}
-        Input of the statistics: ``max_ratings_per_user`` of a user's ratings, at random or the rarest
-        items first (section 5.1); or all of them, weighted to norm 1 a user (adaptive weights, Krichene et
-        al. 2023).
+        Input of the statistics: ``max_ratings_per_user`` of a user's ratings, at random or the rarest items
+        first (section 5.1). Or all of them, weighted to norm 1 per user (adaptive weights, Krichene et al.
+        2023).
     max_ratings_per_user : int
         Ratings of a user in the statistics for "uniform" and "tail" (k), >= 1.
     tuning : DPALS.Tuning
@@ -82,8 +82,8 @@ class DPALS(Estimator["SampledUsers"]):
 
     Privacy
     -------
-    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
-    are computed from it and their own ratings. Every release is Gaussian and mu squared adds up to the
+    Unit: user. Relation: the budget's. Joint: the releases are (epsilon, delta)-DP. A user's factors are
+    computed from them and the user's own ratings. Every release is Gaussian and mu squared adds up to the
     budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/dpals.md proves these.
 
     Examples
@@ -118,8 +118,8 @@ class DPALS(Estimator["SampledUsers"]):
         unobserved_weight : float
             Weight of every cell's pull to 0 for likes (section 5.2), >= 0.
         level_share, weights_share, factor_share : float
-            Parts of the budget (of mu squared) for the level, the item weights and all iterations, in [0, 1];
-            what is not released gets none, and the rest is scaled to the whole.
+            Fractions of the budget (of mu squared) for the level, the item weights and all iterations, in [0,
+            1]. A value that is not released gets none, and the rest is scaled to the whole.
         gramian_share : float
             Part of an iteration's budget for its Gramians, in (0, 1).
         """
@@ -177,7 +177,7 @@ class DPALS(Estimator["SampledUsers"]):
         return 1.0 if self.sampling == "weights" else float(self.max_ratings_per_user)
 
     def _bounds(self, domain: Domain) -> tuple[float, float]:
-        """Declared bounds of the clip and of a user's norm, in rating units; infinite where there is none."""
+        """Declared bounds of the clip and of a user's norm, in rating units; infinite for no bound."""
         unit = domain.half_width**2 if self.clipping == "user" else domain.half_width
         clip = math.inf if self.clip is None else unit * self.clip
         return clip, math.inf if self.user_norm is None else self.user_norm * domain.half_width
@@ -337,9 +337,9 @@ class SampledUsers(FittedUsers):
     def item_statistics(self, clip: float, user_norm: float) -> Bounded:
         """Packed Gramians and right-hand sides of every item, block by block (lines 10 and 11).
 
-        Clipping "rating" limits every rating less its level to ``clip``. With "user" a user
-        whose factors have norm at most ``user_norm`` adds to the right-hand sides, one vector over all items,
-        at most that norm.
+        Clipping "rating" limits every rating less its level to ``clip``. With "user", a user whose factors
+        have norm at most ``user_norm`` adds at most that norm to the right-hand sides, as one vector over all
+        items.
         """
         settings, users = self._settings, self._fitted
         weighted, shrink = self._item_weight is not None, np.ones(self._rows.n_users)

@@ -20,8 +20,8 @@ MOST_SWEEPS = 40  # 5 to 9 happen
 def project_psd(gram: Array) -> Array:
     """The nearest positive semidefinite matrices: negative eigenvalues become zero.
 
-    A matrix whose Cholesky factorization succeeds is returned as it is, bit for bit; only the others pay for
-    their eigenvalues. Rounding is forgiven: 8 * d * machine epsilon of the largest entry.
+    A matrix whose Cholesky factorization succeeds is returned unchanged. Only the others need eigenvalues.
+    Rounding is forgiven: 8 * d * machine epsilon of the largest entry.
 
     Parameters
     ----------
@@ -61,7 +61,8 @@ def project_psd(gram: Array) -> Array:
 
 @compiled
 def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
-    """Mark the matrices whose Cholesky factorization fails, `tolerance` of the largest entry allowed."""
+    """Mark the matrices whose Cholesky factorization fails, with a tolerance relative to the largest
+    entry."""
     lanes = simd.lanes(work)
     order = inverse.shape[0] // lanes
     for first in range(0, len(gram), lanes):

@@ -40,8 +40,8 @@ class CentredEstimator(Estimator[PrivateSide]):
     max_ratings_per_user : int
         Ratings of a user that are used (xi of the paper), >= 1; of more, a sample keyed by their id.
     center : {"user", "biases", "averages", "middle"}
-        Subtract the middle of the declared range and, beside it: a user's own mean; released item biases
-        and their offset from them; the same with exact item averages, only without privacy; or nothing.
+        Subtract the middle of the declared range, and one of: a user's own mean; released item biases and the
+        user's offset from them; the same with exact item averages (without privacy only); nothing else.
     bias_clip : float
         Bound of the first bias round of :class:`~hushrec.models.PrivateALS`, which makes the
         released biases, in units of the released spread, > 0.
@@ -55,7 +55,8 @@ class CentredEstimator(Estimator[PrivateSide]):
     bias_share: Part = 0.5
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
-        """A clip of a row in rating units; None is a norm that no row less their own mean exceeds."""
+        """A clip of a row in rating units; None means a norm that no row exceeds after its mean is
+        subtracted."""
         return (clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
 
     @property
@@ -97,7 +98,7 @@ class CentredEstimator(Estimator[PrivateSide]):
 
 @dataclass(frozen=True, kw_only=True)
 class ExactEstimator(CentredEstimator[Ratings]):
-    """One without privacy, whose averages are exact.
+    """An estimator without privacy, whose averages are exact.
 
     Parameters
     ----------

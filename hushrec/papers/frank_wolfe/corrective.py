@@ -1,8 +1,8 @@
 """Fully corrective private Frank-Wolfe: every user refits all their coefficients after every step.
 
-The steps of Jain, Thakkar and Thakurta 2018, Algorithm 1, with two additions. Users do not move along the new
-direction by a common step, but refit by ridge regression on all directions so far (fully corrective
-Frank-Wolfe, Jaggi 2013), which is free under joint privacy. And a step may take several eigenvectors of one
+The steps of Jain, Thakkar and Thakurta 2018, Algorithm 1, with two additions. Users do not take a common step
+along the new direction. They refit all directions so far by ridge regression (fully corrective Frank-Wolfe,
+Jaggi 2013), which has no privacy cost under joint privacy. And a step may take several eigenvectors of one
 release (block Frank-Wolfe, Allen-Zhu, Hazan, Hu and Li 2017), which is free as well. Sensitivities:
 docs/proofs/frank_wolfe.md.
 """
@@ -130,8 +130,8 @@ class RefittedUsers(CentredUsers):
 def _strengths(found: Eigenpairs) -> NDArray[np.float64]:
     """Server side: eigenvalues less what noise adds, times the squared cosines that noise leaves.
 
-    For a noisy symmetric matrix whose noise has norm e, a largest eigenvalue w > e has both together equal
-    to sqrt(w^2 - e^2), and one up to e tells nothing (Benaych-Georges and Nadakuditi 2011).
+    For a noisy symmetric matrix whose noise has norm e, a largest eigenvalue w > e makes both together equal
+    to sqrt(w^2 - e^2). An eigenvalue up to e shows no signal (Benaych-Georges and Nadakuditi 2011).
     """
     excess = np.maximum(found.values, 0.0) ** 2 - found.noise**2
     return np.sqrt(np.maximum(excess, 0.0))

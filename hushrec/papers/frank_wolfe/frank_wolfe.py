@@ -142,7 +142,7 @@ class PrivateSteps(CentredEstimator[PrivateSide]):
         ----------
         residual_clip : float or None
             Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
-            > 0. None is twice the bound of a row, which no residual exceeds: the paper's calibration.
+            > 0. None means twice the bound of a row, which no residual exceeds: the paper's calibration.
         residual_clip_decay : float
             Factor of that bound from one step to the next, in (0, 1].
         eigenvector : {"covariance", "oja", "power"}
@@ -212,10 +212,10 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     row_clip : float or None
         Bound L on the norm of a user's row and of their iterate, in units of half the rating range, > 0. None
-        is the square root of ``max_ratings_per_user``, which no centred row exceeds.
+        means the square root of ``max_ratings_per_user``, which no centred row exceeds.
     step_damping : float
         >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
-        generous k. From 1 on, a user whose ratings lie along v moves by at most their residual.
+        generous k. From 1 on, a user with ratings along v moves by at most their residual.
     iterations, tuning
         As in :class:`PrivateSteps`.
     max_ratings_per_user, center, bias_clip, bias_share
@@ -224,9 +224,10 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the sequence of (v, lambda) is (epsilon, delta)-DP, a user's
-    row is replayed from it and their own ratings. Gaussian releases whose mu squared adds up to the budget's.
-    Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed, which is
-    the add-remove value at B = 2L); of a product with one vector and of Oja's eigenvalue: B^2 under both.
+    row is replayed from it and their own ratings. Gaussian releases. Their mu squared adds up to the
+    budget's. Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed,
+    which is the add-remove value at B = 2L). For a product with one vector, and for Oja's eigenvalue: B^2
+    under both.
 
     Examples
     --------
@@ -328,7 +329,7 @@ class Iterates:
     def advance(self, residuals: sp.csr_array, vector: Array, step: float, ratio: float) -> None:
         """Y <- Pi((1 - step) Y - step k u v^T), u = A v / lambda, ``ratio`` being k / lambda."""
         rows, along = self.rows, vector[self.rows.indices]
-        with np.errstate(all="ignore"):  # a warning would tell what the rows hold
+        with np.errstate(all="ignore"):  # a warning would reveal rows
             users = np.repeat(np.arange(rows.shape[0]), np.diff(rows.indptr))
             added = -(step * ratio) * np.bincount(users, residuals.data * along, minlength=rows.shape[0])
             moved = (1 - step) * self.iterate + added[users] * along

@@ -33,14 +33,14 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     rank : int
         Number of eigenvectors, >= 1.
     row_clip : float or None
-        Bound L on the norm of a user's row, in units of half the rating range, > 0. None is the square root
-        of ``max_ratings_per_user``, which no row exceeds.
+        Bound L on the norm of a user's row, in units of half the rating range, > 0. None means the square
+        root of ``max_ratings_per_user``, which no row exceeds.
     scale : {"local", "paid", "ridge"}
-        What stands for the paper's exact mn over the number of observed ratings, which is not private: n over
-        the number of the user's own ratings; n times the released ratio of users to ratings; or no scale, but
-        a ridge regression of their own ratings on the eigenvectors.
+        Replacement of the paper's exact mn over the number of observed ratings, which is not private: n over
+        the number of the user's own ratings; n times the released ratio of users to ratings; or a ridge
+        regression of the user's ratings on the eigenvectors, without a scale.
     tuning : PrivateSVD.Tuning
-        What serving and the paid scale need.
+        Values for serving and for the released scale.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -48,8 +48,8 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     -------
     Unit: user. Relation: the budget's. Joint: the eigenvectors are (epsilon, delta)-DP, a user's factors are
     computed from them and their own rows. One Gaussian release of the sum of the outer products of rows of
-    norm <= L: sensitivity L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is four
-    times as much). ``scale="paid"`` also releases the number of users and of their ratings over xi, of
+    norm <= L. The sensitivity is L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is
+    four times as much). ``scale="paid"`` also releases the number of users and of their ratings over xi, of
     sensitivity sqrt(2).
 
     Examples

@@ -173,7 +173,8 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
         return math.inf
 
     def _projection(self, gram: Array, domain: Domain) -> ProjectionMap:
-        """Global: soft threshold of the singular values whose squares are ``gram``'s positive eigenvalues."""
+        """Global: soft threshold of the singular values; their squares are ``gram``'s positive
+        eigenvalues."""
         squares, vectors = np.linalg.eigh(gram)
         squares, vectors = squares[::-1], vectors[:, ::-1]
         singular = np.sqrt(squares[squares > 1e-12 * max(squares[0], 0.0)])
@@ -239,8 +240,8 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     tuning : PrivateProjectedGradient.Tuning
         Lengths of the steps.
     row_clip : float or None
-        Bound B on the norm of a user's full row, in units of half the rating range, > 0. None is the square
-        root of ``max_ratings_per_user``.
+        Bound B on the norm of a user's full row, in units of half the rating range, > 0. None means the
+        square root of ``max_ratings_per_user``.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 

@@ -56,7 +56,7 @@ def alternating_minimization(
     """Alternate least squares between rows and columns, from the leading singular vectors.
 
     Source: Jain, Netrapalli and Sanghavi 2013, Algorithm 1, without its splitting of the entries. The first
-    sweeps have a falling ridge, which on both factors is a nuclear-norm penalty: without it a large mask over
+    sweeps have a falling ridge on both factors, which is a nuclear-norm penalty. Without it a large mask over
     small ratings can end far from the truth. Then one side is orthonormal in every half sweep.
 
     Parameters
@@ -118,9 +118,9 @@ def nuclear_norm_minimization(
 ) -> Completion:
     """The matrix of least nuclear norm that agrees with the observed entries.
 
-    Augmented Lagrangian with singular value thresholding (Lin, Chen and Ma 2010, Algorithm 6), the singular
-    values from the Gramian of the shorter side: only those above the threshold are computed. A minimum
-    of low rank is found; the norm of others is met to about one part in a thousand.
+    Augmented Lagrangian with singular value thresholding (Lin, Chen and Ma 2010, Algorithm 6). Singular
+    values come from the Gramian of the shorter side, and only those above the threshold are computed. A
+    minimum of low rank is found; the norm of others is met to about one part in a thousand.
 
     Parameters
     ----------
@@ -154,7 +154,7 @@ def nuclear_norm_steps(observed: sp.csr_array) -> Iterator[Completion]:
     Yields
     ------
     Completion
-        With orthonormal directions: columns of ``left`` are orthogonal, and so are those of ``right``.
+        Rotate to orthonormal directions: columns of ``left`` are orthogonal, and so are those of ``right``.
     """
     cells = _rows(observed), observed.indices
     size = max(float(np.linalg.norm(observed.data)), np.finfo(float).tiny)

@@ -1,12 +1,11 @@
 """The scheme of "Homomorphic Matrix Completion" (Liu, Li and Wang 2022): low-rank masks over low-rank data.
 
-A column of ratings is uploaded with a random combination of public columns added at its observed entries;
-the server completes the masked matrix, whose rank is larger by the mask's, and the node subtracts its
-combination from the column it gets back.
+A node uploads a column of ratings with a random combination of public columns added at its observed entries.
+The server completes the masked matrix, whose rank is larger by the mask's. The node subtracts its combination
+from the completed column.
 
-This is obfuscation. :class:`MaskingStatement` says what the server learns, docs/papers/homomorphic.md shows
-it, and
-:mod:`hushrec.papers.masked.reconstruction` does it.
+This is obfuscation. :class:`MaskingStatement` states what the server learns. docs/papers/homomorphic.md shows
+it, and :mod:`hushrec.papers.masked.reconstruction` does it.
 """
 
 from __future__ import annotations
@@ -111,7 +110,7 @@ def published_noise_sd(epsilon: float, delta: float, column_norm: float) -> floa
     """Standard deviation that Theorem 4 asks for: ``2 c L sqrt(2 ln(2/delta)) / epsilon``.
 
     The theorem's c is ``sqrt(2 ln(1.25/delta))``. The guarantee it states does not hold against the server
-    (docs/papers/errata.md, docs/papers/homomorphic.md); what the number buys is a mask about ``1/epsilon``
+    (docs/papers/errata.md, docs/papers/homomorphic.md). The number only gives a mask about ``1/epsilon``
     times as large as the ratings.
 
     Parameters

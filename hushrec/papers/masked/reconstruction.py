@@ -41,7 +41,7 @@ class Reconstruction:
         Linear combinations of the ratings that the upload gives exactly, whether or not the ratings follow.
     n_ratings : int
     reason : str
-        Why ``ratings`` is None, else empty.
+        The reason if ``ratings`` is None, else empty.
     """
 
     ratings: Array | None
@@ -83,7 +83,7 @@ def reconstruct(
     >>> ratings, items = np.arange(30) % 5 + 1.0, np.arange(30)
     >>> key = public_key(200, mask_rank=2, seed=0)
     >>> upload = masked(ratings, items, [key], [draw_coefficients(2, noise_sd=240.0)])
-    >>> found = reconstruct(upload, key[items], rating_range=(1, 5))      # from what the server sees
+    >>> found = reconstruct(upload, key[items], rating_range=(1, 5))      # from the server's view
     >>> bool((found.ratings == ratings).all())
     True
     """

@@ -54,7 +54,7 @@ class Settings:
     mask_rank : int
         Public columns: k of the paper.
     noise_sd : float
-        Of the mask coefficients.
+        Standard deviation of the mask coefficients.
     rank : int or None
         Rank of the ratings; None estimates it.
     solver : {"am", "nn"}
@@ -62,7 +62,7 @@ class Settings:
     rounds : int
         1 or 2.
     seed : int
-        Of the public key.
+        Seed of the public key.
     """
 
     catalogue: str
@@ -276,7 +276,7 @@ class CompletionServer:
                 nodes = [upload.node for upload in uploads]
                 self._store.add_completion(round, nodes, left, right)
                 self._finish(round, nodes, left, right)
-        except Exception as error:  # nobody may wait for ever
+        except Exception as error:  # no client waits for ever
             why = str(error) if isinstance(error, HushrecError) else type(error).__name__
             with self._lock:
                 self._trouble = f"The matrix could not be completed ({why})."

@@ -43,11 +43,11 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     rank : int or None
         Eigenvectors of the cleansed covariance, >= 1; None keeps all with a positive eigenvalue.
     prediction : {"projection", "neighbours"}
-        A user's residuals projected on the eigenvectors; or interpolated from the items they rated with the
-        weights that the cleansed covariance gives (Bell and Koren 2007, all their items being neighbours).
+        A user's residuals projected on the eigenvectors, or interpolated from their rated items with the
+        weights of the cleansed covariance (Bell and Koren 2007, with all of the user's items as neighbours).
     regularization : float
-        Variance of a single rating beside the covariance, for the interpolation, in units of the square of
-        half the rating range, > 0.
+        Variance of a single rating in addition to the covariance, for the interpolation, in units of the
+        square of half the rating range, > 0.
     residual_clamp : float
         Residuals are clamped to +-B, in units of half the rating range, > 0.
     tuning : CleansedSVD.Tuning
@@ -115,7 +115,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         return CleansedUsers(ratings, self)
 
     def train(self, users: CleansedUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Item averages; then the covariance of what they leave, every entry drawn to its kind's average."""
+        """Item averages, then the covariance of the rest, with every entry drawn to its kind's average."""
         users.sample(seed)
         means, popularity = self._item_means(gate.release("item means", users.item_means()), users.domain)
         arrays: dict[str, Any] = {"sampling_seed": np.int64(seed)}
@@ -141,8 +141,8 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: the user's residuals, then projection or interpolation.
 
-        With factors F of the cleansed covariance C = F F^T, interpolation C[:, own] (C[own, own] + v I)^-1 r
-        is F times the ridge regression of r on F[own] with ridge v.
+        For factors F of the cleansed covariance C = F F^T, the interpolation C[:, own] (C[own, own] + v I)^-1
+        r is F times the ridge regression of r on F[own] with ridge v.
         """
         sampled = sample_per_user(history, self.max_ratings_per_user, int(arrays["sampling_seed"]))
         residuals, offset = self.residuals(arrays, sampled)

@@ -18,9 +18,9 @@ def randomize_labels(
 ) -> NDArray[np.bool_]:
     """Flip a client's own labels before they send them: local differential privacy.
 
-    The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and an infinite
-    budget of its own, since what it holds is protected already; pass on the flip probabilities, which are
-    public: (p, p) with p = 1 / (1 + e^epsilon), or the ``flips`` given here.
+    The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and a separate
+    infinite budget, since its data are protected already. Pass the flip probabilities, which are public: (p,
+    p) with p = 1 / (1 + e^epsilon), or the ``flips`` given here.
 
     Parameters
     ----------
@@ -104,7 +104,8 @@ def garbled(
 
 
 def pure_epsilon_share(budget: Budget, fraction: float) -> float:
-    """Epsilon (delta 0) that a fraction of the budget buys: all of it, or what has that part of its mu^2."""
+    """Epsilon (delta 0) for a fraction of the budget: all of it, or the epsilon with that fraction of its
+    mu^2."""
     if fraction >= 1 or not budget.private:
         return budget.epsilon
     half = budget.mu * math.sqrt(fraction) / 2

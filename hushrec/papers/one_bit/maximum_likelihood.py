@@ -1,10 +1,10 @@
 """Maximum likelihood of a matrix of log-odds from some of its cells' signs.
 
 Minimise ``sum over observed cells of loss(x_ij, target_ij)`` over matrices with nuclear norm at most
-``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014):
-spectral projected gradient with nonmonotone line search (Birgin, Martinez and Raydan 2000), either on the
-dense matrix, through the projection onto the intersection of the two sets, or on two factors of it, where the
-nuclear ball is a Euclidean ball and the entrywise bound is left to the caller.
+``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014).
+The method is spectral projected gradient with nonmonotone line search (Birgin, Martinez and Raydan 2000). It
+works on the dense matrix, with a projection onto the intersection of the two sets. Or it works on two
+factors: the nuclear ball is then a Euclidean ball, and the caller applies the entrywise bound.
 
 Cells are given as ``rows, columns, target`` of one length (`hushrec.kernels.one_bit`).
 """
@@ -65,7 +65,7 @@ class Projection:
     """Projection onto {nuclear norm <= radius} and {entries within +-bound}, from where the last one ended.
 
     Dykstra's alternating projections, which are proximal gradient steps in the dual, with Nesterov's momentum
-    and restarts. The result lies within the bound exactly and differs from the exact projection by about
+    and restarts. The result respects the bound exactly and differs from the exact projection by about
     ``tolerance`` (root mean square of its last change).
 
     Parameters
@@ -83,7 +83,7 @@ class Projection:
     def __call__(self, matrix: Array, step: float = 1.0) -> Array:
         """The projection of ``matrix``, a point less ``step`` times the gradient there.
 
-        At an optimum the dual is ``step`` times the nuclear ball's multiplier, whatever the step: the search
+        At an optimum the dual is ``step`` times the nuclear ball's multiplier for any step, so the search
         begins there.
         """
         dual = np.zeros_like(matrix) if self._multiplier is None else step * self._multiplier
@@ -199,7 +199,7 @@ def solve_dense(
         The observed cells, each once.
     shape : (int, int)
     radius, bound : float
-        Of the nuclear norm and of the entries.
+        Bounds of the nuclear norm and of the entries.
     link, flips
         As in :func:`likelihood`.
     iterations : int
@@ -257,8 +257,8 @@ def solve_factored(
         Added to every entry; it is not part of the point.
     scale : (n_rows + n_columns, rank + 1) array, optional
         The ball bounds half the squared norm of factors and offsets divided by it: weights of a weighted
-        nuclear norm (Srebro and Salakhutdinov 2010), and 0 in the last column where there are no offsets. By
-        default 1 for factors and 0 for offsets.
+        nuclear norm (Srebro and Salakhutdinov 2010). 0 in the last column means no offsets. By default 1 for
+        factors and 0 for offsets.
     cells, shape, radius, link, flips, iterations, tolerance
         As in :func:`solve_dense`.
 
@@ -291,7 +291,7 @@ def solve_factored(
 def cell_scores(
     rows: NDArray[np.integer], columns: NDArray[np.integer], stacked: Array, n_rows: int
 ) -> Array:
-    """Entries at the cells of the matrix of stacked factors, whose last column is an offset."""
+    """Entries at the cells of the matrix of stacked factors. Their last column is an offset."""
     left, right = BiasedFactors(stacked[:n_rows]), BiasedFactors(stacked[n_rows:])
     fitted = predict_pairs(rows, columns, left.factors, right.factors)
     return fitted + left.biases[rows] + right.biases[columns]

@@ -1,9 +1,9 @@
 """One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees corrected.
 
 Ratings become likes (above a declared threshold) and dislikes; a low-rank matrix of log-odds is fitted to
-them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value of one rating: which
-cells are observed is public. Everything that follows the noisy release of a mechanism is post-processing, so
-the released matrix may be published, and so may the item factors that new users are served from.
+them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value of one rating: which cells are
+observed is public. All steps after the noisy release of a mechanism are post-processing. So you may publish
+the released matrix, and the item factors that serve new users.
 
 The printed algorithms and their true cost: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
 """
@@ -55,7 +55,7 @@ from hushrec.types import Array
 Mechanism = Literal["input", "objective", "gradient", "output", "output-published", "none"]
 # Weights and sizes were chosen without privacy on the splits of docs/papers/one-bit.md; the rest is limits.
 
-#: Weight of offsets beside factors in the ball, per squared unit.
+#: Weight of offsets relative to factors in the ball, per squared unit.
 _OFFSET_WEIGHT = 0.3
 #: Size of the random start of the factors.
 _START_SIZE = 0.1
@@ -76,8 +76,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     Parameters
     ----------
     threshold : float or None
-        Declared: ratings above it are likes, all others dislikes; None: the middle of the declared range. The
-        paper's choice, the mean of the ratings, is private.
+        Declared: ratings above it are likes, all others dislikes; None means the middle of the declared
+        range. The paper's choice, the mean of the ratings, is private.
     mechanism : {"input", "objective", "gradient", "output", "output-published", "none"}
         Place of the noise (sections 4.1 to 4.4). "input" is the most accurate and needs no trust in the
         server (:func:`randomize_labels`). "output" adds noise to the observed entries of a strongly convex
@@ -89,13 +89,13 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         Bound on the entries of the matrix (alpha; the paper calls it max-norm), > 0.
     nuclear_norm : float or None
         Bound on the nuclear norm per square root of n_users * n_items, > 0: the paper's alpha * sqrt(rank).
-        None: 0.9, and less than that below 30 ratings for each user and item together, times their ratio to
-        the power 4/3 (their number is public here); or 0.1 for "gradient", whose noise would fill a larger
+        None means 0.9, and less below 30 ratings per user and item together, times their ratio to the power
+        4/3 (their number is public here). For "gradient" it means 0.1, because its noise would fill a larger
         ball.
     tuning : OneBitCompletion.Tuning
         The solver, and what each mechanism needs.
     n_users : int or None
-        "output-published": declared number of users, whose rows are released.
+        "output-published": declared number of users with released rows.
     acknowledge_cost : bool
         "output-published": release the whole matrix knowing that it costs entry_epsilon times its size.
     regularization : float
@@ -125,13 +125,13 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     class Tuning(Settings):
         """The solver, and what each mechanism needs.
 
-        Weights and rank were chosen on the published splits of MovieLens-100K, whose figures
-        ``python -m benchmarks.reproduce_one_bit`` prints (docs/papers/one-bit.md); no study chose the others.
+        Weights and rank were tuned on the published splits of MovieLens-100K (``python -m
+        benchmarks.reproduce_one_bit``, docs/papers/one-bit.md). The others were not tuned.
 
         Parameters
         ----------
         solver : {"factored", "dense"}
-            Of "none", "input", "objective" and "output-published". Dense: the convex problem; a minute for
+            For "none", "input", "objective" and "output-published". Dense: the convex problem; a minute for
             some million cells in all. Factored: any size; the entrywise bound is applied to the solution
             only.
         rank : int
@@ -143,17 +143,18 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             Factored: rows and columns weigh in the nuclear norm as their number of ratings to this power, in
             [0, 1]; the numbers are public here.
         iterations, tolerance : int, float
-            Of the solver; it stops when ten values of the objective differ by less than this part of it.
+            Tolerance of the solver, which stops when ten values of the objective differ by less than this
+            part of it.
         flips : (float, float) or None
-            Probabilities with which likes and dislikes are flipped (p1, p2). "input": None flips both with
-            1 / (1 + e^epsilon), the most informative choice within epsilon. "none": how the labels were
+            Probabilities with which likes and dislikes are flipped (p1, p2). "input": None means to flip both
+            with 1 / (1 + e^epsilon), the most informative choice within epsilon. "none": how the labels were
             flipped by the users themselves before they came here.
         gradient_steps : int
             K of Algorithm 3, >= 1.
         clamp : float
             Bound on the gradient's entries before the noise (C), > 0.
         noise : {"laplace", "gaussian"}
-            Of "gradient": pure epsilon, or less noise for many steps at delta > 0.
+            For "gradient": pure epsilon, or less noise for many steps at delta > 0.
         strong_convexity : float
             "output": weight gamma of the squared Frobenius norm, > 0.
         output_steps : int
@@ -284,7 +285,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return 1 / (CURVATURE[self.link] + self.tuning.strong_convexity)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        """The cost for a user, and what the entries of Algorithm 4 cost."""
+        """Notes on the cost for a user, and on the cost of Algorithm 4's entries."""
         cap = domain.max_ratings_per_user
         words: tuple[str, ...] = (
             "this protects the value of single ratings, not the users: one with q ratings is protected by"
@@ -333,7 +334,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return Completion(users, items, bound, self.link, run.statement(self, ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a user's regression of their own labels on the released item factors."""
+        """Local: a regression of the user's labels on the released item factors."""
         ridge = self.regularization
         return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.tuning.offsets)
 

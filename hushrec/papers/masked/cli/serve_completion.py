@@ -60,13 +60,13 @@ def serve_completion(
     rounds
         Form of the scheme.
     database
-        What is received, durably.
+        Folder that keeps the uploads.
     host
         Address to listen on.
     port
         0: a free one.
     certificate
-        Of the server and its chain, PEM: serves HTTPS.
+        PEM of the server and its chain: serves HTTPS.
     certificate_key
         Its private key, PEM.
     """
