@@ -30,7 +30,7 @@ from hushrec.data.arrays import (
     typed_or_objects,
 )
 
-#: Step of quantities, and their largest value.
+#: Units of a quantity of 1.
 UNIT = 10**6
 _LARGEST = 1 << 53  # from here on floats skip integers
 _MOST_BITS = 3400  # of an integer with at most 1,024 digits
