@@ -13,6 +13,7 @@ from hushrec.checks import plural, settings_of
 from hushrec.cli import output
 from hushrec.data import Domain
 from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
+from hushrec.evaluation.measured import public_decides
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.models.liked_features import VOTES
 from hushrec.privacy import Budget
@@ -35,9 +36,18 @@ def about(billboard: Billboard, releases: bool = False) -> str:
     domain = billboard.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
-    learned = (taste_of(billboard).text(), votes(billboard), *map(judged, billboard.judged))
+    learned = taste_of(billboard).text(), advice(billboard), votes(billboard), *map(judged, billboard.judged)
     lines = (line for text in learned if text for line in output.folded(text))
     return "\n".join([f"Domain:     {rows}", *lines, "", billboard.privacy.text(not releases)])
+
+
+def advice(billboard: Billboard) -> str:
+    """Return what helps lists that learned no taste; by declared sizes and released values."""
+    learned, lister = taste_of(billboard), billboard.lists or billboard
+    n_users = getattr(lister.estimator, "n_users", None)
+    if learned.directions != 0 or learned.pairs or learned.public or not n_users:
+        return ""
+    return public_decides(n_users, billboard.domain.n_items, billboard.privacy.budget.epsilon)
 
 
 def votes(billboard: Billboard) -> str:

@@ -14,7 +14,7 @@ from hushrec.cli.options import Json, Model, Promise, Settings, Users, model_for
 from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
-from hushrec.evaluation.measured import nearest
+from hushrec.evaluation.measured import nearest, public_decides
 from hushrec.models import Both
 from hushrec.training.named import choose, known, needs_user_count
 
@@ -78,7 +78,10 @@ def plan(
         found["measured"] = [asdict(row) for row in rows]
         text += ["", "Measured on the public tables that are most like yours (delta 1e-6):", ""]
         text += output_plan.measured_table(rows)
-        text += ["", "Your data may differ. Donors agreed to publish their ratings (--donors)."]
+        lists = model in ("lists", "both", "private-eigenrec")
+        decides = public_decides(n_users, n_items, budget.epsilon) if lists else ""
+        decides = decides or "Your data may differ. Donors agreed to publish their ratings (--donors)."
+        text += output.paragraph(decides)
     if not releases:
         text.append("--releases lists the noise. Next: hushrec check, then hushrec train.")
     output.result(as_json, found, *text)

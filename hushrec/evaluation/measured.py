@@ -82,6 +82,29 @@ def nearest(
     return list(found.values())[:count]
 
 
+def public_decides(n_users: int, n_items: int, epsilon: float) -> str:
+    """Return a sentence if public data decide on the table that is most like a planned training.
+
+    That is where lists with donors are better than those at the largest epsilon. The sentence is empty
+    elsewhere.
+
+    Parameters
+    ----------
+    n_users, n_items, epsilon
+        As in `nearest`.
+    """
+    (row,) = nearest(n_users, n_items, epsilon, count=1)
+    same = [each for each in _rows() if (each.table, each.n_users) == (row.table, row.n_users)]
+    most = max(same, key=lambda each: each.epsilon)
+    if most is row or row.recall_donors <= max(most.recall, row.recall_popular):
+        return ""
+    return (
+        f"On {row.table}, public data decide, not more budget: Recall@20 is {row.recall:.3f} at epsilon"
+        f" {row.epsilon:g}, {most.recall:.3f} at epsilon {most.epsilon:g}, and {row.recall_donors:.3f} at"
+        f" epsilon {row.epsilon:g} with 5% donors. Use --donors or --item-features."
+    )
+
+
 @lru_cache
 def _rows() -> tuple[Measured, ...]:
     return tuple(Measured(**row) for row in json.loads(TABLE.read_text(encoding="utf-8")))

@@ -46,6 +46,24 @@ def test_the_tables_are_those_that_are_most_like_the_plan() -> None:
             nearest(*wrong)
 
 
+def test_where_public_data_decide_plan_and_train_say_so(run, tmp_path, monkeypatch) -> None:
+    """On a shop's long tail more budget does little: by declared sizes, and where no taste was learned."""
+    said = "public data decide, not more budget"
+    line = ["--epsilon", "1", "--delta", "1e-6", "--users", "1000"]
+    for items, decides in ((9000, True), (1500, False)):
+        found = run("plan", *line, "--items", str(items)).stdout
+        assert (said in found) == decides and len(found.splitlines()) <= 24
+    assert said not in run("plan", *line, "--items", "9000", "--model", "item-bias").stdout
+    monkeypatch.chdir(tmp_path)
+    items = [f"i{number}" for number in range(9000)]
+    (tmp_path / "items.txt").write_text("\n".join(items))
+    rows = [f"u{number % 100},{items[number**2 % 9000]}" for number in range(500)]
+    (tmp_path / "likes.csv").write_text("\n".join(["user,item", *rows]))
+    line += ["--implicit", "--catalogue", "items.txt", "--ledger", "ledger", "--out", "m.hush"]
+    trained = " ".join(run("train", "likes.csv", *line).stdout.split())
+    assert said in trained and "RetailRocket" in trained
+
+
 def test_a_delta_that_promises_nothing_is_warned_of_in_plan_and_train(run, files):
     line = ["--epsilon", "1", *RANGE, "--users", "200", "--model", "item-bias"]
     for delta, warned in (("0.005", True), ("0.0049", False)):
