@@ -543,7 +543,7 @@ def _next_week(board: Billboard) -> Run:
     def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
         accountant = SeasonAccountant.following(board.privacy, noise=noise)
         accountant.week = replace(accountant.week, run="a name that is else drawn at random")
-        return board.continue_training(ratings, accountant).to_bytes(), accountant.own
+        return board.continue_training(ratings, accountant).to_bytes(), accountant.week_releases
 
     return run
 

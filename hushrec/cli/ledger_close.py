@@ -11,6 +11,6 @@ def ledger_close(*, account: Account = Account(), as_json: Json = False) -> None
     """
     book, dataset = account.open(), account.dataset
     book.close_dataset(dataset)
-    found = {"ledger": str(book.path), "dataset": dataset, "closed": True}
+    result = {"ledger": str(book.path), "dataset": dataset, "closed": True}
     closed = f'Data set "{dataset}" is closed: nothing more can be charged to it.'
-    output.done(as_json, found, closed, f"Ledger: {book.path}")
+    output.done(as_json, result, closed, f"Ledger: {book.path}")

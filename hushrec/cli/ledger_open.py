@@ -22,5 +22,5 @@ def ledger_open(
     budget = replace(promise.budget(), failure=failure or 0.0)
     book, dataset = account.open(create=True), account.dataset
     book.open_dataset(dataset, budget)
-    found = {"ledger": str(book.path), **book.summary(dataset).to_dict()}
-    output.done(as_json, found, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")
+    result = {"ledger": str(book.path), **book.summary(dataset).to_dict()}
+    output.done(as_json, result, f'Data set "{dataset}" has the budget {budget}.', f"Ledger: {book.path}")

@@ -45,17 +45,17 @@ def ledger_show(
     if dataset is None:
         names = book.datasets()
         summaries = [summary_of(book, each, delta) for each in names]
-        found: dict[str, Any] = {"datasets": [_described(each) for each in summaries]}
+        result: dict[str, Any] = {"datasets": [_described(each) for each in summaries]}
         lines = [_line(book, each) for each in summaries] or ["The ledger has no data set yet."]
-        output.result(as_json, {"ledger": str(book.path), **found}, *lines, f"Ledger: {book.path}")
+        output.result(as_json, {"ledger": str(book.path), **result}, *lines, f"Ledger: {book.path}")
         return
     summary = summary_of(book, dataset, delta)
     history = book.history(dataset, summary.delta)
     shared = shares(book, dataset)
-    found = {"ledger": str(book.path), **_described(summary), **shared[0]}
-    found["history"] = [asdict(run) for run in history]
+    result = {"ledger": str(book.path), **_described(summary), **shared[0]}
+    result["history"] = [asdict(run) for run in history]
     shown = growth(history, len(history) if runs else _LAST)
-    output.result(as_json, found, _line(book, summary), *shared[1], f"\nLedger: {book.path}{shown}")
+    output.result(as_json, result, _line(book, summary), *shared[1], f"\nLedger: {book.path}{shown}")
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
@@ -83,9 +83,9 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     """Return what each season and all other runs take of mu squared, for a program and for a reader."""
     summary, rows = summary_of(book, dataset), book.shares(dataset)
     together = summary.shares
-    found = {"models": [each._asdict() for each in rows], "shares": together}
+    result = {"models": [each._asdict() for each in rows], "shares": together}
     if together is None:
-        return found, []
+        return result, []
     held = summary.reserved + summary.running
     whole = summary.mu**2 + held if summary.budget is None else summary.budget.mu**2
     of = "what is spent and reserved" if summary.budget is None else "the budget"
@@ -96,7 +96,7 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     last = "no budget is set, so nothing says what is free" if free is None else f"free: {free:.2%}"
     last = "the data set is closed: nothing is free" if summary.closed else last
     lines = [f"\nParts of {of}, in mu squared (epsilons do not add up, mu squared does):", table, last]
-    return found, lines
+    return result, lines
 
 
 def growth(history: list[RunSummary], count: int) -> str:

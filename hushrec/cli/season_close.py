@@ -34,6 +34,6 @@ def season_close(
     freed = book.season(dataset, name)
     part = freed.reserved / (freed.season.budget.mu**2 or 1.0)
     book.close_season(dataset, name)
-    found = {"ledger": str(book.path), **book.season(dataset, name).to_dict(), "freed": freed.reserved}
-    said = f"It frees {part:.1%} of mu squared of its budget, which it did not spend."
-    output.done(as_json, found, f"{book.season(dataset, name)}.", said, f"Ledger: {book.path}")
+    result = {"ledger": str(book.path), **book.season(dataset, name).to_dict(), "freed": freed.reserved}
+    freed_part = f"It frees {part:.1%} of mu squared of its budget, which it did not spend."
+    output.done(as_json, result, f"{book.season(dataset, name)}.", freed_part, f"Ledger: {book.path}")

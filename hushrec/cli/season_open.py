@@ -60,8 +60,8 @@ def season_open(
         season = renamed(season, book.seasons(dataset))
     book.open_season(dataset, season, allow_composition=allow_composition)
     others = book.seasons(dataset)
-    found = {"ledger": str(book.path), **book.season(dataset, season.name).to_dict()}
-    found |= {"plan": season.plan(), "promised_together": seasons_together(others)[0]}
+    result = {"ledger": str(book.path), **book.season(dataset, season.name).to_dict()}
+    result |= {"plan": season.plan(), "promised_together": seasons_together(others)[0]}
     text = [f'Season "{season.name}" of data set "{dataset}" is open: {season.budget}.', *planned(season)]
     names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
@@ -70,4 +70,4 @@ def season_open(
     shared = shares(book, dataset)
     together = output.paragraph(f"{summary_of(book, dataset)}.")
     text += [*seasons_together(others)[1], *together, f"Ledger: {book.path}"]
-    output.done(as_json, found | shared[0], *text)
+    output.done(as_json, result | shared[0], *text)

@@ -23,15 +23,15 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     if not seasons:
         raise InputError(f'Data set "{dataset}" has no season in the ledger {book.path}.')
     both, text = seasons_together(seasons)
-    found: dict[str, Any] = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
+    result: dict[str, Any] = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
     lines: list[str] = []
     for each in seasons:
         lines += [f"{each}.", *planned(each.season), ""]
     shared = shares(book, dataset)
-    found |= {"promised_together": both, **shared[0]}
+    result |= {"promised_together": both, **shared[0]}
     together = output.paragraph(f"{summary_of(book, dataset)}.")
     next_line = f"What each season takes: hushrec ledger show --dataset {dataset}"
-    output.result(as_json, found, *lines, *text, *together[1:], f"Ledger: {book.path}", next_line)
+    output.result(as_json, result, *lines, *text, *together[1:], f"Ledger: {book.path}", next_line)
 
 
 def planned(season: Season) -> list[str]:

@@ -85,17 +85,17 @@ def servers_init(
         "nodes_per_user": nodes_per_user,
         "users_per_node": users_per_node,
     }
-    found = _made(written)
+    agreed = _made(written)
     target = output_file(agreement, (declared.catalogue,), force)
-    content = written | {"fingerprint": found.fingerprint}
+    content = written | {"fingerprint": agreed.fingerprint}
     write_atomically(target, [json.dumps(content, indent=1).encode()])
-    sizes = [8 * opened.size for _, opened in found.rehearsed()]
-    grows = hasattr(found.estimator, "iterations") or hasattr(found.estimator, "lists")
-    most = at_most(found.estimator, domain.n_items)[1] if grows else sum(sizes)
+    sizes = [8 * opened.size for _, opened in agreed.rehearsed()]
+    grows = hasattr(agreed.estimator, "iterations") or hasattr(agreed.estimator, "lists")
+    most = at_most(agreed.estimator, domain.n_items)[1] if grows else sum(sizes)
     words = {
         "agreement": str(target),
-        "fingerprint": found.fingerprint,
-        "promises": list(found.promises),
+        "fingerprint": agreed.fingerprint,
+        "promises": list(agreed.promises),
         "least_rounds": len(sizes),
         "least_bytes_a_node": sum(sizes),
         "most_bytes_a_node": most,
@@ -103,10 +103,10 @@ def servers_init(
     output.done(
         as_json,
         words,
-        f"Agreed on {found.estimator.name}, in {target} (fingerprint {found.fingerprint[:16]}).",
+        f"Agreed on {agreed.estimator.name}, in {target} (fingerprint {agreed.fingerprint[:16]}).",
         f"At least {plural(len(sizes), 'round')} and {sum(sizes) / 1e6:.2g} MB from a node that answers"
         f" all, and at most {most / 1e6:.2g} MB, where all is learned.",
-        *found.promises,
+        *agreed.promises,
         "Against both servers together nothing is promised.",
     )
 
@@ -136,9 +136,9 @@ def read_agreement(path: str) -> Agreement:
     try:
         written = json.loads(Path(path).read_bytes())
         if written.get("format") == _FORMAT:
-            found, known = _made(written), written["fingerprint"]
-            if found.fingerprint == known:
-                return found
+            agreed, known = _made(written), written["fingerprint"]
+            if agreed.fingerprint == known:
+                return agreed
             raise InputError(
                 f"The agreement {path!r} was changed, or is of another version of hushrec; write a new one"
                 " with hushrec servers init."

@@ -89,11 +89,11 @@ def servers_join(
     ledger, dataset = account.open(create=True), account.dataset
     mine = protocol.Node(name=name, tokens=keys, folder=folder, ledger=ledger, dataset=dataset)
     while True:
-        said = protocol.contribute(servers, public, rows, mine)
-        answered += said == "answered"
-        if once or said == "over":
+        outcome = protocol.contribute(servers, public, rows, mine)
+        answered += outcome == "answered"
+        if once or outcome == "over":
             break
         time.sleep(every)
-    words = {"answered": answered, "over": said == "over", "promises": list(agreed.promises)}
-    text = "The training is over." if said == "over" else "The training goes on."
+    words = {"answered": answered, "over": outcome == "over", "promises": list(agreed.promises)}
+    text = "The training is over." if outcome == "over" else "The training goes on."
     output.done(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)

@@ -205,7 +205,7 @@ def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billbo
     from hushrec.engines.two_servers.messages import State
     from hushrec.network.transport import TransportError
 
-    said = ""
+    noted = ""
     while True:
         try:
             busy = server.step()
@@ -213,9 +213,9 @@ def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billbo
                 return server.billboard
         except TransportError as error:
             busy = False
-            if said != str(error):
+            if noted != str(error):
                 output.note(f"Waiting for the other server: {error}")
-                said = str(error)
+                noted = str(error)
         except InputError:  # the other server asks again and again, and is to be refused as well
             time.sleep(_TOLD)
             raise
@@ -236,9 +236,9 @@ def _tokens(book: Book, names: list[str]) -> dict[str, str]:
 
 def _lines(path: str, what: str) -> list[str]:
     try:
-        found = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+        lines = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError):
         raise InputError(f"{path!r} cannot be read; pass a text file, one {what} a line.") from None
-    if not found or len(set(found)) != len(found):
+    if not lines or len(set(lines)) != len(lines):
         raise InputError(f"{path!r} must hold one {what} a line, each once.")
-    return found
+    return lines

@@ -32,7 +32,7 @@ from hushrec.training.partitioned import Make, Query, add, answer_all
 from hushrec.types import Array
 
 #: Result of a task: partial sums, or a word for a failure.
-Found = list[Array] | str
+Answer = list[Array] | str
 
 #: Tasks a thread of the cluster, which others take over where it is slow; partial sums added at once.
 _TASKS_PER_THREAD, _TOGETHER = 8, 8
@@ -148,15 +148,15 @@ class Dask:
         tries = 0
         while tries < _TRIES:
             with self._tasks(query) as (submit, shipped):
-                found = self._found(lambda: self._tree(submit, work, rows, shipped, query.size))
-            if not isinstance(found, str):
-                return found
-            if found in _FINAL:
+                answer = self._answer(lambda: self._tree(submit, work, rows, shipped, query.size))
+            if not isinstance(answer, str):
+                return answer
+            if answer in _FINAL:
                 break
-            tries += found != "silent"
-            if found == "lost":  # others may be on their way
+            tries += answer != "silent"
+            if answer == "lost":  # others may be on their way
                 time.sleep(min(2.0**tries, _PAUSE))
-        raise HushrecError(_WORDS[found] + _RESUME)
+        raise HushrecError(_WORDS[answer] + _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
         """Return ``work(number, partitions, public)`` for the partitions of each number.
@@ -180,19 +180,19 @@ class Dask:
             with self._tasks(public) as (submit, shipped):
                 missing = [number for number in range(count) if number not in done]
                 futures = [
-                    self._found(
+                    self._answer(
                         partial(submit, _one, work, stores, number, shipped, library_version()), False
                     )
                     for number in missing
                 ]
                 for number, future in zip(missing, futures):
-                    found = shipped if isinstance(shipped, str) else self._found(partial(_itself, future))
-                    if isinstance(found, str):
-                        word = found
+                    answer = shipped if isinstance(shipped, str) else self._answer(partial(_itself, future))
+                    if isinstance(answer, str):
+                        word = answer
                         if word == "silent":
                             break
                     else:
-                        done[number] = found[0]
+                        done[number] = answer[0]
             if len(done) == count:
                 return [done[number] for number in range(count)]
             if word in _FINAL:
@@ -217,7 +217,7 @@ class Dask:
             return futures[-1]
 
         try:
-            yield submit, self._found(partial(submit, _itself, public), False)
+            yield submit, self._answer(partial(submit, _itself, public), False)
         finally:
             for future in futures:
                 with contextlib.suppress(Exception):
@@ -246,7 +246,7 @@ class Dask:
             layer = [submit(_added, layer[start : start + _TOGETHER]) for start in starts]
         return layer[0]
 
-    def _found(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
+    def _answer(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
         """Return the tasks' result, or the future; a word if they or the cluster are lost."""
         try:
             if wait and not self._somebody():
@@ -257,7 +257,7 @@ class Dask:
             _LOG.debug("tasks were lost", exc_info=True)
             return "lost" if self._client.status == "running" else "nobody"
 
-    def _patiently(self, future: Any) -> Found:
+    def _patiently(self, future: Any) -> Answer:
         """Return the result, unless no worker is left for too long."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
@@ -266,8 +266,8 @@ class Dask:
                 return "nobody"
             if self._client.run_on_scheduler(_give_up, silence=self._silence):
                 return "silent"  # what others wait for may never come from it
-        found: Found = future.result(timeout=self._patience)
-        return found
+        answer: Answer = future.result(timeout=self._patience)
+        return answer
 
     def _somebody(self) -> bool:
         """Return whether a worker exists, within the patience."""
@@ -283,18 +283,18 @@ class Dask:
         if self._client.status != "running":
             return []
         try:
-            found = self._client.nthreads()
+            workers = self._client.nthreads()
         except Exception:
             return []
-        return [address for address in sorted(found) for _ in range(found[address])]
+        return [address for address in sorted(workers) for _ in range(workers[address])]
 
     def _check_versions(self) -> None:
         """Refuse workers with another version of hushrec; those that join later are refused by tasks."""
         try:
-            found = self._client.run(importlib.metadata.version, "hushrec", on_error="return")
+            versions = self._client.run(importlib.metadata.version, "hushrec", on_error="return")
         except Exception:
             raise HushrecError("The cluster's scheduler does not answer; check that it runs.") from None
-        if any(version != importlib.metadata.version("hushrec") for version in found.values()):
+        if any(version != importlib.metadata.version("hushrec") for version in versions.values()):
             raise InputError(_WORDS["version"])
 
 
@@ -348,7 +348,7 @@ def _itself(query: Any) -> Any:
 
 def _work(
     work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], query: Any, version: str
-) -> Found:
+) -> Answer:
     """Return the partial sums of some blocks; nothing else that depends on rows leaves."""
 
     def run() -> list[Array]:
@@ -358,7 +358,7 @@ def _work(
     return _guarded(run, version)
 
 
-def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Found:
+def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Answer:
     """Return the result for one partition of each store."""
     return _guarded(lambda: [work(number, [each.partitions()[number] for each in stores], public)], version)
 
@@ -372,7 +372,7 @@ def _damage(number: int, partitions: Sequence[Partition], public: None) -> str |
     return None
 
 
-def _guarded(run: Callable[[], list[Any]], version: str) -> Found:
+def _guarded(run: Callable[[], list[Any]], version: str) -> Answer:
     """Return the result of a run, or a word for what went wrong: why is private, for this worker's log."""
     if version != library_version():
         return "version"
@@ -398,7 +398,7 @@ def _keep_memory() -> None:
             libc.mallopt(parameter, octets)
 
 
-def _added(parts: list[Found]) -> Found:
+def _added(parts: list[Answer]) -> Answer:
     """Partial sums, added up; or the first word for what went wrong."""
     totals: list[Array] | None = None
     for part in parts:

@@ -184,9 +184,9 @@ class Service:
         listening = listening or listen(host, port)
         self._server = uvicorn.Server(config)
         self._thread = threading.Thread(target=self._server.run, args=([listening],), daemon=True)
-        address, found = listening.getsockname()[:2]
+        address, bound_port = listening.getsockname()[:2]
         address = f"[{address}]" if ":" in address else address
-        self.url = f"{'https' if config.is_ssl else 'http'}://{address}:{found}"
+        self.url = f"{'https' if config.is_ssl else 'http'}://{address}:{bound_port}"
 
     def __enter__(self) -> Service:
         self._thread.start()
@@ -409,8 +409,8 @@ class _Limited:
 
     def send_400_response(self, msg: str) -> None:
         """Refuse a request that is not HTTP; bad lengths have separate codes."""
-        found = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
-        length = b"0" if found is None else found[1].strip()
+        header = re.search(rb"\ncontent-length:([^\r\n]*)", self._received, re.IGNORECASE)
+        length = b"0" if header is None else header[1].strip()
         if not length.isdigit():
             self._refuse(411, "The Content-Length of a request is a number of bytes.")
         elif len(length) > 18:

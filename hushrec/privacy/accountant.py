@@ -134,12 +134,12 @@ class Accountant(Single):
     @property
     def _reasons(self) -> tuple[str, ...]:
         """The reasons why the releases are not private; empty if they are."""
-        found = {
+        reasons = {
             "the budget is infinite": not self.budget.private,
             "the noise came from an injected source": not self._secure,
             PUBLIC_DATA: self.data_is_public,
         }
-        return tuple(reason for reason, holds in found.items() if holds)
+        return tuple(reason for reason, holds in reasons.items() if holds)
 
     @property
     def releases(self) -> tuple[Release, ...]:

@@ -221,8 +221,8 @@ class Journal:
             header.unlink(missing_ok=True)
         values: dict[str, list[Path]] = {}
         for path in self._folder.iterdir():
-            if found := _VALUE.fullmatch(path.name):
-                values.setdefault(found[1], []).append(path)
+            if match := _VALUE.fullmatch(path.name):
+                values.setdefault(match[1], []).append(path)
         for suffix in (_UNFINISHED, _FINISHED):  # in this order, as names change
             for header in self._folder.glob(f"*{suffix}"):
                 values.pop(header.stem, None)

@@ -74,9 +74,9 @@ def _search(uniform: Uniform, gamma: Fraction, shape: Fraction, precision: int) 
 def _first_mass(gamma: Fraction, shape: Fraction, precision: int) -> tuple[int, int]:
     """Bounds on 2^precision times the chance of one run."""
     one = 1 << precision
-    found = log(1 / gamma, precision)
+    logarithm = log(1 / gamma, precision)
     error = (2 + math.ceil(-math.log2(gamma))) * precision
-    ends = [Fraction(found + sign * error, one) for sign in (1, -1)]
+    ends = [Fraction(logarithm + sign * error, one) for sign in (1, -1)]
     if shape == 0:
         return int((1 - gamma) * one / ends[0]), math.ceil((1 - gamma) * one / ends[1])
     lower, upper = (exp_minus(shape * end, precision) for end in ends)

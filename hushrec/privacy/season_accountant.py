@@ -112,9 +112,9 @@ class SeasonAccountant(Accountant):
                     " it."
                 )
         if skip and ledger is not None:
-            found = ledger.season(dataset, season.name)
-            number = max(number, found.begun)
-            if not season.lifetime and found.charges != len(
+            summary = ledger.season(dataset, season.name)
+            number = max(number, summary.begun)
+            if not season.lifetime and summary.charges != len(
                 self._releases
             ):  # those of weeks without a model are among them
                 self._releases = ledger.season_releases(dataset, season.name)
@@ -144,11 +144,11 @@ class SeasonAccountant(Accountant):
         return cls(week.season, after, ledger=ledger, skip=skip, **options)
 
     def __repr__(self) -> str:
-        spent = Plan(self.budget, self.own).mu / (self.week.season.mu(self.week.number) or 1.0)
+        spent = Plan(self.budget, self.week_releases).mu / (self.week.season.mu(self.week.number) or 1.0)
         return f"SeasonAccountant({self.week}, of which {spent**2:.0%} is spent; for all weeks {self.budget})"
 
     @property
-    def own(self) -> tuple[Release, ...]:
+    def week_releases(self) -> tuple[Release, ...]:
         """The releases of this week so far."""
         return self.releases[self._before :]
 
@@ -157,7 +157,8 @@ class SeasonAccountant(Accountant):
         """Part of the season's mu squared that is left of this week's slice."""
         season, week = self.week.season, self.week.number
         season.check_week(week, ())
-        left = season.fraction(week) - (Plan(self.budget, self.own).mu / (self.budget.mu or 1.0)) ** 2
+        spent = Plan(self.budget, self.week_releases).mu / (self.budget.mu or 1.0)
+        left = season.fraction(week) - spent**2
         return max(0.0, left)
 
     def check(self, plan: Plan) -> None:
@@ -165,7 +166,7 @@ class SeasonAccountant(Accountant):
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is not None:
-                made = len(self.own)
+                made = len(self.week_releases)
                 self.ledger.check_week(
                     self.week, plan.releases, after=self.after, made=made, early=self._early
                 )
@@ -199,7 +200,7 @@ class SeasonAccountant(Accountant):
 
     def wrote(self, model: _Digested) -> None:
         """Record the digest of the model that this week wrote, before its file gets a name."""
-        if self.ledger is not None and self.own:
+        if self.ledger is not None and self.week_releases:
             self.ledger.wrote(self.week, model.digest)
 
     def statement(
@@ -223,14 +224,14 @@ class SeasonAccountant(Accountant):
                 "A week of a lifetime season releases nothing of rows that were not admitted; train it with"
                 " fit or continue_training."
             )
-        step = len(self.own)
+        step = len(self.week_releases)
         charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week, early=self._early)
         self.week = replace(self.week, charge=charge)
 
     def _check_fit(self, coming: Iterable[Release]) -> None:
         coming = tuple(coming)
         check_fit(self.budget, self._releases, coming)
-        self.week.season.check_week(self.week.number, [*self.own, *coming])
+        self.week.season.check_week(self.week.number, [*self.week_releases, *coming])
 
 
 def _week_of(after: PrivacyStatement, season: Season, dataset: str) -> Week:

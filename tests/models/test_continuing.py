@@ -230,7 +230,7 @@ def test_likes_are_no_ratings_from_0_to_1():
     accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))
     with pytest.raises(InputError, match="keeps its range"):
         first.continue_training(likes, accountant)
-    assert accountant.own == ()
+    assert accountant.week_releases == ()
 
 
 def test_what_a_new_item_begins_with():
@@ -268,11 +268,11 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
     accountant = SeasonAccountant.following(second.privacy, noise=SeededNoise(3))
     with pytest.raises(InputError, match="lacks 5 of the model's 43 items"):
         second.continue_training(rows, accountant)
-    assert accountant.own == ()
+    assert accountant.week_releases == ()
     if getattr(model, "pairs", False):  # its item matrix is of the same items all season
         with pytest.raises(InputError, match="cannot be retired within a season; keep it in the catalogue"):
             second.continue_training(rows, accountant, drop_missing_items=True)
-        assert accountant.own == ()
+        assert accountant.week_releases == ()
         return
     third = second.continue_training(rows, accountant, drop_missing_items=True)
     assert third.domain.items == smaller.items and np.isfinite(third.item_bias).all()

@@ -33,6 +33,8 @@ def bug(name: str, killer: str, file: str, *texts: str) -> Bug:
 
 
 EIGENREC = "models/private_eigenrec"
+LIFETIME = "privacy/test_lifetime.py"
+WEEKLY = "privacy/test_seasons.py"
 CONTRACT = "models/test_contract.py"
 
 
@@ -385,8 +387,12 @@ NODES = [  # two servers and partitions
         "engines/two_servers/server:CollectingServer._check_fit",
         "elif theirs.rehearsal != self.agreement.rehearsal:", "elif False:"),
     bug("questions not in a round's digest", f"{TWO}::test_a_rounds_digest_covers_its_questions",
-        "engines/two_servers/agreement:Agreement.state", "parts = [words, opened.told, questions, *steps]",
-        "parts = [words, opened.told, *steps]"),
+        "engines/two_servers/agreement:Agreement.state",
+        "parts = [words, opened.totals_digest, questions, *steps]",
+        "parts = [words, opened.totals_digest, *steps]"),
+    bug("a server that checks its plan and reserves nothing",
+        f"{TWO}::test_a_server_reserves_its_training_so_that_it_ends",
+        "engines/two_servers/server:CollectingServer._reserve", "if coming:", "if False:"),
     bug("strangers' bodies read", "network/test_http.py::test_a_request_is_refused_before_its_body_is_read",
         "network/service:_application.application", "if admit is not None:", "if False:"),
     bug("a client that trickles is waited for", "network/test_http.py::test_a_client_that_trickles_is_left",
@@ -677,6 +683,19 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
 ]  # fmt: skip
 
 SEASONS = [
+    bug("a gap of hours", f"{WEEKLY}::test_a_gap_is_days_from_the_last_week_that_wrote_a_model",
+        "privacy/ledger:_check_gap", "timedelta(days=week.season.gap)", "timedelta(hours=week.season.gap)"),
+    bug("one training more than a user's lifetime has",
+        f"{LIFETIME}::test_a_user_moves_thirty_trainings_by_the_budget_at_most[item-bias]",
+        "privacy/attendance:Attendance.admit", "counts.get(each, 0) < most", "counts.get(each, 0) <= most"),
+    bug("an old attendance that is believed",
+        f"{LIFETIME}::test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence",
+        "privacy/attendance:", 'if last not in head["runs"]:', "if False:",
+        "runs[runs.index(last) :]", "runs"),
+    bug("rows that nobody admitted",
+        f"{LIFETIME}::test_what_a_lifetime_season_refuses",
+        "privacy/season_accountant:SeasonAccountant._record",
+        "if self._attendance is not None and not self._admitted:", "if False:"),
     bug("a week that is not charged to its season", f"{WEEKS}::test_bad_input_spends_nothing",
         "privacy/season_accountant:SeasonAccountant._record", "step=step, week=self.week", "step=step"),
     bug("a weekly state with exact item weights",

@@ -404,7 +404,7 @@ def test_weeks_of_public_data_follow_each_other_and_no_private_one():
         spend(first)
         second = SeasonAccountant.following(first.statement(), **options)
         assert second.week.number == 1 and second.part() == SEASON.fraction(1) == second.remaining_fraction
-        assert second.own == () and len(second.releases) == 1
+        assert second.week_releases == () and len(second.releases) == 1
         with pytest.raises(InputError, match="NOT PRIVATE"):
             SeasonAccountant.following(first.statement())
 

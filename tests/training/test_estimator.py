@@ -141,7 +141,7 @@ def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
             first.continue_training(store, given)
     with pytest.raises(InputError, match="train it again, or train both[.]$"):
         fit(GlobalMean()).continue_training(store, accountant)
-    assert not accountant.own
+    assert not accountant.week_releases
     # nothing is retired unless that was said
     smaller = Ratings.from_any(
         ([1], [RATINGS.domain.items[0]], [3.0]), Domain(RATINGS.domain.items[:5], (1, 5))

@@ -25,7 +25,7 @@ from hushrec.engines.two_servers.replay import (
     Opened,
     Replay,
     Round,
-    Told,
+    TotalOf,
     Training,
     Wanted,
     Words,
@@ -251,7 +251,7 @@ class Agreement:
             totals.append(noise.astype(np.int64).view(np.uint64))
         return rounds
 
-    def opened(self, totals: Sequence[Words] | Told, which: Round) -> Opened:
+    def opened(self, totals: Sequence[Words] | TotalOf, which: Round) -> Opened:
         """Return the questions of a round, given the totals before it."""
         known = totals if callable(totals) else totals[: which.release]
         replay = Replay(self._training, known, stand_in=0, until=which.stop)
@@ -266,7 +266,7 @@ class Agreement:
         """Return the digest of agreement, session, round, totals so far, questions and steps."""
         words = json.dumps([self.fingerprint, session, *which]).encode()
         questions, steps = "".join(opened.keys).encode(), (step.tobytes() for step in opened.steps)
-        parts = [words, opened.told, questions, *steps]
+        parts = [words, opened.totals_digest, questions, *steps]
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def _statement(self, secure: bool) -> PrivacyStatement:

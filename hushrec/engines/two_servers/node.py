@@ -45,7 +45,7 @@ class Public:
         """Return the questions of a server's open round, given the totals that it publishes."""
         which = Round(*state.round)
 
-        def told(wanted: Wanted) -> Words | None:
+        def total_of(wanted: Wanted) -> Words | None:
             number = wanted.release
             if number == len(self._totals) < which.release:
                 most = array_bytes(len(wanted.place))
@@ -54,7 +54,7 @@ class Public:
 
         if self._last is None or self._last[0] != state.digest:
             try:
-                opened = self.agreement.opened(told, which)
+                opened = self.agreement.opened(total_of, which)
             except HushrecError:
                 self._totals.clear()
                 raise
@@ -125,9 +125,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
     book, ways = Book(node.folder), list(zip(servers, node.tokens, ROLES, strict=True))
     with book.alone():
         states = [server.get(State, "state") for server in servers]
-        if (
-            tuple(state.role for state in states) != ROLES
-        ):  # otherwise one of them would get both shares in the end
+        if tuple(state.role for state in states) != ROLES:  # one server would get both shares in the end
             raise HushrecError(
                 "These are not the first and the second server, in this order; check their addresses. Nothing"
                 " was sent."

@@ -58,14 +58,14 @@ class Opened(NamedTuple):
         Digests of the questions.
     steps : tuple of ndarray
         Value of one integer of the answer, for each entry of each question.
-    told : bytes
+    totals_digest : bytes
         Digest of the totals that the questions follow from.
     """
 
     questions: tuple[Query, ...]
     keys: tuple[str, ...]
     steps: tuple[Array, ...]
-    told: bytes
+    totals_digest: bytes
 
     @property
     def size(self) -> int:
@@ -94,8 +94,8 @@ class Wanted(NamedTuple):
     grid: Grid
 
 
-#: ``told(wanted)`` returns the total of a release, or None.
-Told = Callable[[Wanted], Words | None]
+#: ``total_of(wanted)`` returns the total of a release, or None.
+TotalOf = Callable[[Wanted], Words | None]
 
 
 class Training(NamedTuple):
@@ -122,7 +122,7 @@ class Replay(PlannedGate):
     def __init__(
         self,
         training: Training,
-        totals: Sequence[Words] | Told,
+        totals: Sequence[Words] | TotalOf,
         stand_in: int | None = None,
         until: float = math.inf,
     ) -> None:
@@ -135,7 +135,7 @@ class Replay(PlannedGate):
         self.asked: list[Query] = []
         self.keys: list[str] = []
         self.steps: list[Array] = []
-        self.needed, self.told = 0, b""
+        self.needed, self.totals_digest = 0, b""
         self.wanted: Wanted | None = None
 
     def run(self) -> Any:
@@ -161,7 +161,9 @@ class Replay(PlannedGate):
         span = slice(which.first, which.stop)
         if not 0 <= which.first < which.stop == len(self.asked):
             raise HushrecError("A server has opened a round that this training does not have; refused.")
-        return Opened(tuple(self.asked[span]), tuple(self.keys[span]), tuple(self.steps[span]), self.told)
+        return Opened(
+            tuple(self.asked[span]), tuple(self.keys[span]), tuple(self.steps[span]), self.totals_digest
+        )
 
     def release(self, label: str, bounded: Bounded) -> Array:
         """Return the released value of a total; without a total stop, or return a stand-in."""
@@ -175,7 +177,7 @@ class Replay(PlannedGate):
         wanted = Wanted(number, question, place, tuple(self.keys), grid)
         total = None if self.wanted is not None else self._total(wanted)
         if total is not None:
-            self.told = hashlib.sha256(self.told + total.tobytes()).digest()
+            self.totals_digest = hashlib.sha256(self.totals_digest + total.tobytes()).digest()
             return grid.value(label, total).reshape(places.shape)
         if self.wanted is None:
             self.wanted = wanted
@@ -204,7 +206,7 @@ class Replay(PlannedGate):
         ]
 
 
-def _of(totals: Sequence[Words]) -> Told:
+def _of(totals: Sequence[Words]) -> TotalOf:
     return lambda wanted: totals[wanted.release] if wanted.release < len(totals) else None
 
 
@@ -212,7 +214,7 @@ def rehearsal(training: Training, rows: Ratings) -> str:
     """Return a digest of all questions of a training on many copies of made-up rows, without noise."""
     answers: list[Words] = []
 
-    def told(wanted: Wanted) -> Words:
+    def total_of(wanted: Wanted) -> Words:
         for number in range(len(answers), len(replay.asked)):
             one = Opened((replay.asked[number],), (replay.keys[number],), (replay.steps[number],), b"")
             answers.append(integers(training.estimator.users, rows, one))
@@ -220,7 +222,7 @@ def rehearsal(training: Training, rows: Ratings) -> str:
         sums = np.concatenate(answers)[ends[wanted.question] + wanted.place]
         return sums * wanted.grid.coarse.astype(np.uint64) * np.uint64(_COPIES)
 
-    replay = Replay(training, told)
+    replay = Replay(training, total_of)
     replay.run()
     return hashlib.sha256("".join(replay.keys).encode()).hexdigest()
 
@@ -232,8 +234,8 @@ def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
     """
     parts = []
     for question, steps in zip(opened.questions, opened.steps, strict=True):
-        found = [np.ravel(each._take()) for each in contributions(make, rows, question)]
-        parts.append((np.concatenate(found) / steps).astype(np.int64))
+        answers = [np.ravel(each._take()) for each in contributions(make, rows, question)]
+        parts.append((np.concatenate(answers) / steps).astype(np.int64))
     return np.concatenate(parts).view(np.uint64)
 
 

@@ -168,7 +168,7 @@ class CollectingServer:
         self._session = (self._book.get("session") or b"").decode()
         self._check_account()
         self._totals: list[Words] = []
-        self._told: dict[int, Sum] = {}
+        self._encoded: dict[int, Sum] = {}
         self._collecting: _Collecting | None = None
         self._collected: list[_Collected] = []
         self._wanted: Wanted | None = None
@@ -234,7 +234,7 @@ class CollectingServer:
             if index >= len(self._totals):
                 raise Refusal(_NOT_YET, "There is no such total yet.")
             # one message for all who ask: it is encoded once
-            return self._told.setdefault(index, Sum(self._totals[index]))
+            return self._encoded.setdefault(index, Sum(self._totals[index]))
 
     def admit(self, method: str, path: list[str], token: str, length: int) -> None:
         """Refuse a request before its body is read (see `hushrec.network.service`)."""
@@ -281,10 +281,10 @@ class CollectingServer:
             raise Refusal(_NOT_FOR_YOU, "This is for the other server alone.")
 
     def _kept(self, name: str) -> bytes:
-        found = self._book.get(name)
-        if found is None:
+        content = self._book.get(name)
+        if content is None:
             raise Refusal(_NOT_YET, "This is not there yet.")
-        return found
+        return content
 
     # ------------------------------------------------------------------ steps
 
@@ -350,13 +350,13 @@ class CollectingServer:
 
     def _look_ahead(self) -> bool:
         """Find the next release, or the model."""
-        found = self.agreement.next(self._totals, self._secure, self._public)
+        following = self.agreement.next(self._totals, self._secure, self._public)
         with self._lock:
-            if isinstance(found, Wanted):
-                self._wanted = found
+            if isinstance(following, Wanted):
+                self._wanted = following
             else:
                 self.close()
-                self.billboard = self._booked(found)
+                self.billboard = self._booked(following)
         return True
 
     def _booked(self, board: Billboard) -> Billboard:
