@@ -45,8 +45,8 @@ def test_a_total_that_nothing_can_make_is_refused(told):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"step": 0.0}, "no exact sum"),
-        ({"step": [0.5, 0.0]}, "no exact sum"),
+        ({"step": 0.0}, "not an exact sum"),
+        ({"step": [0.5, 0.0]}, "not an exact sum"),
         ({"step": 2.0**-28, "weight": [1.0, 1e300]}, "makes the noise of release 'sums' vanish"),
     ],
 )
