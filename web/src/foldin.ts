@@ -1,4 +1,4 @@
-/** Folding a user in: what they compute from the released arrays and their own ratings (docs/reference/format.md). */
+/** Folding a user in: what they compute from the released arrays and their own ratings (docs/reference/fold-in.md). */
 import { Cholesky, combined, dot, normalMatrix } from "./ridge.js";
 import type { Section } from "./section.js";
 
