@@ -1,10 +1,10 @@
-"""The contract of a private estimator, as checks that anybody's passes or fails: ours are held to the same.
+"""The contract of a private estimator, as checks that any estimator passes or fails, ours too.
 
     from hushrec.testing import check_estimator
     check_estimator(MyEstimator(clip=0.1), Budget(3, 1e-5))
 
-A gate refuses what is not bounded as planned, but it cannot see whether a bound is true. That is what these
-checks look for, on hostile users and on data sets that differ by one of them:
+A gate refuses a value that is not bounded as planned, but it cannot detect a false bound. These checks look
+for one, on hostile users and on data sets that differ by one of them:
 
 * `check_plan`: what is released, charged and drawn is the plan, and nothing else.
 * `check_sensitivity`: no release moves by more than its declared sensitivity between neighbours; and, unless
@@ -17,7 +17,7 @@ checks look for, on hostile users and on data sets that differ by one of them:
 * `check_two_processes`: the bytes of a run, from a process that started before the rows existed and never
   sees one: it also builds the statement, writes the model file and prints.
 
-A check that fails raises AssertionError, in words. Passing is evidence; the proof is written down.
+A failed check raises AssertionError with a sentence. Passing is evidence; the proof is written down.
 """
 
 from __future__ import annotations
@@ -91,19 +91,19 @@ __all__ = [
     "turned",
 ]
 
-#: A small catalogue, so that few users give every release something to do.
+#: A small catalogue, so few users give every release something to do.
 DOMAIN = Domain(tuple(f"i{number}" for number in range(7)), (1, 5), max_ratings_per_user=6)
-#: float64 tells from the sensitivity what is further from it than this.
+#: float64 distinguishes larger differences from the sensitivity.
 _TELLS = 1e-12
 #: The unit of a release, 1 over half the range, is rounded where that is no power of two.
 _ROUNDED = 1e-14
-#: Users who are tried beside the same others; of any two of them one may take the place of the other.
+#: Users who are tried with the same others; each may replace any other.
 _COMERS = 10
-#: What whoever is on the public side learns of a failure on the private one.
+#: The message that the public side gets about a failure on the private side.
 PRIVATE_FAILURE = "The training failed on the private side; what failed is told there only."
 
 Rows = list[tuple[Any, Any, Any]]
-#: One training with a noise source: what the world gets of it, and the releases that were charged.
+#: One training with a noise source: its public result, and its charged releases.
 Run = Callable[[Ratings, NoiseSource], tuple[bytes, tuple[Release, ...]]]
 
 
@@ -160,8 +160,8 @@ def neighbours(
 ) -> Iterator[tuple[list[Ratings], int]]:
     """Data sets any two of which differ in one user, or in one rating's value; a seed for the noise.
 
-    Of users, the first lacks the one in which the others differ: it is a neighbour of each by removal. Who
-    comes is the first of all users, so that what goes by places changes for everybody.
+    The first one lacks the user in which the others differ, so it is a neighbour of each by removal. The
+    added user is the first of all, so code that depends on positions changes for all users.
     """
     rng = np.random.default_rng(seed)
     for _ in range(math.ceil(pairs / _COMERS)):
@@ -176,7 +176,7 @@ def neighbours(
 
 
 def labelled_users(rng: np.random.Generator, n_users: int = 5, domain: Domain = DOMAIN) -> dict[str, Rows]:
-    """Users all of whose ratings count, so that it is public which they have."""
+    """Users whose ratings all count, so the set of rated items is public."""
     kinds = {f"u{number}": (0, 1, 2, 6)[int(rng.integers(4))] for number in range(n_users)}
     return {user: hostile_rows(user, rng, kind, domain) for user, kind in kinds.items()}
 
@@ -205,14 +205,14 @@ def check_estimator(
     Parameters
     ----------
     estimator : Estimator
-        With clips small enough that hostile users reach them.
+        Clips are small enough for hostile users to reach them.
     budget : Budget
         Finite; both relations are tried where the unit is "user".
     domain : Domain
     pairs : int
-        Users who come to a data set.
+        Users who are added to a data set.
     loose : iterable of str
-        Beginnings of the labels of releases whose sensitivity is known not to be attained.
+        Beginnings of the labels of releases that do not attain their sensitivity.
 
     Examples
     --------
@@ -237,7 +237,7 @@ def check_estimator(
 def check_plan(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 0) -> None:
     """Check that releases, charges and noise are the plan's, in its order.
 
-    Values are in float64: in less no sum would be exact, nor noise as fine as it is charged.
+    Values are in float64: otherwise no sum would be exact, nor noise as fine as charged.
     """
     noise = RecordingNoise(SeededNoise(seed))
     accountant = Accountant(budget, noise=noise)
@@ -265,7 +265,7 @@ def check_sensitivity(
 ) -> dict[str, float]:
     """No release moves by more than its sensitivity; under add-remove, each attains it (or is ``loose``).
 
-    Both relations are held to, where the unit is "user": whoever comes may take another's place.
+    Both relations are checked with the unit "user", since a new user may replace another.
 
     Returns
     -------
@@ -311,9 +311,9 @@ def check_replay(
 def check_sums(
     estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24, seed: int = 11
 ) -> None:
-    """A release of all users is that of some plus that of the others, whatever their order, bit by bit.
+    """A release of all users is that of some plus that of the others, in any order, bit by bit.
 
-    Nothing is asked where floating-point sums are declared (`exact_arithmetic` is False).
+    It checks nothing if floating-point sums are declared (`exact_arithmetic` is False).
     """
     if not estimator.exact_arithmetic:
         return
@@ -379,8 +379,8 @@ def check_weeks(
 ) -> None:
     """Check plan, sensitivities and replay in two later weeks of a season, with other users and a new item.
 
-    Where the domain has item features, those of the second later week are others. An estimator from outside
-    the package is registered, since a week continues from a model file.
+    With item features in the domain, those of the second later week differ. An estimator from outside the
+    package is registered, since a week continues from a model file.
     """
     if estimator.name not in ESTIMATORS:
         register(type(estimator))
@@ -415,7 +415,7 @@ def check_weeks(
 
 
 def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 19) -> None:
-    """No user moves a release further where what was released before is forged: each, by three bad numbers.
+    """No user moves a release further if earlier releases are forged: each, by three bad numbers.
 
     A server that cannot go on gives up, and does so for any users.
     """
@@ -444,10 +444,11 @@ def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
 def check_two_processes(
     public: PublicSide, estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 5
 ) -> None:
-    """A process without rows, given the noisy values, publishes the same; message sizes tell nothing more.
+    """A process without rows, given the noisy values, publishes the same model; message sizes reveal nothing
+    more.
 
-    They may depend on what was released before: for other rows the same values are released again. Where
-    the unit is "rating" the process knows which ratings there are, and none of their values.
+    They may depend on earlier releases: for other rows the same values are released again. With the unit
+    "rating" the process knows which ratings exist, and none of their values.
     """
     recorded = RecordingNoise(SeededNoise(seed))
     sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
@@ -469,7 +470,7 @@ def check_two_processes(
     assert sizes[0] == sizes[1], "the number or size of what is released depends on the rows"
 
 
-# ---------------------------------------------------------------------- what they are made of
+# ---------------------------------------------------------------------- their parts
 
 
 def _with_likes(estimator: Estimator, domain: Domain) -> Estimator:
@@ -490,7 +491,7 @@ def _users(unit: str, rng: np.random.Generator, n_users: int, domain: Domain) ->
 
 
 def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterator[dict[str, Rows]]:
-    """The others alone, then beside one user with much, with one item many times, or in the middle."""
+    """The others alone, then with one extreme user: many ratings, one item many times, or in the middle."""
     names = [f"u{number}" for number in range(edge.n_others)]
     others = {name: hostile_rows(name, rng, number % 6, domain) for number, name in enumerate(names)}
     yield others
@@ -503,7 +504,7 @@ def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterato
 
 
 class _Forging(RecordingNoise):
-    """A noise source of a server that says something else of one release's first number."""
+    """A noise source of a server that forges the first number of one release."""
 
     def __init__(self, source: NoiseSource, label: str, bad: float) -> None:
         super().__init__(source)
@@ -517,7 +518,7 @@ class _Forging(RecordingNoise):
 
 
 def _until_it_gives_up(estimator: Estimator, plan: Plan, ratings: Ratings, noise: NoiseSource) -> str:
-    """Train as far as a server gets with what it says; the words with which it gives up, if it does."""
+    """Train until the server stops on these values, and return its error, if any."""
     gate = LocalGate(Accountant(plan.budget, noise=noise), plan)
     try:
         with one_blas_thread(), np.errstate(all="ignore"):
@@ -660,7 +661,7 @@ def _scale(call: NoiseCall, charged: Release) -> np.ndarray:
 
 
 def _simple(square: float) -> Fraction:
-    """A factor as it is meant: 1, 2 (an entry off the diagonal), or what was declared."""
+    """A factor of an entry: 1, 2 (off the diagonal), or the declared one."""
     near = Fraction(square).limit_denominator(64)
     return near if abs(float(near) - square) < 1e-12 * square else Fraction(square)
 
@@ -669,7 +670,7 @@ def _simple(square: float) -> Fraction:
 
 
 class Published(NamedTuple):
-    """All that the world gets of a training: the bytes of the model file, and what was printed."""
+    """The public result of a training: the bytes of the model file, and the output."""
 
     model: bytes
     printed: str
@@ -698,7 +699,7 @@ class PublicSide:
     Parameters
     ----------
     announce : callable
-        Prints what is to be said of a model and its file; a function of a module.
+        Prints the output on a model and its file; a function of a module.
     """
 
     def __init__(self, announce: Callable[[Billboard, Path], None] = report) -> None:
@@ -709,7 +710,7 @@ class PublicSide:
         spawn, main = get_context("spawn"), sys.modules["__main__"]
         self._connection, theirs = spawn.Pipe()
         self._process = spawn.Process(target=_public_side, args=(theirs,), daemon=True)
-        sys.modules["__main__"] = ModuleType("__main__")  # the process runs the caller's script by itself
+        sys.modules["__main__"] = ModuleType("__main__")  # the process runs the caller's script
         try:
             self._process.start()
         finally:
@@ -733,15 +734,15 @@ class PublicSide:
         self._connection.send((estimator, budget, domain, dict(known or {})))
 
     def send(self, released: np.ndarray) -> None:
-        """Hand over what was released."""
+        """Pass on the released values."""
         self._connection.send(released)
 
     def fail(self) -> None:
-        """Say that the private side cannot go on, and nothing else."""
+        """Report that the private side failed, and nothing else."""
         self._connection.send(None)
 
     def end(self) -> Published:
-        """The model file that the public side wrote, and what it printed.
+        """The model file and the output of the public side.
 
         Raises
         ------
@@ -757,7 +758,7 @@ class PublicSide:
 
 
 class Forwarding(RecordingNoise):
-    """A noise source that hands what it makes noisy to the public side."""
+    """A noise source that passes its noisy values to the public side."""
 
     def __init__(self, source: NoiseSource, public: PublicSide) -> None:
         super().__init__(source)
@@ -770,7 +771,7 @@ class Forwarding(RecordingNoise):
 
 
 class _Arriving:
-    """A noise source on the public side: what was released there arrives here."""
+    """A noise source on the public side, which receives the released values."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection

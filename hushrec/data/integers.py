@@ -1,4 +1,4 @@
-"""Columns of integers, whose ids need not be written as text to be looked up or dealt out."""
+"""Columns of integers, whose ids can be looked up without writing them as text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ import pyarrow.compute as pc
 from hushrec.data.ids import Encoded, encode_ids, positions_of
 from hushrec.data.keys import mix, text_hashes
 
-_CANONICAL = r"^(0|-?[1-9][0-9]{0,17})$"  # of those that fit int64 whatever their digits are
+_CANONICAL = r"^(0|-?[1-9][0-9]{0,17})$"  # of those that fit int64 with any digits
 _LARGEST = 10**18  # from here on integers have more digits
-_DENSE = 1 << 24  # numbers that have a table of their own
+_DENSE = 1 << 24  # numbers that have a separate table
 
 
 def plain_integers(column: Any) -> np.ndarray | None:
-    """The numbers of an Arrow column of integers without a hole; None where it is another column."""
+    """The numbers of an Arrow column of integers without a hole; None for another column."""
     if not isinstance(column, pa.ChunkedArray) or not pa.types.is_integer(column.type) or column.null_count:
         return None
     return column.to_numpy()
@@ -65,7 +65,7 @@ class Places:
 def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
     """Return the ids, as numbers where they are plain integers, and `hashes_of` the ids of each row.
 
-    A row without an id is told by its code.
+    A row without an id has its own code.
     """
     numbers = plain_integers(column)
     if numbers is None:

@@ -1,8 +1,8 @@
-"""Stable keys: what the library may know about one user without looking at another.
+"""Stable keys: choices for one user that depend on no other user.
 
-A user's key is a hash of their own id; a random choice made for them is a hash of (seed, key, item).
-Nothing here reads two users at once, so adding or removing a user changes no other user's choices.
-These choices are reproducible and public, never a source of privacy noise.
+A user's key is a hash of the user's id. A random choice for the user is a hash of (seed, key, item). No
+function here reads two users at once, so adding or removing a user changes no other user's choices. These
+choices are reproducible and public, never a source of privacy noise.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def text_hashes(texts: pa.Array) -> np.ndarray:
     starts, left = offsets[rows], lengths[rows]
     while len(rows):
         beyond = (8 * np.maximum(8 - left, 0)).astype(np.uint64)
-        found = words[starts] << beyond >> beyond  # without what is not theirs
+        found = words[starts] << beyond >> beyond  # without the padding
         hashes[rows] = mix(hashes[rows] * _GOLDEN + found)
         more = left > 8
         rows, starts, left = rows[more], starts[more] + 8, left[more] - 8
@@ -97,14 +97,14 @@ def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
 def parts_of_cells(
     indptr: np.ndarray, indices: np.ndarray, base: np.ndarray, fractions: Sequence[float]
 ) -> np.ndarray:
-    """The part that each entry of the rows falls into by its own hash, whatever else there is.
+    """Return the part of each entry of the rows, by its own hash.
 
     Parameters
     ----------
     indptr, indices, base
         As for `smallest_per_row`.
     fractions : sequence of float
-        Of the parts; they hold in expectation.
+        Fractions of the parts; they hold in expectation.
 
     Returns
     -------
@@ -136,7 +136,7 @@ def smallest_per_row(
     base : ndarray of uint64, shape (n_rows,)
         From `stream_base`. The order of a row depends on its base and its own items only.
     counts : ndarray of int64, shape (n_rows,)
-        How many entries to mark in each row; all of them where the row is no longer than that.
+        Number of entries to mark in each row; all of a shorter row.
     rank : ndarray of int64, shape (n_items,), optional
         Sort by this first and by the keyed hash within equal ranks.
 

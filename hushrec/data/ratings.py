@@ -67,9 +67,9 @@ class Ratings:
         None where no times were asked for (docs/guides/time.md).
     hand_picked : bool
         Public. Whether users or ratings were chosen by a rule that may look at several users at once
-        (`where`, `rows`, `for_users`): then one user more can change what is there of the others, and a
-        private training refuses. It sees the methods of this class alone: not where a date or a mask came
-        from, nor what was chosen in pandas or SQL (docs/understand/sharp-edges.md).
+        (`where`, `rows`, `for_users`). Then one added user can change the rows of others, and a private
+        training refuses. It tracks the methods of this class only. It cannot know the source of a date or a
+        mask, or what was chosen in pandas or SQL (docs/understand/sharp-edges.md).
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
         removed by emptying their row, which leaves all others their numbers; the number of rows is public.
@@ -81,8 +81,8 @@ class Ratings:
 
     Notes
     -----
-    Rows that cannot be used are dealt with inside the user they belong to, silently, so that no user can
-    change what happens to another, and no message tells what the rows hold:
+    Unusable rows are dropped within the user they belong to, silently. So no user can affect another, and no
+    message reveals the rows:
 
     * a rating that is missing, no number, NaN, infinite or outside the declared range: the row is dropped;
     * an item that is missing or not in the catalogue: the row is dropped;
@@ -97,11 +97,11 @@ class Ratings:
       user's id and of each item, without regard to any other user;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
-    A user none of whose rows is left is no user: they add nothing to any sum, nor to ``n_users``. Ids are
-    compared by `hushrec.data.ids.canonical_text`. An integer id of 2^53 or more in NumPy, or in
-    pandas with a NumPy type, is no id: one missing id makes floats of the whole column, rounded
-    before they are read. Read such ids as text (``astype("string")``), as pandas' ``Int64`` or
-    ``int64[pyarrow]``, or from Arrow, polars or Parquet, which hold them exactly.
+    A user without any usable row does not exist: they add nothing to any sum or to ``n_users``. Ids are
+    compared by `hushrec.data.ids.canonical_text`. An integer id of 2^53 or more in NumPy, or in pandas with a
+    NumPy type, is not an id: one missing id turns the whole column into floats, rounded before they are read.
+    Read such ids as text (``astype("string")``), as pandas' ``Int64`` or ``int64[pyarrow]``, or from Arrow,
+    polars or Parquet, which hold them exactly.
 
     Users are numbered by first appearance. No order, number or type here may be published: ``n_users``,
     ``n_ratings`` and every array are private.
@@ -137,19 +137,19 @@ class Ratings:
         format: str | None = None,
         implicit: bool = False,
     ) -> Ratings:
-        """Read ratings from whatever holds them.
+        """Read ratings from any supported source.
 
         Parameters
         ----------
         source : path, table, tuple or matrix
             * a Parquet, CSV or TSV file (text may be compressed), a file of MovieLens or Jester; a folder of
-              tables or a pattern such as ``"2024-*.parquet"``, whose rows follow in the order of the names;
+              tables or a pattern such as ``"2024-*.parquet"``, read in the order of the names;
             * a pandas or polars data frame, an Arrow table, a mapping from names to columns;
             * a stream of Arrow blocks: a record batch reader, or the result of a query in DuckDB or ADBC;
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
               with an id for each row. Without ids they are the numbers of the rows: how many there are is
-              then public, and a user is left out by emptying their row. Of an entry stored twice the last
+              then public, and a user is left out by emptying their row. If an entry is stored twice, the last
               counts. A stored zero is a rating of zero, and no like;
             * a `Store` or the path of one, all of it;
             * `Ratings` over the same domain, which are given back.
@@ -164,8 +164,8 @@ class Ratings:
             separated by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated), or the delimiter of
             a table. Follows from the file's name by default; the delimiter of a CSV file from its header.
         implicit : bool
-            Every row counts as a like, that is a rating of 1, whatever its rating column holds, which may
-            be absent. Entries of a matrix count if they are above 0. A domain of likes implies it.
+            Every row counts as a like, which is a rating of 1. Its rating column may hold any value or be
+            absent. Entries of a matrix count if they are above 0. A domain of likes implies it.
 
         Raises
         ------
@@ -266,10 +266,10 @@ class Ratings:
 
     @cached_property
     def users(self) -> np.ndarray:
-        """The user ids as they were given, one per row. Private.
+        """Return the user ids as given, one per row. Private.
 
-        Integers of an Arrow or polars column or a file come as an integer array, all else as objects; a
-        number is an int or a float whatever the other cells have made of its column.
+        Integers of an Arrow or polars column or a file become an integer array, and all else objects. A
+        number is an int or a float for any other cells of its column.
         """
         if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
             return self.user_values.to_numpy(zero_copy_only=False)
@@ -279,13 +279,13 @@ class Ratings:
     def user_column(self) -> pa.Array:
         """The user ids as an Arrow array, in the type of an Arrow or polars column or a file, else as text.
 
-        Private. A type chosen for the ids at hand would tell every user of one whose id is of another type.
+        Private. A type chosen for the present ids would reveal one user's id of another type to all.
         """
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
     @cached_property
     def user_keys(self) -> np.ndarray:
-        """One uint64 per user, a hash of their own id only, from which random draws for them start."""
+        """One uint64 per user: a hash of the user's id only. Random draws for the user start from it."""
         return text_keys(self.user_texts.to_pylist())
 
     @cached_property
@@ -374,8 +374,8 @@ class Ratings:
         mask : ndarray of bool
         drop_empty : bool
         keyed : bool
-            Declares that each user's part of the mask was made from their own rows, their id and public
-            values only, as `split_ratings` does it; the result is ``hand_picked`` without it.
+            Declares that each user's part of the mask was computed from that user's rows, the id and public
+            values only, as in `split_ratings`. Without it the result is ``hand_picked``.
         """
         counts = np.diff(running_total(mask)[self.matrix.indptr])
         users = Encoded(np.arange(self.n_users), self.user_values, self.user_texts)
@@ -401,7 +401,8 @@ class Ratings:
         return self.matrix.indptr[users + 1] - 1 - place
 
     def liked(self, threshold: float | None) -> Ratings:
-        """Return purchases without a rating, and ratings from a declared threshold up; None is all of them.
+        """Return purchases without a rating, and ratings from a declared threshold up; None means all of
+        them.
 
         There is a row for each user, also without any.
         """

@@ -74,10 +74,9 @@ class Store:
     def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
         """Write ratings of any number to disk, cleaned and in partitions of users, to train on from there.
 
-        What becomes of a row is what `Ratings.from_any` makes of it, but for ids that are neither integers
-        nor text, which are kept as text. Memory is bounded; beside the store, which takes 5 to 8 bytes a
-        rating and 4 more with its time, the rows lie on the same disk for a while, some 20 bytes each
-        (docs/guides/scaling.md).
+        Rows are read like in `Ratings.from_any`. Ids that are neither integers nor text become text. Memory
+        is bounded. The store takes 5 to 8 bytes per rating, and 4 more with its time. While it is written,
+        about 20 more bytes per rating are on the same disk (docs/guides/scaling.md).
 
         Parameters
         ----------
@@ -91,10 +90,10 @@ class Store:
         columns, format, implicit
             As in `Ratings.from_any`.
         filesystem : pyarrow.fs.FileSystem, optional
-            Where the paths are.
+            File system of the paths.
         partitions : int, optional
-            Into how many files the users are dealt out; 32 by default, whatever the rows are. Beyond some 100
-            million rows pass about one for each 2 million you expect: a partition is cleaned in memory.
+            Number of files for the users; 32 by default, for any rows. Beyond some 100 million rows pass
+            about one for each 2 million you expect: a partition is cleaned in memory.
         force : bool
             Replace a store that is there.
         progress : bool
@@ -103,7 +102,7 @@ class Store:
         Raises
         ------
         InputError
-            As in `Ratings.from_any`; or the store cannot be written, and then there is none.
+            As in `Ratings.from_any`; or the store cannot be written, and then none exists.
         """
         source = _columns(source, domain) if isinstance(source, Ratings) else source
         return Store(write_store(source, out, domain, **options), domain)
@@ -140,7 +139,7 @@ class Store:
         return joined(self.domain, found).for_users(ids)
 
     def verify(self) -> None:
-        """Read every octet and refuse what is not as it was written.
+        """Read every byte and refuse a changed file.
 
         Raises
         ------
@@ -183,7 +182,7 @@ class Partition:
         return joined(self.store.domain, [block() for block in self.blocks()])
 
     def verify(self) -> None:
-        """Read every octet and refuse what is not as it was written."""
+        """Read every byte and refuse a changed file."""
         store_files.check_file(self.path, self.entry)
 
 

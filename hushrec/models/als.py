@@ -1,9 +1,9 @@
 """Alternating least squares without privacy: the reference that private models are judged against.
 
 Explicit ratings: ``rating ~ center + user offset + item bias + user factors . item factors``, all of it
-solved by alternating ridge regressions (:mod:`hushrec.kernels.sweeps`). Likes: every observed cell is 1 and
-every cell, observed or not, is pulled to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008, in the
-form of Chien et al. 2021, section 5.2).
+solved by alternating ridge regressions (:mod:`hushrec.kernels.sweeps`). Likes: every observed cell is 1, and
+all cells are pulled to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008, in the form of Chien et al.
+2021, section 5.2).
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import ridge_on_items, ridge_parts, user_means
 from hushrec.types import Array
 
-#: Part of what biases leave of the ratings that the ridge takes for noise, with very many ratings a user
-#: and an item; with fewer, chance reaches further beyond the noise. This and the exponent were chosen on
-#: validation ratings of ML-1M, ML-100K, coat, Flixster and Yahoo! R3.
+#: Part of the variance after biases that the ridge counts as noise, with very many ratings per user and item.
+#: With fewer ratings, chance is larger than the noise. This and the exponent were chosen on validation
+#: ratings of ML-1M, ML-100K, coat, Flixster and Yahoo! R3.
 _NOISE_PART = 0.72
 _RANK = 32
 #: Ranks and parts that are tried where ratings are not too many, and the rounds of a try: more rounds chose
@@ -42,7 +42,7 @@ _TRIED_ROUNDS, _MOST_TRIED = 6, 5_000_000
 _JUDGED = 20_000
 # No study chose the others: safeguards, and rounds after which nothing moves.
 
-#: Where from this round on factors leave less than this part of that, there is less noise than was thought.
+#: If from this round on factors leave less than this part of the variance, the noise was overestimated.
 _SETTLED, _MUCH_LESS = 4, 0.5
 #: Smallest and largest ridge on offsets and biases, in ratings.
 _RIDGES = 0.2, 200.0
@@ -57,21 +57,21 @@ class ALS(Estimator[Ratings]):
     Parameters
     ----------
     rank : int or None
-        Number of factors, >= 0 (0 leaves offsets and biases). None takes 32, or whichever of 8 and 32 is
-        better on held-out tenths where these choose the ridge too; 32 for likes.
+        Number of factors, >= 0 (0 leaves offsets and biases). None takes 32, or the better one of 8 and 32 on
+        held-out tenths if these choose the ridge too; 32 for likes.
     iterations : int
         Sweeps over users and items, >= 1.
     regularization : float or None
         Ridge on the factors of a user or an item with the mean number of ratings, > 0. None chooses it from
-        the ratings: their noise, a part of what biases leave, times the sum of the roots of the mean number
-        of ratings a user and an item has, where noise stops looking like a factor (Candes and Plan 2010),
-        and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72, or with five million
-        ratings and fewer the best of a few from 0.5 to 0.86 on held-out tenths. 20 for likes.
+        the ratings: their noise (a part of the variance after biases), times the sum of the roots of the mean
+        number of ratings per user and per item, where noise stops looking like a factor (Candes and Plan
+        2010), and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72, or with five
+        million ratings and fewer the best of a few from 0.5 to 0.86 on held-out tenths. 20 for likes.
     bias_regularization : float or None
         Ridge on user offsets and item biases, > 0. None chooses both from the ratings: variance of a rating
         over that of the users' levels, and over that of the items'.
     ridge_exponent : float
-        The ridge grows as the number of ratings of a user or an item to this power, in [0, 1], rounded to a
+        The ridge grows with the number of ratings of a user or an item to this power, in [0, 1], rounded to a
         power of two; not for likes.
     unobserved_weight : float
         Weight of every cell's pull towards 0. Above 0 the data are likes: no offsets, no biases, and
@@ -105,7 +105,7 @@ class ALS(Estimator[Ratings]):
         return "likes" if self.unobserved_weight > 0 else "ratings"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One entry that says what it is: the whole model, unprotected."""
+        """One notice: the whole model, unprotected."""
         return exact_plan(self.name, budget, "private-als")
 
     def users(self, ratings: Ratings) -> Ratings:
@@ -163,7 +163,7 @@ class ALS(Estimator[Ratings]):
         ridge, noise = self._regularization(ratings, by_item.rated, part * start.noise), start.noise
         falls = self.regularization is None
         for step in range(iterations):
-            users = np.empty(0)  # those of the last round need not be there beside the new
+            users = np.empty(0)  # frees the arrays of the last round
             users = by_user.solve(center, items, ridge * by_user.per_count)
             if falls and step >= _SETTLED:
                 left = _left(ratings, center, users, items)
@@ -219,17 +219,17 @@ class _Solved(NamedTuple):
 
 
 class _Side:
-    """Users or items with their ratings, whose ridge grows as a power of how many they have."""
+    """Users or items with their ratings. Their ridge grows as a power of the number of ratings."""
 
     def __init__(self, rows: CSR, bias_regularization: float, exponent: float) -> None:
         counts = np.diff(rows[0])
         kinds = np.rint(np.log2(np.maximum(counts, 1))).astype(np.uint8)
-        # one at a time: the bits of a power of an array may depend on what else is in it
+        # one at a time: the bits of a power of an array may depend on its other entries
         growth = [2.0 ** (exponent * size) for size in range(1 + int(kinds.max(initial=0)))]
         self._rows, self._growth = rows, Growth(growth, kinds)
         self._bias_regularization = bias_regularization
         self.rated = int((counts > 0).sum())
-        #: What a ridge for the mean number of ratings is for one rating.
+        #: Ratio of the ridge for the mean number of ratings to that for one rating.
         self.per_count = float(max(counts.sum() / max(self.rated, 1), 1.0) ** -exponent)
 
     def solve(self, center: float, other: Array, ridge: float) -> Array:
@@ -252,7 +252,7 @@ def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:
 
 
 class _Biases(NamedTuple):
-    """Item biases, the ridges on offsets and biases, and the deviation of what they leave of a rating."""
+    """Item biases, the ridges on offsets and biases, and the deviation of a rating after biases."""
 
     biases: Array
     offset_ridge: float
@@ -288,10 +288,10 @@ def _biases_first(ratings: Ratings, center: float, ridge: float | None) -> _Bias
 
 
 def _ratio(noise: float, signal: float) -> float:
-    """Ridge of a mean: variance of a rating over that of what it is a rating of."""
+    """Ridge of a mean: variance of a rating over that of the mean."""
     return float(np.clip(noise / max(signal, 1e-9), *_RIDGES))
 
 
 def mean_of_user_means(means: NDArray[np.float64], domain: Domain) -> float:
-    """Level of the ratings with one vote a user, or the middle of the range where nobody votes."""
+    """Level of the ratings with one vote per user, or the middle of the range without votes."""
     return float(domain.midpoint + (means - domain.midpoint).sum() / max(len(means), 1))

@@ -22,7 +22,7 @@ from hushrec.training.posterior import level
 from hushrec.training.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 from hushrec.types import Array, ModelArrays
 
-#: What item biases are computed from: sums of deviations, item weights, level and number of users.
+#: Inputs of the item biases: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"
 
 
@@ -43,7 +43,7 @@ class GlobalMean(Estimator[Users]):
     >>> model = hushrec.models.GlobalMean().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> first, second, *others = ratings.domain.items
     >>> a, b = model.predict({first: 5}, [first, second])
-    >>> bool(a == b)                                              # one number for everybody
+    >>> bool(a == b)                                              # one number for all users
     True
     """
 
@@ -61,16 +61,16 @@ class GlobalMean(Estimator[Users]):
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        return np.zeros(history.n_ratings)  # everybody has the same scores
+        return np.zeros(history.n_ratings)  # all users have the same scores
 
 
 @dataclass(frozen=True, kw_only=True)
 class ItemBias(Estimator[Users]):
     """A user's own mean plus a private item bias.
 
-    Each user spreads a contribution of bounded norm over the items they rated: their ratings minus their own
-    mean, every cell weighted 1/sqrt(number of their ratings), the whole scaled down to norm ``clip`` where it
-    is larger. Items are then shrunk by what is known of their noise.
+    Each user spreads a contribution of bounded norm over their rated items: their ratings minus their own
+    mean, every cell weighted 1/sqrt(number of their ratings). If the norm exceeds ``clip``, the whole is
+    scaled down. Items are then shrunk according to their noise.
 
     Parameters
     ----------
@@ -123,7 +123,7 @@ class ItemBias(Estimator[Users]):
         return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """The same release with the noise of a week, and what the filters make of it."""
+        """The same release with the noise of a week, filtered."""
         tracked = []
         for name, (released, variance) in zip(_TRACKED, self._release(users, gate)):
             before = Tracked.of(last.state, name)
@@ -143,7 +143,7 @@ class ItemBias(Estimator[Users]):
         return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]))]
 
     def _shrunk(self, tracked: list[Tracked], domain: Domain) -> ModelArrays:
-        """Biases shrunk by what is known of their noise, and the state for the next week."""
+        """Biases shrunk according to their noise, and the state for the next week."""
         sums, weights, levels = tracked
         counts = np.maximum(weights.mean, 0.0)
         variance = sums.variance / (self.prior_sd * domain.half_width) ** 2
@@ -178,7 +178,7 @@ class Popular(Estimator[Users]):
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
     >>> model = hushrec.Popular().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
-    >>> len(model.recommend({}, n=10))                           # somebody who rated nothing
+    >>> len(model.recommend({}, n=10))                           # a user without ratings
     10
     """
 
@@ -195,7 +195,7 @@ class Popular(Estimator[Users]):
         return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """The same release with the noise of a week, and what the filter makes of it."""
+        """The same release with the noise of a week, filtered."""
         noisy = gate.release("item weights", users.item_weights())
         before = Tracked.of(last.state, "item_weights").with_new(last.state["item_seen"] > 0)
         return self._counted(before.measured(noisy, gate.noise_sd("item weights") ** 2, grows=True))
@@ -209,7 +209,7 @@ class Popular(Estimator[Users]):
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        return np.zeros(history.n_ratings)  # everybody has the same scores
+        return np.zeros(history.n_ratings)  # all users have the same scores
 
 
 def _served(center: float, biases: Array) -> dict[str, Any]:

@@ -1,8 +1,8 @@
 """One model for ratings and for lists: two models, trained under one budget, in one billboard.
 
-What predicts ratings best recommends badly, and what recommends best predicts nothing. So there is one of
-each, over shares of the budget: mu squared adds up, whatever the two release. The model of likes is trained
-on the ratings from a declared threshold up, which every user picks out of their own rows.
+The best model of ratings makes bad lists, and the best model of lists predicts no ratings. So each job has a
+model with a fraction of the budget. Mu squared adds up for any releases. The model of likes is trained on
+ratings from a declared threshold up. Every user selects them from their own rows.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from hushrec.training.posterior import item_weights, likely_variance
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-#: Fraction of the budget (of mu squared) for the model that recommends. The second one applies where the
-#: squared signal to noise of all item weights, (mu times users)^2 / items, is below the third: neither model
-#: then learns much beyond popularity. `make bench PART="quality lists"`.
+#: Fraction of the budget (of mu squared) for the model that recommends. The second one applies if the squared
+#: signal to noise of all item weights, (mu times users)^2 / items, is below the third. Neither model then
+#: learns much beyond popularity. `make bench PART="quality lists"`.
 _LISTS_SHARE, _POPULARITY_SHARE, _LITTLE = 0.55, 0.85, 50.0
-#: The release of both models that tells how much an item is rated, or liked.
+#: Release of both models with the number of ratings, or likes, of each item.
 _WEIGHTS = "item weights"
 #: Usual squared deviation of the likes' item weights from those expected, as a part of their square, and how
 #: much its logarithm varies.
@@ -69,16 +69,16 @@ class BothUsers(Users):
 
 
 class _Weights(LabelledGate):
-    """The gate of one model, which keeps the released item weights, or joins them with what is expected.
+    """The gate of one model. It keeps the released item weights, or combines them with the expected ones.
 
     Parameters
     ----------
     gate, prefix
         As of a LabelledGate.
     expected : (ndarray, float), optional
-        Expected item weights up to a factor, and their noise. Released weights are then drawn to them, each
-        by its precision: what the expectation misses beside its noise, in proportion to a weight, shows in
-        the released weights themselves.
+        Expected item weights up to a factor, and their noise. Released weights are then combined with them by
+        precision. The error of the expectation, in proportion to a weight, is estimated from the released
+        weights.
     """
 
     def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, Array] | None = None) -> None:
@@ -126,7 +126,8 @@ class Both(Estimator[BothUsers]):
     Parameters
     ----------
     like_threshold : float or None
-        Ratings from here up are likes; None: every rating is. Planned: three quarters up the rating range.
+        Ratings from here up are likes; None means every rating is. Planned: three quarters up the rating
+        range.
     lists_share : float
         Part of the budget (of mu squared) for the model that recommends, in (0, 1).
     ratings, lists : Estimator
@@ -134,9 +135,9 @@ class Both(Estimator[BothUsers]):
 
     Privacy
     -------
-    Unit: user. Relation: the budget's. The releases are those of the two models, each over its share of mu
-    squared, which adds up to the budget's; a user's likes are chosen from their own rows by a declared
-    threshold, so that the sensitivities are the models' own. Proof: docs/proofs/both.md.
+    Unit: user. Relation: the budget's. The releases are those of the two models, each with its fraction of mu
+    squared, which add up to the budget's. A user's likes are chosen from their own rows by a declared
+    threshold, so the sensitivities are those of the models. Proof: docs/proofs/both.md.
 
     Examples
     --------
@@ -172,7 +173,7 @@ class Both(Estimator[BothUsers]):
         lists = cast(Any, self.lists)
         if (
             lists.like_threshold != self.like_threshold
-        ):  # a clone keeps what it is given, as scikit-learn asks
+        ):  # a clone keeps its parameters, as scikit-learn requires
             object.__setattr__(self, "lists", replace(lists, like_threshold=self.like_threshold))
 
     @classmethod
@@ -220,7 +221,7 @@ class Both(Estimator[BothUsers]):
         return BothUsers(ratings, self.ratings, self.lists)
 
     def train(self, users: BothUsers, gate: Gate, seed: int) -> ModelArrays:
-        """One model after the other; what the first says of the items' weights helps the second."""
+        """Train one model after the other; the first one's item weights improve the second."""
         ratings_gate = _Weights(gate, "ratings: ")
         ratings = ModelArrays.of(self.ratings.train(users.ratings, ratings_gate, seed))
         expected = self._expected_weights(ratings_gate, ratings.serve, users.domain)

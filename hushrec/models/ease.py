@@ -35,17 +35,17 @@ _RIDGE = 5.0
 class EASE(Estimator[Ratings]):
     """Lists from likes, without privacy.
 
-    Ratings from a threshold up are likes, or every row is one. Where more than 11,585 items were liked, those
-    of most likes are learned and the others are recommended last, so that no matrix takes more than 1 GiB.
+    Ratings from a threshold up are likes, or every row is one. With more than 11,585 liked items, the ones
+    with most likes are learned and the others are recommended last, so no matrix takes more than 1 GiB.
 
     Parameters
     ----------
     regularization : float or None
-        Ridge on the weights of an item, in likes, > 0. None is 5 times the mean number of likes that a
-        learned item has, near the best on validation users of MovieLens-100K and -1M.
+        Ridge on the weights of an item, in likes, > 0. None means 5 times the mean number of likes of a
+        learned item, near the best on validation users of MovieLens-100K and -1M.
     like_threshold : float or None
-        Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
-        the declared range, 4 on 1 to 5.
+        Ratings from here up are likes; None means every row is one. A training by name takes three quarters
+        up the declared range, 4 on 1 to 5.
 
     Examples
     --------
@@ -63,7 +63,7 @@ class EASE(Estimator[Ratings]):
     like_threshold: float | None = None
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One entry that says what it is: the whole model, unprotected."""
+        """One notice: the whole model, unprotected."""
         return exact_plan(self.name, budget, "private-eigenrec")
 
     def users(self, ratings: Ratings) -> Ratings:
@@ -88,7 +88,7 @@ class EASE(Estimator[Ratings]):
         weights = item_weights(matrix).astype(np.float32)
         return {
             "center": np.float64(0.0),
-            # decides among equals, above all for whoever likes nothing
+            # breaks ties, above all for users without likes
             "item_bias": 1e-6 * counts / max(counts.max(initial=0.0), 1.0),
             "item_factors": gate.release("exact model", Bounded(weights.T, Bound(math.inf, math.inf))),
             "learned_items": learned,
@@ -109,7 +109,7 @@ class EASE(Estimator[Ratings]):
 
 
 def weights_for(arrays: Mapping[str, Array], liked: Ratings, column: int) -> Array:
-    """Return an item's weights for those that one user likes; 0 for what was not learned."""
+    """Return an item's weights for the likes of one user; 0 for items that are not learned."""
     place = np.full(liked.n_items, -1)
     place[arrays["learned_items"]] = np.arange(len(arrays["learned_items"]))
     own, at = place[liked.matrix.indices], place[column]

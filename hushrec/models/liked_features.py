@@ -31,15 +31,15 @@ if TYPE_CHECKING:
 
 #: Label of the first release; those of others begin with it.
 VOTES = "votes on the item features"
-#: Planned noise of the mean vote, and the largest share of the budget for it; and the votes from which on
-#: features count, in deviations of chance and noise: where that hides much, bad ones do little harm.
+#: Planned noise of the mean vote; the largest budget fraction for it; and the smallest vote for features, in
+#: deviations of chance and noise, because bad features do little harm if that hides much.
 _NOISE, _MOST_SHARE, _SURE = 0.1, 0.05, 0.5
 
 # Chosen on 600 users of MovieLens-1M, with genres and decades; others are judged in
 # docs/guides/item-features.md.
 
-#: Factors of the features: their strength beside popularity, the power of an item's popularity that they are
-#: multiplied with, and the ridge, in parts of the strongest component's variance.
+#: Factors of the features: their strength relative to popularity, the power of an item's popularity as their
+#: weight, and the ridge, in parts of the strongest component's variance.
 _STRENGTH, _POWER, _RIDGE = 0.2, 0.6, 0.1
 #: In a history an item counts as one of at least this popularity.
 _LEAST = 0.02
@@ -121,7 +121,7 @@ def with_features(parts: ModelArrays, features: Array | None, kept: Array | None
     Parameters
     ----------
     parts : ModelArrays
-        Of a trained `PrivateEigenRec`.
+        Arrays of a trained `PrivateEigenRec`.
     features : ndarray of shape (n_items, n_features), optional
     kept : ndarray of shape (n_items, n_components), optional
         Components of the last week, without features.

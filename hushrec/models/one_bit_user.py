@@ -2,9 +2,9 @@
 
 The paper protects single ratings; users of a recommender expect to be protected whole. Here every round
 releases the gradient of the logistic likelihood in the item parameters, each user's contribution clipped as
-private ALS clips it. With scores s, half the log-odds, a cell's gradient is ``y - tanh(s)`` for labels y of
--1 and +1, so that a round of private ALS on the working responses ``s + y - tanh(s)`` is that release, and
-its clips, sensitivities, shares and updates hold as they are (docs/proofs/one_bit.md, section 6).
+private ALS clips it. For scores s, half the log-odds, a cell's gradient is ``y - tanh(s)`` with labels y of
+-1 and +1. So a round of private ALS on the working responses ``s + y - tanh(s)`` is that release, with the
+same clips, sensitivities, fractions and updates (docs/proofs/one_bit.md, section 6).
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ class UserLevelOneBit(PrivateALS):
     Parameters
     ----------
     threshold : float or None
-        Declared: ratings above it are likes, all others dislikes; None: the middle of the declared range.
+        Declared: ratings above it are likes, all others dislikes; None means the middle of the declared
+        range.
     **others
         As in :class:`PrivateALS`, with labels of -1 and +1 in place of ratings: half the rating range is 1.
 
     Privacy
     -------
-    Unit: user. Relation: the budget's. As private ALS: what is released is (epsilon, delta)-DP, a user's own
-    factors are computed from it and their own labels. The clips bound a user's contribution whatever its
-    residuals are, so the sensitivities are those of docs/proofs/private-als.md.
+    Unit: user. Relation: the budget's. As private ALS: the releases are (epsilon, delta)-DP. A user's factors
+    are computed from them and the user's own labels. The clips bound a user's contribution for any residuals,
+    so the sensitivities are those of docs/proofs/private-als.md.
 
     Examples
     --------
@@ -81,7 +82,7 @@ class UserLevelOneBit(PrivateALS):
         return _times(2.0, super().week(users, gate, _times(0.5, last)))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a user's logistic regression of their own labels on the released item factors."""
+        """Local: a user's logistic regression of their labels on the released item factors."""
         labels = csr(likes(history, self.threshold))
         labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
         items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2
@@ -89,7 +90,7 @@ class UserLevelOneBit(PrivateALS):
         return users._replace(offset=2 * users.offset)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        """Return what is left of each label beside the regression, in the direction of the item."""
+        """Return the residual of each label after the regression, in the direction of the item."""
         places, state = history.matrix.indices, self.fold_in(arrays, history)
         table = np.column_stack([arrays["item_factors"], np.full(history.n_items, 2.0)]).astype(np.float64)
         solved = np.append(np.asarray(state.factors), state.offset / 2)
@@ -107,7 +108,7 @@ class LabelUsers(FittedUsers):
         self._ridge = ridge
         matrix = self._ratings.matrix
         labels = with_values(matrix, (matrix.data > 0).astype(np.float64))
-        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
+        with np.errstate(all="ignore"):  # a warning would reveal rows
             self._fitted = finite_or_zero(_regression(csr(labels), self._center, items, ridge))
 
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:

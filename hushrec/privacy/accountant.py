@@ -31,7 +31,7 @@ from hushrec.privacy.statement import PUBLIC_DATA, PrivacyStatement, library_ver
 Result = TypeVar("Result")
 _LOG = logging.getLogger("hushrec")
 _ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equal but for that
-_LEFTOVER = 1e-9  # of mu^2: less is what rounding leaves, whose noise would drown anything
+_LEFTOVER = 1e-9  # of mu^2: less is a remainder of rounding, with useless noise
 
 
 class Accountant(Single):
@@ -42,7 +42,7 @@ class Accountant(Single):
     budget : Budget
         ``Budget(math.inf, delta)`` lets values pass unchanged and stamps everything NOT PRIVATE.
     ledger : Ledger, optional
-        Where charges are recorded before anything is released, across runs and processes.
+        Ledger that records charges before any release, across runs and processes.
     dataset : str
         Name of the users in the ledger; several snapshots of the same users share one name.
     noise : NoiseSource, optional
@@ -163,7 +163,7 @@ class Accountant(Single):
         Raises
         ------
         BudgetError
-            Nothing is left, or no more than rounding leaves of a budget that was spent in parts.
+            The budget is spent, except for what rounding leaves.
         """
         left = self.remaining_fraction
         if left < _LEFTOVER:
@@ -318,10 +318,11 @@ class Accountant(Single):
         label : str
             Public words for the privacy statement and the ledger.
         run : callable
-            One run: it gets an accountant with the budget of one run, through which all that it computes from
-            private rows must pass, its score included, and returns its result and the score. The lowest wins,
-            of equal ones the first; NaN counts as infinity. A run that raises ranks behind all others, and
-            they go on. The accountant adds up mu^2 only, also of pure releases, and refuses a selection.
+            One run. It gets an accountant with the budget of one run and returns its result and its score.
+            Everything it computes from private rows must pass through that accountant, including the score.
+            The lowest wins, of equal ones the first; NaN counts as infinity. A run that raises ranks behind
+            all others, and they go on. The accountant adds up mu^2 only, also of pure releases, and refuses a
+            selection.
 
         Returns
         -------
@@ -347,7 +348,7 @@ class Accountant(Single):
                 try:
                     result, score = run(inner)
                     rank, failure = (False, math.inf if math.isnan(score) else float(score)), None
-                except Exception as error:  # which neither ends others nor tells its number
+                except Exception as error:  # which neither ends others nor reveals its number
                     rank, result, failure = (True, 0.0), None, error
                 if rank < best[0]:
                     best = rank, result, failure

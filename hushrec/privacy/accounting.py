@@ -1,13 +1,13 @@
 """Exact accounting for Gaussian differential privacy.
 
-A release whose noise has sd = noise_multiplier * sensitivity is mu-GDP with mu = 1 / noise_multiplier, and
-adaptive releases compose exactly in mu^2 (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 4
-and Corollary 2). One conversion at the end, the analytic Gaussian formula (Balle and Wang 2018, Theorem 8),
+A release with sd = noise_multiplier * sensitivity is mu-GDP with mu = 1 / noise_multiplier. Adaptive releases
+compose exactly in mu^2 (Dong, Roth and Su 2022, "Gaussian differential privacy", Theorem 4 and Corollary 2).
+One conversion at the end, the analytic Gaussian formula (Balle and Wang 2018, Theorem 8),
 
     delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu),
 
-gives the (epsilon, delta) pairs. ``mu_of`` rounds down and ``epsilon_of`` rounds up, so that what is promised
-holds for the real numbers and not only for their floats. Proofs: docs/proofs/accounting.md.
+gives the (epsilon, delta) pairs. ``mu_of`` rounds down and ``epsilon_of`` rounds up, so the promise holds for
+the real numbers and not only for their floats. Proofs: docs/proofs/accounting.md.
 """
 
 import math

@@ -103,10 +103,10 @@ class Bounded:
     Parameters
     ----------
     values : array_like of numbers
-        The privileged value. The entries must be finite whatever the rows hold: nothing checks it, since the
-        answer would leak.
+        The privileged value. The entries must be finite for any rows. No code checks it, since the result
+        would leak.
     bound : Bound
-        Of the norm of ``values * weight``, from declared constants, enforced clips and released values.
+        Bound of the norm of ``values * weight``, from declared constants, enforced clips and released values.
     scale : float
         Public, > 0: in units of ``1 / scale`` the bound is the planned sensitivity.
     weight : array_like, optional
@@ -114,9 +114,9 @@ class Bounded:
         noise of an entry is divided by it. (For a packed symmetric matrix, 1 on the diagonal and sqrt(2) off
         it make the norm the Frobenius norm.)
     step : array_like of float
-        Every entry is a multiple of its step, a power of two, so that sums are exact; 0 where it is not so.
+        Every entry is a multiple of its step, a power of two, which makes sums exact; 0 for inexact sums.
     norm : {"l2", "l1", "labels"}
-        "labels" counts the binary labels of one unit, whose places are public.
+        "labels" counts the binary labels of one unit at public places.
     unit : {"user", "rating"}
         The unit of the bound.
 
@@ -166,7 +166,7 @@ class Bounded:
         return {name: getattr(self, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")}
 
     def times(self, factor: float) -> Bounded:
-        """The same value, counting ``factor`` times as much in what is released together with others."""
+        """Return the same value, counted ``factor`` times in a joint release."""
         return Bounded(self._take(), **self.declared | {"scale": self.scale * factor})
 
     @property
@@ -191,9 +191,9 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     Parameters
     ----------
     parts : sequence of Bounded
-        One-dimensional, of one unit; each in units of its own scale.
+        One-dimensional, of one unit; each in its own units.
     bound : Bound, optional
-        Of all of them in these units, where it is less than that of parts which move independently.
+        Joint bound of all of them in these units, if it is less than the bound of independent parts.
 
     Examples
     --------

@@ -15,7 +15,7 @@ class Uniform:
         self.bits, self.count = self.bits << 64 | next(self._words), self.count + 64
 
     def ends(self) -> tuple[Fraction, Fraction]:
-        """The interval that it lies in."""
+        """The interval that contains it."""
         return Fraction(self.bits, 1 << self.count), Fraction(self.bits + 1, 1 << self.count)
 
 

@@ -54,7 +54,7 @@ class Journal:
     run : str
         The run of the charges: that of the resumed training.
     lost : int
-        Number of releases that were charged, and whose noisy values were not kept.
+        Number of charged releases without kept noisy values.
     """
 
     def __init__(
@@ -317,7 +317,7 @@ class Draft:
 
     def discard(self) -> None:
         """Leave nothing behind, unless it was finished."""
-        with contextlib.suppress(OSError):  # a disk that is full refuses what is still in the buffer
+        with contextlib.suppress(OSError):  # a full disk refuses the rest of the buffer
             self._file.close()
         self._path.unlink(missing_ok=True)
 

@@ -1,10 +1,10 @@
 """A ledger: the charges of every run on a data set, on disk before anything is released.
 
-One SQLite file in WAL mode with ``synchronous=FULL``: a charge that `Ledger.charge` has returned from
-survives a kill or a power cut, and BEGIN IMMEDIATE puts processes that race for a budget in order.
-Each charge carries the hash of the one before it, and the head those of the budgets, so a changed, lost or
-inserted row is found when the ledger is opened. A file cannot defend itself against an owner who deletes
-or rewrites it. Every failure raises LedgerError, and nothing is released.
+One SQLite file in WAL mode with ``synchronous=FULL``. After `Ledger.charge` returns, the charge survives a
+kill or a power cut. BEGIN IMMEDIATE orders processes that race for a budget. Each charge holds the hash of
+the previous one, and the head holds those of the budgets. So opening the ledger finds a changed, lost or
+inserted row. A file cannot defend itself against an owner who deletes or rewrites it. Every failure raises
+LedgerError, and nothing is released.
 """
 
 from __future__ import annotations
@@ -421,7 +421,7 @@ class Ledger(Single):
         step : int, optional
             Number of the release in its run, where it must not be charged, nor made, twice.
         week : Week, optional
-            The week of a season, whose budget the release counts in too.
+            The week of a season; the release counts in its budget too.
         allow_composition : bool
             Allow this run in addition to an open season, where the data set has no budget.
         early : bool
@@ -462,7 +462,7 @@ class Ledger(Single):
         return head[1]
 
     def charged(self, dataset: str, run: str, step: int) -> bool:
-        """Tell whether a numbered release of a run was charged."""
+        """Return whether a numbered release of a run was charged."""
         with self._transaction("DEFERRED") as book:
             return book.is_charged(dataset, run, step)
 
@@ -486,8 +486,8 @@ class Ledger(Single):
     def open_season(self, dataset: str, season: Season, *, allow_composition: bool = False) -> None:
         """Give a data set a season.
 
-        A week's charges count in its season's budget, in the week's slice of it, and in the data set's
-        budget, where all of an open season's budget is reserved.
+        A week's charges count in the week's part of its season's budget, and in the data set's budget, which
+        reserves all of an open season's budget.
 
         Parameters
         ----------
@@ -505,7 +505,7 @@ class Ledger(Single):
         """
         name("dataset", dataset)
         budget = season.budget
-        budget.share(1.0)  # refused where all of delta is reserved, so that no week could release anything
+        budget.share(1.0)  # refused if all of delta is reserved, because no week could release anything
         with self._transaction("IMMEDIATE") as book:
             limit = self._open_to(book, dataset, budget.unit, budget.relation)
             known = book.seasons(dataset)
@@ -762,7 +762,7 @@ class Ledger(Single):
     @contextmanager
     def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[Book]:
         """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
-        with self._errors(then), closing(self._connect()) as connection:  # rolls back what is not committed
+        with self._errors(then), closing(self._connect()) as connection:  # rolls back uncommitted changes
             connection.execute(f"BEGIN {kind}")
             book = Book(connection)
             head = book.verified(*self._verified)

@@ -19,7 +19,8 @@ class LedgerSummary:
     ----------
     dataset, unit, relation : str
     epsilon, delta : float
-        Of all charges together; bookkeeping, unless the data set has a budget, which is then the promise.
+        Epsilon of all charges together: bookkeeping, unless the data set has a budget, which is then the
+        promise.
     mu : float
     charges, runs : int
     budget : Budget or None

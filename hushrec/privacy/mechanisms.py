@@ -43,7 +43,7 @@ class Gaussian(_Additive):
 
     Examples
     --------
-    >>> noise = hushrec.Gaussian(noise_multiplier=2)              # sd is twice what one user moves
+    >>> noise = hushrec.Gaussian(noise_multiplier=2)              # sd is twice the sensitivity
     >>> noise.mu
     0.5
     >>> round(hushrec.privacy.epsilon_of(noise.mu, 1e-6), 2)
@@ -114,8 +114,8 @@ class Laplace(_Additive):
 class RandomizedResponse:
     """Each binary label is flipped with probability 1 / (1 + e^(epsilon/sensitivity)); epsilon-DP, delta 0.
 
-    `epsilon` is what the release costs one unit; where a unit has several labels (the sensitivity), each of
-    them gets an equal part of it. Source: Warner 1965; the one-bit papers use sensitivity 1.
+    `epsilon` is the cost of the release for one unit. If a unit has several labels (the sensitivity), each
+    gets an equal part of it. Source: Warner 1965; the one-bit papers use sensitivity 1.
 
     Parameters
     ----------
@@ -142,7 +142,7 @@ class RandomizedResponse:
         return mu_of_pure(self.epsilon)
 
     def flip_probability(self, sensitivity: float) -> float:
-        """Probability with which one label is flipped, rounded up."""
+        """Probability to flip one label, rounded up."""
         odds = math.exp(-self.epsilon / sensitivity)
         return min(0.5, odds / (1 + odds) * (1 + 1e-15))
 

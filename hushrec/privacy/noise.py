@@ -1,12 +1,12 @@
 """Privacy noise: the one place that draws it, from the operating system's generator, without a seed.
 
-Every call takes a fresh 128- or 256-bit key from ``os.urandom`` for a stream cipher, so there is no state
-that a fork, a thread or a copied object could share. The cipher is AES-128 in counter mode where the
-processor has AES instructions and ChaCha20 elsewhere; tests compare both with independent implementations.
+Every call takes a fresh 128- or 256-bit key from ``os.urandom`` for a stream cipher. There is no state that a
+fork, a thread or a copied object could share. The cipher is AES-128 in counter mode where the processor has
+AES instructions and ChaCha20 elsewhere; tests compare both with independent implementations.
 
-Noise is exact: what is returned is the real number value + sd * N, N standard normal, rounded to a grid that
-depends on sd alone (`hushrec.privacy.sampler`, docs/proofs/noise.md). Rounding comes after the noise, so it
-costs no privacy, and the last bits of a result tell nothing of the value.
+Noise is exact: the result is the real number value + sd * N, N standard normal, rounded to a grid that
+depends on sd only (`hushrec.privacy.sampler`, docs/proofs/noise.md). Rounding comes after the noise, so it
+costs no privacy, and the last bits of a result reveal nothing.
 """
 
 import os
@@ -28,8 +28,8 @@ _CHUNK = 1 << 14  # entries drawn at a time: their words stay in the cache
 class NoiseSource(Protocol):
     """A source of the accountant's noise. Anything but `SystemNoise` makes the results NOT PRIVATE.
 
-    Each method returns a new array, equal to its input bit for bit where there is no noise to add; integers
-    become float64, float32 and float64 keep their type.
+    Each method returns a new array, equal to its input bit for bit without noise. Integers become float64;
+    float32 and float64 keep their type.
 
     Examples
     --------
@@ -54,8 +54,9 @@ class NoiseSource(Protocol):
 class GeneratorNoise(Single):
     """The part that all sources share: exact noise from the words of `_stream`.
 
-    The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. Results are rounded
-    to it from the real sum of value and noise, and then to the type of the value. What is not finite stays.
+    The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. Results are rounded to
+    it from the real sum of value and noise, and then to the type of the value. Values that are not finite
+    stay.
     """
 
     _instead = "noise that is drawn twice hides nothing; make a source where it is needed"
@@ -89,8 +90,8 @@ class GeneratorNoise(Single):
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
         """Return the labels, each flipped with `probability`, rounded up to a multiple of 2^-64.
 
-        Bool and unsigned labels are 0 and 1, signed and floating ones -1 and +1; any other entry counts as
-        the label on its side of zero (NaN as -1): refusing it would tell that it is there.
+        Bool and unsigned labels are 0 and 1, signed and floating ones -1 and +1. Any other entry counts as
+        the label on its side of zero (NaN as -1), because refusing it would reveal it.
         """
         labels = np.asarray(labels)
         if probability == 0:
@@ -151,6 +152,6 @@ def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", stream: np.random
         chunk = slice(start, start + step) if amount.size > 1 else slice(None)
         add_noise(noisy, scales[chunk].flatten(), grids[chunk].flatten(), law, stream.random_raw)
         if dtype != np.float64:
-            with np.errstate(all="ignore"):  # a warning would tell what the rows hold
+            with np.errstate(all="ignore"):  # a warning would reveal rows
                 part[...] = noisy.reshape(part.shape)
     return result

@@ -174,7 +174,7 @@ class Plan:
 
 
 def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]) -> None:
-    """Refuse `coming` releases that are of another unit or relation, or do not fit beside those `done`."""
+    """Refuse `coming` releases of another unit or relation, or that do not fit with those `done`."""
     done, coming = tuple(done), tuple(coming)
     for release in coming:
         if (release.unit, release.relation) != (budget.unit, budget.relation):

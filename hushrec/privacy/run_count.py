@@ -1,9 +1,9 @@
 """The random number of runs of a selection, drawn exactly: docs/proofs/selection.md.
 
-The truncated negative binomial law (Papernot and Steinke 2022, definition 1) with shape s and parameter g
-gives k runs the mass (1 - g)^k / (g^-s - 1) times the product of (l + s)/(l + 1) over l < k; for s = 0 that
-is (1 - g)^k / (k log(1/g)). Its distribution function is followed between bounds, in integers; where a
-uniform number falls between them, both are made finer.
+The truncated negative binomial law (Papernot and Steinke 2022, definition 1) has a shape s and a parameter g.
+k runs have the mass (1 - g)^k / (g^-s - 1) times the product of (l + s)/(l + 1) over l < k. For s = 0 that is
+(1 - g)^k / (k log(1/g)). Its distribution function is followed between bounds, in integers; where a uniform
+number falls between them, both are made finer.
 """
 
 import math
@@ -13,8 +13,8 @@ from fractions import Fraction
 
 from hushrec.privacy.exact import Uniform, exp_minus, log
 
-_PRECISION = 192  # bits of the first bounds: 64 that are drawn and 128 beyond, so that few draws need more
-_LEAST_BITS = 64  # of the first mass, so that its relative error is small
+_PRECISION = 192  # bits of the first bounds: 64 drawn ones and 128 beyond, so few draws need more
+_LEAST_BITS = 64  # of the first mass, to keep its relative error small
 
 
 def success_rate(mean_runs: float, shape: float) -> float:
@@ -50,7 +50,7 @@ def number_of_runs(uniform: Uniform, mean_runs: float, shape: float) -> int:
 
 
 def _search(uniform: Uniform, gamma: Fraction, shape: Fraction, precision: int) -> int | None:
-    """The number of runs, or None where the bounds do not tell."""
+    """The number of runs, or None if the bounds do not decide it."""
     one = 1 << precision
     low, high = _first_mass(gamma, shape, precision)
     if low.bit_length() < _LEAST_BITS:

@@ -1,14 +1,15 @@
 """Exact noise: the rounding of an ideal real-valued sum, from random words. Proof: docs/proofs/noise.md.
 
-`add_noise` turns ``value`` into ``g round((value + scale * Z) / g)``, where Z is a real number of the
-standard normal or Laplace law and g a power of two that the scale alone decides. A compiled function does so
-in float64, with proven margins; the few draws that fall within a margin are done again from the same words by
-`draw_exactly`, in integers of any length, drawing further bits of the same real numbers as it needs them. So
-the law is that of the real numbers; where 128 bits of a threshold do not decide, more of them are computed.
+`add_noise` turns ``value`` into ``g round((value + scale * Z) / g)``. Z is a real number of the standard
+normal or Laplace law, and g is a power of two that depends on the scale only. A compiled function does so in
+float64, with proven margins. The few draws within a margin are repeated from the same words by
+`draw_exactly`, in integers of any length, which draws further bits of the same real numbers. So the law is
+that of the real numbers; where 128 bits of a threshold do not decide, more of them are computed.
 
 One draw reads from its first word 32 bits for the cell [k h, (k+1) h) of |Z|, by inversion, 31 for the start
-of a uniform V, and 1 for the sign; from the next word the place X in the cell, |Z| = h (k + X), accepted if
-V < exp(-t), t = X (a_k + b X). Where 31 bits of V do not tell, 64 more; after a rejection a new X and V.
+of a uniform V, and 1 for the sign. From the next word it reads the place X in the cell, |Z| = h (k + X). It
+accepts if V < exp(-t), t = X (a_k + b X). If 31 bits of V do not decide, it reads 64 more; after a rejection,
+a new X and V.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ GRID_BITS = 25
 #: The largest scale in grid steps: beyond it too many draws would be done in Python.
 LARGEST_SCALE = 2.0**40
 
-# docs/proofs/noise.md says what each of these decides
+# docs/proofs/noise.md explains each of these
 _THRESHOLD_BITS = 128
 _GUARD_BITS = 128  # that thresholds are computed with and cut
 _WIDTH_BITS = 5  # cells are 2^-5 wide
@@ -57,7 +58,7 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The law of |Z| as cells of width h = 2^-`cell_bits` and what is needed inside them.
+    """The law of |Z| as cells of width h = 2^-`cell_bits`, with the constants of each cell.
 
     Attributes
     ----------
@@ -95,7 +96,7 @@ class Law:
 
     @cached_property
     def quick(self) -> npt.NDArray[np.uint32]:
-        """floor(2^31 (1 - largest t of the cell)): the first bits of V that accept whatever X is."""
+        """floor(2^31 (1 - largest t of the cell)): the first bits of V that accept for any X."""
         return np.array([self.quick_bits(k) for k in range(len(self.high))], dtype=np.uint32)
 
     def quick_bits(self, k: int) -> int:
@@ -167,9 +168,9 @@ def add_noise(
     Parameters
     ----------
     values : (n,) ndarray of float64
-        What is not finite stays as it is.
+        Values that are not finite stay.
     scales : (n,) or (1,) ndarray of float64
-        In grid steps: at least 0 and at most `LARGEST_SCALE`; where it is 0 the value stays as it is.
+        In grid steps: at least 0 and at most `LARGEST_SCALE`. For 0 the value stays.
     grids : (n,) or (1,) ndarray of int32
         Exponents of the grid steps, which are powers of two.
     law : Law
@@ -216,7 +217,7 @@ def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterato
         ends = [exact + cell * (k + end) + Fraction(1, 2) for end in place.ends()]
         nearest = {end.numerator // end.denominator for end in ends}
         if len(nearest) == 1:
-            with np.errstate(all="ignore"):  # a warning would tell what the value is
+            with np.errstate(all="ignore"):  # a warning would reveal the value
                 return float(np.ldexp(float(nearest.pop()), grid))
         place.refine()
 
@@ -240,7 +241,7 @@ def _cell(law: Law, uniform: Uniform) -> int:
 
 
 def _accepted(law: Law, k: int, place: Uniform, coin: Uniform) -> bool:
-    """Tell whether the coin is below exp(-t)."""
+    """Return whether the coin is below exp(-t)."""
     rate, curve = Fraction(law.rate(k)), Fraction(law.curve)
     coin.refine()
     while True:
@@ -273,7 +274,7 @@ def _add_noise(
 ):  # fmt: skip
     """Go on with the values from `done`; return how many are done, and how many of them are pending.
 
-    A pending one is left as it is, with its index and the range of the words that it has read.
+    A pending draw stays unchanged, with its index and the range of the words that it has read.
     """
     position, count = 0, 0
     while done < len(values) and position < len(words) - 16 and count < len(pending):

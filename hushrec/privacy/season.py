@@ -49,7 +49,8 @@ class Season:
         Shortest time in days from one week's first charge to the next one's, up to 366; 0 looks at no clock.
     lifetime : bool
         The season has no end, and each user takes part in their first `weeks` trainings. Each training gets
-        the same part of the budget, whose relation is add-remove and which reserves nothing for failures.
+        the same part of the budget. The budget's relation is add-remove, and it reserves nothing for
+        failures.
 
     Examples
     --------
@@ -83,7 +84,7 @@ class Season:
             object.__setattr__(self, "first_share", 1 / self.weeks)
 
     def _check_lifetime(self) -> None:
-        """Refuse what the proof of a lifetime season does not cover."""
+        """Refuse cases outside the proof of a lifetime season."""
         if self.first_share not in (0.5, 1 / self.weeks):
             raise InputError("All trainings of a lifetime season cost the same; leave first_share out.")
         if self.budget.relation != "add-remove" or self.budget.failure:

@@ -1,8 +1,8 @@
 """The best of a random number of private runs costs little more than one of them.
 
-Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Theorem 2: the number of
-runs is drawn from a truncated negative binomial law, each run draws its own configuration and scores itself
-privately, and only the best run is released, never the number of runs. Proof of what is charged:
+Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Theorem 2. The number of
+runs is drawn from a truncated negative binomial law. Each run draws its configuration and scores itself
+privately. Only the best run is released, never the number of runs. The charge is proved in
 docs/proofs/selection.md.
 """
 
@@ -44,8 +44,8 @@ class RepeatAndSelect:
     mean_runs : float
         Expected number of runs, from 1.00001 to 1e6.
     shape : float
-        Of the truncated negative binomial law of their number, from 0 (logarithmic: cheapest, most uneven)
-        over 1 (geometric) to 100; nothing between 0 and 1e-300.
+        Shape of the truncated negative binomial law of their number, from 0 (logarithmic: cheapest, most
+        uneven) over 1 (geometric) to 100; nothing between 0 and 1e-300.
 
     Examples
     --------
@@ -71,7 +71,7 @@ class RepeatAndSelect:
 
     @classmethod
     def within(cls, budget: Budget, mean_runs: float, shape: float = 1.0) -> "RepeatAndSelect":
-        """The largest runs whose selection fits a budget, of which it takes the whole reserve."""
+        """The largest runs whose selection fits a budget and takes the whole reserve."""
         if not budget.private:
             return cls(math.inf, budget.delta, mean_runs, shape)
         if not budget.failure:
@@ -120,7 +120,7 @@ class RepeatAndSelect:
         return sensitivity / self.run_mu if math.isfinite(self.run_mu) else 0.0
 
     def draw_number_of_runs(self) -> int:
-        """Draw how many runs to make, from the operating system's generator. Show it to nobody."""
+        """Draw how many runs to make, from the operating system's generator. Do not show it to anyone."""
         return draw_number_of_runs(self.mean_runs, self.shape)
 
 
@@ -133,7 +133,7 @@ def selection_epsilon(run_mu: float, delta: float, mean_runs: float, shape: floa
     if run_mu == math.inf:
         return math.inf
     log_gamma = -math.log(success_rate(mean_runs, shape))
-    # the mean of the law that is drawn, whose gamma is a float64, and the rounding of its logarithm
+    # the mean of the drawn law: its gamma is a float64, and its logarithm is rounded
     logarithm = max(math.log(mean_runs), log_mean(-log_gamma, shape)) + _SLACK
     second = max(1.0, math.sqrt(2 * log_gamma) / run_mu)
     constant = (1 + shape) * ((second - 1) * run_mu**2 / 2 + log_gamma / second)

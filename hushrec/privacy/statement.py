@@ -16,7 +16,7 @@ from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.selection import RepeatAndSelect
 
-#: Why a model of nobody's ratings is not private.
+#: Reason why a model of public data is not private.
 PUBLIC_DATA = "the data were declared public"
 _WIDTH = 80  # of a terminal
 
@@ -58,7 +58,7 @@ class PrivacyStatement:
     exact_noise : bool
         Whether the noise is an exact sample of the law that is charged, rounded after it was added.
     week : Week or None
-        Of the season that the budget is for, whose releases so far are all among the releases.
+        The budget is for all weeks of its season, and its releases so far are all among the releases.
     public_ratings : bool
         Whether some people have published their ratings, of whom nothing is promised.
     item_features : bool

@@ -1,4 +1,4 @@
-"""Noise sources for tests. Releases with such noise are NOT PRIVATE, and the statement says so."""
+"""Noise sources for tests. Releases with such noise are NOT PRIVATE, and the statement prints it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class SeededNoise(GeneratorNoise):
     >>> from hushrec.privacy.testing import SeededNoise
     >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), noise=SeededNoise(0))
     >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
-    >>> model.privacy.private                                     # anybody may draw the same noise
+    >>> model.privacy.private                                     # anyone may draw the same noise
     False
     """
 
@@ -50,7 +50,7 @@ class NoiseCall:
 
 
 class _EveryCall:
-    """A noise source whose three methods are one."""
+    """A noise source with one function for all three methods."""
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
         """Add Gaussian noise, as `NoiseSource` does."""
@@ -83,10 +83,10 @@ class RecordingNoise(_EveryCall):
 
 
 class ReplayNoise(_EveryCall):
-    """Returns the outputs that a `RecordingNoise` kept, in order, whatever the values now are. NOT PRIVATE.
+    """Returns the outputs that a `RecordingNoise` kept, in order, for any values. NOT PRIVATE.
 
-    The replay test: record a fit on one data set, replay it on a neighbouring one. What is not a function of
-    the releases alone differs in the result, and a call whose kind, label, amount or shape differs from the
+    The replay test: record a fit on one data set, replay it on a neighbouring one. A result that is not a
+    function of the releases alone differs. A call whose kind, label, amount or shape differs from the
     recorded one raises AssertionError here.
     """
 

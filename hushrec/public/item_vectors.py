@@ -31,7 +31,7 @@ def item_vectors(ratings: Ratings) -> pa.Table:
     -------
     pyarrow.Table
         Columns ``item`` and ``vector`` for `Domain(item_features=...)`. A vector holds the logarithm of the
-        number of ratings, the item's bias and factors (of ratings), and its coordinates in the taste
+        number of ratings, the item's bias and factors (for ratings), and its coordinates in the taste
         dimensions if at least two users like something. Items without a rating are left out.
 
     Raises

@@ -91,7 +91,7 @@ class PublicRatings:
     def read(self, estimator: Any, ratings: Ratings | Store) -> PublicRows:
         """Read the public rows of one training, or refuse them before anything is spent.
 
-        Of the private ratings it reads those of donors alone, which are public.
+        It reads only donors' ratings, which are public.
 
         Parameters
         ----------

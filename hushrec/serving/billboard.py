@@ -60,15 +60,15 @@ class Billboard(Recommender):
     """A trained model: released values, the declared domain, the settings and the privacy statement.
 
     All of it was released with noise, so it may be printed, published and shipped to devices. It holds no
-    user: users, new ones too, supply their own ratings (joint differential privacy). What is computed for one
-    user is private; show it to that user alone, and feed it into nothing shared.
+    user: users, new ones too, supply their own ratings (joint differential privacy). The result for one user
+    is private: show it to that user only, and do not use it for shared results.
 
     Attributes
     ----------
     estimator, domain, arrays, lists, state
         As of a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
-        What was released, at what cost, under which assumptions.
+        Releases, cost and assumptions.
     public, judged
         A model of public ratings that is mixed with this one, and the donors' judgement of it: one entry a
         job, as of `hushrec.public.Judged`. Both are public, and no release (docs/guides/public.md).
@@ -169,7 +169,7 @@ class Billboard(Recommender):
         Parameters
         ----------
         ratings : Ratings or Store
-            The private rows as they are now: users may have come and gone. Their catalogue may have grown.
+            The current private rows; users may have come and gone. Their catalogue may have grown.
         accountant : SeasonAccountant
             ``SeasonAccountant.following(model.privacy, ledger=...)``.
         since : date, datetime, ISO 8601 text or number, optional
@@ -180,7 +180,7 @@ class Billboard(Recommender):
         progress : bool
             Show a bar with the number of releases made and the time, nothing else.
         public : PublicRatings, optional
-            As of a first training: this week's public model is made anew.
+            As in a first training: this week's public model is trained again.
 
         Raises
         ------
@@ -206,8 +206,8 @@ class Billboard(Recommender):
     def with_items(self, domain: Domain) -> Billboard:
         """Return the model with new items, placed by their public features.
 
-        Nothing is trained or charged; the other items keep their bias and factors. In a season, the next week
-        continues from the model as it was trained.
+        It has no training and no privacy cost; the other items keep their bias and factors. In a season, the
+        next week continues from the model as it was trained.
 
         Parameters
         ----------
@@ -425,7 +425,7 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
 
 
 def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str, int]:
-    """The sizes for which words stand in the shapes of `Expected`."""
+    """Sizes behind the words in the shapes of `Expected`."""
     learned = arrays.positions(FACTORS)
     if "learned_items" in arrays:
         learned = np.asarray(arrays["learned_items"], dtype=np.int64)

@@ -1,7 +1,7 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
 This module reads and writes a header, which is a plain dictionary, and named arrays; `billboard` gives them
-their meaning. Nothing is pickled and nothing executed. The last 32 bytes of a file are the digest of its
+their meaning. Loading uses no pickle and executes no code. The last 32 bytes of a file are the digest of its
 header, which holds the digest of every array, so that a mapped file can be checked array by array. Anyone can
 compute a digest, so the header is checked too: arrays share no byte, leave no hole and end where the file
 does. Numbers that no training releases are refused (:class:`Expected`).
@@ -33,7 +33,7 @@ VERSION = 1
 ALIGNMENT = 64
 #: Errors of reading a header that is valid JSON but not as expected.
 BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
-#: No training releases a number whose square overflows.
+#: No training releases a number with a square that overflows.
 LARGEST = 1e150
 #: The file's last array, which is not listed among the digests: SHA-256 of the header.
 DIGEST = "digest"
@@ -179,7 +179,7 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes
     Parameters
     ----------
     header : mapping of str to what JSON can hold
-        Stored as it is, one JSON text a key.
+        Stored unchanged, one JSON text per key.
     arrays : mapping of str to ndarray
         By name, ``section/array``.
     """

@@ -84,7 +84,7 @@ class Because(NamedTuple):
     item
         Its id.
     moved : float
-        What it added to the score; negative where it lowered it.
+        Contribution to the score; negative if it lowered it.
     """
 
     item: Any

@@ -43,7 +43,7 @@ def train(
     Parameters
     ----------
     ratings : data frame, table, path or Store
-        Whatever :meth:`Ratings.from_any` reads, or a store.
+        Any source of :meth:`Ratings.from_any`, or a store.
     items : sequence of ids, or path
         The declared catalogue, or a text file of it. It is never read from the ratings.
     epsilon, delta : float
@@ -51,7 +51,7 @@ def train(
     rating_range : (low, high), optional
         The declared range of ratings. Pass it or ``likes=True``.
     likes : bool
-        Every row is a like, whatever its value.
+        Every row is a like, with any value.
     dataset : str
         Name of these users in the ledger. All runs on the same users must share it.
     model : str, optional
@@ -70,9 +70,9 @@ def train(
     columns : mapping, optional
         Names of the columns, as of :meth:`Ratings.from_any`.
     relation : {"add-remove", "replace"}
-        What differs between neighbouring data sets.
+        Difference between neighbouring data sets.
     seed : int
-        Of initialisation and sampling; privacy noise has none.
+        Seed of initialisation and sampling; privacy noise has none.
     progress : bool
         Show a progress bar.
 

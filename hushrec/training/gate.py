@@ -1,4 +1,4 @@
-"""The gate: the only way from what users contribute to released values, each as its plan says.
+"""The gate: the only way from users' contributions to released values, as planned.
 
 A training holds a gate and releases through it. The gate decides where contributions are added and where
 noise is drawn: in this process (:class:`LocalGate`), or at two servers (:mod:`hushrec.engines.two_servers`).
@@ -40,7 +40,7 @@ class Gate(Protocol):
         """Release one planned value: charge, add the planned noise, return the noisy array."""
 
     def planned(self, label: str) -> Release | None:
-        """Return what is planned under this label, if anything is."""
+        """Return the planned release with this label, or None."""
 
     def noise_sd(self, label: str) -> float:
         """Planned noise standard deviation of a release, in units of its scale."""
@@ -67,7 +67,7 @@ class LabelledGate:
         return self._gate.release(self._called(label), bounded)
 
     def planned(self, label: str) -> Release | None:
-        """Return the planned release of a label; None where there is none."""
+        """Return the planned release of a label; None without one."""
         return self._gate.planned(self._called(label))
 
     def noise_sd(self, label: str) -> float:
@@ -86,7 +86,7 @@ class PlannedGate:
         self._planned = {release.label: release for release in plan.releases}
 
     def planned(self, label: str) -> Release | None:
-        """Return the planned release of a label; None where there is none."""
+        """Return the planned release of a label; None without one."""
         return self._planned.get(label)
 
     def noise_sd(self, label: str) -> float:
@@ -94,7 +94,7 @@ class PlannedGate:
         return self._planned[label].noise_sd
 
     def _as_planned(self, label: str, bounded: Bounded) -> Release:
-        """The planned release, if what is to be released is bounded as it says."""
+        """Return the planned release, if the bound of the value agrees with it."""
         planned = self._planned.get(label)
         if planned is None:
             raise InputError(f"Release {label!r} is not planned; list it in the estimator's `releases`.")

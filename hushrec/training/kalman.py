@@ -1,8 +1,7 @@
 """The server's memory over weeks: a Kalman filter for every released statistic, which costs no privacy.
 
-A statistic changes from week to week by a random walk and is released with known noise. How fast it changes,
-its drift variance, is fitted to what was released by likelihood: the state carries the log likelihood of
-every candidate.
+A statistic changes from week to week by a random walk and is released with known noise. Its drift variance is
+fitted to released values by likelihood: the state holds the log likelihood of every candidate.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from hushrec.types import Array
 # The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
 # (docs/guides/seasons.md, "What bounds them"). No study is recorded of the others.
 
-#: What a model of a season knows of its items: 0 of those that are new.
+#: Reliability of each item in a season's model; 0 for new items.
 SEEN = {"item_seen": Expected("f", ("items",), 0.0, 1.0)}
 #: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
@@ -30,7 +29,7 @@ DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 _USUAL_DRIFT = 2e-3
 #: Log likelihoods count for this part: the measurements of a week are not quite as the model has them.
 _TEMPER = 0.5
-#: Log likelihoods of earlier weeks are forgotten by this factor a week, so that a drift may begin or end.
+#: Log likelihoods of earlier weeks are forgotten by this factor a week, so a drift may begin or end.
 _REMEMBERED = 0.97
 #: Deviation of a season's growth from one week to the next, before it is measured.
 _USUAL_GROWTH = 0.05
@@ -59,11 +58,11 @@ def learned(
     evidence : ndarray
         Those before.
     surprise : ndarray
-        What was measured less what was expected of it: ``slope * change + noise``.
+        Measurement minus expectation: ``slope * change + noise``.
     slope, noise : ndarrays like it
         Noise as its variance.
     variance : ndarray like it
-        Of what is measured, before it drifted.
+        Variance of the measured state, before it drifted.
     usual : float or ndarray
         Variance that drifts are given in units of.
     """
@@ -94,7 +93,7 @@ class Tracked(NamedTuple):
 
     @classmethod
     def first(cls, released: Array, noise_variance: Any) -> Tracked:
-        """Return what is known after the first release."""
+        """Return the state after the first release."""
         return cls(released, np.full(released.shape, noise_variance, dtype=np.float64), no_evidence())
 
     @classmethod
@@ -117,7 +116,7 @@ class Tracked(NamedTuple):
         return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:
-        """Entries that are new are what is usual, and not known."""
+        """New entries are at their prior."""
         if seen.all() or not seen.any():
             return self
         usual, square = float(np.median(self.mean[seen])), float((self.mean[seen] ** 2).mean())
@@ -138,7 +137,7 @@ class Tracked(NamedTuple):
         if grows:
             factor = _growth(mean, released, variance + noise)
             mean, variance = factor * mean, factor**2 * variance
-        usual = max(float((mean**2).mean()), 1e-200)  # so that what was nothing can become something
+        usual = max(float((mean**2).mean()), 1e-200)  # so zero can become positive
         one = np.ones_like(released)
         evidence = learned(self.evidence, released - mean, one, variance, noise, usual)
         variance = variance + drift(evidence) * usual

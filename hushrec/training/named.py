@@ -78,7 +78,7 @@ def known(name: str) -> type[Estimator[Any]]:
 
 
 def needs_user_count(name: str) -> bool:
-    """Tell whether a model's settings are chosen from the number of users."""
+    """Return whether a model's settings depend on the number of users."""
     return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
 
 
@@ -110,7 +110,7 @@ def large_delta(budget: Budget, n_users: int | None) -> str:
 
 
 def exceeds_noise(n_users: int, noise_sd: float) -> bool:
-    """Tell whether a released number of users differs from 0 by more than noise."""
+    """Return whether a released number of users differs from 0 by more than noise."""
     return n_users > 4 * noise_sd
 
 
@@ -147,7 +147,7 @@ def train(
     keep : callable
         Saves the model. A training that is killed before it returns can be resumed.
     stop_at_nobody : bool
-        Stop with a `HushrecError` where the released number of users does not exceed its noise. That is a
+        Stop with a `HushrecError` where the released number of users does not exceed its noise. It is a
         function of the release, and no more is charged.
     """
     budget, domain = accountant.budget, ratings.domain

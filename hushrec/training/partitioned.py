@@ -52,7 +52,7 @@ class Call(NamedTuple):
         return all(np.isfinite(each).all() for each in _arrays((self.positional, self.named)))
 
     def of(self, users: Any) -> Any:
-        """Return what the method of these users returns."""
+        """Return the result of this method of the users."""
         return attrgetter(self.name)(users)(*self.positional, **self.named)
 
 
@@ -83,7 +83,7 @@ class Engine(Protocol):
     """The place where the partitions of a training are asked."""
 
     def verify(self, rows: Store) -> None:
-        """Refuse a store whose files are not as they were written, before anything is asked."""
+        """Refuse a store with changed files, before the first query."""
 
     def asking(self, make: Make, rows: Any) -> AbstractContextManager[Callable[[Query], Sequence[Array]]]:
         """Yield a function that sums the answers of all partitions, for the time of a training.
@@ -188,7 +188,7 @@ class Streaming:
         yield lambda query: answer_all(make, rows.blocks(), query) or []
 
     def verify(self, rows: Store) -> None:
-        """Refuse a store whose files are not as they were written."""
+        """Refuse a store with changed files."""
         rows.verify()
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
@@ -198,7 +198,7 @@ class Streaming:
         ----------
         work : callable
         stores : sequence of Store
-            With equal numbers of partitions, so that a user is in the same one of each.
+            With equal numbers of partitions, so a user is in the same one of each.
         public : object
         """
 
@@ -213,7 +213,7 @@ class Streaming:
 
 
 class PartitionedUsers:
-    """The private side of a training whose users are in partitions.
+    """The private side of a training with users in partitions.
 
     It has the methods of the private side that ``make`` returns. A call that returns nothing is kept as an
     update; one that returns :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. The

@@ -1,7 +1,7 @@
-"""The public side of a training: what the server makes of released values. No private row comes here.
+"""The public side of a training: estimates from released values. No private row comes here.
 
-Released values are measurements with known noise, so that what is unknown is estimated by its posterior:
-drawn to what is usual by what the noise leaves open.
+Released values are measurements with known noise. Each unknown is estimated by its posterior, which is nearer
+to its prior the more noise there is.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ def usable_weights(released: Array, noise_sd: float) -> tuple[Array, NDArray[np.
 
 
 class ItemWeights(NamedTuple):
-    """Item weights as they are likely.
+    """Posterior item weights.
 
     Attributes
     ----------
     mean : ndarray of shape (n_items,)
         Posterior means, above 0.
     supported : ndarray of bool, shape (n_items,)
-        Items whose released weight is beyond its noise.
+        Items whose released weight exceeds its noise.
     known : float
         Share of the weight of the heaviest items that the items with the largest means have, 0 to 1.
     """
@@ -63,10 +63,10 @@ class ItemWeights(NamedTuple):
 def item_weights(released: Array, noise_sd: float) -> ItemWeights:
     """Estimate the item weights from `Users.item_weights` released.
 
-    Posterior means under the likeliest mixture of point masses on a grid (Kiefer and Wolfowitz 1956), of even
-    steps in the logarithm, from a flat start; the released values are binned by a fifth of their noise. Where
-    noise hides the weights, all equal their mean; where it does not, they are as released. A part
-    of the noise is added, in squares: too large a weight costs less than too small a one.
+    Posterior means under the likeliest mixture of point masses on a grid (Kiefer and Wolfowitz 1956), with
+    even steps in the logarithm and a flat start. Released values are binned by a fifth of their noise. If
+    noise hides the weights, all equal their mean; if noise is small, they are as released. A part of the
+    noise is added, in squares: too large a weight costs less than too small a one.
     """
     supported = released > _SUPPORT * noise_sd
     if noise_sd < _SMALLEST_WEIGHT:
@@ -74,7 +74,7 @@ def item_weights(released: Array, noise_sd: float) -> ItemWeights:
     support = np.geomspace(_SMALLEST_WEIGHT, max(float(released.max()), 2 * _SMALLEST_WEIGHT), _WEIGHT_GRID)
     step = max(noise_sd / 5, float(np.ptp(released)) / _WEIGHT_BINS)
     bins, counts = np.unique(np.rint(released / step), return_counts=True)
-    blurred = np.hypot(noise_sd, np.gradient(support) / 2)  # a grid is as fine as the noise, or as it is
+    blurred = np.hypot(noise_sd, np.gradient(support) / 2)  # the grid is as fine as the noise, or unchanged
     likelihood = -0.5 * ((step * bins[:, None] - support) / blurred) ** 2 - np.log(blurred)
     means, masses = posterior_means(support, likelihood, counts)
     mean = np.interp(released, step * bins, means)
@@ -89,8 +89,8 @@ def item_weights(released: Array, noise_sd: float) -> ItemWeights:
 def posterior_means(candidates: Array, likelihood: Array, counts: Array | float = 1.0) -> tuple[Array, Array]:
     """Return the posterior mean of each unknown number, and how usual each candidate is.
 
-    How usual a candidate is follows from all unknowns at once: the likeliest mixture (Kiefer and Wolfowitz
-    1956), by expectation maximisation from a flat start.
+    The prior of a candidate is estimated from all unknowns together: the likeliest mixture (Kiefer and
+    Wolfowitz 1956), by expectation maximisation from a flat start.
 
     Parameters
     ----------
@@ -98,7 +98,7 @@ def posterior_means(candidates: Array, likelihood: Array, counts: Array | float 
     likelihood : ndarray of shape (n_unknowns, n_candidates)
         Logarithms, up to a constant for each unknown.
     counts : ndarray of shape (n_unknowns,) or float
-        How often each row occurs.
+        Frequency of each row.
     """
     likely = np.exp(likelihood - likelihood.max(axis=1, keepdims=True))
     masses = np.full(len(candidates), 1 / len(candidates))
@@ -115,12 +115,12 @@ def adaptive_weights(weights: Array, exponent: float) -> Array:
 
 
 def shrinkage(prior_sd: Array | float, noise_sd: float) -> Array:
-    """Part of a released number's deviation from what is usual that is taken for real."""
+    """Part of a released number's deviation from its prior that is estimated to be signal."""
     return np.asarray(prior_sd**2 / np.maximum(prior_sd**2 + noise_sd**2, 1e-300))
 
 
 def wiener_gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
-    """Expected change per unit of what is measured as ``slope * change + noise``."""
+    """Expected change per unit of the measurement ``slope * change + noise``."""
     return np.asarray(variance * slope / np.maximum(slope**2 * variance + noise_variance, 1e-300))
 
 
@@ -135,7 +135,7 @@ def regression(
         Measurements ``slope * v + noise`` of ``v = design @ coefficients + rest``, the rest of that variance.
     design : ndarray of shape (n_items, n_columns)
     precision : ndarray of shape (n_columns, n_columns)
-        Of the coefficients beforehand.
+        Prior variance of the coefficients.
     """
     scaled = slope[:, None] * design / np.maximum(noise_variance + slope**2 * variance, 1e-300)[:, None]
     total = precision + scaled.T @ (slope[:, None] * design)

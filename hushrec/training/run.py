@@ -1,7 +1,7 @@
 """One training in five steps: check, plan, journal, ask, state.
 
-An :class:`~hushrec.Estimator` says what an algorithm is; here it is run. :func:`fit` trains a first model and
-:func:`next_week` the next one of a season. :mod:`hushrec.training.named` trains a model by name.
+An :class:`~hushrec.Estimator` describes an algorithm, and this module runs it. :func:`fit` trains a first
+model and :func:`next_week` the next one of a season. :mod:`hushrec.training.named` trains a model by name.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Trainable(Algorithm, Protocol):
         """Train a later week on the public side."""
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        """Tell whether it uses the item features."""
+        """Return whether it uses the item features."""
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
         """Return sentences for the privacy statement."""
@@ -117,7 +117,7 @@ def fit(
     engine: Engine | None = None,
     public: Public | None = None,
 ) -> Billboard:
-    """Train, spending what is left of the accountant's budget.
+    """Train with the rest of the accountant's budget.
 
     Parameters
     ----------
@@ -133,7 +133,7 @@ def fit(
     budget_fraction : float
         Fraction of the remaining mu squared to spend, in (0, 1].
     engine : Engine, optional
-        Where the partitions of a store are processed; by default in this process.
+        Engine for the partitions of a store; by default this process.
     public : PublicRatings, optional
         Public ratings, for a public model next to the private one. They have no privacy cost and do not
         change the private model.
@@ -170,7 +170,7 @@ def next_week(
     engine: Engine | None = None,
     public: Public | None = None,
 ) -> Billboard:
-    """Train the next week's model of a season, as :meth:`Billboard.continue_training` says."""
+    """Train the next week's model of a season; see :meth:`Billboard.continue_training`."""
     notes: tuple[str, ...] = ()
     if since is not None:
         if isinstance(ratings, Store):
@@ -294,7 +294,7 @@ def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
 
 
 def read_public(public: Public | None, estimator: Trainable, ratings: Ratings | Store) -> PublicRows | None:
-    """Read what is declared public, or refuse it."""
+    """Read the public data, or refuse them."""
     if public is None:
         return None
     check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
@@ -366,7 +366,7 @@ def ask(
     progress: bool = False,
     engine: Engine | None = None,
 ) -> ModelArrays:
-    """Train on released sums of what the users answer."""
+    """Train on released sums of the users' answers."""
     gate = LocalGate(accountant, plan, progress)
     with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
         return ModelArrays.of(estimator.train(users, gate, int(seed)))
@@ -396,11 +396,11 @@ def _admitted(ratings: Ratings | Store, accountant: Accountant) -> Ratings | Sto
 
 
 def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:
-    """Tell whether the users of a store may answer in partitions."""
+    """Return whether the users of a store may answer in partitions."""
     return estimator.supports_partitions and estimator.exact_arithmetic and accountant.budget.private
 
 
-# ---------------------------------------------------------------------- 5: state what was released
+# ---------------------------------------------------------------------- 5: state the releases
 
 
 def state(

@@ -1,9 +1,9 @@
-"""The private side of a training: what each user computes, and what they add to a sum.
+"""The private side of a training: each user's computation, and their contribution to a sum.
 
 Everything here is privileged until a gate has released it. The public side of a training holds a
 :class:`Users`, calls its methods with released values, and gets :class:`~hushrec.privacy.Bounded` values,
-which only a gate opens. A user's contribution depends on their own rows and on released values alone, and its
-norm is bounded by a declared clip: docs/proofs/private-als.md and docs/proofs/baselines.md derive the
+which only a gate opens. A user's contribution depends on their own rows and on released values only. A
+declared clip bounds its norm. docs/proofs/private-als.md and docs/proofs/baselines.md derive the
 sensitivities from the bounds that each docstring states.
 """
 
@@ -30,8 +30,8 @@ from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
 from hushrec.serving.scoring import UserState
 from hushrec.types import Array
 
-#: Most that one user moves (sum of their mean less the middle of the range, number of users), in units of
-#: half the range and of 1: under replace either both data sets hold their ratings, or their mean goes too.
+#: Sensitivity of (sum of their mean less the middle of the range, number of users), in units of half the
+#: range and of 1. Under replace either both data sets hold their ratings, or their mean goes too.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
 #: The same for (variance about their mean, squared mean less its sampling variance), in units of the square
 #: of half the range.
@@ -87,8 +87,8 @@ class Users:
     def item_deviations(self, clip: float) -> tuple[Bounded, Bounded]:
         """Sums over users of their ratings less their own mean, and of their weights; shape (n_items,) each.
 
-        Every cell of theirs weighs 1 / sqrt(number of their ratings), and all of them are scaled down
-        together so that the deviations have norm at most ``clip`` times half the range.
+        Every cell of a user weighs 1 / sqrt(number of their ratings). All are scaled down together, so the
+        deviations have norm at most ``clip`` times half the range.
         """
         ratings, bound = self._ratings, clip * self.domain.half_width
         means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
@@ -106,7 +106,7 @@ class Users:
 
     def spreads(self) -> Bounded:
         """Sums over users of the variance of their ratings about their own mean, and of the square of that
-        mean about the middle of the range less its sampling variance; shape (2,).
+        mean about the middle of the range minus its sampling variance; shape (2,).
 
         A variance counts for at most the square of half the range. A single rating shows none: it is taken
         for :data:`USUAL_SPREAD`.
@@ -127,8 +127,8 @@ class FittedUsers(Users):
     """Users who fit themselves to released item factors, and contribute by their residuals.
 
     A cell weighs ``a_i w_j``: ``w_j`` from released item weights and ``a_i`` such that the squares of a
-    user's weights add up to 1 (adaptive weights, Krichene et al. 2023); or 1, where there are no ``w_j`` and
-    their rows are at most k sampled ones.
+    user's weights add up to 1 (adaptive weights, Krichene et al. 2023). Or 1, without ``w_j`` and with at
+    most k sampled ratings per user.
     """
 
     # of the last :meth:`weigh` and :meth:`fit`
@@ -177,7 +177,7 @@ class FittedUsers(Users):
         bound = unit * clip
         matrix = self._clipped_residuals(items, bound, spacing(bound))
         sums = np.bincount(matrix.indices, matrix.data, minlength=len(items))
-        sums = sums.astype(np.float64)  # of nobody NumPy makes integers
+        sums = sums.astype(np.float64)  # for no user NumPy makes integers
         return Bounded(sums, signed(bound), scale=1 / unit, step=spacing(bound))
 
     def item_sums(
@@ -186,8 +186,8 @@ class FittedUsers(Users):
         """Every item's sum of weighted residuals times user factors, and the shared Gramian.
 
         A user's contribution to the first, one vector over all items, has norm at most ``clip * unit``. To
-        the second, a packed matrix, they add one of Frobenius norm at most ``(user_norm * spread)^2``, and to
-        its last entry what is not known of their factors, at most 1 (:meth:`_uncertainty`).
+        the second, a packed matrix, they add one of Frobenius norm at most ``(user_norm * spread)^2``. To its
+        last entry they add the uncertainty of their factors, at most 1 (:meth:`_uncertainty`).
         """
         bound, rank = spread * user_norm, BiasedFactors(items).rank
         sums, gram = self._residual_sums(items, bound, unit * clip)
@@ -236,8 +236,8 @@ class FittedUsers(Users):
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
         """Exact sums over users: of weighted residuals times factors, and of the factors' outer products.
 
-        Without factors a constant 1 stands for them. Without a clip, which takes a budget without privacy,
-        they are sums of floating-point numbers.
+        Without factors a constant 1 replaces them. Without a clip, which takes a budget without privacy, they
+        are sums of floating-point numbers.
         """
         model, users = BiasedFactors(items), BiasedFactors(self._fitted)
         factors = users.factors
@@ -267,8 +267,8 @@ class FittedUsers(Users):
     def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
 
-        That of a user with as many ratings as they have, of items as they are rated by all: their own normal
-        equations would say it more exactly, and cost as much as a sweep.
+        It is that of a user with as many ratings, with items as often as all users rate them. A user's own
+        normal equations would give it more exactly, at the cost of a sweep.
         """
         factors = BiasedFactors(items).factors.astype(np.float64)
         typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
@@ -280,7 +280,7 @@ class FittedUsers(Users):
     def _clipped_residuals(self, items: Array, bound: float, step: float) -> sp.csr_array:
         """Every user's weighted residuals, of norm at most ``bound``, as multiples of a step.
 
-        Whose residuals overflow counts for nothing, and is warned of by nothing.
+        A user with residuals that overflow counts for nothing, without a warning.
         """
         matrix = self._rows.matrix
         cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
@@ -297,7 +297,7 @@ class FittedUsers(Users):
         return sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def _residuals(self, items: Array, cells: Array) -> Array:
-        """Return what the model leaves of each rating, given whose it is."""
+        """Return the residual of each rating, given its user."""
         matrix, users, model = self._rows.matrix, BiasedFactors(self._fitted), BiasedFactors(items)
         residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
         residual -= users.biases[cells]
@@ -307,19 +307,19 @@ class FittedUsers(Users):
         return residual
 
 
-# ---------------------------------------------------------------------- what a user does by themselves
+# ---------------------------------------------------------------------- a user's own computation
 
 
 def user_means(ratings: Ratings) -> NDArray[np.float64]:
-    """Each user's mean rating, shape (n_users,); a function of their own rows only."""
+    """Each user's mean rating, shape (n_users,); a function of the user's own rows only."""
     matrix = ratings.matrix
     return sparse_rows.row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
 
 
 def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: SweepSettings) -> UserState:
-    """Each user's ridge regression of their own ratings on the released items."""
+    """Each user's ridge regression of their ratings on the released items."""
     entries, tables = csr(rows), [arrays["item_factors"], arrays["item_bias"]]
-    if not ridge.unobserved_weight:  # items that nobody here rated do not matter
+    if not ridge.unobserved_weight:  # items without ratings here do not matter
         entries, tables = sparse_rows.used_columns(entries, *tables)
     items = BiasedFactors.joined(*tables).table.astype(np.float64)
     return UserState.of(half_sweep(entries, float(arrays["center"]), items, ridge))
@@ -381,7 +381,7 @@ def norms(rows: Array) -> Array:
 
 
 def finite_or_zero(users: Array) -> Array:
-    """Users whose regression overflowed become zero, inside the user: no clip holds a NaN."""
+    """Users whose regression overflowed become zero: no clip stops a NaN."""
     users[~np.isfinite(users).all(axis=1)] = 0.0
     return users
 

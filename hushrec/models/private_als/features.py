@@ -2,9 +2,9 @@
 
 An item's unknown ``v_j`` (bias or factor) is taken for ``B f_j + e_j``: ``f_j`` are public features; ``B``
 and the spread of the rest ``e_j`` are fitted to sums that were released with noise. All of it is
-post-processing, so features cost no privacy. What they are worth is decided by the marginal likelihood of
-the released sums (empirical Bayes, MacKay 1992; the prior is that of Agarwal and Chen 2009), so that
-worthless ones are not used.
+post-processing, so features cost no privacy. The marginal likelihood of the released sums decides their
+weight (empirical Bayes, MacKay 1992; the prior is that of Agarwal and Chen 2009), so worthless features are
+not used.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from hushrec.types import Array
 # Room for any features, and a safeguard against worthless ones (the benchmark bench_item_features).
 
 #: Candidates of the variance that features explain and of the rest, in units of the prior variance. They
-#: reach far above 1: a prior that is too narrow would let worthless features explain what it does not.
+#: reach far above 1, because a prior that is too narrow would let worthless features fit the noise.
 _VARIANCES = np.exp2(np.arange(-6.0, 9.0))
 #: By how much the log likelihood must grow for features to be used at all. Features of other items passed 3
 #: by chance in two of 36 trainings of 300 and 600 generated users, and cost one of them 0.05 RMSE.
 _EVIDENCE = 6.0
-#: Part of the residual variance that users' own slopes on features are taken to explain: where released
-#: biases do not tell whether features mean anything, and where they do. Chosen on 314 users of ML-100K who
-#: did not train, 300 and 600 others did, epsilon 0.5 to 20: the first is so small that features of other
-#: items cost about 0.001 RMSE, and good ones give more than half of what they can.
+#: Fraction of the residual variance that users' slopes on features may explain: if released biases show no
+#: use of the features, and if they do. Tuned on 314 users of ML-100K who did not train, with 300 and 600
+#: others who did, epsilon 0.5 to 20. The first is so small that features of other items cost about 0.001
+#: RMSE, and good ones give more than half of their benefit.
 _SLOPES_SHARE = 0.015, 0.07
 
 
 def slope_columns(scores: Array, unit_variance: float, informative: bool) -> Array:
-    """Columns of the items on which every user fits slopes of their own, on their device.
+    """Columns of the items on which every user fits slopes, on their device.
 
-    They stand beside the learned factors, and the users' one ridge meets both.
+    They are appended to the learned factors, and the users' one ridge applies to both.
 
     Parameters
     ----------
@@ -65,8 +65,8 @@ def expected_from_features(
     Returns
     -------
     (mean, variance)
-        Of shapes (n_items, width) and (n_items,). Zero and the given variance where features do not make the
-        released sums more likely.
+        Arrays of shapes (n_items, width) and (n_items,). Zero and the given variance where features do not
+        make the released sums more likely.
     """
     known = scores.any(axis=1)
     mean = np.zeros_like(released)

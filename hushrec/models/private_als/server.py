@@ -27,12 +27,12 @@ _RESIDUAL_SHRINKAGE = 0.8
 _SMALLEST_RESIDUAL = 1e-3
 #: Squared change of a direction's length in a week: smallest and largest.
 _TURNED = 0.25, 4.0
-#: Items whose factors are updated at a time.
+#: Number of items whose factors are updated at a time.
 _ITEMS_AT_A_TIME = 1 << 10
 #: Numbers of ratings that users may have in the mean.
 _COUNTS = np.geomspace(1e-3, 1e7, 400)
-#: A bias round moves a user's own offset too and meets clipped contributions: the slope of what is released
-#: in the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
+#: A bias round moves a user's own offset too, and contributions are clipped. So the slope of the release in
+#: the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
 BIAS_SLOPE = 0.45
 
 
@@ -50,7 +50,7 @@ def or_infinite(clip: float | None) -> float:
 
 
 class Level(NamedTuple):
-    """Released: what is known of the ratings before any item is.
+    """Released estimates about the ratings before any item is released.
 
     Attributes
     ----------
@@ -61,8 +61,8 @@ class Level(NamedTuple):
     spread : float
         Standard deviation of a user's ratings about their own mean.
     bias_regularization : float
-        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about
-        this one, what is not known of it included.
+        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about this
+        one, with its uncertainty.
     user_variance : float
         Prior variance of a user's factors.
     """
@@ -88,7 +88,7 @@ class Ground(NamedTuple):
     ----------
     level : Level
     slopes : ndarray of shape (n_items,)
-        Of the released sums in the items, as of :func:`weighted_slopes`.
+        Slopes of the released sums in the items, as in :func:`weighted_slopes`.
     scores : ndarray of shape (n_items, n_components)
         Of item features.
     """
@@ -99,13 +99,13 @@ class Ground(NamedTuple):
 
 
 class Biases(NamedTuple):
-    """The item biases as they are known after their rounds.
+    """The estimated item biases after their rounds.
 
     Attributes
     ----------
     items : ndarray of shape (n_items, 1)
     variance, reliability : ndarrays of shape (n_items,)
-        What is left of the prior variance, and the part of it that is known.
+        Remaining prior variance, and the reliable part of it.
     informative : bool
         Whether item features explain any of them.
     """
@@ -129,7 +129,7 @@ def residual_variance(released: Array, last: float, bound: float, n_users: float
 
 
 class KnownFactors(NamedTuple):
-    """The factors as they are known when a training ends.
+    """The estimated factors at the end of a training.
 
     Attributes
     ----------
@@ -159,7 +159,7 @@ def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
 
 
 class FactorPrior(NamedTuple):
-    """The factors as they are known before a round.
+    """The estimated factors before a round.
 
     Attributes
     ----------
@@ -179,11 +179,11 @@ class FactorSums(NamedTuple):
     Attributes
     ----------
     sums : ndarray of shape (n_items, rank)
-        Weighted residuals times users' factors, without what users shrink.
+        Weighted residuals times users' factors, without the users' shrinkage.
     values, vectors : ndarrays
-        Of the Gramian, a user.
+        Noise of the Gramian, per user.
     noise_sd : float
-        Of an entry of the sums.
+        Noise of an entry of the sums.
     residual : float
         Residual variance.
     """
@@ -210,7 +210,7 @@ def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> 
     n_users : float
     level : Level
     """
-    # a user counts with what is not known of their factors, or they would shrink from round to round
+    # the uncertainty of a user's factors counts too, or they would shrink from round to round
     variance = level.user_variance * float(np.clip(released[-1] / n_users, 0.0, 1.0))
     values, vectors = np.linalg.eigh(unpacked(released[:-1]))
     values = np.maximum(values, level.spread**2 * noise_sd) / n_users + variance
@@ -220,7 +220,7 @@ def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> 
 def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple[Array, Array]:
     """Expected change of the factors, and their variance afterwards along the eigenvectors.
 
-    What is released is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
+    The release is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
     """
     along, variance = found.sums @ found.vectors, prior.variance
     usual = variance.mean(axis=1)
@@ -243,7 +243,8 @@ def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple
 def users_uncertainty(factors: Array, weights: Array, share: float, level: Level, residual: float) -> Array:
     """Users' mean posterior covariance, shape (rank, rank), of which the mean share of the prior is released.
 
-    That of users with one number of ratings, the one that fits the share, of items as they are rated by all.
+    Gramian of users with one number of ratings that fits the fraction, with items as often as all users rate
+    them.
     """
     values, vectors = np.linalg.eigh((factors * (weights / weights.sum())[:, None]).T @ factors)
     relative = np.maximum(values, 0.0) / level.ridge(residual).regularization
@@ -255,11 +256,10 @@ def users_uncertainty(factors: Array, weights: Array, share: float, level: Level
 def canonical(
     factors: Array, known: KnownFactors, weights: Array, level: Level, residual: float
 ) -> tuple[Array, KnownFactors]:
-    """The same model in directions of its own, in which users' tastes vary alike.
+    """Return the same model in rotated directions, in which users' factors have equal variance.
 
-    Directions in which users vary less than in others are shortened in the items, and with them what noise
-    put there: an M step of expectation maximisation with expanded parameters (Liu, Rubin and Wu 1998). The
-    items' total length stays.
+    Directions with a small variance of users are shortened in the items, with their noise: an M step of
+    expectation maximisation with expanded parameters (Liu, Rubin and Wu 1998). The items' total length stays.
     """
     unsure = users_uncertainty(factors, weights, known.gramian[-1], level, residual)
     values, vectors = np.linalg.eigh(unpacked(known.gramian[:-1]) + unsure)

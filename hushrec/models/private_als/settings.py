@@ -1,4 +1,4 @@
-"""Private ALS before any data: its settings, how they are planned, and what a training with them releases.
+"""Settings of private ALS before it sees data, their planning, and its releases.
 
 Rule and study: docs/guides/planning.md. Sensitivities: docs/proofs/private-als.md.
 """
@@ -28,7 +28,7 @@ _BIAS_CLIP_DECAY = 0.85
 _BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
 #: Part of the budget for the residual variance of an iteration.
 _RESIDUAL_SHARE = 0.004
-#: Beyond this the number of users bounds what can be learned, not the noise.
+#: Above this the number of users limits learning, not the noise.
 _LARGEST_MU = 8.0
 #: Below this number of users times mu, level and spreads get more than 1% of the budget.
 _FEW = 400.0
@@ -41,16 +41,16 @@ class PrivateALS(Estimator[FittedUsers]):
     """Private alternating least squares, for ratings.
 
     Use :meth:`planned`, which chooses everything from public quantities, or pass ``rank`` and ``iterations``.
-    ``PrivateALS()`` alone trains item biases only: it has no iterations that would learn factors. Where
-    the domain has ``item_features``, the prior mean of item biases and factors is a regression on them
-    (:mod:`hushrec.models.private_als.features`), fitted to what is released anyway.
+    ``PrivateALS()`` alone trains item biases only: it has no iterations that would learn factors. With
+    ``item_features`` in the domain, the prior mean of item biases and factors is a regression on them
+    (:mod:`hushrec.models.private_als.features`), fitted to released values.
 
     Parameters
     ----------
     rank : int
         Number of item factors, from 0 to 900.
     features : bool
-        Start the first two factors from what is released already, at no cost: the item's standardised bias
+        Start the first two factors from released values, without privacy cost: the item's standardised bias
         and log weight. Every user fits their own slopes; the iterations refine both like any factor. Needs
         ``rank >= 2`` and at least one bias round.
     iterations : int
@@ -64,14 +64,14 @@ class PrivateALS(Estimator[FittedUsers]):
 
     Notes
     -----
-    The spread is the released standard deviation of a user's ratings about their own mean. Clips are declared
-    in units of it and of the residual variance, which is released anew before each iteration: bounds follow
-    what the model leaves of the ratings, and with them the noise.
+    The spread is the released standard deviation of a user's ratings about their own mean. Clips are
+    multiples of it and of the residual variance, which is released before each iteration. As the model
+    improves, clips and noise shrink.
 
     Privacy
     -------
-    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors
-    are computed from it and their own ratings. Every release is Gaussian and mu squared adds up to the
+    Unit: user. Relation: the budget's. Joint: the releases are (epsilon, delta)-DP. A user's factors are
+    computed from them and the user's own ratings. Every release is Gaussian and mu squared adds up to the
     budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/private-als.md proves these.
 
     Examples
@@ -93,9 +93,8 @@ class PrivateALS(Estimator[FittedUsers]):
         """Values that a study chose, some of which :meth:`PrivateALS.planned` changes.
 
         The study is ``python -m benchmarks.never_loses`` unless another one is named
-        (docs/guides/planning.md: the rule, why, and how far to trust it). What the falling factor clip,
-        adaptive weights and the spectral start are worth is in
-        the ablation in docs/understand/frontier.md.
+        (docs/guides/planning.md: the rule, why, and how far to trust it). docs/understand/frontier.md has an
+        ablation of the falling factor clip, adaptive weights and the spectral start.
 
         Parameters
         ----------
@@ -106,7 +105,7 @@ class PrivateALS(Estimator[FittedUsers]):
             residual variance over it.
         bias_clip : float or None
             Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
-            rounds clip tighter. None, no clip, only without privacy.
+            rounds clip tighter. None means no clip, without privacy only.
         factor_clip : float or None
             The same for the first iteration, in units of the spread times the root of the residual variance:
             it bounds residuals times factors.
@@ -122,9 +121,9 @@ class PrivateALS(Estimator[FittedUsers]):
             Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only
             without privacy.
         level_share, weights_share, start_share, bias_share, factor_share : float
-            Parts of the budget (of mu squared) for the level and as much for the spreads, the item weights,
-            the spectral start, all bias rounds and all iterations, in [0, 1]; what is not released gets none,
-            and the rest is scaled to the whole.
+            Fractions of the budget (of mu squared) for the level and as much for the spreads, the item
+            weights, the spectral start, all bias rounds and all iterations, in [0, 1]. A value that is not
+            released gets none, and the rest is scaled to the whole.
         gramian_share : float
             Part of an iteration's budget for its Gramian, in (0, 1).
         """
@@ -235,7 +234,7 @@ class PrivateALS(Estimator[FittedUsers]):
         ]
         if self.n_users is None:
             rounds.insert(0, Round("level", self.tuning.level_share, LEVEL_BOUND))
-        elif self.scores == "ratings":  # nobody is counted again
+        elif self.scores == "ratings":  # no user is counted again
             rounds.insert(0, Round("level", self.tuning.level_share, signed(1.0)))
         return rounds
 

@@ -1,11 +1,11 @@
 """Private ALS: alternating least squares with released biases and one shared Gramian, for whole users.
 
-It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals`) and the adaptive
-weights of Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution,
-and all items share one Gramian, so that their factors are updated by residuals.
+It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals`) and the adaptive weights of
+Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution, and all
+items share one Gramian. So factors are updated by residuals.
 
-User side (local): :class:`~hushrec.training.users.FittedUsers`, a ridge regression of their own ratings on
-the released item factors, and their bounded contribution to the item sums. Server side (global), below: the
+User side (local): :class:`~hushrec.training.users.FittedUsers`, a ridge regression of the user's ratings on
+the released item factors, and the bounded contribution to the item sums. Server side (global), below: the
 update of the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
 """
 
@@ -57,27 +57,27 @@ from hushrec.types import Array, ModelArrays
 if TYPE_CHECKING:
     from hushrec.models.private_als.settings import PrivateALS
 
-# Shares, decays, priors and bounds were chosen in one study (docs/guides/planning.md, "How far to trust it");
-# limits of size and of floating point are no choice of a study.
+# Fractions, decays, priors and bounds were tuned in one study (docs/guides/planning.md, "How far to trust the
+# plan"). Limits of size and of floating point were not tuned.
 
-#: Usual values, in units of half the rating range, and by how much their logarithm differs from one data set
-#: to the next: squared spread of a user's ratings about their mean, and of the users' means. Chosen on coat,
-#: ML-100K and `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.
+#: Usual values, in units of half the rating range, and the spread of their logarithm between data sets:
+#: squared spread of a user's ratings about their mean, and of the users' means. Chosen on coat, ML-100K and
+#: `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.
 _USUAL_SPREAD, _USUAL_OFFSETS = (USUAL_SPREAD, 0.6), (0.08, 0.8)
-#: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so that
-#: users who must do without a level are not drawn to the middle.
+#: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so
+#: users without a level are not drawn to the middle.
 _USUAL_LEVEL = 1.0
-#: What biases usually leave of the squared spread.
+#: Usual fraction of the squared spread that remains after biases.
 _USUAL_RESIDUAL = 0.75
-#: Server's model of an item's bias, in units of the spread: deviation from its regression on the log weight
-#: before the first round tells. Same study, and the validation ratings of ML-1M.
+#: Server's prior of an item's bias, in units of the spread: deviation from its regression on the log weight
+#: before the first round. Same study, and the validation ratings of ML-1M.
 _BIAS_PRIOR = 0.65
-#: Deviation of what is common to all items: their mean from the level, and a slope on the log weight.
+#: Prior deviation of the common part of all items: their mean from the level, and a slope on the log weight.
 _COMMON_PRIOR = 0.5, 0.3
 #: The slope of the part of the biases that item features explain, which no Wiener gain damps.
 _FEATURE_SLOPE = 0.8
-#: Users' factors vary less in the model than declared where a user's root of their number of ratings is below
-#: this in the mean: what few ratings show of taste is mostly noise. Same study, epsilon 5 to 20.
+#: Users' factors vary less in the model than declared if the mean root of the users' numbers of ratings is
+#: below this: few ratings show mostly noise. Same study, epsilon 5 to 20.
 _MANY_RATINGS = 8.0
 #: Part of an item factor's prior variance that returns from one iteration to the next, since users move too.
 _DRIFT = 0.5
@@ -100,7 +100,7 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
     root = weights.sum() / level.n_users  # of a user's number of ratings
     level = level._replace(user_variance=min(1.0, root / _MANY_RATINGS) * level.user_variance)
 
-    dtype = np.float64 if gate.private else np.float32  # what is released is summed in float64
+    dtype = np.float64 if gate.private else np.float32  # released sums are in float64
     ground = Ground(level, slopes, feature_scores(domain.item_features, domain.n_items))
     popularity = standardised(np.log(weights), weights) * visible_part(noisy, weights_sd)
     biases = _learn_biases(model, users, gate, ground, popularity, dtype)
@@ -196,7 +196,7 @@ def _start(
         learned = vectors * math.sqrt(n_items) * model.tuning.factor_prior
     else:
         learned = BiasedFactors(initial_items(n_items, model.learned_factors, seed, items.dtype)).factors
-        # what items are said to be tells tastes apart better than a random start
+        # item features separate tastes better than a random start
         learned[:, : public.shape[1]] = 0.3 / math.sqrt(max(model.learned_factors, 1)) * public / _rms(public)
     known = BiasedFactors(items)
     return np.column_stack([known.factors, learned, known.biases]).astype(items.dtype)
@@ -207,7 +207,7 @@ def _learn_factors(
 ) -> tuple[Array, float, KnownFactors | None]:
     """Iterations with one Gramian for all items and updates by residuals.
 
-    Items, residual variance, and what is known of the factors.
+    Items, residual variance, and the precision of the factors.
     """
     level, slopes, scores = ground
     square, n_users = level.spread**2, level.n_users

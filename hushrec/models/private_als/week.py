@@ -1,7 +1,7 @@
 """Private ALS from week to week: one small round of residuals against the last released model.
 
-Users fit themselves to the last model once; what their residuals say of item biases and factors is released
-with the noise of a week's slice, and the server takes from it what its Kalman filters make of it
+Users fit themselves to the last model once. The sums of their residuals for item biases and factors are
+released with the noise of a week's part. The server updates its Kalman filters with them
 (:mod:`hushrec.training.kalman`). Sensitivities are those of the first training: docs/proofs/private-als.md.
 """
 
@@ -50,9 +50,9 @@ from hushrec.types import Array, ModelArrays
 if TYPE_CHECKING:
     from hushrec.models.private_als.settings import PrivateALS
 
-# Parts of the budget, clips and the slope of the biases were tried on the drifting worlds of bench_year at
-# seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what bounds them). No study chose
-# the rest.
+# Fractions of the budget, clips and the slope of the biases were tuned on drifting worlds
+# (`benchmarks/year.py`) at seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what
+# bounds them). No study chose the rest.
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
@@ -68,15 +68,15 @@ _RESIDUAL_BOUND = 4.0
 _GRAMIAN_DRIFT = 0.02
 #: Factors are not taken for known better than this, in units of their usual variance.
 _LEAST_KNOWN = 1e-9
-#: Users' tastes are not taken to vary less in a direction, in units of what they usually do.
+#: Smallest variance of users' factors in a direction, in units of the usual one.
 _LEAST_TASTE = 1e-2
-#: Items that what is expected of new ones counts like a prior for.
+#: Number of items that the prior of new ones counts for.
 _NEW_PRIOR = 10.0
 
-#: Names of what is known of the factors.
+#: Names of the precisions of the factors.
 _OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
 _BY_ITEM = Expected("f", ("items",), 0.0)
-#: What the arrays of a model hold.
+#: Allowed arrays of a model file.
 EXPECTED = ModelArrays(
     serve={"directions": Expected("iu", (), 0)},
     state=SEEN
@@ -112,7 +112,7 @@ def weekly_rounds(model: PrivateALS) -> list[Round]:
 
 
 class State(NamedTuple):
-    """The state that a week goes on from, beside the items: all of it released, or computed from that.
+    """The state that a week continues, in addition to the items: released values and functions of them.
 
     Attributes
     ----------
@@ -121,10 +121,10 @@ class State(NamedTuple):
     item_seen : ndarray of shape (n_items,)
         0 for items that are new this week.
     item_weights, item_weights_variance : ndarrays of shape (n_items,)
-        As they are released.
+        As released.
     item_bias_variance : ndarray of shape (n_items,)
     evidence : ndarray of shape (3, number of drifts)
-        Of the weights, the biases, the factors.
+        Noise of the weights, the biases, the factors.
     factors : KnownFactors or None
     """
 
@@ -182,11 +182,11 @@ class Last(NamedTuple):
     Attributes
     ----------
     items : ndarray of shape (n_items, rank + 1)
-        In directions of their own, biases last.
+        In rotated directions, biases last.
     level : Level
-        With this week's number of users.
+        Divided by this week's number of users.
     slopes : ndarray of shape (n_items,)
-        Of this week's sums in the items.
+        Slopes of this week's sums in the items.
     state : State
     """
 
@@ -272,19 +272,20 @@ def served(level: Level, residual: float, items: Array, supported: Array, iterat
 
 
 def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) -> dict[str, Any]:
-    """Return what is served with columns of public features, on which users fit slopes of their own."""
+    """Return the served arrays with columns of public features, on which users fit slopes."""
     if not columns.size:
         return dict(serve)
     factors = serve["item_factors"]
     found = {name: each for name, each in serve.items() if name != "directions"}
     found["item_factors"] = np.column_stack([factors, columns.astype(np.float32)])
-    if not private:  # where items may be compared, it is by what was learned alone
+    if not private:  # items are compared by learned factors only
         found["directions"] = serve.get("directions", np.asarray(factors.shape[1]))
     return found
 
 
 def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[str, Any], Array]:
-    """Return what the last week served without its columns of features, and these with rows of new items.
+    """Return the last week's served arrays without columns of features, and these columns with rows of new
+    items.
 
     The components of a grown catalogue may be turned: how, is seen from the items that were there.
     """
@@ -306,7 +307,7 @@ def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Arr
     unit, slope = math.sqrt(residual), _BIAS_SLOPE * slopes
     noisy = gate.release("item biases", users.item_residuals(items, _BIAS_CLIP, unit))
     drawn = np.full(len(items), (unit * gate.noise_sd("item biases")) ** 2)
-    # most rows are those of last week, so what sampling adds is no news and tells of no drift
+    # most rows are those of last week, so sampling error is no news and shows no drift
     evidence = learned(evidence, noisy, slope, variance, drawn, usual)
     noise = drawn + bias_sampling(slopes, level.n_users, unit)
     variance = np.minimum(variance + drift(evidence) * usual, usual)
@@ -317,7 +318,7 @@ def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Arr
 def _factor_change(
     model: PrivateALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
 ) -> tuple[Array, KnownFactors, Array]:
-    """Expected change of the factors, what is known of them, and the log likelihoods of their drift."""
+    """Expected change of the factors, their precision, and the log likelihoods of their drift."""
     items, level, slopes, state = last
     residual, evidence = last.residual, state.evidence[2]
     unit, norm = level.spread * math.sqrt(residual), or_infinite(model.tuning.user_norm)
@@ -344,7 +345,7 @@ def _factor_change(
 
 
 def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[Array, State]:
-    """The last week's items and state, where new ones are what is usual, given their features."""
+    """The last week's items and state, with new items at their prior, given their features."""
     items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
     state = State.of(last.state)
     seen = state.item_seen > 0

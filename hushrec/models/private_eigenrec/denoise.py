@@ -44,7 +44,7 @@ class Sums(NamedTuple):
         return float((self.probe * self.sums).sum())
 
     def clear(self) -> bool:
-        """Tell whether it exceeds its noise."""
+        """Return whether it exceeds its noise."""
         return self.lengths > _CLEAR * self.noise_sd * float(np.linalg.norm(self.probe))
 
     @staticmethod
@@ -52,9 +52,9 @@ class Sums(NamedTuple):
         """Combine all rounds into one with less noise, along the directions of the last one's probe
         (docs/guides/implicit.md).
 
-        With M the sum of every user's row times itself, the sums of a round are about M times its probe, over
-        the users' mean length of factors. Least squares, each round by its precision, estimates M times those
-        directions. They are then scaled so that entries have independent noise of one size, as in a round.
+        Let M be the sum of every user's row times itself. The sums of a round are about M times its probe,
+        over the users' mean length of factors. Least squares, each round by its precision, estimates M times
+        those directions. They are then scaled, so entries have independent noise of one size, as in a round.
         """
         if not (rounds[-1].noise_sd and rounds[-1].clear()):
             return rounds[-1]
@@ -89,7 +89,7 @@ class Halves(NamedTuple):
     products, squares : ndarray of shape (rank, rank)
         Sums over users of the products of one half's factors and the other's, and of either with itself.
     noise_sd : float
-        Of either along any direction.
+        Precision of either along any direction.
     """
 
     products: Array
@@ -105,9 +105,9 @@ class Halves(NamedTuple):
     def taste(self, vectors: Array, values: Array, along: Array, n_users: float) -> Taste:
         """Return taste dimensions with their gains (docs/guides/implicit.md, "How far to trust a dimension").
 
-        One half of a user's likes is regressed on the other: chance and noise are in one half alone, except
-        for what the user's own row added to the dimension. The gain is the posterior mean
-        given the product, its noise and its sampling variance, for twice as many likes as a half has.
+        One half of a user's likes is regressed on the other. Chance and noise are in one half only, except
+        for the user's own contribution to the dimension. The gain is the posterior mean given the product,
+        its noise and its sampling variance, for twice as many likes as a half has.
 
         Parameters
         ----------
@@ -139,9 +139,9 @@ class Taste(NamedTuple):
     vectors : ndarray of shape (number of learned items, rank)
         Orthonormal, the clearest first.
     gains : ndarray of shape (rank,)
-        From 0 to 1: what a dimension counts in the scores.
+        From 0 to 1: the weight of a dimension in the scores.
     learned : int
-        How many of the first exceed noise and chance.
+        Number of the first ones that exceed noise and chance.
     """
 
     vectors: Array
@@ -150,7 +150,7 @@ class Taste(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Released values that later weeks continue: sums, and products of halves, each in a basis of its own.
+    """Released values that later weeks continue: sums, and products of halves, each in its own basis.
 
     Attributes
     ----------

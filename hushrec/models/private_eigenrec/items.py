@@ -22,7 +22,7 @@ _NO_GAIN = 1e-3
 
 
 class ItemStatistics(NamedTuple):
-    """What is known of the items before the rounds.
+    """Estimates about the items before the rounds.
 
     Attributes
     ----------
@@ -32,7 +32,7 @@ class ItemStatistics(NamedTuple):
     noise_sd : float
         Their noise.
     learned : ndarray of bool
-        Items whose vectors are learned.
+        Items with learned vectors.
     popularity : ndarray
         Likely weights over the largest.
     scale : ndarray
@@ -58,7 +58,7 @@ class ItemStatistics(NamedTuple):
         popularity = popularity_of(noisy, noise_sd)
         scale = np.where(learned, popularity**tuning.weight_exponent, 0.0)
         first = popularity * scale / np.linalg.norm(popularity * scale)
-        first = np.floor(first / grid(first)) * grid(first)  # which leaves its grid as it is
+        first = np.floor(first / grid(first)) * grid(first)  # which keeps its grid
         return cls(n_users, noisy, noise_sd, learned, popularity, scale, first)
 
 

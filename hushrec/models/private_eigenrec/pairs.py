@@ -27,7 +27,7 @@ from hushrec.types import Array, ModelArrays
 
 #: An entry exceeds the noise if it is more than this many times its deviation.
 _EXCEEDS = 4.0
-#: Of an entry remains what exceeds this many times its deviation.
+#: Only entries above this many times their deviation stay.
 _THRESHOLD = 2.5
 #: Ridge, as a part of the mean of the diagonal.
 _RIDGE = 0.3

@@ -1,8 +1,8 @@
-"""Private EigenRec before any data: its settings, how they are planned, and what a training releases.
+"""Settings of private EigenRec before it sees data, their planning, and its releases.
 
 EigenRec (Nikolakopoulos, Kalantzis, Gallopoulos and Garofalakis 2019) is PureSVD (Cremonesi, Koren and Turrin
 2010) with items scaled by a power of their popularity. It ranks items by the projection of a user's row on
-the leading item eigenvectors. All cells weigh the same, so all items share one Gramian, which cancels: the
+the leading item eigenvectors. All cells weigh the same, so all items share one Gramian, which cancels. The
 item step of alternating least squares is one product of rows and factors, and only that is released.
 
 Rule and study: docs/guides/implicit.md. Sensitivities: docs/proofs/private-eigenrec.md.
@@ -47,7 +47,7 @@ _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 #: From this many (mu times users) on no item features are voted on, and items recommend items if there are
 #: this many for each item: `make bench PART=lists`.
 _MANY, _PAIRS_FROM = 4000.0, 8.0
-#: Budget fraction of the halves, of what the rounds have.
+#: Budget fraction of the halves, relative to the rounds.
 _HALVES_SHARE = 0.03
 
 
@@ -69,21 +69,21 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     tuning : PrivateEigenRec.Tuning
         Values that studies chose.
     like_threshold : float or None
-        Ratings from here up are likes; None: every row is one. A training by name takes three quarters up
-        the declared range, 4 on 1 to 5.
+        Ratings from here up are likes; None means every row is one. A training by name takes three quarters
+        up the declared range, 4 on 1 to 5.
     n_users : int or None
         Declared number of users; None releases it for 1% of the budget.
 
     Privacy
     -------
-    Unit: user. Relation: the budget's. Joint: what is released is (epsilon, delta)-DP; a user's factors are
-    computed from it and their own likes. Gaussian releases, whose mu squared adds up to the budget's: the
-    item weights, a vector of norm 1 a user (sensitivity 1 under add-remove, sqrt(2) under replace), and in
-    every round the sum of the outer products of row, without popularity, and factors, each of norm 1
-    (1 and 2). With ``pairs`` there are no rounds, but the item matrix, the sum of that row times itself
-    (1 and sqrt(2)). Where earlier releases show no taste, a round releases the item weights in part or whole,
-    at the same sensitivity and charge. Where there are item features and few users, each votes on every
-    table of them, by 1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
+    Unit: user. Relation: the budget's. Joint: the releases are (epsilon, delta)-DP. A user's factors are
+    computed from them and the user's own likes. Gaussian releases. Their mu squared adds up to the budget's.
+    The item weights are a vector of norm 1 per user (sensitivity 1 under add-remove, sqrt(2) under replace).
+    Every round releases the sum of the outer products of row, without popularity, and factors, each of norm 1
+    (1 and 2). With ``pairs`` the item matrix replaces the rounds: the sum of that row times itself (1 and
+    sqrt(2)). If earlier releases show no taste, a round releases the item weights in part or whole, at the
+    same sensitivity and charge. With item features and few users, each user votes on every table of them, by
+    1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
     docs/proofs/private-eigenrec.md.
 
     Examples
@@ -108,8 +108,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         weight_exponent : float
             Items are scaled by their released weight to this power, in [-1, 0] (EigenRec's d - 1, halved).
         support : float
-            Only items whose released weight is more than this many times its noise are learned; the others
-            are recommended last. Above 0.
+            Only items whose released weight exceeds this many times its noise are learned; the others are
+            recommended last. Above 0.
         learned_items : int
             At most this many items of largest released weight are learned (but more than the rank); up to
             2^22.
@@ -121,7 +121,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             Fraction of the budget for the users' vote on item features, in [0, 0.99]; 0: lists ignore
             features. Not with pairs.
         equalization : float
-            Between rounds a dimension is scaled by its singular value to minus this power, in [0, 1], so that
+            Between rounds a dimension is scaled by its singular value to minus this power, in [0, 1], so
             strong ones do not use up the users' norm.
         """
 
@@ -201,7 +201,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return plan_of([*rounds, *voting], budget, fraction, whole=1.0)
 
     def _votes(self, domain: Domain) -> float:
-        """Budget fraction of the users' vote on the item features; 0 where there are none."""
+        """Budget fraction of the users' vote on the item features; 0 without features."""
         possible = domain.item_features is not None and self.n_users is not None
         return self.tuning.features_share if possible else 0.0
 

@@ -1,7 +1,7 @@
 """The first training of private EigenRec: item weights, then rounds of power iteration.
 
 User side (local; :mod:`hushrec.models.private_eigenrec.users`): a user's row without its part along
-popularity, at norm 1, and their factors at norm 1, whose outer product is their contribution. Server side
+popularity, at norm 1, and the user's factors at norm 1. Their outer product is the contribution. Server side
 (global), below: the left singular vectors of the noisy sum are the next item vectors. The first of all
 vectors, popularity, is known from the released item weights.
 """
@@ -68,8 +68,8 @@ def _power_iteration(
 ) -> tuple[Taste, Measured, Array, float]:
     """Return the taste dimensions, and the item weights with their noise, which may be less by now.
 
-    Where no taste shows yet and the heaviest items are not well known, a round releases the weights
-    again, with its sums or instead of them.
+    If no taste shows yet and the heaviest items are uncertain, a round releases the weights again, with its
+    sums or instead of them.
     """
     learned, n_users = items.learned, items.n_users
     first = items.first[learned]

@@ -33,7 +33,7 @@ from hushrec.types import Array
 RATED = 0.4
 #: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
 _LONGEST = 4.0
-#: Users whose scales have a sum of squares below this, or above one over it, count for nothing: no training
+#: Users whose scales have a sum of squares below this, or above its inverse, count for nothing. No training
 #: releases such scales.
 _SMALLEST_SQUARE = 1e-200
 #: Scores of users' lists that are held in memory at once.
@@ -43,7 +43,7 @@ _LONGEST_IN_MATRIX = 2.0
 
 
 class LikingUsers(Users):
-    """Users whose rows, the scales of the items they like, have norm 1, and again without popularity."""
+    """Users with rows of norm 1 (the scales of their liked items), and again without popularity."""
 
     def __init__(self, ratings: Ratings, like_threshold: float | None = None) -> None:
         self._everything, self._liked = ratings, ratings.liked(like_threshold)
@@ -70,14 +70,15 @@ class LikingUsers(Users):
     def scale(self, scale: Array, first: Array) -> None:
         """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
 
-        The scale is 0 where an item does not count. Whose numbers are not finite counts for nothing.
+        The scale is 0 where an item does not count. A user with numbers that are not finite counts for
+        nothing.
         """
         if not (scale.min() >= 0 and scale.max() < math.inf and first.min() >= 0 and 0 < first.max() <= 1):
             raise InputError(
                 "Item scales and popularity must be finite and not negative; train the model again."
             )
         matrix, square = self._ratings.matrix, float((first**2).sum())
-        with np.errstate(all="ignore"):  # a warning would tell of somebody's rows
+        with np.errstate(all="ignore"):  # a warning would reveal rows
             squares = weight_sums(matrix.indptr, matrix.indices, scale**2)
             present = (squares > _SMALLEST_SQUARE) & (squares < 1 / _SMALLEST_SQUARE)
             unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=present)
@@ -111,12 +112,11 @@ class LikingUsers(Users):
         return self._beside_weights(self.item_sums(vectors, learned), part, signed(1.0))
 
     def halves(self, basis: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
-        """Return what the two halves of a user's likes have in common, and for ``part`` of it item weights.
+        """Return the products of the two halves of a user's likes, and for ``part`` of it item weights.
 
-        Users deal their likes of learned items into two halves by the items' numbers. With p and q the
-        factors of the halves in the basis, at norm 1, they add the outer squares of (p + q) / 2 and of
-        (p - q) / 2, two packed triangles: these have norms whose sum is 1. Users who cannot fill both halves
-        add nothing.
+        Users deal their likes of learned items into two halves by the items' numbers. Let p and q be the
+        factors of the halves in the basis, at norm 1. Users add the outer squares of (p + q) / 2 and of (p -
+        q) / 2, two packed triangles with norms whose sum is 1. Users who cannot fill both halves add nothing.
 
         Parameters
         ----------
@@ -202,8 +202,8 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
 def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
     """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
 
-    Their likes are dealt into two halves by the items' numbers; it counts how high the one half stands in a
-    list made of the other.
+    A user's likes are dealt into two halves by the items' numbers. The vote compares the ranks of one half in
+    lists computed from the other.
 
     Parameters
     ----------
@@ -232,7 +232,7 @@ def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Ar
 
 
 def _dealt(likes: sp.csr_array) -> NDArray[np.bool_]:
-    """Tell which entries are in the first half of their row, dealt in the order of a hash of the columns."""
+    """Mark the entries in the first half of their row, dealt in the order of a hash of the columns."""
     rows = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
     order = np.lexsort((mix(likes.indices.astype(np.uint64)), rows))
     place = np.empty(len(order), np.int64)

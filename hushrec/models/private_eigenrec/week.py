@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _COUNT, _WEIGHTS, _SUMS, _HALVES = 0.01, 0.09, 0.85, 0.05
 
 _BY_ITEM = Expected("f", ("items",), 0.0)
-#: What the arrays of a model hold.
+#: Allowed arrays of a model file.
 EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
@@ -72,7 +72,7 @@ def weekly_rounds(rank: int, pairs: bool) -> list[Round]:
 
 
 class SeasonState(NamedTuple):
-    """What a week continues from: released values, or computed from them.
+    """State that a week continues: released values, or functions of them.
 
     Attributes
     ----------
@@ -127,7 +127,8 @@ class SeasonState(NamedTuple):
     def of(cls, state: Mapping[str, Array], rank: int) -> SeasonState:
         """Inverse of `to_arrays`, with that rank; new items are unknown.
 
-        A catalogue that shrank has room for fewer vectors, and one that grew beyond its rank begins anew.
+        A catalogue that shrank has room for fewer vectors. A catalogue that grew beyond its rank starts
+        again.
         """
         fields: dict[str, Any] = {
             name: state[name] for name in cls._fields if name in state and name != "halves"
