@@ -59,7 +59,6 @@ _GROUPS = {
         "audit": "Attack released values, on generated data.",
         "audit distinguish": "Try to distinguish two neighbouring data sets.",
         "audit canaries": "Bound epsilon from below in one run, with made-up users.",
-        "audit membership": "Guess who was in the training data.",
         "certify": "Write a signed dossier on a model.",
         "verify": "Check a dossier against its model.",
         "overview": "Write a page on all data sets of a ledger.",
@@ -94,8 +93,7 @@ _EXAMPLES = {
   hushrec ledger close --dataset shop""",
     "audit": """
   hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6
-  hushrec audit canaries --epsilon 1 --delta 1e-5
-  hushrec audit membership --epsilons 1,5,20 --delta 1e-6""",
+  hushrec audit canaries --epsilon 1 --delta 1e-5""",
     "papers": """
   hushrec papers serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
   hushrec papers audit-masked upload.json --rating-range 1 5""",

@@ -6,8 +6,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.audit.canaries import canaries
-from hushrec.cli.options import Force, Json, Named, Plot, Promise, Seed, Settings, Whole
-from hushrec.cli.plots import audit, plot_file
+from hushrec.cli import output
+from hushrec.cli.options import Json, Named, Promise, Seed, Settings, Whole
 from hushrec.data import Domain
 from hushrec.training.named import choose
 
@@ -19,8 +19,6 @@ def audit_canaries(
     n_canaries: Annotated[Whole, Parameter(name="--canaries", validator=Number(gte=20))] = 1000,
     settings: Settings = Settings(),
     seed: Seed = 0,
-    plot: Plot | None = None,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Train once on generated users who are in or out by a coin, and guess the coins from the releases.
@@ -32,7 +30,8 @@ def audit_canaries(
     n_canaries
         Users who are in or out by a coin.
     """
-    target, budget = plot_file(plot, force), promise.budget()
+    budget = promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings.given())
-    audit(canaries(estimator, budget, n_canaries=n_canaries, seed=seed), target, as_json)
+    found = canaries(estimator, budget, n_canaries=n_canaries, seed=seed)
+    output.result(as_json, found.to_dict(), found.text())

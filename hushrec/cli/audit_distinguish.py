@@ -6,8 +6,8 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.audit.distinguish import distinguish
-from hushrec.cli.options import Force, Json, Named, Plot, Promise, Seed, Settings, Whole
-from hushrec.cli.plots import audit, plot_file
+from hushrec.cli import output
+from hushrec.cli.options import Json, Named, Promise, Seed, Settings, Whole
 from hushrec.data import Domain
 from hushrec.training.named import choose
 
@@ -22,8 +22,6 @@ def audit_distinguish(
     runs: Annotated[Whole, Parameter(validator=Number(gte=10))] = 2000,
     settings: Settings = Settings(),
     seed: Seed = 0,
-    plot: Plot | None = None,
-    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Run a model many times on two generated neighbours and bound its mu from below.
@@ -31,14 +29,15 @@ def audit_distinguish(
     No data are read. The bound exceeds the claim only if a sensitivity, a noise scale or the accounting is
     wrong, but for a chance of 1e-6.
 
-      hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6 --runs 20000 --plot mu.png
+      hushrec audit distinguish --model item-bias --epsilon 5 --delta 1e-6 --runs 20000
 
     Parameters
     ----------
     runs
         Trainings on each of the two.
     """
-    target, budget = plot_file(plot, force), promise.budget()
+    budget = promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings.given())
-    audit(distinguish(estimator, budget, runs=runs, domain=domain, seed=seed), target, as_json)
+    found = distinguish(estimator, budget, runs=runs, domain=domain, seed=seed)
+    output.result(as_json, found.to_dict(), found.text())

@@ -102,7 +102,6 @@ Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
 Force = Annotated[bool, Parameter(help="Replace output files that exist.")]
 _RESUME = "Resume the same killed training. Kept values are not charged again; one lost release may be."
 Resume = Annotated[bool, Parameter(help=_RESUME)]
-Plot = Annotated[str, Parameter(metavar="FILE.png", help="Write a plot too (PNG or SVG).")]
 
 
 @Parameter(name="*")
