@@ -346,16 +346,19 @@ def _measured(
 def _readable(
     billboard: Recommender, history: Ratings | Store, targets: Ratings | Store
 ) -> tuple[Any, Any, Streaming | None]:
-    """Two stores with equal numbers of partitions are measured one partition at a time; all else in
-    memory."""
-    alike = isinstance(history, Store) and isinstance(targets, Store) and billboard.scores != "log-odds"
-    if alike and len(history.partitions()) == len(targets.partitions()):  # type: ignore[union-attr]
+    """Measure two stores of equally many partitions one by one, and all else in memory."""
+    stores = isinstance(history, Store) and isinstance(targets, Store)
+    if stores and billboard.scores != "log-odds" and _partitions(history) == _partitions(targets):
         return history, targets, Streaming()
     domain = billboard.domain
     whole = [
         Ratings.from_any(rows, domain) if isinstance(rows, Store) else rows for rows in (history, targets)
     ]
     return whole[0], whole[1], None
+
+
+def _partitions(rows: Any) -> int:
+    return len(rows.partitions())
 
 
 def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:

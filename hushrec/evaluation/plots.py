@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours for colour-blind readers (Okabe and Ito). Markers and dashes distinguish twelve models in grey too.
+#: Colours for colour-blind readers (Okabe and Ito). Markers and dashes tell twelve models apart in grey too.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "os^DvPX*<p>h"
 _DASHES: Any = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
@@ -86,18 +86,19 @@ def privacy_utility_plot(
 
 
 def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, interval: str) -> list[str]:
-    """Draw one metric against epsilon; return the remarks on shades and on models without a line."""
+    """Draw one metric against epsilon; what must be said below of shades and of models without a line."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     rows = [row for row in cells if not math.isnan(row["value"])]
     epsilons = sorted({row["epsilon"] for row in cells if math.isfinite(row["epsilon"])})
     lines = _styles(cells, rows)
     apart = [0.0] * len(lines) if len(epsilons) > 1 else np.linspace(-0.5, 0.5, len(lines) + 2)[1:-1]
-    labels = [_draw_line(axes, rows, model, style, aside) for (model, style), aside in zip(lines, apart)]
+    for (model, style), aside in zip(lines, apart):
+        _draw_line(axes, rows, model, style, aside)
     references = [row for row in rows if math.isinf(row["epsilon"])]
     for row, dashes in zip(references, cycle(_REFERENCE_DASHES)):
-        axes.axhline(row["value"], color="black", linewidth=1.2, linestyle=dashes, zorder=1)
-        labels.append((row["value"], f"{row['model']}, no privacy", "black"))
+        name = f"{row['model']}, no privacy"
+        axes.axhline(row["value"], color="black", linestyle=dashes, label=name, zorder=1)
     axes.set_xscale("log")
     axes.xaxis.set_major_locator(FixedLocator(epsilons))
     axes.xaxis.set_major_formatter(FixedFormatter([f"{epsilon:g}" for epsilon in epsilons]))
@@ -106,12 +107,21 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
         pad = 1.08 if len(epsilons) > 1 else 2.0
         axes.set_xlim(epsilons[0] / pad, epsilons[-1] * pad)
     axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=k))
-    axes.grid(axis="y", color="#e4e4e4", linewidth=0.8)
+    axes.grid(axis="y", color="#e4e4e4")
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
-    axes.margins(y=0.08)
-    _label_lines(axes, labels)
+    lines_drawn: tuple[Any, list[str]] = axes.get_legend_handles_labels()
+    handles, names = lines_drawn
+    order = np.argsort([-float(np.asarray(line.get_ydata())[-1]) for line in handles])
+    axes.legend(
+        [handles[at] for at in order],
+        [names[at] for at in order],
+        loc="upper left",
+        bbox_to_anchor=(1, 1),
+        handlelength=4,
+        frameon=False,
+    )
     drawn = {row["model"] for row in rows}
     absent = [name for name in dict.fromkeys(row["model"] for row in cells) if name not in drawn]
     why = "rank and predict no ratings" if metric in ("rmse", "mae") else "have nothing to be measured by"
@@ -163,10 +173,10 @@ def _styles(
 
 def _draw_line(
     axes: Axes, rows: list[dict[str, Any]], model: str, style: tuple[str, str, Any], aside: float
-) -> tuple[float, str, str]:
-    """A model's line with its interval, where there is one; returns where and how to label it.
+) -> None:
+    """Draw a model's line with its interval, where there is one.
 
-    Points at one epsilon are shifted, so all are visible.
+    Points of one epsilon stand aside of it, so that none hides another.
     """
     mine = sorted(
         (row for row in rows if row["model"] == model and math.isfinite(row["epsilon"])),
@@ -180,52 +190,12 @@ def _draw_line(
         x,
         y,
         color=colour,
-        linewidth=1.3 if baseline else 2.2,
+        linewidth=1 if baseline else 2,
         marker=marker,
         linestyle=dashes,
-        markersize=4 if baseline else 6,
-        zorder=3 if baseline else 4,
+        label=f"{model} (baseline)" if baseline else model,
     )
     if any(map(_has_interval, mine)) and len(mine) > 1:
         axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
     elif any(map(_has_interval, mine)):
         axes.vlines(x, low, high, color=colour, alpha=0.25, linewidth=8, zorder=2)
-    return float(y[-1]), f"{model} (baseline)" if baseline else model, colour
-
-
-def _label_lines(axes: Axes, labels: list[tuple[float, str, str]]) -> None:
-    """Write each line's name at its right end, those that would touch moved apart about their middle."""
-    low, high = axes.get_ylim()
-    gap = 0.055 * (high - low)
-    groups: list[list[tuple[float, str, str]]] = []
-    for label in sorted(labels):
-        groups.append([label])
-        while len(groups) > 1 and _start(groups[-1], gap) < _start(groups[-2], gap) + len(groups[-2]) * gap:
-            groups[-2:] = [groups[-2] + groups[-1]]
-    places = [(_start(group, gap) + at * gap, *label) for group in groups for at, label in enumerate(group)]
-    for at, value, text, colour in places:
-        axes.annotate(
-            text,
-            xy=(1, value),
-            xycoords=("axes fraction", "data"),
-            xytext=(1.04, at),
-            textcoords=("axes fraction", "data"),
-            color=colour,
-            va="center",
-            ha="left",
-            fontsize=9.5,
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "linewidth": 0.7,
-                "relpos": (0, 0.5),
-                "shrinkA": 1,
-                "shrinkB": 0,
-            },
-            annotation_clip=False,
-        )
-
-
-def _start(group: list[tuple[float, str, str]], gap: float) -> float:
-    """Return the position of the lowest name of a group."""
-    return sum(value for value, *_ in group) / len(group) - gap * (len(group) - 1) / 2

@@ -143,7 +143,8 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
-        cls.uses_user_count = cls.settings_for.__func__ is not Estimator.settings_for.__func__  # type: ignore[attr-defined]
+        own = [each for each in cls.__mro__ if each is not Estimator]
+        cls.uses_user_count = any("settings_for" in vars(each) for each in own)
         cls.supports_seasons = cls.week is not Estimator.week
 
     @classmethod

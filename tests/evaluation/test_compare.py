@@ -73,7 +73,7 @@ def test_likes_are_judged_by_lists_against_references_of_likes(liked):
         assert row["recall@5"] == evaluate(model, *liked, k=5)["recall@5"].value
     axes = result.plot().axes[0]
     assert "Recall@5" in axes.get_ylabel()
-    labels = [text.get_text() for text in axes.texts]
+    labels = [text.get_text() for text in axes.get_legend().get_texts()]
     assert sorted(labels) == ["als, no privacy", "ease, no privacy", "popular (baseline)", "private-eigenrec"]
     assert len({str(line.get_linestyle()) for line in axes.lines}) >= 2
 
@@ -109,7 +109,9 @@ def test_a_model_of_both_jobs_is_judged_by_both_with_a_panel_each(parts):
     assert "a list is to find: ratings from 4 up" in result.markdown()
     figure = result.plot()
     errors, lists = figure.axes
-    of_errors, of_lists = ([text.get_text() for text in axes.texts] for axes in (errors, lists))
+    of_errors, of_lists = (
+        [text.get_text() for text in axes.get_legend().get_texts()] for axes in (errors, lists)
+    )
     assert sorted(of_errors) == ["als, no privacy", "both", "global-mean (baseline)", "item-bias (baseline)"]
     assert sorted(of_lists) == sorted([*of_errors, "ease, no privacy", "popular (baseline)"])
     told = " ".join(figure.get_supxlabel().split())
