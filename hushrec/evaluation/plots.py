@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-#: Colours for colour-blind readers (Okabe and Ito). Markers and dashes tell twelve models apart in grey too.
+#: Colours for colour-blind readers (Okabe and Ito). Markers and dashes distinguish twelve models in grey too.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "os^DvPX*<p>h"
 _DASHES: Any = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
@@ -86,7 +86,7 @@ def privacy_utility_plot(
 
 
 def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, interval: str) -> list[str]:
-    """Draw one metric against epsilon; what must be said below of shades and of models without a line."""
+    """Draw one metric against epsilon; return the remarks on shades and on models without a line."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     rows = [row for row in cells if not math.isnan(row["value"])]
@@ -176,7 +176,7 @@ def _draw_line(
 ) -> None:
     """Draw a model's line with its interval, where there is one.
 
-    Points of one epsilon stand aside of it, so that none hides another.
+    Points at one epsilon are shifted, so all are visible.
     """
     mine = sorted(
         (row for row in rows if row["model"] == model and math.isfinite(row["epsilon"])),
