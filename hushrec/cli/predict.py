@@ -9,7 +9,7 @@ from hushrec.cli import output
 from hushrec.cli.files import private_table_file, write_private_table
 from hushrec.cli.options import File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
-from hushrec.data.ids import encode_ids
+from hushrec.data.ids import Encoded, encode_ids
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
@@ -71,8 +71,8 @@ def predict(
     notes = np.where(np.isnan(found), NO_ITEM, np.where(new, NEWCOMER, ""))
     table = pa.table(
         {
-            "user": users.texts.take(pa.array(users.codes, mask=users.codes < 0)),
-            "item": items.texts.take(pa.array(items.codes, mask=items.codes < 0)),
+            "user": _as_given(users),
+            "item": _as_given(items),
             "prediction": pa.array(found, mask=np.isnan(found)),
             "note": pa.array(notes.tolist()),
         }
@@ -80,3 +80,9 @@ def predict(
     write_private_table(table, target, PRIVATE_TABLE)
     told = {"path": str(target), "note": PRIVATE_TABLE}
     output.done(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")
+
+
+def _as_given(ids: Encoded) -> pa.Array:
+    """Return a column of ids in the type of the file."""
+    values = ids.values if isinstance(ids.values, pa.Array) else ids.texts
+    return values.take(pa.array(ids.codes, mask=ids.codes < 0))

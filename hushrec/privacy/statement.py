@@ -142,9 +142,13 @@ class PrivacyStatement:
             " charged an infinite epsilon."
         )
 
+    @property
+    def stamp(self) -> str:
+        """``"NOT PRIVATE, "`` where the promise does not hold, also because of other runs; else empty."""
+        return "" if self.private and not self._broken else "NOT PRIVATE, "
+
     def __repr__(self) -> str:
-        stamp = "" if self.private and not self._broken else "NOT PRIVATE, "
-        return f"PrivacyStatement({stamp}{self.budget.spell_spent(self.releases)})"
+        return f"PrivacyStatement({self.stamp}{self.budget.spell_spent(self.releases)})"
 
     def __str__(self) -> str:
         return self.text()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
 from pyarrow import parquet
@@ -23,7 +23,7 @@ from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.recommend import Recommender
+from hushrec.serving.recommend import ListOptions, Recommender
 
 #: Metadata of every file of lists.
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
@@ -39,7 +39,7 @@ def write_lists(
     *,
     progress: bool = False,
     engine: Any = None,
-    **options: Any,
+    **options: Unpack[ListOptions],
 ) -> list[Path]:
     """Write the best items for every user to a folder of Parquet files; memory is bounded.
 
@@ -81,22 +81,22 @@ def write_lists(
         raise InputError(f"{str(folder)!r} exists and is not empty; pass the name of a new folder.")
     if engine is not None and not isinstance(history, Store):
         raise InputError("An engine works on a store; make one with Store.prepare or hushrec prepare.")
-    parts, schema, options = _planned(model, history, options | {"n": n})
+    parts, schema, chosen = _planned(model, history, {**options, "n": n})
     bar = progress_bar(progress, history.n_users, "lists (private)")
     with _made(target) as made, bar as advance, one_blas_thread():
         if engine is not None:
-            names = engine.each(_write_there, (history,), (model, made, schema, options))
+            names = engine.each(_write_there, (history,), (model, made, schema, chosen))
             for stray in made.glob("*.tmp"):  # of workers that failed
                 stray.unlink(missing_ok=True)
             return [target / name for name in names]
-        write = partial(_write, model, made, schema, options, advance)
+        write = partial(_write, model, made, schema, chosen, advance)
         with ThreadPoolExecutor(threads.count()) as pool:
             names = list(pool.map(write, range(len(parts)), parts))
     return [target / name for name in names]
 
 
 def stream_lists(
-    model: Recommender, history: Ratings | Store, n: int = 10, **options: Any
+    model: Recommender, history: Ratings | Store, n: int = 10, **options: Unpack[ListOptions]
 ) -> pa.RecordBatchReader:
     """Return the best items for every user as Arrow record batches; memory is bounded.
 
@@ -119,9 +119,9 @@ def stream_lists(
     >>> hushrec.serving.stream_lists(model, ratings, n=3).read_all().column_names         # private
     ['user', 'item', 'rank', 'score']
     """
-    parts, schema, options = _planned(model, history, options | {"n": n})
+    parts, schema, chosen = _planned(model, history, {**options, "n": n})
     blocks = (read() for part in parts for read in part)
-    tables = (_lists(model, rows, schema, options) for rows in blocks)
+    tables = (_lists(model, rows, schema, chosen) for rows in blocks)
     return pa.RecordBatchReader.from_batches(
         schema, (each for table in tables for each in table.to_batches())
     )

@@ -113,7 +113,7 @@ class Billboard(Recommender):
         return _with_other(cls(estimator, domain, parts.serve, privacy, lists=lists, state=state), parts)
 
     def __repr__(self) -> str:
-        return f"Billboard({self.estimator!r}, {self.domain!r}, {self.privacy!r})"
+        return f"Billboard({self.privacy.stamp}{self.privacy.budget}, {self.estimator!r}, {self.domain!r})"
 
     def _repr_html_(self) -> str:
         """Show the model, its settings and its promise in a notebook; released values only."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
 
 import numpy as np
 import pyarrow as pa
@@ -29,6 +29,20 @@ from hushrec.types import ModelArrays
 
 #: Up to this many ids are looked up one by one.
 _FEW_IDS = 1000
+
+
+class ListOptions(TypedDict, total=False):
+    """Options of :meth:`Recommender.recommend` for lists of many users."""
+
+    next: bool
+    exclude_seen: bool
+    items: Sequence[Any] | None
+    exclude_items: Sequence[Any] | None
+    attributes: Any
+    where: str | None
+    at_most: Mapping[str, int] | None
+    boost: Mapping[str, float] | None
+
 
 History = Mapping[Any, float] | Iterable[tuple[Any, float] | tuple[Any, float, Any]]
 
@@ -358,7 +372,7 @@ class Recommender:
         ]
 
     def recommend_batch(
-        self, history: Ratings, n: int = 10, *, progress: bool = False, **options: Any
+        self, history: Ratings, n: int = 10, *, progress: bool = False, **options: Unpack[ListOptions]
     ) -> pa.Table:
         """Return the best items for many users; each user's rows are for that user alone.
 

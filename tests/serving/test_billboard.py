@@ -6,15 +6,18 @@ import copy
 import pickle
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec import Accountant, Billboard, Budget, ItemBias, ModelFileError, realistic
+from hushrec import Accountant, Billboard, Budget, Domain, ItemBias, ModelFileError, Ratings, realistic
 from hushrec.models import Both, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Season, SeasonAccountant
 from hushrec.serving.item_rows import ItemRows
 from hushrec.serving.modelfile import read
 from hushrec.serving.recommend import Recommender
+from tests.command_line import invoke
 
 RATINGS = realistic(200, 30, 3000, seed=0)
 ITEMS = RATINGS.domain.items
@@ -131,3 +134,37 @@ def test_a_model_that_learned_no_taste_stores_no_zeros(int8: bool, tmp_path) -> 
         assert [items[place] for place in np.argsort(-products, kind="stable")[:5]] == [
             each.item for each in whole.recommend(history, 5, exclude_seen=False)
         ]
+
+
+def test_a_model_begins_with_its_promise() -> None:
+    """Epsilon with its unit, relation and delta, before anything else; without privacy that comes first."""
+    private = ItemBias().fit(RATINGS, Accountant(Budget(5.0, 1e-6)))
+    promise = "epsilon = 5 at delta = 1e-06 (unit: user, relation: add-remove)"
+    assert repr(private).startswith(f"Billboard({promise}, ItemBias(")
+    public = ItemBias().fit(RATINGS, Accountant(Budget(5.0, 1e-6), data_is_public=True))
+    assert repr(public).startswith(f"Billboard(NOT PRIVATE, {promise}, ")
+
+
+@pytest.mark.parametrize("ids", [range(5, 9), [f"0{user}" for user in range(4)]])
+def test_ids_come_back_as_they_went_in(ids, tmp_path, monkeypatch) -> None:
+    """Of users and of items, in lists of all kinds and in a table of predictions."""
+    monkeypatch.chdir(tmp_path)
+    domain = Domain(range(10, 16), rating_range=(1, 5))
+    users = pa.array([user for user in ids for _ in range(3)])
+    rows = pa.table({"user": users, "item": [10, 11, 12] * 4, "rating": [1.0, 2.0, 5.0] * 4})
+    ratings = Ratings.from_any(rows, domain)
+    model = ItemBias().fit(ratings, Accountant(Budget(5.0, 1e-6)))
+    found = model.recommend({10: 5.0}, 9)
+    assert {each.item for each in found} == set(range(11, 16)) and type(found[0].item) is int
+    table = model.recommend_batch(ratings, 2)
+    assert set(table["user"].to_pylist()) == set(ids)
+    assert table["item"].type == pa.int64() and hasattr(found[0], "_fields")
+    (path,) = hushrec.write_lists(model, ratings, "lists", 2)
+    assert pq.read_table(path)["user"].to_pylist() == table["user"].to_pylist()
+    pq.write_table(rows, "rows.parquet")
+    model.save("m.hush")
+    assert invoke("predict", "m.hush", "rows.parquet", "rows.parquet", "--out", "p.parquet").exit_code == 0
+    predicted = pq.read_table("p.parquet")
+    assert (
+        predicted.drop_columns(["prediction", "note"]).to_pydict() == rows.drop_columns("rating").to_pydict()
+    )
