@@ -45,13 +45,13 @@ def export(
     model
         A model file.
     web
-        A folder for the page and the model.
+        Folder for the page and the model.
     out
         A model file.
     vectors
-        A Parquet table of items and their vectors, for an index of inner products (Billboard.query).
+        Parquet table of item vectors, for an index of inner products (Billboard.query).
     int8
-        Item factors of one byte with a scale an item.
+        Store item factors in one byte each.
     """
     if sum(each is not None for each in (web, out, vectors)) != 1:
         raise InputError("Pass --web DIR for a site, --out FILE for a model file, or --vectors FILE.")

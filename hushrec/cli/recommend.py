@@ -52,8 +52,7 @@ def recommend(
 ) -> None:
     """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
 
-    A user's list is computed from their own ratings: show it to them alone. For many users there is one file
-    per user, or one file marked private.
+    A user's list is computed from the user's own ratings, so show it to that user alone.
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
       hushrec recommend model.hush history.parquet --user 42 --explain
@@ -70,15 +69,15 @@ def recommend(
     history
         Ratings of the users to serve, or a store of them.
     user
-        Serve this user; one without ratings in HISTORY gets the list for newcomers.
+        Serve this user. A user without ratings in HISTORY gets the list for newcomers.
     all_users
-        Serve every user in HISTORY; needs --out-dir, --out or --out-parts.
+        Serve all users in HISTORY; needs --out-dir, --out or --out-parts.
     n
         Items per user.
     items
-        Recommend among these only: one item id a line.
+        Text file of item ids, one a line: recommend these only.
     exclude_items
-        Recommend none of these: one item id a line.
+        Text file of item ids, one a line: recommend none of them.
     next
         List what the user may choose next: their latest ratings count half. HISTORY needs a time column.
     include_seen
@@ -88,9 +87,9 @@ def recommend(
     out_dir
         A folder for its owner alone: one CSV file per user, and index.private.csv (id, file).
     out
-        One file for all users: Parquet, marked private inside, or CSV where its name ends so.
+        One Parquet or CSV file for all users.
     out_parts
-        A new folder of Parquet files, one for each part of the users: any number of users in bounded memory.
+        A new folder of Parquet files, for any number of users in bounded memory.
     """
     _check(user, all_users, explain, next, out_dir, out, out_parts)
     if scheduler is not None and out_parts is None:
@@ -140,7 +139,7 @@ def _said(billboard: Billboard, path: str, as_json: bool) -> None:
 
 @in_numpy()
 def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
-    """Add to each item of a user's list what moved its score."""
+    """Add the items that moved each score of a user's list."""
     matrix, ids = rows.matrix, billboard.domain.items
     own = {ids[at]: rating for at, rating in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:

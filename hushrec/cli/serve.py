@@ -46,13 +46,13 @@ def serve(
     certificate: File | None = None,
     certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
 ) -> None:
-    """Serve MODELs: their files, lists for histories that are not kept, and a page that needs no server.
+    """Serve MODELs over HTTP: lists, predictions and the model files.
 
-    Each MODEL is a file, or NAME=FILE. A file that is replaced is taken within seconds; one that is damaged
-    is not, and the old model goes on. Requests are neither logged nor kept. Ends on SIGTERM or Ctrl-C.
+    Each MODEL is a file, or NAME=FILE. The server takes a replaced file within seconds, and keeps the old
+    model if the new one is damaged. Nothing of a request is logged or kept. SIGTERM or Ctrl-C ends it.
 
       hushrec serve model.hush --demo
-      hushrec serve model.hush --attributes items.parquet
+      hushrec serve model.hush --titles titles.csv --origin https://shop.example
       hushrec serve films=films.hush books=books.hush --workers 2 --tokens tokens.txt
 
     Parameters
@@ -60,36 +60,36 @@ def serve(
     models
         Model files.
     demo
-        Show the page at the root: a visitor's ratings stay in the browser.
+        Show a page at the root on which a visitor's ratings stay in the browser.
     attributes
-        Public facts on the items, for rules and titles: a CSV or Parquet table with a column of item ids, for
-        the first model, or NAME=FILE. One that is replaced is taken within seconds.
+        Public table of items for rules and titles, with a column of item ids: of the first model, or
+        NAME=FILE. The server takes a replaced table within seconds.
     titles
-        Titles of the items, likewise, in a column named title.
+        The same for titles alone, in a column named title.
     workers
-        Processes, each with the models in its memory.
+        Processes. Each holds the models in memory.
     host
         Address to listen on.
     port
         0: a free one.
     server_name
-        Name by which clients reach the server, such as a proxy's; its addresses and localhost need none.
+        Name by which clients reach the server. Its addresses and localhost are known.
     origin
-        Site with pages that may call the server, such as https://shop.example; no other site by default.
+        Site whose pages may read the answers in a browser, as https://shop.example.
     tokens
-        Bearer tokens of 32 characters or more, one a line; lists are for who sends one.
+        Text file of bearer tokens, one a line. Lists and metrics then need one.
     requests_per_second
-        Average number of requests from one address, in each worker.
+        Average of one address, in each worker.
     body_bytes
         Longest request.
     connections
-        Open at the same time, in each worker.
+        Open connections of each worker.
     certificate
-        PEM of the server and its chain: serves HTTPS.
+        PEM file of the server's certificate and its chain, for HTTPS.
     certificate_key
-        Its private key, PEM.
+        PEM file of its private key.
     """
-    from hushrec.network.service import Limits  # an extra, which the help does without
+    from hushrec.network.service import Limits  # an extra, which the help does not need
     from hushrec.server import process
 
     paths = _named(models)
@@ -120,14 +120,14 @@ def serve(
     def ready(url: str) -> None:
         for path in paths.values():
             output.warn_of_publishing(load(path), str(path))
-        more = [f"Open {url}/ in a browser: what is rated there stays there."] if demo else []
+        more = [f"Open {url}/ in a browser. Ratings stay in the browser."] if demo else []
         output.done(False, {}, f"Serving {', '.join(paths)} on {url}", *more)
 
     process.serve(settings, host, port, workers, ready)
 
 
 def _named(models: tuple[str, ...]) -> dict[str, Path]:
-    """Files by name; the name is the file's where none is given."""
+    """Return the model files by name, by default the file's."""
     found: dict[str, Path] = {}
     if not models:
         raise InputError("MODEL is missing: pass a model file, as in hushrec serve model.hush.")
@@ -148,7 +148,7 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _tables(models: dict[str, Path], *given: tuple[str, ...]) -> dict[str, Any]:
-    """Files of attributes and of titles by model."""
+    """Return the files of attributes and of titles by model."""
     found: dict[str, list[Path | None]] = {}
     for kind, texts in enumerate(given):
         for text in texts:

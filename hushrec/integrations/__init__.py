@@ -1,1 +1,1 @@
-"""hushrec in the tools that people have: `hushrec.integrations.lenskit` and `hushrec.integrations.mlflow`."""
+"""Components for other tools: `hushrec.integrations.lenskit` and `hushrec.integrations.mlflow`."""

@@ -73,7 +73,7 @@ class HushrecScorer(Component[ItemList], Trainable):
     model_: Billboard
 
     def train(self, data: Dataset, options: TrainingOptions = _ONCE) -> None:
-        """Train on the interactions of a data set, for the declared budget."""
+        """Train on the interactions of a data set and charge the declared budget."""
         if hasattr(self, "model_") and not options.retrain:
             return
         config = self.config

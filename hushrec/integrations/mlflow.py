@@ -26,7 +26,7 @@ _FILE = "model.hush"
 
 
 def log_model(model: Billboard, name: str = "model", **options: Any) -> Any:
-    """Log a model to the active run, as any flavour's ``log_model``.
+    """Log a model to the active run, like the ``log_model`` of any flavour.
 
     Parameters
     ----------
@@ -66,7 +66,7 @@ def save_model(
     """
     folder, described = Path(path), Model() if mlflow_model is None else mlflow_model
     if folder.exists() and any(folder.iterdir()):
-        raise InputError(f"{str(path)!r} is there and not empty; pass the name of a new folder.")
+        raise InputError(f"{str(path)!r} exists and is not empty; pass the name of a new folder.")
     if missing := [str(each) for each in artifacts if not Path(each).is_file()]:
         raise InputError(f"{missing[0]!r} is not a file; pass the paths of files to keep beside the model.")
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,7 +94,7 @@ def load_model(model_uri: str) -> Billboard:
 
 
 class _Lists:
-    """A model as MLflow calls it: users' own ratings become their lists, data frames both, and private."""
+    """A model as MLflow calls it: data frames of users' ratings in, of their lists out; both are private."""
 
     def __init__(self, model: Billboard) -> None:
         self._model = model
@@ -105,7 +105,7 @@ class _Lists:
 
 
 def _load_pyfunc(path: str) -> _Lists:
-    """Called by MLflow."""
+    """Load a model for MLflow, which calls this by name."""
     return _Lists(load(path))
 
 

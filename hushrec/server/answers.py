@@ -57,7 +57,7 @@ _PROXY_HEADERS = (
 #: A name or an IPv4 address, or an IPv6 address, and a port.
 _HOST = re.compile(r"(?:([a-z0-9_.-]+)|\[([0-9a-f:.]+)\])(?::[0-9]{1,5})?", re.IGNORECASE)
 _MODEL_FILE = "application/octet-stream"
-#: Threads of a worker that compute lists: a long list delays neither others nor the event loop.
+#: Threads of a worker that compute lists, so that a long list delays neither others nor the event loop.
 _AT_ONCE = 4
 
 
@@ -69,7 +69,7 @@ class Answers:
     models : Models
     metrics : Metrics
     tokens : sequence of str
-        Bearer tokens, one of which a request for a list needs; without tokens all requests are served.
+        Bearer tokens. A request for a list or for metrics needs one, unless there are none.
     names : sequence of str
         Names by which clients reach the server, in addition to its addresses and localhost.
     page : Path, optional
@@ -176,7 +176,7 @@ class Answers:
         return {"models": listed}
 
     def _measured(self, request: Request) -> Reply:
-        """Return the counts; before and after a single request they show its outcome and its time."""
+        """Return the counts, for the operator: they show the outcome and time of single requests."""
         self._let_in(request)
         if not self._tokens and not _from_here(request):
             raise Refusal(403, "Metrics are given on the server's own machine, or for a token.")
@@ -275,7 +275,7 @@ def _history(served: Served, fields: dict[str, Any]) -> Any:
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:
-    """Reply with a file under its digest, always whole: a range would show which items are looked up."""
+    """Reply with a file under its digest. It is always whole: a range would show which items are read."""
     tag = f'"{digest}"'
 
     def reply(request: Request) -> Reply:

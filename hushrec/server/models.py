@@ -43,14 +43,14 @@ class Served:
 
 
 class Models:
-    """Models by name; a request keeps its model while another takes its place.
+    """Models by name. A request keeps its model while a new file replaces it.
 
     Parameters
     ----------
     paths : mapping of str to Path
         The first one is the default.
     tables : mapping of str to a pair of Path or None, optional
-        Attributes and titles of the items of the model of that name.
+        Attributes and titles of the items, by the name of the model.
     columns : mapping of str to str, optional
         As of `Attributes.read`.
 
@@ -71,7 +71,7 @@ class Models:
         self._columns = columns
         self._served = {name: _read(name, *files, columns) for name, files in self._files.items()}
         self.default = next(iter(paths))
-        #: The number of files taken and refused since the start.
+        #: Numbers of files taken and refused since the start.
         self.exchanged = self.refused = 0
 
     def __getitem__(self, name: str) -> Served:

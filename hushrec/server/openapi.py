@@ -27,7 +27,7 @@ _HISTORY = {"matrix": 5, "titanic": 2}
 
 
 def openapi() -> dict[str, Any]:
-    """The OpenAPI document of the server."""
+    """Return the OpenAPI document of the server."""
     return {
         "openapi": "3.1.0",
         "info": {

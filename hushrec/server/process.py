@@ -62,7 +62,7 @@ class Settings:
     key: str | None = None
 
     def service(self, listening: socket, models: Models, metrics: Metrics) -> Service:
-        """The service of one worker."""
+        """Return the service of one worker."""
         return Service(
             Answers(models, metrics, tokens=self.tokens, names=self.names, page=self.page),
             listening=listening,
@@ -205,7 +205,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
 
 
 def _more_files() -> None:
-    """Allow as many open connections as the system grants."""
+    """Raise the limit on open files, and so on connections, to the system's."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

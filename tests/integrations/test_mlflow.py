@@ -57,5 +57,5 @@ def test_what_is_no_model_is_refused(tmp_path) -> None:
     with pytest.raises(hushrec.InputError, match="'nowhere.html' is not a file"):
         flavour.save_model(MODEL, tmp_path / "saved", artifacts=["nowhere.html"])
     flavour.save_model(MODEL, tmp_path / "saved")
-    with pytest.raises(hushrec.InputError, match="is there and not empty"):
+    with pytest.raises(hushrec.InputError, match="exists and is not empty"):
         flavour.save_model(MODEL, tmp_path / "saved")

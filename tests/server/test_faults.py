@@ -298,7 +298,7 @@ def running(process: int) -> bool:
 def test_the_command_serves_and_ends_in_order(files) -> None:
     """Ctrl-C ends it with code 0 once what was asked is answered, and warns of its model."""
     with command(str(files["als"]), "--demo", "--workers", "2") as (url, process):
-        assert "what is rated there stays there" in process.stdout.readline()
+        assert "Ratings stay in the browser." in process.stdout.readline()
         with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
             assert client.get("/").status_code == 200
             assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
