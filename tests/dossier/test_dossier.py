@@ -727,6 +727,7 @@ CLAIMS = {
 }
 
 
+@pytest.mark.true("D5")
 @pytest.mark.parametrize("language", ["en", "de"])
 def test_the_page_says_what_was_checked_in_either_language(world, language):
     """A text for every gap, the same figures, and no claim that the law alone can make."""
@@ -752,6 +753,7 @@ def test_the_page_says_what_was_checked_in_either_language(world, language):
     assert other["learned"] == made(world, "budget", language=language)[0]["learned"]
 
 
+@pytest.mark.true("D5")
 def test_a_cap_above_the_catalogue_is_no_minimisation_and_a_failed_attack_no_evidence(world):
     facts, _ = made(world, "budget")
     page = render(sign(facts, KEY)).decode()

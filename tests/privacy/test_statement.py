@@ -251,6 +251,7 @@ def test_a_table_has_a_line_for_runs_of_the_same_release():
     assert figures == [pytest.approx(row, rel=0.005) for row in wanted]
 
 
+@pytest.mark.true("D7")
 def test_no_key_may_be_missing_or_added_at_any_depth(tmp_path):
     def dictionaries(part):
         if isinstance(part, dict):

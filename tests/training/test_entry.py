@@ -90,6 +90,7 @@ def test_nothing_is_assumed_and_what_is_wrong_costs_nothing() -> None:
     assert Ledger("own.sqlite").summary("shop").epsilon == 0
 
 
+@pytest.mark.true("D6")
 def test_a_delta_above_one_over_the_users_is_warned_of_by_the_declared_or_the_released_number() -> None:
     with pytest.warns(UserWarning, match="at least 1 / 120 users"):
         trained(delta=0.01)

@@ -324,6 +324,7 @@ DOORS = {
 }
 
 
+@pytest.mark.true("D6")
 @pytest.mark.parametrize("cls", [PrivateALS, PrivateEigenRec, Both], ids=lambda cls: cls.name)
 def test_settings_planned_for_another_budget_are_refused_before_a_charge(cls, tmp_path) -> None:
     rows, one, five = realistic(60, 9, 400, seed=0), Budget(1, 1e-6), Budget(5, 1e-6)

@@ -12,7 +12,7 @@ import pytest
 
 import hushrec
 from examples.private_slim import PrivateSLIM, UnitUsers
-from hushrec import registry
+from hushrec import registry, testing
 from hushrec.errors import HushrecError, InputError, ModelFileError
 from hushrec.models import Billboard, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bounded, Budget, positive
@@ -184,3 +184,12 @@ def test_a_scale_that_is_not_the_planned_one_is_refused(scale: float, monkeypatc
 def test_a_bounded_value_shows_nothing() -> None:
     bounded = Users(ratings_of({"u": [("u", "i0", 3.0)]})).item_weights()
     assert "private" in repr(bounded) and "0.99" not in repr(bounded) and not hasattr(bounded, "__dict__")
+
+
+def test_it_lists_its_own_public_names_alone() -> None:
+    defined = {
+        name for name, value in vars(testing).items() if getattr(value, "__module__", "") == testing.__name__
+    }
+    public = {name for name in defined if not name.startswith("_")}
+    assert public <= set(dir(testing)) and all(hasattr(testing, name) for name in dir(testing))
+    assert {name for name in set(dir(testing)) - public if not name.isupper()} == set()
