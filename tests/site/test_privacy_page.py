@@ -29,10 +29,10 @@ def test_every_sentence_of_a_promise_has_a_number():
         text = " ".join(re.sub(r"^## .*\n", "", paragraph).split())
         if not text:
             continue
-        sentences = re.split(r"(?<=\]) (?=[A-Z])", text)
+        sentences = re.split(r"(?<=\]\.) (?=[A-Z])", text)
         for sentence in sentences:
-            assert re.fullmatch(r".+[.] \[[A-Z]\d\]", sentence), sentence
-            inner = re.sub(r"\[[A-Z]\d\]$", "", sentence)
+            assert re.fullmatch(r".+ \[[A-Z]\d\][.]", sentence), sentence
+            inner = re.sub(r" \[[A-Z]\d\][.]$", "", sentence)
             assert len(re.findall(r"[.] [A-Z]", inner)) == 0, f"two sentences, one number: {sentence}"
 
 
