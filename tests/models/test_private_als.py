@@ -191,7 +191,7 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
     n, rank, rng = 9, 4 if features else 2, np.random.default_rng(6)
     model = PrivateALS.of(
         rank=rank, features=features, iterations=3, start=start_of, user_norm=norm, factor_clip=0.2,
-        factor_clip_decay=0.8, factor_prior=0.7,
+        factor_prior=0.7,
     )  # fmt: skip
     level, slopes = Level(3.2, 90.0, 1.3, 5.0, 0.02), rng.uniform(1, 9, n)
     sd = {"residual variance": 4.0, "gramian": 2.0, "item sums": 0.3}
@@ -227,7 +227,7 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
                 assert (current[:, -3:-1] ** 2).sum(axis=0) == pytest.approx([n * 0.49] * 2)
             asked.append(("fit", current, level.ridge(residual)))
         unit = 1.3 * math.sqrt(residual)
-        asked.append(("item_sums", current, slopes, norm or math.inf, 0.2 * 0.8 ** (step - 1), 1.3, unit))
+        asked.append(("item_sums", current, slopes, norm or math.inf, 0.2, 1.3, unit))
         along, vectors, variance = spectrum(values[f"gramian {step}"], 2.0, 90.0, level)
         factors = current[:, :-1].copy()
         noisy = values[f"item sums {step}"] - variance * slopes[:, None] * factors

@@ -75,9 +75,7 @@ def conditioned(measured, slope, variance, noise):
 
 @pytest.mark.parametrize("users", [None, 120])
 def test_a_week_of_private_als(users: int | None) -> None:
-    model = PrivateALS.of(
-        rank=RANK, features=False, iterations=3, bias_rounds=1, n_users=users, factor_clip_decay=0.9
-    )
+    model = PrivateALS.of(rank=RANK, features=False, iterations=3, bias_rounds=1, n_users=users)
     accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
     first = model.fit(DATA, accountant)
     last, rng = moved(first, np.arange(ITEMS)), np.random.default_rng(2)
@@ -125,7 +123,7 @@ def test_a_week_of_private_als(users: int | None) -> None:
     assert told == pytest.approx(items) and (clip, unit) == (0.7, math.sqrt(residual))
     told, used, *bounds = gate.asked["item_sums"]
     assert told == pytest.approx(items) and np.array_equal(used, slopes)
-    clip = 0.85 * model.tuning.factor_clip * 0.9**2
+    clip = 0.85 * model.tuning.factor_clip
     assert bounds == pytest.approx([model.tuning.user_norm, clip, spread, spread * math.sqrt(residual)])
 
     # biases

@@ -22,16 +22,10 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers, ridge_on_items, ridge_parts
 from hushrec.types import Array, ModelArrays
 
-#: Factor of the bias clip from one round to the next.
-_BIAS_CLIP_DECAY = 0.85
-#: A round's budget as a multiple of the one before.
-_BIAS_SHARE_GROWTH, _FACTOR_SHARE_GROWTH = 1.4, 1.3
 #: Part of the budget for the residual variance of an iteration.
 _RESIDUAL_SHARE = 0.004
 #: Above this the number of users limits learning, not the noise.
 _LARGEST_MU = 8.0
-#: Below this number of users times mu, level and spreads get more than 1% of the budget.
-_FEW = 400.0
 #: Items up to which a planned model starts from a private item x item matrix.
 _LARGEST_SPECTRAL = 4000
 
@@ -93,8 +87,8 @@ class PrivateALS(Estimator[FittedUsers]):
         """Values that a study chose, some of which :meth:`PrivateALS.planned` changes.
 
         The study is ``python -m benchmarks.never_loses`` unless another one is named
-        (docs/guides/planning.md: the rule, why, and how far to trust it). docs/understand/frontier.md has an
-        ablation of the falling factor clip, adaptive weights and the spectral start.
+        (docs/guides/planning.md: the rule, why, and how far to trust it). The ablation in
+        docs/understand/frontier.md shows the benefit of adaptive weights and the spectral start.
 
         Parameters
         ----------
@@ -109,8 +103,6 @@ class PrivateALS(Estimator[FittedUsers]):
         factor_clip : float or None
             The same for the first iteration, in units of the spread times the root of the residual variance:
             it bounds residuals times factors.
-        factor_clip_decay : float
-            Factor of that bound from one iteration to the next, in (0, 1].
         user_norm : float or None
             Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
         weight_exponent : float
@@ -132,7 +124,6 @@ class PrivateALS(Estimator[FittedUsers]):
         user_variance: Positive = 0.02
         bias_clip: Clip | None = 0.67
         factor_clip: Clip | None = 0.28
-        factor_clip_decay: Annotated[float, "(0, 1]"] = 0.9
         user_norm: Clip | None = 0.7
         weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
         start: Literal["random", "spectral"] = "random"
@@ -162,16 +153,12 @@ class PrivateALS(Estimator[FittedUsers]):
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """Choose by the signal, mu times the users of an item (docs/guides/planning.md)."""
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
-        few = _FEW / (min(budget.mu, _LARGEST_MU) * n_users)
         settings: dict[str, Any] = {
             "n_users": n_users,
             "bias_share": 0.73,
-            "level_share": 0.01 * min(max(1.0, few**2), 6.0),
             # adaptive weights that noise hides are worse than none
             "weight_exponent": -0.25 * signal / (signal + 0.1),
         }
-        if signal < 0.1:  # weights that noise hides spoil every round after them
-            settings |= {"bias_rounds": 2, "weights_share": 0.4}
         if signal >= 1 and domain.n_items >= 8:
             large = signal >= 10
             spectral = large and domain.n_items <= _LARGEST_SPECTRAL
@@ -181,7 +168,6 @@ class PrivateALS(Estimator[FittedUsers]):
                 "rank": rank,
                 # a random start has further to go: ML-1M validation ratings, ML-100K, `realistic` data
                 "iterations": 4 if large else min(12, 4 * int(signal / 2.5) + 4),
-                "factor_clip_decay": 0.9 if large else 1.0,
                 "weights_share": 0.15,
                 "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
                 "start_share": (start_share := 0.1 if paid else 0.0),
@@ -240,11 +226,9 @@ class PrivateALS(Estimator[FittedUsers]):
 
     def bias_releases(self) -> list[BiasRound]:
         """Return the planned releases of the item biases."""
-        rounds = []
-        for step, part in enumerate(_geometric(self.bias_rounds, _BIAS_SHARE_GROWTH), 1):
-            clip = or_infinite(self.tuning.bias_clip) * _BIAS_CLIP_DECAY ** (step - 1)
-            rounds.append(BiasRound(f"item biases {step}", self.tuning.bias_share * part, clip))
-        return rounds
+        share = self.tuning.bias_share / max(self.bias_rounds, 1)
+        clip = or_infinite(self.tuning.bias_clip)
+        return [BiasRound(f"item biases {step + 1}", share, clip) for step in range(self.bias_rounds)]
 
     def factor_releases(self) -> list[FactorRound]:
         """Return the planned releases of the item factors, a row an iteration."""
@@ -252,13 +236,12 @@ class PrivateALS(Estimator[FittedUsers]):
             return []
         tuning = self.tuning
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
+        share, clip = tuning.factor_share / self.iterations, or_infinite(tuning.factor_clip)
         rounds = []
-        for step, part in enumerate(_geometric(self.iterations, _FACTOR_SHARE_GROWTH), 1):
-            share = tuning.factor_share * part
+        for step in range(1, self.iterations + 1):
             start = None
             if step == 1 and self.starts_spectral:
                 start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
-            clip = or_infinite(tuning.factor_clip) * tuning.factor_clip_decay ** (step - 1)
             rounds.append(
                 FactorRound(
                     Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
@@ -324,9 +307,3 @@ class FactorRound(NamedTuple):
         """Return the rounds in their order."""
         start = [self.start] if self.start else []
         return [self.residual_variance, *start, self.gramian, self.item_sums]
-
-
-def _geometric(count: int, growth: float) -> list[float]:
-    """ModelArrays that grow by a factor and add up to 1."""
-    parts = [growth**step for step in range(count)]
-    return [part / sum(parts) for part in parts]

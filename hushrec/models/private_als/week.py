@@ -371,6 +371,5 @@ def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tupl
 
 
 def _clip(model: PrivateALS) -> float:
-    """Return the clip of the factors' sums: about that of the first training's last round."""
-    clip = or_infinite(model.tuning.factor_clip)
-    return _FACTOR_CLIP * clip * model.tuning.factor_clip_decay ** (model.iterations - 1)
+    """Return the clip of the factors' sums."""
+    return _FACTOR_CLIP * or_infinite(model.tuning.factor_clip)

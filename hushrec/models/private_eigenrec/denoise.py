@@ -19,8 +19,9 @@ from hushrec.types import Array
 _SMALLEST_VALUE = 1e-3
 #: A round counts with the others if its sum of lengths is this many times its noise.
 _CLEAR = 3.0
-#: Candidates of a regression coefficient of one half of the likes on the other.
-_OF_HALVES = np.linspace(0.0, 1.0, 51)
+#: Candidates of a regression coefficient of one half of the likes on the other. Negative ones are as usual as
+#: positive ones at first, so that noise alone has a mean of 0.
+_OF_HALVES = np.linspace(-1.0, 1.0, 101)
 #: A taste dimension counts as learned if its product of halves is this many times its standard error.
 _LEARNED = 3.0
 
@@ -125,7 +126,8 @@ class Halves(NamedTuple):
         product = product - self_part * (product + square)
         deviation = np.sqrt(self.noise_sd**2 + square**2 / n_users)
         misfit = (product[:, None] - square[:, None] * _OF_HALVES) / deviation[:, None]
-        gains = posterior_means(2 * _OF_HALVES / (1 + _OF_HALVES), -(misfit**2) / 2)[0]
+        half = np.maximum(posterior_means(_OF_HALVES, -(misfit**2) / 2)[0], 0.0)
+        gains = 2 * half / (1 + half)
         order = np.argsort(-product / deviation, kind="stable")
         learned = int((product > _LEARNED * deviation).sum())
         return Taste(vectors[:, order], gains[order], learned)
