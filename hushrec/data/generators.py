@@ -16,6 +16,10 @@ from hushrec.data.ratings_builder import Entries, build, slices
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time
+#: Rank of the tastes of people who rate films, and of a shop's customers.
+_RANK, _SHOP_RANK = 8, 12
+#: Share of a shop's items that have a companion, and the chance that it is bought along.
+_PAIRED = 0.6
 
 
 def realistic(
@@ -23,14 +27,11 @@ def realistic(
     n_items: int,
     n_ratings: int,
     *,
-    rank: int = 8,
     rating_range: tuple[float, float] = (1.0, 5.0),
-    step: float = 1.0,
     bias_spread: float = 0.45,
     taste_spread: float = 0.45,
     noise: float = 0.83,
     n_features: int = 0,
-    explained: float = 0.5,
     seed: int,
 ) -> Ratings:
     """Ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank, rounded.
@@ -44,18 +45,13 @@ def realistic(
     n_users, n_items, n_ratings : int
         Met exactly: every user has at least one rating and no pair occurs twice. MovieLens-10M has the shape
         (69_878, 10_677, 10_000_054), MovieLens-20M (138_493, 26_744, 20_000_263).
-    rank : int
-        Rank of the part of the ratings that biases do not explain.
     rating_range : (float, float)
-    step : float
-        Ratings are ``low``, ``low + step``, ... up to ``high``.
+        Ratings are ``low``, ``low + 1``, ... up to ``high``.
     bias_spread, taste_spread, noise : float
         Standard deviations of the item biases, of the low-rank part and of what nothing explains, in quarters
         of the range, >= 0.
     n_features : int
         Number of public features of the items, 0 or 1 like genres; they are ``domain.item_features``.
-    explained : float
-        Part of the variance of the item biases and factors that these features explain, in [0, 1].
     seed : int
 
     Examples
@@ -64,37 +60,33 @@ def realistic(
     >>> ratings.n_items, ratings.domain.rating_range
     (30, (1.0, 5.0))
     """
-    for name, size in (("n_users", n_users), ("n_items", n_items), ("rank", rank)):
+    for name, size in (("n_users", n_users), ("n_items", n_items)):
         check_count(name, size)
     for name, spread in (("bias_spread", bias_spread), ("taste_spread", taste_spread), ("noise", noise)):
         if not (is_number(spread) and spread >= 0):
             raise InputError(f"{name} must be a number >= 0, not {spread!r}.")
     features = _features(n_items, n_features, seed) if n_features else None
-    if not (is_number(explained) and 0 <= explained <= 1):
-        raise InputError(f"explained must be from 0 to 1, not {explained!r}.")
     domain = Domain(names("i", n_items, 5), rating_range=rating_range, item_features=features)
     most = min(n_items, domain.max_ratings_per_user)
     if not n_users <= n_ratings <= n_users * most:
         raise InputError(f"n_ratings must be from {n_users:,} (n_users) to {n_users * most:,} here.")
-    if not 0 < step <= domain.high - domain.low:
-        raise InputError(
-            f"step must be positive and no more than the width of the rating range, not {step!r}."
-        )
+    if domain.high - domain.low < 1:
+        raise InputError("The rating range must be at least 1 wide here; ratings are whole steps.")
     rng = np.random.default_rng(check_seed(seed))
     popularity = _zipf(n_items, rng)
     activity = _activity(n_users, most, n_ratings, rng)
     rows, columns = _distinct_items(activity, popularity, rng)
     user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
-    item_bias = _explained(rng.standard_normal((n_items, 1)), features, explained, seed)[:, 0]
+    item_bias = _explained(rng.standard_normal((n_items, 1)), features, seed)[:, 0]
     item_bias = bias_spread * item_bias + 0.13 * (np.log(popularity * n_items) - 2.0)
-    spectrum = 1.0 / np.sqrt(np.arange(1, rank + 1))  # falling, as in real data
+    spectrum = 1.0 / np.sqrt(np.arange(1, _RANK + 1))  # falling, as in real data
     spectrum *= taste_spread / math.sqrt(float((spectrum**2).sum()))
-    user_factors = rng.standard_normal((n_users, rank), dtype=np.float32)
-    item_factors = _explained(rng.standard_normal((n_items, rank)), features, explained, seed) * spectrum
+    user_factors = rng.standard_normal((n_users, _RANK), dtype=np.float32)
+    item_factors = _explained(rng.standard_normal((n_items, _RANK)), features, seed) * spectrum
     item_factors = item_factors.astype(np.float32)
     # one unit of score is a quarter of the range, so 1 to 5 keeps its scale
     unit = (domain.high - domain.low) / 4
-    top = domain.low + math.floor((domain.high - domain.low) / step + 1e-9) * step
+    top = domain.low + math.floor(domain.high - domain.low + 1e-9)
     scores = np.empty(n_ratings, np.float32)
     for part in slices(n_ratings, _CELLS):
         score = np.einsum("ij,ij->i", user_factors[rows[part]], item_factors[columns[part]])
@@ -103,8 +95,7 @@ def realistic(
         score += noise * rng.standard_normal(len(score), dtype=np.float32)
         score *= unit
         score += domain.low + 2.66 * unit
-        score = np.rint((score - domain.low) / step)
-        np.clip(score * step + domain.low, domain.low, top, out=scores[part])
+        np.clip(np.rint(score - domain.low) + domain.low, domain.low, top, out=scores[part])
     users = pa.array(names("u", n_users, 6), pa.large_string())
     return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), columns, scores)))
 
@@ -114,17 +105,13 @@ def paired_likes(
     n_items: int,
     n_likes: int,
     *,
-    paired: float = 0.6,
-    together: float = 0.6,
-    rank: int = 12,
-    taste_spread: float = 1.0,
     seed: int,
 ) -> Ratings:
     """Likes of a catalogue in which many items have a companion: a sequel, another size, an accessory.
 
     A user picks items one after the other, in proportion to their popularity (as in :func:`realistic`) times
     the exponential of their taste for them, of low rank. Companions are alike in popularity and in taste, and
-    who picks one of them takes the other along with a chance of ``together``. No factorisation of moderate
+    who picks one of them takes the other along with a chance of 60%. No factorisation of moderate
     rank can separate so many pairs, and a model of items on items can. With 4,200 users, 7,200 items and
     310,000 likes, EASE recommends better by a quarter than a factorisation of rank 100.
 
@@ -132,14 +119,6 @@ def paired_likes(
     ----------
     n_users, n_items, n_likes : int
         Met exactly: every user likes something and no pair occurs twice.
-    paired : float
-        Share of the items that have a companion, in [0, 1].
-    together : float
-        Chance that the companion of an item that they picked is taken along, in [0, 1].
-    rank : int
-        Rank of the tastes.
-    taste_spread : float
-        Standard deviation of a user's tastes, in logarithms of chances, >= 0.
     seed : int
 
     Examples
@@ -148,13 +127,8 @@ def paired_likes(
     >>> likes.n_users, likes.n_items, likes.n_ratings
     (200, 30, 2000)
     """
-    for name, size in (("n_users", n_users), ("n_items", n_items), ("rank", rank)):
+    for name, size in (("n_users", n_users), ("n_items", n_items)):
         check_count(name, size)
-    for name, share in (("paired", paired), ("together", together)):
-        if not (is_number(share) and 0 <= share <= 1):
-            raise InputError(f"{name} must be from 0 to 1, not {share!r}.")
-    if not (is_number(taste_spread) and taste_spread >= 0):
-        raise InputError(f"taste_spread must be a number >= 0, not {taste_spread!r}.")
     domain = Domain(names("i", n_items, 5), likes=True)
     most = min(n_items, domain.max_ratings_per_user)
     if not n_users <= n_likes <= n_users * most:
@@ -163,18 +137,18 @@ def paired_likes(
     popularity = _zipf(n_items, rng) ** 1.2  # a shop has more that hardly sells
     popularity /= popularity.sum()
     activity = _activity(n_users, most, n_likes, rng)
-    companion = _companions(popularity, paired, rng)
-    item_factors = rng.standard_normal((n_items, rank)) * taste_spread / math.sqrt(rank)
+    companion = _companions(popularity, rng)
+    item_factors = rng.standard_normal((n_items, _SHOP_RANK)) / math.sqrt(_SHOP_RANK)
     item_factors = item_factors[np.minimum(companion, np.arange(n_items))]  # of the first of the two
     chosen = []
     for part in slices(n_users, max(1, _CELLS // n_items)):
         wanted = activity[part]
-        keys = rng.standard_normal((len(wanted), rank)) @ item_factors.T + np.log(popularity)
+        keys = rng.standard_normal((len(wanted), _SHOP_RANK)) @ item_factors.T + np.log(popularity)
         keys += rng.gumbel(size=keys.shape)
         for count, own in zip(wanted, keys):
             best = np.argpartition(-own, count - 1)[:count]
             best = best[np.argsort(-own[best])]
-            along = np.where(rng.random(count) < together, companion[best], best)
+            along = np.where(rng.random(count) < _PAIRED, companion[best], best)
             picked, first = np.unique(np.column_stack([best, along]), return_index=True)
             chosen.append(np.sort(picked[np.argsort(first)[:count]]))
     rows = np.repeat(np.arange(n_users, dtype=np.int32), activity)
@@ -183,11 +157,11 @@ def paired_likes(
     return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), *likes)))
 
 
-def _companions(popularity: np.ndarray, paired: float, rng: np.random.Generator) -> np.ndarray:
+def _companions(popularity: np.ndarray, rng: np.random.Generator) -> np.ndarray:
     """The other item of each item's pair, or itself; pairs are next to each other in popularity."""
     companion = np.arange(len(popularity))
     order = np.argsort(-popularity, kind="stable")[: len(popularity) // 2 * 2].reshape(-1, 2)
-    pairs = order[rng.permutation(len(order))[: round(paired * len(popularity) / 2)]]
+    pairs = order[rng.permutation(len(order))[: round(_PAIRED * len(popularity) / 2)]]
     companion[pairs] = pairs[:, ::-1]
     return companion
 
@@ -266,11 +240,10 @@ def _features(n_items: int, n_features: int, seed: int) -> np.ndarray:
     return (drawn < common).astype(np.float64)
 
 
-def _explained(own: np.ndarray, features: np.ndarray | None, share: float, seed: int) -> np.ndarray:
-    """Standard normal columns, a share of their variance explained by the features."""
-    if features is None or not share:
+def _explained(own: np.ndarray, features: np.ndarray | None, seed: int) -> np.ndarray:
+    """Standard normal columns, half of their variance explained by the features."""
+    if features is None:
         return own
     rng = np.random.default_rng([2, seed, own.shape[1]])
     common = (features - features.mean(axis=0)) @ rng.standard_normal((features.shape[1], own.shape[1]))
-    common /= np.maximum(common.std(axis=0), 1e-12)
-    return math.sqrt(share) * common + math.sqrt(1 - share) * own
+    return math.sqrt(0.5) * (common / np.maximum(common.std(axis=0), 1e-12) + own)

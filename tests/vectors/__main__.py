@@ -62,7 +62,7 @@ def trained(
     estimator: Estimator[Any], domain: Domain = DOMAIN, epsilon: float = 20.0, *, seed: int = 1
 ) -> Billboard:
     """A model of generated ratings over a domain, private or not."""
-    drawn = realistic(120, domain.n_items, 1500, rating_range=(domain.low, domain.high), step=1.0, seed=seed)
+    drawn = realistic(120, domain.n_items, 1500, rating_range=(domain.low, domain.high), seed=seed)
     cells = drawn.matrix.tocoo()
     items = [domain.items[column] for column in cells.coords[1]]
     ratings = Ratings.from_any(([f"u{row}" for row in cells.coords[0]], items, cells.data), domain)
@@ -71,7 +71,7 @@ def trained(
 
 def beside(model: Billboard) -> Billboard:
     """Return the model with a public one beside each of its two."""
-    rows = realistic(40, DOMAIN.n_items, 500, step=1.0, seed=5)
+    rows = realistic(40, DOMAIN.n_items, 500, seed=5)
     part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
     found = Released(model.lists, rows, rows.rows([]), {}).model(rows.liked(4.0).rated(), None, False)
     lists = PublicPart(found, 0.6)
