@@ -273,8 +273,8 @@ def check_budget(estimator: Trainable, budget: Budget) -> None:
 
 
 def used_rows(estimator: Trainable, ratings: Ratings) -> Ratings:
-    """Return the rows without purchases that have no rating, for a model that only trains on ratings."""
-    return ratings if _uses_purchases(estimator) else ratings.starred()
+    """Return the users with a rating; purchases without a rating count for models that train on likes."""
+    return ratings.rated() if _uses_purchases(estimator) else ratings.starred().rated()
 
 
 def _uses_purchases(estimator: Trainable) -> bool:
@@ -384,7 +384,7 @@ def private_side(
                 yield PartitionedUsers(estimator.users, ratings.domain, asked)
             return
         ratings = ratings.ratings()
-    yield estimator.users(used_rows(estimator, ratings).rated())
+    yield estimator.users(used_rows(estimator, ratings))
 
 
 def _admitted(ratings: Ratings | Store, accountant: Accountant) -> Ratings | Store:

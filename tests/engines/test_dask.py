@@ -8,10 +8,11 @@ import uuid
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hushrec import Both, ItemBias, PrivateALS, Store, evaluate
-from hushrec.data import realistic, split_ratings
+from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
 from hushrec.privacy import Accountant, Budget, Ledger
@@ -96,6 +97,25 @@ def test_noise_is_drawn_by_the_driver_alone(store, client, monkeypatch):
     monkeypatch.setattr(LocalGate, "release", watched)
     trained(MODEL, store, client)
     assert threads == {threading.get_ident()}
+
+
+def test_purchases_and_returns_give_the_model_of_memory(tmp_path, client):
+    table = realistic(300, 40, 4000, seed=1).to_arrow()
+    number = np.arange(len(table))
+    stars = pa.array(table["rating"].to_numpy(), mask=number % 3 == 0)
+    table = table.set_column(2, "rating", stars).append_column("pieces", [np.where(number % 6, 1, -1)])
+    domain, columns = Domain([f"i{k:05d}" for k in range(1, 41)], rating_range=(1, 5)), {"quantity": "pieces"}
+    store = Store.prepare(table, tmp_path / "s", domain, columns=columns, partitions=5)
+    models = [
+        Both.planned(BUDGET, domain, n_users=300).fit(
+            rows, Accountant(BUDGET, noise=SeededNoise(3)), engine=where
+        )
+        for rows, where in (
+            (Ratings.from_any(table, domain, columns=columns), None),
+            (store, engine.Dask(client)),
+        )
+    ]
+    assert models[0].to_bytes() == models[1].to_bytes() and np.isnan(store.ratings().matrix.data).any()
 
 
 def test_an_evaluation_has_the_figures_of_one_process(tmp_path, client):

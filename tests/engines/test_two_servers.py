@@ -20,6 +20,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 import threadpoolctl
 from scipy import stats
@@ -104,6 +105,21 @@ def test_the_model_is_the_local_gates_with_the_noise_of_both(name, ratings):
     there = ratings.rows(~np.isin(np.arange(12), [3, 7]), keyed=True)
     assert model_of_a_local_gate(world, there, model) == model.to_bytes()
     assert not model.privacy.private  # the noise was injected
+
+
+@pytest.mark.parametrize("name", ["both", "private-als"])
+def test_devices_read_purchases_and_returns_as_memory_does(name, ratings):
+    """Every third rating is a purchase without stars, and every sixth was returned."""
+    table, columns = ratings.to_arrow(), {"quantity": "pieces"}
+    number = np.arange(len(table))
+    stars = pa.array(table["rating"].to_numpy(), mask=number % 3 == 0)
+    table = table.set_column(2, "rating", stars).append_column("pieces", [np.where(number % 6, 1, -1)])
+    rows = Ratings.from_any(table, ratings.domain, columns=columns)
+    assert rows.n_ratings < ratings.n_ratings and np.isnan(rows.matrix.data).any()
+    world = World(ESTIMATORS[name], rows, noises=(KeptNoise(1), KeptNoise(2)))
+    model = world.train()
+    used = rows if name == "both" else rows.starred()
+    assert model_of_a_local_gate(world, used, model) == model.to_bytes()
 
 
 @pytest.mark.true("T1")
