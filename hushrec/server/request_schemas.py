@@ -39,12 +39,16 @@ def _are_ratings(value: Any) -> bool:
         return False
     if isinstance(value, dict):
         return not any(isinstance(rating, bool | str) for rating in value.values())
-    return all(
-        not isinstance(entry[1], bool | str) and _is_id(entry[0])
-        if isinstance(entry, list) and len(entry) in (2, 3)
-        else _is_id(entry)
-        for entry in value
-    )
+    return all(map(_is_rating, value))
+
+
+def _is_rating(entry: Any) -> bool:
+    """Whether this is an id, ``[item, rating]`` or ``[item, rating, time]``."""
+    if not isinstance(entry, list):
+        return _is_id(entry)
+    if len(entry) not in (2, 3) or not _is_id(entry[0]) or isinstance(entry[1], bool | str):
+        return False
+    return len(entry) == 2 or entry[2] is None or type(entry[2]) in (str, int, float)
 
 
 _ID = {"type": ["string", "number", "boolean"]}

@@ -207,6 +207,8 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
         ("/v1/recommend", json.dumps({"ratings": [ITEMS[0]]}).encode(), "pairs of both"),
         ("/v1/recommend", json.dumps({"ratings": {ITEMS[0]: True}}).encode(), "to rating, a number"),
         ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], "5"]]}).encode(), "to rating, a number"),
+        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], 5, True]]}).encode(), "[item, rating, time]"),
+        ("/v1/recommend", json.dumps({"ratings": [[ITEMS[0], 5, [1]]]}).encode(), "[item, rating, time]"),
         ("/v1/recommend", json.dumps({"ratings": {ITEMS[0]: None}}).encode(), "from 1 to 5"),
         ("/v1/recommend", b'{"ratings":{"a":1},"ratings":{}}', "names 'ratings' twice"),
         ("/v1/recommend", b'{"ratings":{"a":1,"a":2}}', "names 'a' twice"),
