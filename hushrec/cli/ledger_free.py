@@ -15,7 +15,7 @@ def ledger_free(*, account: Account = Account(), as_json: Json = False) -> None:
     """
     book, dataset = account.open(), account.dataset
     freed = book.free(dataset)
-    result = {"ledger": str(book.path), "dataset": dataset, "freed": [each._asdict() for each in freed]}
-    lines = [f"Reserved since {each.time} by {each.owner}." for each in freed]
+    result = {"ledger": str(book.path), "dataset": dataset, "freed": [one._asdict() for one in freed]}
+    lines = [f"Reserved since {reserved.time} by {reserved.owner}." for reserved in freed]
     done = f'Freed what {plural(len(freed), "training")} had reserved of data set "{dataset}".'
     output.done(as_json, result, done, *lines, f"Ledger: {book.path}")

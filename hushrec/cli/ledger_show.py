@@ -44,9 +44,9 @@ def ledger_show(
     book = Account(ledger=ledger).open()
     if dataset is None:
         names = book.datasets()
-        summaries = [summary_of(book, each, delta) for each in names]
-        result: dict[str, Any] = {"datasets": [_described(each) for each in summaries]}
-        lines = [_line(book, each) for each in summaries] or ["The ledger has no data set yet."]
+        summaries = [summary_of(book, name, delta) for name in names]
+        result: dict[str, Any] = {"datasets": [_described(summary) for summary in summaries]}
+        lines = [_line(book, summary) for summary in summaries] or ["The ledger has no data set yet."]
         output.result(as_json, {"ledger": str(book.path), **result}, *lines, f"Ledger: {book.path}")
         return
     summary = summary_of(book, dataset, delta)
@@ -83,13 +83,13 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
     """Return what each season and all other runs take of mu squared, for a program and for a reader."""
     summary, rows = summary_of(book, dataset), book.shares(dataset)
     together = summary.shares
-    result = {"models": [each._asdict() for each in rows], "shares": together}
+    result = {"models": [share._asdict() for share in rows], "shares": together}
     if together is None:
         return result, []
     held = summary.reserved + summary.running
     whole = summary.mu**2 + held if summary.budget is None else summary.budget.mu**2
     of = "what is spent and reserved" if summary.budget is None else "the budget"
-    cells = [(each.what, f"{each.spent / whole:.2%}", f"{each.reserved / whole:.2%}") for each in rows]
+    cells = [(share.what, f"{share.spent / whole:.2%}", f"{share.reserved / whole:.2%}") for share in rows]
     cells += [("all", f"{together['spent']:.2%}", f"{together['reserved']:.2%}")]
     table = output.table([("", "spent", "reserved"), *cells], left={0})
     free = together["free"]

@@ -25,7 +25,7 @@ def season_close(
         Of the season.
     """
     book, dataset = account.open(), account.dataset
-    still = [each.season.name for each in book.seasons(dataset) if not each.closed]
+    still = [summary.season.name for summary in book.seasons(dataset) if not summary.closed]
     if name is None:
         if len(still) != 1:
             how = "several open seasons; pass --name" if still else "no open season"

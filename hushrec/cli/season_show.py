@@ -23,10 +23,10 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     if not seasons:
         raise InputError(f'Data set "{dataset}" has no season in the ledger {book.path}.')
     both, text = seasons_together(seasons)
-    result: dict[str, Any] = {"ledger": str(book.path), "seasons": [each.to_dict() for each in seasons]}
+    result: dict[str, Any] = {"ledger": str(book.path), "seasons": [summary.to_dict() for summary in seasons]}
     lines: list[str] = []
-    for each in seasons:
-        lines += [f"{each}.", *planned(each.season), ""]
+    for summary in seasons:
+        lines += [f"{summary}.", *planned(summary.season), ""]
     shared = shares(book, dataset)
     result |= {"promised_together": both, **shared[0]}
     together = output.paragraph(f"{summary_of(book, dataset)}.")
@@ -37,9 +37,9 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
 def planned(season: Season) -> list[str]:
     """The plan of a season, in lines."""
     lines = ["", f"{'':<14}{'part of mu^2':>14}{'mu':>10}{'noise':>10}{'alone':>16}"]
-    for each in season.plan():
-        part, alone = f"{each['part']:.3%}", f"epsilon {each['epsilon_alone']:.3g}"
-        lines.append(f"{each['weeks']:<14}{part:>14}{each['mu']:>10.4g}{each['noise']:>10.4g}{alone:>16}")
+    for row in season.plan():
+        part, alone = f"{row['part']:.3%}", f"epsilon {row['epsilon_alone']:.3g}"
+        lines.append(f"{row['weeks']:<14}{part:>14}{row['mu']:>10.4g}{row['noise']:>10.4g}{alone:>16}")
     words = (
         "noise: standard deviation of a release of sensitivity 1. A week that is not trained spends"
         " nothing; one that is cut short is used up."
@@ -54,6 +54,6 @@ def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] |
     if len(seasons) < 2:
         return None, []
     budget = seasons[-1].season.budget
-    epsilon = epsilon_together([each.season.budget for each in seasons], budget.delta)
+    epsilon = epsilon_together([summary.season.budget for summary in seasons], budget.delta)
     text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
     return {"epsilon": epsilon, "delta": budget.delta}, output.paragraph(text)

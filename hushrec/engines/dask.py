@@ -323,7 +323,7 @@ async def _give_up(dask_scheduler: Any, silence: float) -> int:
     """Workers that were not heard of for so many seconds, by the scheduler's clock, are no more; how many."""
     from distributed.metrics import time as now
 
-    silent = [who for who, each in dask_scheduler.workers.items() if now() - each.last_seen > silence]
+    silent = [who for who, state in dask_scheduler.workers.items() if now() - state.last_seen > silence]
     for address in silent:
         await dask_scheduler.remove_worker(address, stimulus_id=f"hushrec-silent-{now()}")
     return len(silent)
@@ -360,7 +360,7 @@ def _work(
 
 def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Answer:
     """Return the result for one partition of each store."""
-    return _guarded(lambda: [work(number, [each.partitions()[number] for each in stores], public)], version)
+    return _guarded(lambda: [work(number, [store.partitions()[number] for store in stores], public)], version)
 
 
 def _damage(number: int, partitions: Sequence[Partition], public: None) -> str | None:

@@ -142,9 +142,9 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
     if not isinstance(entries, dict) or entries.keys() != wanted.keys():
         raise InputError(f"A {kind.__name__} message has exactly the fields {', '.join(wanted)}.")
     values = {}
-    for name, each in wanted.items():
+    for name, declared in wanted.items():
         try:
-            values[name] = _value(entries[name], each)
+            values[name] = _value(entries[name], declared)
         except (ValueError, OverflowError):
             raise InputError(
                 f"{kind.__name__}.{name} is not what the message declares: another type, no base64, an array"
@@ -167,7 +167,7 @@ def _value(entry: Any, wanted: Any) -> Any:
     if origin is Annotated:
         return _value(entry, parts[0])
     if origin is tuple and isinstance(entry, list):
-        return tuple(_value(each, parts[0]) for each in entry)
+        return tuple(_value(part, parts[0]) for part in entry)
     if wanted == Array and isinstance(entry, dict) and entry.keys() == {"type", "shape", "bytes"}:
         return _array(*(entry[key] for key in ("type", "shape", "bytes")))
     if wanted is bytes and isinstance(entry, str):

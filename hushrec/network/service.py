@@ -401,8 +401,8 @@ class _Limited:
             self._unsent, self._moved = unsent, now
         if now - self._since >= most or now - self._moved >= self.timeout_keep_alive:
             if unsent:  # the system would keep megabytes of it, and go on sending
-                own = self.transport.get_extra_info("socket")
-                own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+                connection = self.transport.get_extra_info("socket")
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
             self.transport.abort()
         elif self in self.connections:
             self.loop.call_later(self.timeout_keep_alive / 4, self._watch)

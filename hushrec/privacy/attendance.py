@@ -79,10 +79,10 @@ class Attendance:
                 hashlib.blake2b(user.encode("utf-8", "surrogatepass"), key=key, digest_size=_ID).digest()
                 for user in users
             ]
-            admitted = np.array([counts.get(each, 0) < most for each in hashes], bool)
-            for each, takes_part in zip(hashes, admitted, strict=True):
+            admitted = np.array([counts.get(key_of_user, 0) < most for key_of_user in hashes], bool)
+            for key_of_user, takes_part in zip(hashes, admitted, strict=True):
                 if takes_part:
-                    counts[each] = counts.get(each, 0) + 1
+                    counts[key_of_user] = counts.get(key_of_user, 0) + 1
             runs = head["runs"]
             head["runs"] = [*runs[runs.index(last) :], week.run]
             self._write(head, counts)
@@ -122,7 +122,7 @@ class Attendance:
         }
 
     def _write(self, head: dict[str, Any], counts: dict[bytes, int]) -> None:
-        rows = b"".join(each + counts[each].to_bytes(_COUNT, "little") for each in sorted(counts))
+        rows = b"".join(user + counts[user].to_bytes(_COUNT, "little") for user in sorted(counts))
         content = json.dumps(head).encode() + b"\n" + rows
         draft = self.path.with_name(f".{self.path.name}.part")
         try:

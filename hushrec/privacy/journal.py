@@ -234,15 +234,15 @@ class Journal:
 
     def _take_up(self) -> None:
         """Find the last unfinished training with this binding, else the last finished one."""
-        own = self._headers(_FINISHED) + self._headers(_UNFINISHED)
-        same = [header for header in own if header[0]["binding"] == self._binding]
-        if not own:
+        headers = self._headers(_FINISHED) + self._headers(_UNFINISHED)
+        same = [header for header in headers if header[0]["binding"] == self._binding]
+        if not headers:
             raise InputError(
                 f'There is no unfinished training on data set "{self._dataset}" in the ledger'
                 f" {self._ledger.path}; one that was saved is closed. Train again, without resuming."
             )
         if not same:
-            _check_same(own[-1][0]["binding"], self._binding, self._dataset)
+            _check_same(headers[-1][0]["binding"], self._binding, self._dataset)
         header, self._header = same[-1]
         self.run, self._first = header["run"], header["first"]
         self._lock = hold(self._header)

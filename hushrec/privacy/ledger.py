@@ -286,12 +286,12 @@ class Ledger(Single):
         runs: dict[str, tuple[str, str | None, list[Charge]]] = {}
         for run, time, season, *cost in rows:
             runs.setdefault(run, (time, season, []))[2].append(Charge(*cost))
-        weeks: dict[str | None, list[list[Charge]]] = {each.season.name: [] for each in seasons}
+        weeks: dict[str | None, list[list[Charge]]] = {summary.season.name: [] for summary in seasons}
         summaries, outside = [], list[Charge]()
         for run, (time, season, charges) in runs.items():
             weeks.get(season, []).append(charges)
             outside += charges if season is None else []
-            ofs = [of_one_user(weeks[each.season.name], each.season) for each in seasons]
+            ofs = [of_one_user(weeks[summary.season.name], summary.season) for summary in seasons]
             together = [*outside, *itertools.chain.from_iterable(ofs)]
             epsilon = composed_epsilon(together, delta)
             mu = total_mu(charge.mu for charge in together)
@@ -327,8 +327,8 @@ class Ledger(Single):
     ) -> None:
         """Check a charge of these releases; write nothing."""
         with self._transaction("DEFERRED") as book:
-            others, own = self._others(book, dataset, reservation)
-            rest = [] if own is None else [_without(own, tuple(releases))]
+            others, mine = self._others(book, dataset, reservation)
+            rest = [] if mine is None else [_without(mine, tuple(releases))]
             self._check(book, dataset, tuple(releases), [*others, *rest], run, allow_composition)
 
     def reserve(
@@ -367,7 +367,8 @@ class Ledger(Single):
             try:
                 if reservation is None:
                     reservation = made = Reservation(self.trainings)
-                mu, failure = total_mu(each.mu for each in coming), math.fsum(each.failure for each in coming)
+                mu = total_mu(release.mu for release in coming)
+                failure = math.fsum(release.failure for release in coming)
                 now = datetime.now(UTC).isoformat(timespec="seconds")
                 cost = (mu, pure_epsilon(coming), failure)
                 book.put_reservation(Reserved(reservation.name, dataset, now, reservation.owner, *cost))
@@ -438,9 +439,9 @@ class Ledger(Single):
                 self._open_to(book, dataset, release.unit, release.relation)
                 self._check_week(book, week, (release,), made=step, early=early)
             else:
-                others, own = self._others(book, dataset, reservation)
-                if own is not None:
-                    rest = _without(own, (release,))
+                others, mine = self._others(book, dataset, reservation)
+                if mine is not None:
+                    rest = _without(mine, (release,))
                     book.put_reservation(rest)
                     others.append(rest)
                 self._check(book, dataset, (release,), others, run, allow_composition)
@@ -516,7 +517,7 @@ class Ledger(Single):
                     " name."
                 )
             if known and not allow_composition:
-                both = epsilon_together([*(each.season.budget for each in known), budget], budget.delta)
+                both = epsilon_together([*(summary.season.budget for summary in known), budget], budget.delta)
                 raise BudgetError(
                     f'Data set "{dataset}" has had {plural(len(known), "season")}'
                     f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"

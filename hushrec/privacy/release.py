@@ -101,7 +101,7 @@ class Release:
         kind = _MECHANISMS.get(entry["mechanism"])
         if kind is None:
             raise InputError(f"There is no mechanism {shown(entry['mechanism'])}.")
-        mechanism = kind(*(entry[each.name] for each in fields(kind)))
+        mechanism = kind(*(entry[field.name] for field in fields(kind)))
         return cls(entry["label"], mechanism, entry["sensitivity"], entry["unit"], entry["relation"])
 
     @classmethod
@@ -110,7 +110,7 @@ class Release:
     ) -> "Release":
         """A release as a ledger has it, where the mechanism is its repr."""
         kind, _, values = mechanism.rstrip(")").partition("(")
-        numbers = [float(each.partition("=")[2]) for each in values.split(", ")]
+        numbers = [float(part.partition("=")[2]) for part in values.split(", ")]
         return cls(label, _MECHANISMS[kind](*numbers), sensitivity, unit, relation)
 
 
@@ -146,10 +146,15 @@ class Plan:
         """Return a table for a notebook: a row a release, with a bar of its part of mu squared."""
         rows = [
             (
-                (each.label, type(each.mechanism).__name__, f"{each.sensitivity:.4g}", f"{each.mu:.4g}"),
-                each.mu**2 if each.mu < math.inf else 0.0,
+                (
+                    release.label,
+                    type(release.mechanism).__name__,
+                    f"{release.sensitivity:.4g}",
+                    f"{release.mu:.4g}",
+                ),
+                release.mu**2 if release.mu < math.inf else 0.0,
             )
-            for each in self.releases
+            for release in self.releases
         ]
         return notebook.bars(repr(self), ("release", "mechanism", "sensitivity", "mu"), rows)
 
@@ -165,8 +170,8 @@ class Plan:
 
     def labelled(self, *, prefix: str = "", suffix: str = "") -> "Plan":
         """Return the plan with something before or after each label."""
-        labels = ((each, prefix + each.label + suffix) for each in self.releases)
-        return Plan(self.budget, [replace(each, label=label) for each, label in labels])
+        labels = ((release, prefix + release.label + suffix) for release in self.releases)
+        return Plan(self.budget, [replace(release, label=label) for release, label in labels])
 
     def check(self) -> None:
         """Raise BudgetError if the releases do not fit the budget together."""

@@ -187,8 +187,8 @@ class Week:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain values for JSON."""
-        own = {"week": self.number, "dataset": self.dataset, "run": self.run, "charge": self.charge}
-        return self.season.to_dict() | own
+        entry = {"week": self.number, "dataset": self.dataset, "run": self.run, "charge": self.charge}
+        return self.season.to_dict() | entry
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any] | None, budget: Budget) -> Week | None:
@@ -272,10 +272,10 @@ class SeasonSummary:
         budget, season = self.season.budget, self.season
         spent = self.begun >= season.weeks and not season.lifetime
         state = "closed" if self.closed else "spent" if spent else "open"
-        each = f" for a user, who is in at most {season.weeks} of them" if season.lifetime else " together"
+        whose = f" for a user, who is in at most {season.weeks} of them" if season.lifetime else " together"
         return (
             f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.weeks_run}'
-            f" weeks were run and charged {budget.spell(self.spent_epsilon)}{each},"
+            f" weeks were run and charged {budget.spell(self.spent_epsilon)}{whose},"
             f" {(self.mu / (budget.mu or 1.0)) ** 2:.1%} of mu squared of its budget of {budget}"
         )
 
@@ -302,5 +302,5 @@ def of_one_user(weeks: Iterable[list[Charge]], season: Season) -> list[Charge]:
 
 def renamed(season: Season, others: Iterable[SeasonSummary]) -> Season:
     """The season under the first number that is no other one's name."""
-    names = {each.season.name for each in others}
+    names = {summary.season.name for summary in others}
     return replace(season, name=next(str(n) for n in range(1, len(names) + 2) if str(n) not in names))

@@ -126,8 +126,8 @@ class SeasonAccountant(Accountant):
         self._others: list[Season] = []
         if ledger is not None:
             ledger.season(dataset, season.name)  # refused where there is none
-            known = [each.season for each in ledger.seasons(dataset)]
-            self._others = [each for each in known if each.name != season.name]
+            known = [summary.season for summary in ledger.seasons(dataset)]
+            self._others = [other for other in known if other.name != season.name]
 
     @classmethod
     def following(
@@ -212,8 +212,8 @@ class SeasonAccountant(Accountant):
         if self.ledger is None and self.after is not None:
             notes += ("Without a ledger nothing tells whether the last week's model was edited.",)
         if self._others:
-            budgets = [self.budget, *(each.budget for each in self._others)]
-            names = ", ".join(f'"{each.name}"' for each in self._others)
+            budgets = [self.budget, *(other.budget for other in self._others)]
+            names = ", ".join(f'"{other.name}"' for other in self._others)
             both = self.budget.spell(epsilon_together(budgets, self.budget.delta))
             notes += (f"Whoever is also in season {names} of this data set is promised {both} together.",)
         return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)

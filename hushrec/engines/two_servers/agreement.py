@@ -118,9 +118,9 @@ class Agreement:
             )
         run.check_budget(self.estimator, budget)
         self.plan.check()
-        if not all(isinstance(each.mechanism, Gaussian) for each in self.sent.releases):
+        if not all(isinstance(release.mechanism, Gaussian) for release in self.sent.releases):
             raise InputError(f"{name} has releases that are not Gaussian; two servers cannot share those.")
-        if any(each.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for each in self.sent.releases):
+        if any(release.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for release in self.sent.releases):
             raise InputError(
                 f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, for"
                 " which shares have no room, and nothing is learned from it; declare a larger epsilon."
@@ -138,16 +138,16 @@ class Agreement:
     @cached_property
     def plan(self) -> Plan:
         """The releases for a user at all their nodes, each with the noise of one server."""
-        return Plan(self.budget, [_per_user(each, self.nodes_per_user) for each in self.sent.releases])
+        return Plan(self.budget, [_per_user(release, self.nodes_per_user) for release in self.sent.releases])
 
     @cached_property
     def both(self) -> Plan:
         """The releases for a user at all their nodes, each with the noise of both servers."""
-        return Plan(self.budget, [_twice(each) for each in self.plan.releases])
+        return Plan(self.budget, [_twice(release) for release in self.plan.releases])
 
     @cached_property
     def _training(self) -> Training:
-        both = Plan(self.budget, [_twice(each) for each in self.sent.releases])
+        both = Plan(self.budget, [_twice(release) for release in self.sent.releases])
         return Training(self.estimator, self.domain, self.seed, self.sent, both)
 
     @cached_property

@@ -49,7 +49,7 @@ class Grid(NamedTuple):
         # powers of two both: a multiple of the one is a multiple of the smaller
         finer = np.exp2(np.floor(np.log2(sd)) - _LEAST_NOISE_BITS)
         step = np.minimum(bounded.step, finer)
-        steps, sds, coarse = (np.broadcast_to(each, shape).ravel() for each in (step, sd, bounded.step))
+        steps, sds, coarse = (np.broadcast_to(array, shape).ravel() for array in (step, sd, bounded.step))
         return cls(steps, sds / steps, coarse / steps)
 
     def value(self, label: str, total: NDArray[np.uint64]) -> Array:

@@ -129,7 +129,7 @@ class Replay(PlannedGate):
         super().__init__(training.both)
         self._training, self._stand_in, self._until = training, stand_in, until
         self._total = totals if callable(totals) else _of(totals)
-        self._order = {each.label: number for number, each in enumerate(training.plan.releases)}
+        self._order = {release.label: number for number, release in enumerate(training.plan.releases)}
         self._made = 0
         self._nobody = of_nobody(training.domain)
         self.asked: list[Query] = []
@@ -201,8 +201,8 @@ class Replay(PlannedGate):
         self.keys.append(_key(question))
         places = (number << _PLACE_BITS) + np.arange(sum(sizes), dtype=np.int64)
         return [
-            each.reshape(shape)
-            for each, shape in zip(np.split(places, np.cumsum(sizes)[:-1]), shapes, strict=True)
+            place.reshape(shape)
+            for place, shape in zip(np.split(places, np.cumsum(sizes)[:-1]), shapes, strict=True)
         ]
 
 
@@ -234,7 +234,7 @@ def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
     """
     parts = []
     for question, steps in zip(opened.questions, opened.steps, strict=True):
-        answers = [np.ravel(each._take()) for each in contributions(make, rows, question)]
+        answers = [np.ravel(bounded._take()) for bounded in contributions(make, rows, question)]
         parts.append((np.concatenate(answers) / steps).astype(np.int64))
     return np.concatenate(parts).view(np.uint64)
 
@@ -248,8 +248,8 @@ def _key(question: Query) -> str:
             digest.update(f"{value.dtype.str}{value.shape}".encode() + np.ascontiguousarray(value).tobytes())
         elif isinstance(value, tuple | list | dict):
             digest.update(f"{type(value).__name__}{len(value)}".encode())
-            for each in value.items() if isinstance(value, dict) else value:
-                add(each)
+            for entry in value.items() if isinstance(value, dict) else value:
+                add(entry)
         else:
             digest.update(repr(value).encode())
 

@@ -370,10 +370,10 @@ class CollectingServer:
     def _source(self, wanted: Wanted) -> _Collected | None:
         """The round in which all entries of a release were answered."""
         first, last = int(wanted.question.min()), int(wanted.question.max())
-        for each in reversed(self._collected):
-            here = slice(each.which.first, last + 1)
-            if each.which.first <= first and last < each.which.stop:
-                return each if wanted.keys[here] == each.keys[: last + 1 - each.which.first] else None
+        for closed in reversed(self._collected):
+            here = slice(closed.which.first, last + 1)
+            if closed.which.first <= first and last < closed.which.stop:
+                return closed if wanted.keys[here] == closed.keys[: last + 1 - closed.which.first] else None
         return None
 
     def _collect(self, wanted: Wanted) -> bool:
@@ -381,7 +381,7 @@ class CollectingServer:
         now = self._collecting
         if now is None:
             which = self.agreement.round_for(self._totals, int(wanted.question.min()))
-            if any(each.which.release == which.release for each in self._collected):
+            if any(closed.which.release == which.release for closed in self._collected):
                 raise HushrecError("This training asks something else each time; it stops.")
             self._book.put(f"round-{which.release}", json.dumps([*which, time.time()]).encode())
             self._open(which, 0.0)
@@ -412,8 +412,8 @@ class CollectingServer:
     def _release(self, wanted: Wanted, source: _Collected) -> bool:
         """Charge, draw noise, publish the noisy share; add the other server's."""
         number = wanted.release
-        own = self._book.get(f"noisy-{number}")
-        if own is None:
+        noisy = self._book.get(f"noisy-{number}")
+        if noisy is None:
             release = self.agreement.plan.releases[number]
             self._charge(self._session, number)
             # the charge is durable: only now may noise be drawn
@@ -423,7 +423,7 @@ class CollectingServer:
             self._book.put(f"noisy-{number}", share.tobytes())
             return True
         if self._book.get(f"published-{number}") is None:  # so far no server saw it
-            self._publish(number, own)
+            self._publish(number, noisy)
             return True
         size = len(wanted.question)
         theirs = self._ask(Sum, "noisy", str(number), most=array_bytes(size))
@@ -431,7 +431,7 @@ class CollectingServer:
             return False
         if theirs.values.shape != wanted.question.shape:
             raise HushrecError("The other server's noisy share is of another size; the training stops.")
-        total = _words(own) + theirs.values
+        total = _words(noisy) + theirs.values
         self._book.put(f"total-{number}", total.tobytes())
         with self._lock:
             self._totals.append(total)
@@ -483,8 +483,8 @@ class CollectingServer:
             entries = self._ledger.numbered(self.settings.dataset, self._run)
             known |= {entry.step: entry.digest for entry in entries if entry.file is not None}
         for number, digest in known.items():
-            own = self._book.get(f"noisy-{number}")
-            if own is None or digest not in (None, hashlib.sha256(own).hexdigest()):
+            noisy = self._book.get(f"noisy-{number}")
+            if noisy is None or digest not in (None, hashlib.sha256(noisy).hexdigest()):
                 raise HushrecError(
                     f"The folder {str(self._book.path)!r} lacks what was published of release {number}; it is"
                     " an old copy, and continuing with it would release twice what was charged once."
@@ -493,17 +493,17 @@ class CollectingServer:
 
     def _own_nonce(self) -> str:
         """Return a number that makes this run another one than all before; of this agreement alone."""
-        kept, own = self._book.get("nonce"), [self.agreement.fingerprint, self.settings.role]
-        own.append("" if self._ledger is None else self.settings.dataset)
+        kept, expected = self._book.get("nonce"), [self.agreement.fingerprint, self.settings.role]
+        expected.append("" if self._ledger is None else self.settings.dataset)
         if kept is None:
-            kept = json.dumps([*own, secrets.token_hex(32)]).encode()
+            kept = json.dumps([*expected, secrets.token_hex(32)]).encode()
             self._book.put("nonce", kept)
         *known, nonce = json.loads(kept)
-        if known[:2] != own[:2]:
+        if known[:2] != expected[:2]:
             raise InputError(
                 f"The folder {str(self._book.path)!r} is of another agreement or role; pass a new one."
             )
-        if known != own:
+        if known != expected:
             raise self._other_account()
         return str(nonce)
 
@@ -511,8 +511,8 @@ class CollectingServer:
         """Refuse a ledger, or a data set in it, that was not charged for what this folder's training made."""
         if self._ledger is None or not self._session:
             return
-        made = [each for each in self._numbers if self._book.get(f"noisy-{each}")]
-        if not all(self._ledger.charged(self.settings.dataset, self._run, each) for each in {0, *made}):
+        made = [number for number in self._numbers if self._book.get(f"noisy-{number}")]
+        if not all(self._ledger.charged(self.settings.dataset, self._run, number) for number in {0, *made}):
             raise self._other_account()
 
     def _other_account(self) -> InputError:
@@ -539,8 +539,8 @@ class CollectingServer:
         digest = self.agreement.state(self._session, which, opened)
         path = self._book.path / f"shares-{which.release}"
         total = self._book.get(f"sum-{which.release}")
-        each = share_bytes(self.settings.role, opened.size)
-        shares = Shares(path, each, self.settings.nodes)
+        size = share_bytes(self.settings.role, opened.size)
+        shares = Shares(path, size, self.settings.nodes)
         now = _Collecting(which, opened, digest, shares, time.monotonic() - age)
         held = self._book.get(f"held-{which.release}")
         if held is not None:
@@ -553,7 +553,7 @@ class CollectingServer:
 
     def _close(self, now: _Collecting, total: Words) -> None:
         now.shares.remove()
-        ends = np.cumsum([len(each) for each in now.opened.steps]).tolist()
+        ends = np.cumsum([len(steps) for steps in now.opened.steps]).tolist()
         with self._lock:
             self._collected.append(_Collected(now.which, now.opened.keys, ends, total))
             self._collecting = None
