@@ -585,7 +585,7 @@ def test_servers_that_do_not_fit_are_both_told_before_a_node_is_charged(few, tmp
     world.settle()
     assert world.answer(0, ledger=own) == "answered"
     world.start(0, world.folder / "lost")
-    with pytest.raises(InputError, match="begin again, with new folders at both"):
+    with pytest.raises(InputError, match="start again with new folders at both servers"):
         world.lines[0].server.step()
 
 
