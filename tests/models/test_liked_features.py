@@ -20,7 +20,7 @@ from hushrec import (
 from hushrec.cli.output_model import about
 from hushrec.data.features import feature_scores
 from hushrec.data.keys import mix
-from hushrec.models.liked_features import VOTES, voted
+from hushrec.models.liked_features import VOTES, voted, with_features as with_item_features
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.testing import check_sensitivity
@@ -174,6 +174,22 @@ def test_a_useless_table_stays_out_beside_a_good_one_and_in_later_weeks() -> Non
         columns = weeks[name][:, -scores.shape[1] :].astype(float)
         missed = columns - scores @ np.linalg.lstsq(scores, columns)[0]
         assert (np.linalg.norm(missed) < 0.5 * np.linalg.norm(columns)) == alike, name
+
+
+def test_weak_components_count_less_and_all_others_alike() -> None:
+    """The popularity-weighted variance of a component, over that of its kind; a rare kind varies little."""
+    columns = np.zeros((N_ITEMS, 4))
+    columns[:60, 0] = columns[60:110, 1] = columns[110:, 2] = 1
+    columns[5, 3] = 1
+    state = {"item_weights": np.full(N_ITEMS, 50.0), "item_weights_variance": np.ones(N_ITEMS)}
+    state["item_weights"][5] = 0.1
+    serve = {"item_factors": np.zeros((N_ITEMS, 0)), "history_weight": np.zeros(N_ITEMS)}
+    found = with_item_features(ModelArrays(serve, {**state, "users": np.array([300.0, 0.0])}), columns)
+    components, popularity = found.state["item_components"], np.asarray(found.beside["item_bias"])
+    weight = popularity / popularity.sum()
+    centred = components - weight @ components
+    weak, least, most = np.linalg.eigvalsh((centred * weight[:, None]).T @ centred)
+    assert least > 0.8 * most and 0 < weak < 0.4 * least
 
 
 def test_one_user_moves_each_vote_by_at_most_one() -> None:

@@ -334,6 +334,27 @@ def test_popularity_is_nearer_to_the_truth_than_each_source_alone(epsilon: float
     assert together < most * min(others)
 
 
+@pytest.mark.parametrize("donors_are_private", [True, False])
+def test_only_public_users_who_were_trained_on_are_taken_off_released_weights(donors_are_private) -> None:
+    """Oracle: the fraction of all users who like an item, each counted once; all like 9 items."""
+    generator, n_users, n_items = np.random.default_rng(8), 900, 40
+    chances = np.geomspace(1, 30, n_items)
+    likes_of_all = np.zeros((n_users, n_items))
+    for user in range(n_users):
+        likes_of_all[user, generator.choice(n_items, 9, replace=False, p=chances / chances.sum())] = 1
+    everybody = Ratings.from_any(sp.csr_array(likes_of_all), hushrec.Domain(range(n_items), likes=True))
+    donors, others = everybody.rows(slice(0, 300), keyed=True), everybody.rows(slice(300, 900), keyed=True)
+    private = everybody if donors_are_private else others
+    state = {"users": np.array([private.n_users, 0.0]), "item_weights_variance": np.full(n_items, 1e-4)}
+    state["item_weights"] = opened(LikingUsers(private).item_weights())
+    board = hushrec.EASE().fit(donors, Accountant(Budget(np.inf, 1e-6), data_is_public=True))
+    trained_on = donors if donors_are_private else donors.rows([])
+    found = likes.Released(board, donors, trained_on, state).rates(donors)
+    truth = likes_of_all.mean(axis=0)
+    assert np.abs(found / truth - 1).mean() < 0.05
+    assert found.sum() == pytest.approx(9, rel=0.02)
+
+
 @pytest.mark.parametrize("name", ["both", "private-als", "private-eigenrec"])
 def test_the_private_part_is_todays_byte_for_byte(name: str) -> None:
     with_donors, without = trained(name), trained(name, None)
