@@ -39,8 +39,9 @@ from hushrec.types import Array
 GRID = np.linspace(0.0, 1.0, 11)
 #: Folds over donors and over each donor's ratings; largest number of judges, chosen by a hash of their ids.
 _FOLDS, _MOST_JUDGES = 5, 300
-#: Bootstrap samples of the donors for the weight, and for the intervals.
-_DRAWS, _RESAMPLES = 200, 1000
+#: Bootstrap samples of the donors.
+_RESAMPLES = 1000
+_TINY = float(np.finfo(np.float64).tiny)
 #: Number of scores in memory at once.
 _AT_ONCE = 1 << 22
 #: Weight of ratings of another population that agree fully with the released biases, without judges.
@@ -131,7 +132,7 @@ def judge(
     chosen = int(np.argmax([each.best for each in votes]))
     agreement = _agreement(private, donors, released.weights)
     doubt = judges.n_users / (judges.n_users + 1)  # as if one more judge had found no benefit
-    weight = round(10 * bagged(votes[chosen].good) * doubt * agreement**2) / 10
+    weight = _rounded(bagged(votes[chosen].good) * doubt * agreement**2)
     part = PublicPart(ways[chosen].model(donors), weight) if weight else None
     used = ways[chosen].external is not None, ways[chosen].features
     return part, _judged(private.scores, votes[chosen], weight, donors.n_users, used, agreement)
@@ -152,7 +153,7 @@ def unjudged(
     """
     external = replace(external.rated(), splits=())
     agreement = _agreement(private, external)
-    weight = round(10 * _UNJUDGED * agreement**2) / 10
+    weight = _rounded(_UNJUDGED * agreement**2)
     model = ratings_model(external.rows([]), external, private, state)
     nothing: dict[str, float | None] = {"value": None, "low": None, "high": None}
     judged = Judged(
@@ -160,7 +161,7 @@ def unjudged(
         donors=0,
         external=True,
         features=external.domain.item_features is not None,
-        agreement=round(agreement, 3),
+        agreement=agreement,
         weight=weight,
         metric="rmse",
         private=nothing,
@@ -191,6 +192,12 @@ class _Way(NamedTuple):
     without: Callable[[Ratings], Recommender]
 
 
+def _rounded(weight: float) -> float:
+    """Return the nearest candidate weight."""
+    steps = len(GRID) - 1
+    return round(weight * steps) / steps
+
+
 def bagged(good: Array) -> float:
     """Return the mean of the best weight over bootstrap samples of the judges.
 
@@ -202,14 +209,14 @@ def bagged(good: Array) -> float:
     judges = len(good)
     if judges < 2:
         return 0.0
-    drawn = np.random.default_rng(0).multinomial(judges, np.full(judges, 1 / judges), size=_DRAWS)
+    drawn = np.random.default_rng(0).multinomial(judges, np.full(judges, 1 / judges), size=_RESAMPLES)
     return float(GRID[np.argmax(drawn @ good, axis=1)].mean())
 
 
 def _judged(
     scores: str, votes: _Votes, weight: float, donors: int, used: tuple[bool, bool], agreement: float
 ) -> Judged:
-    columns = [0, len(GRID) - 1, round(10 * weight)]
+    columns = [0, len(GRID) - 1, round(weight * (len(GRID) - 1))]
     per_user = np.column_stack([votes.figure[:, columns], votes.number])
 
     def figures(weights: Array) -> Array:
@@ -224,7 +231,7 @@ def _judged(
         donors=donors,
         external=used[0],
         features=used[1],
-        agreement=round(agreement, 3),
+        agreement=agreement,
         weight=weight,
         metric="rmse" if scores == "ratings" else f"recall@{LISTED}",
         **{name: _plain(each) for name, each in found.items()},
@@ -233,7 +240,7 @@ def _judged(
 
 def _plain(estimate: Estimate) -> dict[str, float | None]:
     figures = asdict(estimate).items()
-    return {name: None if math.isnan(value) else round(value, 6) for name, value in figures}
+    return {name: None if math.isnan(value) else value for name, value in figures}
 
 
 # ---------------------------------------------------------------------- the votes of each judge
@@ -331,7 +338,7 @@ def _agreement(
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
         found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, released)
-    return float(np.clip((found + 1) / max(alike, 1e-300), 0.0, 1.0))
+    return float(np.clip((found + 1) / max(alike, _TINY), 0.0, 1.0))
 
 
 def _of_likes(
@@ -373,5 +380,5 @@ def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:
     sums = np.bincount(matrix.indices, rated, donors.n_items)
     # variance of sums @ biases over all permutations of the biases (Hoeffding 1951, theorem 2)
     variance = float(sums.var() * biases.var()) * donors.n_items**2 / max(donors.n_items - 1, 1)
-    chance = max(math.sqrt(variance), 1e-300)
+    chance = max(math.sqrt(variance), _TINY)
     return float(known @ rated) / chance, float(known @ known) / chance

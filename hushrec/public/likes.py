@@ -36,6 +36,7 @@ _LEAST_RIDGE, _RIDGE = 50.0, 1.5
 _POPULARITY, _EXTERNAL, _FEATURES = 300.0, 0.2, 2000.0
 #: Most numbers in the table of item factors: 32 MiB in a model file.
 _NUMBERS = 1 << 23
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 class _Sums(NamedTuple):
@@ -68,7 +69,7 @@ class _Sums(NamedTuple):
         likelihood = self.likes[:, None] * np.log(fractions) + misses[:, None] * np.log1p(-fractions)
         liked, _ = posterior_means(fractions, likelihood)
         part = liked / (liked + RATED * (1 - liked))
-        return np.asarray(part * (self.likes / part).sum() / max(float(self.weights.sum()), 1e-12))
+        return np.asarray(part * (self.likes / part).sum() / max(float(self.weights.sum()), _TINY))
 
 
 @dataclass(frozen=True, eq=False)
@@ -123,7 +124,7 @@ class Released:
             Likes of public users.
         """
         public, trained = self._sums
-        rate = popularities(max(float(public.likes.mean()), 1e-12) / max(public.users, 1))
+        rate = popularities(float(public.likes.mean()) / max(public.users, 1))
         rate = rate[rate < 1]
         likers = np.bincount(likes.matrix.indices, minlength=likes.n_items)[:, None]
         likelihood: Array = likers * np.log(rate) + (likes.n_users - likers) * np.log1p(-rate)
@@ -175,7 +176,7 @@ class Released:
         bias = factors @ intercept
         arrays = {
             "center": np.float64(0.0),
-            "item_bias": rates * bias.sum() / max(float(rate.sum()), 1e-300),
+            "item_bias": rates * bias.sum() / rate.sum(),
             "item_factors": np.zeros((n_items, factors.shape[1]), np.float32),
             "history_weight": np.zeros(n_items),
             "history_total": np.float64(1.0),
@@ -207,13 +208,13 @@ class Released:
         (learned,) = np.nonzero(scale)
         vectors = np.asarray(arrays["item_factors"], np.float64)[learned] * scale[learned, None]
         lengths = np.linalg.norm(vectors, axis=0)
-        present = lengths > 1e-9
+        present = lengths > 0
         if present.any():
             unit = vectors[:, present] / lengths[present]
             rows, factors = self._contributions(self.trained, scale, learned, unit)
             strengths = n_users * ((rows @ unit) * factors).mean(axis=0)
             rows, factors = self._contributions(rated, scale, learned, unit)
-            unit -= (rows.T @ factors) / np.maximum(strengths, 1e-9)
+            unit -= (rows.T @ factors) / np.maximum(strengths, 1.0)
             moved = np.zeros(arrays["item_factors"].shape, np.float32)
             moved[np.ix_(learned, present)] = unit * lengths[present] / scale[learned, None]
             arrays["item_factors"] = moved
@@ -234,7 +235,7 @@ class Released:
         """Return users' rows without popularity, and their factors, approximately as in the training."""
         scale = scale[learned]
         first = np.maximum(np.asarray(self.private.arrays["item_bias"])[learned], 0.0) * scale
-        first /= max(float(np.linalg.norm(first)), 1e-300)
+        first /= max(float(np.linalg.norm(first)), _TINY)
         own = own_likes(rated.liked(self.like_threshold).rated(), learned).toarray() * scale
         own = _unit_rows(own)
         own = _unit_rows(own - np.outer(own @ first, first))
@@ -242,7 +243,7 @@ class Released:
 
 
 def _unit_rows(rows: Array) -> Array:
-    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-9))
+    return np.asarray(rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), _TINY))
 
 
 def _with_one(likes: Ratings, learned: Array) -> Array:

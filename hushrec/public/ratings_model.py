@@ -214,7 +214,7 @@ class _Regression:
         scores = feature_scores(domain.item_features, domain.n_items)
         self.design = np.column_stack([np.ones(len(scores)), scores * np.sqrt(scores.shape[1])])
         self.mean, self._rated = np.zeros((len(scores), _RANK + 2)), rated
-        ridge = np.diag([1e-9, *[_RIDGE] * scores.shape[1]])
+        ridge = np.diag([0.0, *[_RIDGE] * scores.shape[1]])
         known = self.design[rated]
         self._to_coefficients = np.linalg.solve(known.T @ known + ridge, known.T)
 
