@@ -128,6 +128,8 @@ def main() -> None:
     """Entry point of the ``hushrec`` command."""
     # imports and compilation make objects that stay: looking for garbage among them took 0.2 to 0.5 s
     gc.set_threshold(200_000)
+    # pyarrow imports pandas when it makes an array: 0.2 to 0.5 s, and no command reads a data frame
+    sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
     output.open_streams()
     code = run(sys.argv[1:])
     output.close_streams()
