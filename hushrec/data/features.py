@@ -19,6 +19,7 @@ import pyarrow as pa
 from hushrec.checks import plural
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name
+from hushrec.data.files import read_parquet
 from hushrec.data.ids import encode_ids, parse_rating, positions_of
 from hushrec.data.sources import File, refuse_other_content
 from hushrec.data.textfiles import check_utf8, read_header
@@ -231,11 +232,11 @@ def _column(values: Any) -> Any:
 
 
 def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) -> pa.Table:
-    from pyarrow import csv, parquet
+    from pyarrow import csv
 
     try:
         if file.head(4) == b"PAR1":
-            return parquet.read_table(file.path)
+            return read_parquet(file)
         refuse_other_content(file)
         with file.stream() as stream:
             content = stream.read()

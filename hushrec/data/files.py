@@ -161,6 +161,15 @@ def _open_parquet(file: File, metadata: Any, **options: Any) -> Any:
     return parquet.ParquetFile(file.seekable(), metadata=metadata, **options)
 
 
+def read_parquet(file: File) -> pa.Table:
+    """Read a whole public table."""
+    metadata = _metadata_without_schema(file)
+    table = _open_parquet(file, metadata).read()
+    if metadata is None:
+        return table
+    return pa.table({name: of_128_bits(table.column(name)) for name in table.column_names})
+
+
 def _metadata_without_schema(file: File) -> Any:
     """Return the metadata of a file without its Arrow schema where Arrow cannot read that, else None.
 
@@ -180,7 +189,7 @@ def _metadata_without_schema(file: File) -> Any:
     return None
 
 
-def _of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+def of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.type != pa.binary(16):
         return column
     codes, octets = dictionary(column)
@@ -244,7 +253,7 @@ def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Column
             for role, name in chosen.items()
         }
         if metadata is not None:
-            cells = {role: _of_128_bits(column) for role, column in cells.items()}
+            cells = {role: of_128_bits(column) for role, column in cells.items()}
         found = columns_of(**cells, implicit=implicit)
         del table, cells
         yield found._replace(marks=(*found.marks, *marks_of(schema)))

@@ -130,3 +130,15 @@ def test_a_table_of_items_with_a_usual_header_needs_no_names(tmp_path) -> None:
     path.write_text("Nr,weight\n1,2\n")
     with pytest.raises(InputError, match="--columns id=NAME"):
         named_item_table(str(path), {"item": "Artikel"}, "titles")
+
+
+def test_ids_of_128_bits_are_read_exactly_from_a_table_of_items(tmp_path) -> None:
+    ids = [12345678901234567890123, 2**64, 3]
+    frame = pl.DataFrame({"item": pl.Series(ids, dtype=pl.Int128), "weight": [1, 2, 3]})
+    frame.write_parquet(tmp_path / "items.parquet")
+    for source in (frame, tmp_path / "items.parquet"):
+        assert Domain(ids[::-1], rating_range=(1, 5), item_features=source).item_features.tolist() == [
+            [3],
+            [2],
+            [1],
+        ]
