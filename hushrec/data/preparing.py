@@ -104,8 +104,9 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
         return [source], len(source.ratings)
     if isinstance(source, list) and len(source) == 1:
         source = source[0]
-    if filesystem is None and isinstance(source, (str, os.PathLike)) and Path(source).is_fifo():
-        source = piped(os.fspath(source))
+    if filesystem is None and isinstance(source, (str, os.PathLike)):
+        with contextlib.suppress(OSError):  # refused below
+            source = piped(os.fspath(source)) if Path(source).is_fifo() else source
     if is_stream(source) and options.format is None and filesystem is None:
         return stream_chunks(source, options.columns, options.implicit), 0
     paths = [source] if isinstance(source, (str, os.PathLike)) else source

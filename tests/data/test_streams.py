@@ -94,6 +94,17 @@ def test_the_command_reads_a_pipe_and_refuses_one_that_was_cut(run, tmp_path, cu
         assert octets(Store("shop.store")) == octets(Store.prepare(table().to_reader(), "again", DOMAIN))
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="named pipes")
+def test_a_pipe_of_text_is_refused_in_one_sentence(tmp_path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    thread = threading.Thread(target=lambda: pipe.write_bytes(b"user,item,rating\na,i1,3\n"))
+    thread.start()
+    with pytest.raises(InputError, match="a pipe without an Arrow stream"):
+        Store.prepare(pipe, tmp_path / "store", DOMAIN)
+    thread.join()
+
+
 def test_the_page_on_warehouses_runs_on_a_real_duckdb(tmp_path) -> None:
     set_up = """```python
 import duckdb
