@@ -323,6 +323,9 @@ ROWS = [
         ("privacy/test_second_of_everything.py::", "kernels/test_long_rows.py::",
          "models/test_contract.py::test_every", "privacy/test_accountant.py::test_threads"),
         "week 2, season 2 or row 257 is treated otherwise, or a configuration has no case", "{cases} tests"),
+    Row("G11", "a lifetime's trainings", ("privacy/test_lifetime.py::",),
+        "a user is in more than were declared, after kills, races and old copies, or the count is shown",
+        "{cases} tests"),
 ]  # fmt: skip
 
 
