@@ -48,7 +48,7 @@ REFUSED = {
     "an observed domain": (lambda: fit(ratings=observed()), "and load them with it."),
     "chosen rows": (
         lambda: fit(ratings=RATINGS.where(RATINGS.matrix.data > 2)),
-        "or declare public data with Accountant(..., data_is_public=True).",
+        "or declare public data (data_is_public=True).",
     ),
     "an engine": (
         lambda: fit(engine=Streaming()),
