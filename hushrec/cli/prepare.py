@@ -30,10 +30,11 @@ def prepare(
 ) -> None:
     """Write private ratings of any number to a STORE, cleaned and in partitions of users, to train from.
 
-    PATHS are tables, folders of them, patterns, or addresses such as s3://bucket/folder. Training on a store
-    needs memory for a few blocks of users only. train, evaluate, recommend and compare take a store in place
-    of a file. It takes 5 to 8 bytes a rating, 4 more with its time, and while it is written some 20 more on
-    the same disk. The output and the store are PRIVATE.
+    PATHS are tables, folders of them, patterns, or addresses such as s3://bucket/folder; or one pipe that
+    holds an Arrow stream (IPC), for example of a query. Training on a store needs memory for a few blocks of
+    users only. train, evaluate, recommend and compare take a store in place of a file. It takes 5 to 8 bytes
+    a rating, 4 more with its time, and while it is written some 20 more on the same disk. The output and the
+    store are PRIVATE.
 
       hushrec prepare ratings/*.parquet --catalogue items.txt --rating-range 1 5 --out shop.store
       hushrec train shop.store --epsilon 5 --delta 1e-6 --out model.hush

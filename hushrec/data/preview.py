@@ -161,6 +161,7 @@ def preview(
     found = _Read(source, domain, columns, format, implicit)
     table, numbers = found.table, found.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
+    given = source[0] if isinstance(source, tuple) and len(source) == 2 else table.users
     positions = positions_of(items, domain.item_texts)
     numeric, entries = ~np.isnan(table.ratings), Entries(users, positions, *table[2:4], table.quantities)
     entries = entries._replace(ratings=within_range(table.ratings.copy(), domain))
@@ -208,7 +209,7 @@ def preview(
             *found.hints_of_fields(),
             *found.hints_of_labels(used),
             *_hints(found.rating_words),
-            *_hints_of_ids("user", table.users, users, found.is_text),
+            *_hints_of_ids("user", given, encode_ids(given), found.is_text),
             *_hints_of_ids("item", table.items, items, found.is_text),
             *_hints_of_catalogue(float((positions < 0).sum()) / max(len(positions), 1)),
             *_hints_of_times(found.times),

@@ -202,6 +202,10 @@ def test_ids_that_floats_have_rounded_are_counted() -> None:
             for hint in hints:
                 assert f"in {n_rows} row" in hint and 'frame["user"].astype("string")' in hint
     assert not Ratings.check(pd.DataFrame({"user": ["u", None, "v"], **table}), DOMAIN).hints
+    matrix = sp.csr_array([[3.0, 0], [0, 4.0]])
+    domain = Domain(["i0", "i1"], rating_range=(1, 5))
+    hints = Ratings.check((np.array([76561198000000001, 7]), matrix), domain).hints
+    assert len(hints) == 1 and "in 1 row;" in hints[0]
 
 
 @pytest.mark.parametrize(("size", "compress"), [(20, bytes), (33, gzip.compress), (1 << 20, bz2.compress)])

@@ -4,15 +4,12 @@ import io
 import random
 
 import numpy as np
-import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from data_oracle import as_dictionary, lines
 
 from hushrec.data import Domain, Ratings, files, textfiles
-from hushrec.data.arrays import typed_or_objects
-from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from tests.data.pieces import in_pieces
 
@@ -328,27 +325,6 @@ def test_a_column_of_a_file_goes_before_its_folders_name(tmp_path):
     (folder / "part.csv").write_text("rating\n3.0\n")
     with pytest.raises(InputError, match="neither a column of users nor one of items"):
         Ratings.from_any(tmp_path, DOMAIN)
-
-
-class Relation:
-    """A stream of Arrow batches, as DuckDB's relations and other libraries' tables offer it."""
-
-    def __init__(self, table: pa.Table) -> None:
-        self.table = table
-
-    def __arrow_c_stream__(self, schema: object = None) -> object:
-        return self.table.__arrow_c_stream__(schema)
-
-
-def test_tables_of_other_libraries_are_read_without_a_copy() -> None:
-    table = pa.table({"user": [7, 8, 7], "item": [1, 2, 3], "rating": [1.0, 2.0, 5.0]})
-    frame = pl.from_arrow(table)
-    for source, held in ((Relation(table), table), (frame, frame.to_arrow()), (frame.lazy(), None)):
-        read = read_columns(source, None, None, implicit=False)
-        for name, column in {"user": read.users, "item": read.items}.items() if held else ():
-            (chunk,) = typed_or_objects(column).chunks
-            assert chunk.buffers()[1].address == held[name].chunk(0).buffers()[1].address
-        assert Ratings.from_any(source, DOMAIN).n_ratings == 3
 
 
 @pytest.mark.parametrize(
