@@ -48,6 +48,8 @@ _ADVICE = (
 )
 #: Scales that rating forms usually have.
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
+#: Reasons that concern all rows of a user and an item.
+_OF_PAIRS = "the user rated the item again", "the quantities add up to 0"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
@@ -180,10 +182,7 @@ def preview(
     entries = entries.where(used)
     rows = build(domain, entries)
     pairs, again, returned = _pairs(entries, domain.n_items)
-    for why, which in {
-        "the user rated the item again": again,
-        "the quantities add up to 0": returned,
-    }.items():
+    for why, which in zip(_OF_PAIRS, (again, returned)):
         if len(which):
             dropped.append(Dropped(why, len(which), tuple(numbers[used][which[:_NAMED]].tolist())))
     per_user = np.bincount(pairs // domain.n_items)
