@@ -40,6 +40,8 @@ SENTENCES = {
     "S3": "Without a token, lists and metrics are given only under the server's own names",
     "S4": "Pages of declared origins alone read a server's answers, and no page its metrics",
     "S2": "A condition is true of the same items in Python, in the browser and in SQL",
+    "E5": "Similar items name their sources and come from the model file alone, the same in every process",
+    "E6": "Lists of what comes next follow the user's own order, which a server neither keeps nor repeats",
     "E4": "What split, demo, reprs and the server's page of its API say is so",
     "T1": "No server sees a rating or a node's number of users; a user of several nodes is covered",
     "T2": "A damaged file of two servers or a node is refused, and makes no other model",

@@ -147,7 +147,7 @@ def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | N
 def _plain(column: pa.ChunkedArray, places: pa.Array) -> pa.Array:
     """The cells at these places: numbers as float64 without NaN, texts and dates as texts.
 
-    A column without a value is float64 whatever its type, as it is in JSON. One of another type is marked
+    A column without values is float64, as in JSON. A column of another type is marked
     by the type binary.
     """
     try:

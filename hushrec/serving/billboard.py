@@ -1,4 +1,4 @@
-"""The billboard: a trained model, which holds released values only."""
+"""A trained model, which holds released values only."""
 
 from __future__ import annotations
 
@@ -343,7 +343,7 @@ def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArr
 
 
 def _entry(estimator: Algorithm) -> dict[str, Any]:
-    """Return what a section of a model file says of its model."""
+    """Return the entry of a model in the sections of a model file."""
     return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
 
 

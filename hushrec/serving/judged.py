@@ -29,7 +29,7 @@ class Judged:
     weight : float
         Weight of the public model in scores, in [0, 1]; 0 where it was refused.
     metric : {"recall@20", "rmse"}
-        Of the figures.
+        Metric of the figures.
     private, public, together : dict
         ``value``, ``low`` and ``high``: the figure of either model alone and of both on held-out ratings of
         donors, with a 95% interval over donors. The weight was chosen on the same donors. A public model of

@@ -29,7 +29,7 @@ from hushrec.types import Array
 
 FORMAT = "hushrec"
 VERSION = 1
-#: Arrays begin at multiples of this, so that a mapped file can be computed with as it is.
+#: Arrays begin at multiples of this number of bytes, as computing in a mapped file requires.
 ALIGNMENT = 64
 #: Errors of reading a header that is valid JSON but not as expected.
 BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -269,7 +269,7 @@ def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
 
 
 def other_version(place: str, error: Exception) -> NoReturn:
-    """Refuse a file whose bytes have their digests but whose header makes no sense."""
+    """Refuse a file with correct digests and a header that cannot be read."""
     raise ModelFileError(
         f"Model file {place!r} was written by another version of hushrec ({error});"
         " read it with the version that wrote it."

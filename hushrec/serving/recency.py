@@ -1,4 +1,4 @@
-"""Histories in the order in which they were given, for lists of what a user may choose next."""
+"""The order of a history, for lists of what a user may choose next."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def latest(history: Ratings) -> Ratings:
 def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], list[int]]:
     """Return one user's pairs of item and rating, the oldest first, and the items' positions.
 
-    Entries with a time go by it, as in `Ratings.age`; entries of a list without any go by their place.
+    Entries with a time are sorted by it, as in `Ratings.age`. A list without times is in order.
     """
     if isinstance(history, Mapping):
         raise InputError(

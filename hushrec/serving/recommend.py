@@ -82,7 +82,7 @@ class Ranked(NamedTuple):
         Best first; -1 past the end of a list.
     scores : ndarray, same shape
     ratings : ndarray or None
-        What is predicted of the items, NaN past the end; None where nothing is.
+        Predicted ratings of the items, NaN past the end; None for models that predict none.
     """
 
     columns: NDArray[np.int64]
@@ -628,6 +628,7 @@ def own_ratings(history: Any, domain: Domain, likes: bool, ordered: bool = False
             " recommend_batch, or pass one user's as a mapping from item to rating."
         )
     pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
+    places: list[int] = []
     if isinstance(pairs, Iterable):
         pairs = list(pairs)
         alone = [each for each in pairs if not (isinstance(each, tuple | list) and len(each) in (2, 3))]
@@ -638,9 +639,8 @@ def own_ratings(history: Any, domain: Domain, likes: bool, ordered: bool = False
                 f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
                 " neither."
             )
-    places: list[int] = []
-    if ordered or any(len(entry) == 3 for entry in pairs):
-        pairs, places = in_order(history, pairs, domain)
+        if ordered or any(len(entry) == 3 for entry in pairs):
+            pairs, places = in_order(history, pairs, domain)
     rows = Ratings.of_user(pairs, domain)
     if rows.n_ratings < len(pairs):
         _refuse_unusable(pairs, domain)

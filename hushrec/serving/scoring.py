@@ -20,7 +20,7 @@ _SCORES_PER_BLOCK = 1 << 22
 
 
 class UserState(NamedTuple):
-    """What users compute from released arrays and their own ratings; never released.
+    """Values that users compute from released arrays and their own ratings; never released.
 
     Attributes
     ----------

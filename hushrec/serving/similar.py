@@ -1,4 +1,4 @@
-"""Items that go together with one or several: what a user who likes only these would be listed."""
+"""Items that go together, ranked as in the list of a user who likes only the given ones."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Similar(NamedTuple):
     score : float
         The list is ranked by it. It compares items of one list only.
     by : tuple of str
-        What is known of the items asked for: ``("5 taste dimensions", "category and brand", "40 donors")``.
+        The sources that know the given items: ``("5 taste dimensions", "category and brand", "40 donors")``.
     """
 
     item: Any
@@ -60,7 +60,7 @@ def similar_items(model: Billboard, item: Any, n: int) -> list[Similar]:
 
 
 def _sources(model: Billboard, lister: Recommender, state: UserState) -> tuple[str, ...]:
-    """Name what the model knows of the items of a history; empty if it knows nothing."""
+    """Return the names of the sources that know items of a history; empty if none does."""
     public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
     judged = next((each for each in model.judged if each["job"] == job and each["weight"]), None)
     if public is None or judged is None:  # a public part that no donors judged has the users' votes
@@ -75,7 +75,7 @@ def _sources(model: Billboard, lister: Recommender, state: UserState) -> tuple[s
 
 
 def _learned(model: Billboard, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
-    """Name what a private model knows: pairs, or taste dimensions and item features that users voted for."""
+    """Return those of a private model: pairs, or taste dimensions and features that users voted for."""
     if isinstance(state.factors, sp.csr_array):
         return ("pairs of items",) * _known(state.factors)
     rank = state.factors.shape[1]

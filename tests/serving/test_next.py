@@ -50,6 +50,7 @@ def test_the_latest_five_count_half(name: str) -> None:
     assert [each.item for each in model.recommend(short, 9, next=True)] == usual
 
 
+@pytest.mark.true("E6")
 def test_orders_by_place_by_time_and_by_the_catalogue_agree() -> None:
     """A row without a time is the oldest, ties go by the catalogue, the latest rating of an item counts."""
     model = MODELS["likes"]

@@ -83,6 +83,7 @@ def test_ranks_are_those_of_a_list_for_these_items(name: str, basket: list) -> N
     assert [each[:2] for each in model.similar_items(asked, 7)] == wanted[:7]
 
 
+@pytest.mark.true("E5")
 def test_a_process_without_the_ratings_gives_the_same_answers(tmp_path) -> None:
     """Byte for byte, from the file alone, of every source."""
     code = (
