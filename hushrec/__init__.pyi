@@ -10,7 +10,6 @@ from .data import (
     Ratings as Ratings,
     Store as Store,
     leave_k_out as leave_k_out,
-    leave_last_out as leave_last_out,
     realistic as realistic,
     split_by_time as split_by_time,
     split_ratings as split_ratings,

@@ -18,7 +18,7 @@ GROUPS = {
             "split_ratings",
             "split_by_time",
             "leave_k_out",
-            "leave_last_out",
+            "data.leave_last_out",
             "strong_generalization",
             "data.sample_per_user",
             "realistic",

@@ -132,7 +132,7 @@ def leave_last_out(ratings: Ratings) -> tuple[Ratings, Ratings]:
     >>> domain = hushrec.Domain(["matrix", "alien"], rating_range=(1, 5))
     >>> table = {"user": ["ann", "ann"], "item": ["alien", "matrix"], "rating": [4, 2], "time": [1, 2]}
     >>> ratings = hushrec.Ratings.from_any(table, domain, columns={"time": True})
-    >>> train, last = hushrec.leave_last_out(ratings)
+    >>> train, last = hushrec.data.leave_last_out(ratings)
     >>> last.to_arrow()["item"].to_pylist()
     ['matrix']
     """

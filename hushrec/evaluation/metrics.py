@@ -225,7 +225,7 @@ def evaluate(
         Of the bootstrap.
     next : bool
         Measure lists of what users choose next, in which recent ratings count more. The history has times,
-        and the held-out ratings are later (`leave_last_out`).
+        and the held-out ratings are later (`hushrec.data.leave_last_out`).
     engine : Dask, optional
         Engine that measures the partitions of two stores with equal numbers of partitions. The figures are
         the same; intervals use another order of the users.

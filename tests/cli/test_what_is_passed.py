@@ -85,7 +85,7 @@ def test_evaluate(files, run):
             lambda rows: hushrec.strong_generalization(rows, 0.25, seed=5),
             ("train", "history", "test"),
         ),
-        (["--leave-last"], hushrec.leave_last_out, ("train", "test")),
+        (["--leave-last"], hushrec.data.leave_last_out, ("train", "test")),
         (["--from", "1970-01-01T00:00:30"], lambda rows: hushrec.split_by_time(rows, 30), ("train", "test")),
     ],
     ids=["share", "leave out", "users", "last", "from"],

@@ -112,7 +112,7 @@ def test_the_last_rating_of_each_user_is_held_out_and_found() -> None:
     table = {"user": ["u", "u", "u", "v", "v", "w"], "item": ["a", "b", "c", "d", "b", "a"]}
     table |= {"rating": [5, 4, 3, 2, 1, 5], "time": [9, None, 3, 7, 7, 1]}
     rows = Ratings.from_any(pd.DataFrame(table), domain, columns={"time": True})
-    train, last = hushrec.leave_last_out(rows)
+    train, last = hushrec.data.leave_last_out(rows)
     assert last.to_arrow().to_pydict()["item"] == ["a", "d"] and not last.hand_picked
     assert train.to_arrow()["item"].to_pylist() == ["b", "c", "b", "a"]
     model = MODELS["likes"]
@@ -122,7 +122,7 @@ def test_the_last_rating_of_each_user_is_held_out_and_found() -> None:
         held.domain,
         columns={"time": True},
     )
-    history, target = hushrec.leave_last_out(timed)
+    history, target = hushrec.data.leave_last_out(timed)
     found = hushrec.evaluate(
         model, history, target, k=10, metrics=["hit-rate", "mrr", "ndcg"], resamples=0, next=True
     )
