@@ -457,7 +457,7 @@ PAPERS = [  # the algorithms of the papers and of lists
         "return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]",
         "return likes @ vectors"),
     bug("likes are the ratings above everybody's mean", sensitivity("both"), "data/ratings:Ratings.liked",
-        "self.matrix.data >= np.float32(threshold)", "self.matrix.data >= self.matrix.data.mean()"),
+        "~(self.matrix.data < np.float32(threshold))", "~(self.matrix.data < self.matrix.data.mean())"),
     bug("popularity counted in the norm of a row, and left in the sum (EigenRec)",
         sensitivity("private-eigenrec"), f"{EIGENREC}/users:LikingUsers.item_sums",
         "along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)",
@@ -555,9 +555,8 @@ CHOSEN = [  # which rows reach training
         "if False:"),
     bug("a union forgets that its ratings were chosen by a rule of the caller's",
         f"{PARTS}::test_a_choice_of_the_callers_is_refused_in_a_private_run", "data/ratings:Ratings.union",
-        "return marked(\n            Ratings(self.domain, *build(self.domain, join_ids(users), items, ratings"
-        ", times)), *sources\n        )",
-        "return Ratings(self.domain, *build(self.domain, join_ids(users), items, ratings, times))"),
+        "return marked(Ratings(self.domain, *build(self.domain, entries)), *sources)",
+        "return Ratings(self.domain, *build(self.domain, entries))"),
     bug("a user with several rows charged as one",
         f"{PARTS}::test_users_who_are_not_all_different_are_refused[False]",
         "data/ratings:Ratings.users_differ",
@@ -609,9 +608,9 @@ CHOSEN = [  # which rows reach training
         "not column.null_count and np.abs(ticks).max(initial=0) < 1 << 53:", "not column.null_count:"),
     bug("times forgotten by a union", "data/test_times.py::test_union_with_ratings_without_times",
         "data/ratings:Ratings.union",
-        "times = join_times([each.times for each in sources], [each.n_ratings for each in sources])",
-        """times = join_times([each.times for each in sources], [each.n_ratings for each in sources])
-        times = None if times is None else np.full_like(times, NO_TIME)"""),
+        "entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))",
+        """times = None if times is None else np.full_like(times, NO_TIME)
+        entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))"""),
 ]  # fmt: skip
 
 SEEN = [  # the public side knows more than was released, or what is printed does
@@ -678,7 +677,7 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         "data/files:_guess_format", "    suffix = file.suffix\n    if suffix in",
         '    if magic == b"PAR1":\n        return "parquet"\n    suffix = file.suffix\n    if suffix in'),
     Bug("the demo ends in an error where no rating was held out",
-        (Edit("benchmarks/demo.py", "_figure", "return \"–\" if figure is None else format(figure, \".4f\")",
+        (Edit("benchmarks/demo.py", "_figure", "return \"–\" if figure is None else format(figure, \".3f\")",
               'return f"{figure:>8.4f}"'),), f"{PRINTED}::test_demo"),
 ]  # fmt: skip
 
