@@ -63,7 +63,7 @@ def _informed(domain: Domain) -> Domain:
 
 @dataclass(frozen=True, kw_only=True)
 class InformedALS(PrivateALS):
-    """Private ALS with item features, which are used whatever they are worth."""
+    """Private ALS with item features that always count."""
 
     def users(self, ratings: Ratings) -> FittedUsers:
         return super().users(replace(ratings, domain=_informed(ratings.domain)))
@@ -87,7 +87,7 @@ class InformedEigenRec(PrivateEigenRec):
 
 @dataclass(frozen=True, kw_only=True)
 class DividedEigenRec(PrivateEigenRec):
-    """Private EigenRec whose rounds release item weights beside their sums, however well these are known."""
+    """Private EigenRec with rounds that always release item weights next to their sums."""
 
     def weights_part(self, rounds: list[Sums], noisy: np.ndarray, noise_sd: float, n_users: float) -> float:
         return 0.4

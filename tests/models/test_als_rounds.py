@@ -1,4 +1,4 @@
-"""The server's steps of private ALS by themselves, against what they are of."""
+"""The server's steps of private ALS alone, against their definitions."""
 
 import numpy as np
 import pytest
@@ -18,7 +18,7 @@ RESIDUAL = 0.8
 
 
 def known_of(second, share, n_items=200):
-    """Return what is known after a fit whose users have these second moments."""
+    """Return the state after a fit of users with these second moments."""
     rank = len(second)
     gram = np.append(second[np.tril_indices(rank)], share)
     return KnownFactors(np.full((n_items, rank), 0.01), gram, np.full(len(gram), 1e-8))

@@ -184,7 +184,7 @@ def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
 @pytest.mark.true("A1")
 @pytest.mark.parametrize("change", ["array", "state", "setting", "item", "range", "releases"])
 def test_a_week_goes_on_from_the_model_that_the_last_one_wrote(change, tmp_path):
-    """An edited file with right digests is refused before a charge; the file as it was written goes on."""
+    """An edited file with right digests is refused before a charge; the unedited file continues."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     ledger.open_season("default", SEASON)
     first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, ledger=ledger))
@@ -234,7 +234,7 @@ def test_likes_are_no_ratings_from_0_to_1():
 
 
 def test_what_a_new_item_begins_with():
-    """Rows of items over another catalogue: those of new items are zero, whatever the first item has."""
+    """Rows of items over another catalogue; rows of new items are zero."""
     position = np.array([2, -1, 0])
     arrays = {name: np.array([[5.0], [6.0], [7.0]]) for name in ("item_x", "supported")}
     moved = rows_moved(arrays | {"center": np.ones(3), "history_weight": np.arange(1.0, 4)}, position)

@@ -50,7 +50,7 @@ PLANNED = [
 
 @pytest.fixture(autouse=True)
 def silence(capfd):
-    """Nothing may be printed: it could tell of the rows."""
+    """Nothing may be printed: it could reveal the rows."""
     yield
     assert capfd.readouterr() == ("", "")
 
@@ -102,7 +102,7 @@ def test_sums_do_not_depend_on_order_parts_or_threads(case: Case, monkeypatch) -
 
 
 def test_without_fixed_point_rounding_moves_sums(plain_sums: None) -> None:
-    """The control: in floating point what one user adds depends on the others."""
+    """The control: in floating point, one user's contribution depends on the others."""
     failed = 0
     for case in OF_USERS:
         try:

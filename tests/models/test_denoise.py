@@ -1,4 +1,4 @@
-"""Rounds of sums put together, against what the sums are of: a matrix of users' rows times the probes."""
+"""Combined rounds of sums, against a matrix of users' rows times the probes."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def test_all_rounds_say_what_each_says() -> None:
 
 
 def halves(n_users: int, strengths: np.ndarray, noise_sd: float, rng: np.random.Generator) -> Halves:
-    """Products of halves whose factors are tastes of these strengths, and chance of strength 1."""
+    """Products of halves with tastes of these strengths, and chance of strength 1."""
     own = rng.standard_normal((n_users, len(strengths))) * strengths
     one, two = (own + rng.standard_normal(own.shape) for _ in range(2))
     one, two = (each / np.linalg.norm(each, axis=1, keepdims=True) for each in (one, two))
@@ -58,7 +58,7 @@ def test_a_gain_is_the_reliability_of_the_whole_history(noise_sd: float) -> None
 
 
 def test_noise_and_chance_are_no_taste() -> None:
-    """Where halves have nothing in common, few dimensions are learned, and none counts for much."""
+    """If halves have nothing in common, few dimensions are learned, with small gains."""
     rng, learned, gains = np.random.default_rng(2), 0, []
     for _ in range(100):
         found = taste(halves(400, np.zeros(8), 5.0, rng), 400)

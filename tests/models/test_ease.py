@@ -27,7 +27,7 @@ def regressions(likes: np.ndarray, ridge: float) -> np.ndarray:
 
 
 def drawn(seed: int, n_users: int = 60, n_items: int = 14) -> Ratings:
-    """Users like three to six of the items; the last item is liked by nobody."""
+    """Users like three to six of the items; no user likes the last item."""
     rng = np.random.default_rng(seed)
     rows = [(f"u{u}", i) for u in range(n_users) for i in rng.choice(n_items - 1, rng.integers(3, 7), False)]
     users, items = map(list, zip(*rows))

@@ -44,7 +44,7 @@ def test_it_is_the_best_linear_estimate(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_growth_is_what_is_expected_of_it_given_all_entries() -> None:
-    """Oracle: the posterior mean on a grid; what was known, and how badly, counts as the noise does."""
+    """Oracle: the posterior mean on a grid, with the earlier mean and variance as a prior."""
     rng = np.random.default_rng(8)
     variance, noise = rng.uniform(0.5, 20.0, 40), rng.uniform(0.5, 20.0, 40)
     released = 1.1 * TRUTH + rng.normal(0, np.sqrt(variance + noise))

@@ -1,4 +1,4 @@
-"""Item features in lists: the users' vote against a twin, what it decides, and where the model goes."""
+"""Item features in lists: the users' vote against a twin, its effect, and files of the model."""
 
 from dataclasses import replace
 
@@ -99,7 +99,7 @@ def test_users_vote_for_features_that_mean_something_and_against_others() -> Non
 
 
 class Voters:
-    """Users whose votes are given, and a gate without noise that records what was asked."""
+    """Users with given votes, and a gate without noise that records the questions."""
 
     def __init__(self, domain: Domain, votes: dict[str, float], noise_sd: float = 30.0) -> None:
         self.domain, self._votes, self._noise_sd, self.asked = domain, votes, noise_sd, []
@@ -271,7 +271,7 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
 
 
 def test_donors_stand_beside_what_users_voted_for() -> None:
-    """What users voted for is what donors judge against, and what their ratings stand beside."""
+    """Donors judge against the model that users voted for, and their ratings extend that model."""
     rows, budget = with_features(FEATURES), Budget(2.0, 1e-6)
     voted = trained(FEATURES).public.model.arrays
     for count in (3, 60):

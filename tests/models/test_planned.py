@@ -1,5 +1,4 @@
-"""What is planned from public numbers: the rules of docs/guides/planning.md, docs/guides/implicit.md and
-docs/guides/both.md."""
+"""Plans from public numbers: docs/guides/planning.md, docs/guides/implicit.md, docs/guides/both.md."""
 
 import math
 
@@ -23,7 +22,7 @@ DOMAINS = [Domain(range(n_items), rating_range=(1, 5)) for n_items in (1, 7, 8, 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=lambda budget: f"epsilon {budget.epsilon}")
 def test_private_als_learns_more_with_more_users(budget: Budget) -> None:
-    """Nothing but public numbers decides; few users get biases alone, and every plan spends the budget."""
+    """Few users get biases alone, and every plan spends the budget."""
     for domain in DOMAINS:
         plans = [PrivateALS.planned(budget, domain, 8**power) for power in range(10)]
         assert all(plan.n_users == 8**power for power, plan in enumerate(plans))
@@ -50,7 +49,7 @@ def test_a_spectral_start_that_is_asked_for_is_paid() -> None:
 
 
 def test_private_eigenrec_learns_more_with_more_users_and_budget() -> None:
-    """Nothing but public numbers decides; few users get popularity alone, many for each item pairs."""
+    """Few users get popularity alone; many users for each item get item pairs."""
     for domain in (Domain(range(50), likes=True), Domain(range(20_000), likes=True)):
         plans = [PrivateEigenRec.planned(Budget(2.0, 1e-6), domain, 4**power) for power in range(1, 14)]
         assert plans[0].rank == 0 and not plans[0].pairs and plans[-1].rank == 100

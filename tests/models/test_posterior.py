@@ -1,4 +1,4 @@
-"""What the server makes of released numbers, by loops and least squares; also where noise made them odd."""
+"""Posterior estimates against loops and least squares, including odd values from noise."""
 
 import math
 from statistics import NormalDist

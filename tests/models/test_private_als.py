@@ -158,7 +158,7 @@ def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
 
 
 class Told:
-    """A gate that says what the test says, and users who keep what they are asked."""
+    """A gate that returns the test's values, and users who record the questions."""
 
     private = True
 

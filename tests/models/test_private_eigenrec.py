@@ -1,4 +1,4 @@
-"""Private EigenRec against a slow dense twin that is given the noise of the run, and what it is for."""
+"""Private EigenRec against a slow dense twin with the same noise, and at work."""
 
 import math
 from typing import Any
@@ -140,7 +140,7 @@ def as_one(rounds: list[Any], n_users: float) -> Any:
 
 
 def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:
-    """Users like items of their own group, and the popular ones of others."""
+    """Users like items of one group, and the popular items of others."""
     rng = np.random.default_rng(seed)
     users, items = [], []
     for user in range(n_users):
@@ -197,8 +197,8 @@ def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
 
 @pytest.mark.parametrize(("weight", "lengths"), [(400.0, {0, 1, 2}), (1e4, {0, 1, 4})])
 def test_what_one_user_adds_is_what_the_definition_says(weight: float, lengths: set) -> None:
-    """Also whose row is nearly the popular one: what is left of it is at most 4 times as long then, 2 in
-    the matrix. Oracle: dense rows, one user at a time."""
+    """Includes users with a row near popularity: the rest is at most 4 times as long then, 2 in the
+    matrix. Oracle: dense rows, one user at a time."""
     rng, n, model = np.random.default_rng(5), 25, PrivateEigenRec.of(rank=3, learned_items=20)
     known = ItemStatistics.of(model.tuning, 50.0, np.r_[weight, 300.0, rng.uniform(20, 200, n - 2)], 0.5, 3)
     learned, (scale, first) = known.learned, (known.scale, known.first)

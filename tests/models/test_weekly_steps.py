@@ -1,4 +1,4 @@
-"""A later week's public side by itself: given what is released, item by item by Gaussian conditioning."""
+"""A later week's server side alone: Gaussian conditioning on the releases, item by item."""
 
 import math
 from dataclasses import replace
@@ -45,7 +45,7 @@ SD = {
 
 
 class Told:
-    """A gate that says what the test says, and the users behind it, who keep what they are asked."""
+    """A gate that returns the test's values, and users who record the questions."""
 
     private, domain = True, DATA.domain
 
@@ -268,7 +268,7 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
 
 @pytest.mark.parametrize("model", [ItemBias(clip=0.5, prior_sd=0.3), Popular()], ids=lambda model: model.name)
 def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
-    """Two new items begin with what is usual; each part is measured with the noise of its own unit."""
+    """Two new items begin with usual values; each part is measured with the noise of its unit."""
     accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
     first = model.fit(DATA, accountant)
     position = np.r_[-1, -1, np.arange(2, ITEMS)]

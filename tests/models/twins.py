@@ -1,4 +1,4 @@
-"""What the slow twins share: small ratings, a run whose noise is known, the start both sides draw."""
+"""Helpers of the slow twins: small ratings, a run with known noise, the start that both sides draw."""
 
 import math
 
