@@ -77,7 +77,7 @@ def _load_tile(typingctx: Any, work: Any, at: Any, pitch: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         places = [place for row in _tile(builder, tile.dtype, *arguments[1:]) for place in row]
         return context.make_tuple(
-            builder, tile, [simd.read(context, builder, work, arguments[0], each) for each in places]
+            builder, tile, [simd.read(context, builder, work, arguments[0], column) for column in places]
         )
 
     return tile(work, types.int64, types.int64), codegen
@@ -94,13 +94,13 @@ def _factor_tile(
         tile, data, start, stride, floors, inverses, place = arguments
         rows = _rows(builder, tile)
         places = _tile(builder, sums.dtype, start, stride)
-        for column, each in enumerate(_tile(builder, sums.dtype, place, stride)[0]):
-            least = simd.read(context, builder, floor, floors, each)
+        for column, entry in enumerate(_tile(builder, sums.dtype, place, stride)[0]):
+            least = simd.read(context, builder, floor, floors, entry)
             for row in rows[column:]:
                 for known in range(column):
                     row[column] = simd.less(builder, row[column], row[known], rows[column][known])
             root = simd.inverse_root(builder, rows[column][column], least)
-            simd.write(context, builder, inverse, inverses, each, root)
+            simd.write(context, builder, inverse, inverses, entry, root)
             for row, where in zip(rows[column + 1 :], places[column + 1 :]):
                 row[column] = builder.fmul(row[column], root)
                 simd.write(context, builder, work, data, where[column], row[column])
@@ -120,8 +120,8 @@ def _solve_tile(
         tile, data, start, corner, stride, inverses, place = arguments
         factor = _lower(context, builder, work, data, _tile(builder, sums.dtype, corner, stride))
         roots = [
-            simd.read(context, builder, inverse, inverses, each)
-            for each in _tile(builder, sums.dtype, place, stride)[0]
+            simd.read(context, builder, inverse, inverses, entry)
+            for entry in _tile(builder, sums.dtype, place, stride)[0]
         ]
         for row, places in zip(_rows(builder, tile), _tile(builder, sums.dtype, start, stride)):
             for j in range(SIDE):
@@ -146,7 +146,7 @@ def _solve_back(
         factor = _lower(context, builder, work, data, _tile(builder, group.dtype, corner, stride))
         places = _tile(builder, group.dtype, start, stride)[0]
         roots = _tile(builder, group.dtype, place, stride)[0]
-        solved = [simd.read(context, builder, work, data, each) for each in places]
+        solved = [simd.read(context, builder, work, data, entry) for entry in places]
         for j in reversed(range(SIDE)):
             for k in reversed(range(j + 1, SIDE)):
                 solved[j] = simd.less(builder, solved[j], factor[k][j], solved[k])

@@ -311,13 +311,13 @@ def score_range(users, items, offset, level, start, stop, scores):
         size = min(TURNED, n_items - begin)
         whole = size - size % lanes
         for item in range(0, whole, lanes):
-            own = (begin + item) * width
+            place = (begin + item) * width
             tiled = width - width % lanes
             for c in range(0, tiled, lanes):
-                simd.store_turned(turned, item * width + c * lanes, items, own + c, width)
+                simd.store_turned(turned, item * width + c * lanes, items, place + c, width)
             for c in range(tiled, width):
                 for lane in range(lanes):
-                    turned[item * width + c * lanes + lane] = items[own + lane * width + c]
+                    turned[item * width + c * lanes + lane] = items[place + lane * width + c]
         for first in range(start, stop, 4):
             rows = first, min(first + 1, stop - 1), min(first + 2, stop - 1), min(first + 3, stop - 1)
             at = rows[0] * width, rows[1] * width, rows[2] * width, rows[3] * width

@@ -31,8 +31,8 @@ def row_range(
             shift = row  # `gram` and `rhs` hold one row at a time
         if sums:
             entries = slice(indptr[row], indptr[row + 1])
-            own, items = indices[entries], table[indices[entries], :rank]
-            targets = np.clip(values[entries] - columns[own, 0], -clip, clip) * columns[own, 1]
+            liked, items = indices[entries], table[indices[entries], :rank]
+            targets = np.clip(values[entries] - columns[liked, 0], -clip, clip) * columns[liked, 1]
             terms = items * targets[:, None] if step is None else np.trunc(items * (targets / step)[:, None])
             gram[row - shift] = weight[row] * (items.T @ items)[lower]
             rhs[row - shift] = weight[row] * (terms.sum(axis=0) * (step or 1.0))
@@ -96,11 +96,11 @@ def choose_range(scores, indptr, indices, leading, start, stop, items, best):
 
 def _best(scores, columns, count):
     """The columns of the largest scores, equal ones by ascending column."""
-    own = scores[columns]
+    wanted = scores[columns]
     if 0 < count < len(columns):
-        columns = columns[own >= np.partition(own, -count)[-count]]
-        own = scores[columns]
-    return columns[np.argsort(-own, kind="stable")][:count]
+        columns = columns[wanted >= np.partition(wanted, -count)[-count]]
+        wanted = scores[columns]
+    return columns[np.argsort(-wanted, kind="stable")][:count]
 
 
 def score_range(users, items, offset, level, start, stop, scores):

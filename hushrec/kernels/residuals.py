@@ -111,11 +111,11 @@ def _in_parts(
             size = max(size, min(ENTRIES, int(indptr[stop] - indptr[start])))
             scratch = aligned(np.dtype(np.float64), width, size)
         rows = slice(start, end)
-        own = padded(left[rows].astype(precise, copy=False))
-        part = *(each[rows] for each in by_row), reach[rows], *limits
+        factors = padded(left[rows].astype(precise, copy=False))
+        part = *(array[rows] for array in by_row), reach[rows], *limits
         entries = indptr[start : end + 1], indices, values
         out = table, shrink[rows], norms[rows]
-        loops.active().clipped_range(*entries, own, right, columns, *part, 0, end - start, *out, *scratch)
+        loops.active().clipped_range(*entries, factors, right, columns, *part, 0, end - start, *out, *scratch)
         start = end
 
 

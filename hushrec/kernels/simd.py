@@ -261,7 +261,7 @@ def _tree(builder: Any, total: Any, *, neighbours: bool) -> Any:
         mask = ir.VectorType(ir.IntType(32), half)
         by, other = (2, 1) if neighbours else (1, half)
         places = [[by * place + start for place in range(half)] for start in (0, other)]
-        parts = [builder.shuffle_vector(total, undefined, ir.Constant(mask, each)) for each in places]
+        parts = [builder.shuffle_vector(total, undefined, ir.Constant(mask, place)) for place in places]
         total = builder.fadd(*parts)
     return builder.extract_element(total, ir.Constant(ir.IntType(32), 0))
 

@@ -32,9 +32,9 @@ def at_columns(rows: sp.csr_array, chosen: NDArray[np.bool_]) -> sp.csr_array:
     places = (np.cumsum(chosen) - 1).astype(rows.indices.dtype)
     starts = np.concatenate([[0], np.cumsum(kept)])[rows.indptr].astype(rows.indptr.dtype)
     data = rows.data[kept], places[rows.indices[kept]], starts
-    found = sp.csr_array(data, shape=(rows.shape[0], int(chosen.sum())), copy=False)
-    found.has_sorted_indices = True
-    return found
+    part = sp.csr_array(data, shape=(rows.shape[0], int(chosen.sum())), copy=False)
+    part.has_sorted_indices = True
+    return part
 
 
 def entries(rows: CSR, kept: NDArray[np.bool_]) -> CSR:

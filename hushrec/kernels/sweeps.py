@@ -99,8 +99,8 @@ def half_sweep(
         return np.zeros((len(matrix[0]) - 1, 1), dtype=other.dtype)
     ridge, kinds = settings.ridge(rank, other.dtype), None
     if growth is not None:
-        each = [replace(settings, regularization=settings.regularization * by) for by in growth.factors]
-        ridge, kinds = np.stack([one.ridge(rank, other.dtype) for one in each]), growth.kinds
+        grown = [replace(settings, regularization=settings.regularization * by) for by in growth.factors]
+        ridge, kinds = np.stack([one.ridge(rank, other.dtype) for one in grown]), growth.kinds
     level = _col_offset(other, center)
     solved = solve_rows(*matrix, factors, ridge, kinds=kinds, col_offset=level, constant=settings.constant)
     return with_constant(solved, rank)

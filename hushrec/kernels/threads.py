@@ -94,15 +94,15 @@ def one_blas_thread() -> Iterator[None]:
     """
     global _blas_users, _blas_limits
     with _blas_lock:
-        own: Any = contextlib.nullcontext()
+        limited: Any = contextlib.nullcontext()
         if _blas_users == 0:
             _take_blas()
             _blas_limits = _blas().limit(limits=1, user_api="blas")
         else:  # a BLAS over OpenMP has a number for each thread
-            own = _blas().limit(limits=1, user_api="blas")
+            limited = _blas().limit(limits=1, user_api="blas")
         _blas_users += 1
     try:
-        with own:
+        with limited:
             yield
     finally:
         with _blas_lock:

@@ -83,11 +83,11 @@ def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArr
     users, flat = np.ascontiguousarray(users, double), np.ascontiguousarray(items).reshape(-1)
     offset = vector(offset, len(users), double, 0.0, "offset")
     level = vector(level, len(items), double, 0.0, "level")
-    found = np.empty((len(users), len(items)))
+    scores = np.empty((len(users), len(items)))
     score_range = loops.active().score_range
 
     def score(start: int, stop: int) -> None:
-        score_range(users, flat, offset, level, start, stop, found)
+        score_range(users, flat, offset, level, start, stop, scores)
 
     threads.run(score, np.full(len(users), float(len(items))))
-    return found
+    return scores

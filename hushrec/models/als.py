@@ -193,9 +193,9 @@ class ALS(Estimator[Ratings]):
             return self.regularization
         if not ratings.n_ratings:
             return 20.0
-        each = ratings.n_ratings / ratings.n_users, ratings.n_ratings / rated
-        noise *= 1 + min(each) ** (-2 / 3)
-        return max(noise, 1e-3 * ratings.domain.half_width) * sum(map(math.sqrt, each))
+        per_row = ratings.n_ratings / ratings.n_users, ratings.n_ratings / rated
+        noise *= 1 + min(per_row) ** (-2 / 3)
+        return max(noise, 1e-3 * ratings.domain.half_width) * sum(map(math.sqrt, per_row))
 
     def _of_likes(self, regularization: float) -> SweepSettings:
         return SweepSettings(
@@ -240,12 +240,12 @@ class _Side:
 
 def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:
     """Root mean square of what factors and biases leave of the ratings."""
-    own, model = BiasedFactors(users), BiasedFactors(items)
+    fitted, model = BiasedFactors(users), BiasedFactors(items)
     norms = residual_norms(
         *csr(ratings.matrix),
-        own.factors,
+        fitted.factors,
         model.factors,
-        row_offset=own.biases,
+        row_offset=fitted.biases,
         col_offset=model.biases + center,
     )
     return math.sqrt(float((norms**2).sum()) / max(ratings.n_ratings, 1))

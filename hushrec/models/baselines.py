@@ -120,7 +120,7 @@ class ItemBias(Estimator[Users]):
 
     def train(self, users: Users, gate: Gate, seed: int) -> ModelArrays:
         """One release, then biases shrunk by its noise."""
-        return self._shrunk([Tracked.first(*each) for each in self._release(users, gate)], users.domain)
+        return self._shrunk([Tracked.first(*release) for release in self._release(users, gate)], users.domain)
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
         """The same release with the noise of a week, filtered."""
@@ -148,8 +148,8 @@ class ItemBias(Estimator[Users]):
         counts = np.maximum(weights.mean, 0.0)
         variance = sums.variance / (self.prior_sd * domain.half_width) ** 2
         state = {"item_seen": np.ones(domain.n_items)}
-        for name, each in zip(_TRACKED, tracked):
-            state |= each.to_arrays(name)
+        for name, statistic in zip(_TRACKED, tracked):
+            state |= statistic.to_arrays(name)
         biases = sums.mean * counts / np.maximum(counts**2 + variance, 1e-12)
         return ModelArrays(_served(level(levels.mean, domain)[0], biases), state)
 

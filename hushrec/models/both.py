@@ -113,8 +113,8 @@ def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Arr
     size = np.square(item_weights(expected, math.sqrt(float((expected_sd**2).mean()))).mean)
     mean, missed = float(size.mean()), float(((released - expected) ** 2 - variance).mean())
     missed_sd = math.sqrt(2 / len(released)) * float(variance.mean())
-    own = expected_sd**2 + likely_variance(missed / mean, missed_sd / mean, *_USUAL_DEVIATION) * size
-    gain = noise_sd**2 / np.maximum(noise_sd**2 + own, 1e-300)
+    doubt = expected_sd**2 + likely_variance(missed / mean, missed_sd / mean, *_USUAL_DEVIATION) * size
+    gain = noise_sd**2 / np.maximum(noise_sd**2 + doubt, 1e-300)
     left = (1 - gain) ** 2 * noise_sd**2 + (gain * expected_sd) ** 2
     return released + gain * (expected - released), math.sqrt(float(left.mean()))
 
@@ -189,14 +189,14 @@ class Both(Estimator[BothUsers]):
             "like_threshold": domain.like_threshold,
             "lists_share": shares.lists_share,
         }
-        own: dict[str, dict[str, Any]] = {"ratings": {}, "lists": {}}
+        inner: dict[str, dict[str, Any]] = {"ratings": {}, "lists": {}}
         for name, value in changes.items():
             job, dot, setting = name.partition(".")
-            (own[job] if dot else settings)[setting or name] = value
-        for job in own:
+            (inner[job] if dot else settings)[setting or name] = value
+        for job in inner:
             if job not in changes:
                 model, part = best(job, budget.private), shares.part(budget, job)
-                settings[job] = choose(model, part, domain, n_users=n_users, settings=own[job])
+                settings[job] = choose(model, part, domain, n_users=n_users, settings=inner[job])
         return cls(**settings)
 
     def part(self, budget: Budget, job: str) -> Budget:

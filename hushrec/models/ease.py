@@ -112,15 +112,15 @@ def weights_for(arrays: Mapping[str, Array], liked: Ratings, column: int) -> Arr
     """Return an item's weights for the likes of one user; 0 for items that are not learned."""
     place = np.full(liked.n_items, -1)
     place[arrays["learned_items"]] = np.arange(len(arrays["learned_items"]))
-    own, at = place[liked.matrix.indices], place[column]
-    return np.where((own >= 0) & (at >= 0), arrays["item_factors"][at, own] if own.size else 0.0, 0.0)
+    known, at = place[liked.matrix.indices], place[column]
+    return np.where((known >= 0) & (at >= 0), arrays["item_factors"][at, known] if known.size else 0.0, 0.0)
 
 
 def at_ratings(history: Ratings, liked: Ratings, values: Array) -> NDArray[np.float64]:
     """Return values of one user's likes at their ratings; 0 for those that are no likes."""
-    found = np.zeros(history.n_ratings)
-    found[np.searchsorted(history.matrix.indices, liked.matrix.indices)] = values
-    return found
+    full = np.zeros(history.n_ratings)
+    full[np.searchsorted(history.matrix.indices, liked.matrix.indices)] = values
+    return full
 
 
 def own_likes(history: Ratings, learned: Array) -> sp.csr_array:

@@ -115,9 +115,9 @@ class LabelUsers(FittedUsers):
         """The gradient in the place of the residual."""
         matrix, labels = self._ratings.matrix, self._rows
         cells = np.repeat(np.arange(self._ratings.n_users), np.diff(matrix.indptr))
-        own, model = BiasedFactors(self._fitted), BiasedFactors(items)
-        score = predict_pairs(cells, matrix.indices, own.factors, model.factors) + self._center
-        score += own.biases[cells] + model.biases[matrix.indices]
+        fitted, model = BiasedFactors(self._fitted), BiasedFactors(items)
+        score = predict_pairs(cells, matrix.indices, fitted.factors, model.factors) + self._center
+        score += fitted.biases[cells] + model.biases[matrix.indices]
         response = with_values(matrix, score + matrix.data - np.tanh(score))
         self._rows = replace(labels, matrix=response)
         try:

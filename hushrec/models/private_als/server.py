@@ -217,27 +217,27 @@ def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> 
     return values, vectors, variance
 
 
-def factor_update(slopes: Array, prior: FactorPrior, found: FactorSums) -> tuple[Array, Array]:
+def factor_update(slopes: Array, prior: FactorPrior, released: FactorSums) -> tuple[Array, Array]:
     """Expected change of the factors, and their variance afterwards along the eigenvectors.
 
     The release is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
     """
-    along, variance = found.sums @ found.vectors, prior.variance
+    along, variance = released.sums @ released.vectors, prior.variance
     usual = variance.mean(axis=1)
     if prior.scores.any():
-        slope = slopes[:, None] * found.values
-        change, rest = expected_from_features(prior.scores, along, slope, usual, found.variance(slope))
+        slope = slopes[:, None] * released.values
+        change, rest = expected_from_features(prior.scores, along, slope, usual, released.variance(slope))
     else:
         change, rest = np.zeros_like(along), usual
     left = np.empty_like(along)
     for start in range(0, len(along), _ITEMS_AT_A_TIME):
         items = slice(start, start + _ITEMS_AT_A_TIME)
-        slope = slopes[items, None] * found.values  # of the sums in the factors, along the eigenvectors
-        each = variance[items] * (rest[items] / usual[items])[:, None]
-        gain = wiener_gain(slope, each, found.variance(slope))
+        slope = slopes[items, None] * released.values  # of the sums in the factors, along the eigenvectors
+        before = variance[items] * (rest[items] / usual[items])[:, None]
+        gain = wiener_gain(slope, before, released.variance(slope))
         change[items] += gain * (along[items] - slope * change[items])
-        left[items] = (1 - gain * slope) * each
-    return change @ found.vectors.T, left
+        left[items] = (1 - gain * slope) * before
+    return change @ released.vectors.T, left
 
 
 def users_uncertainty(factors: Array, weights: Array, share: float, level: Level, residual: float) -> Array:

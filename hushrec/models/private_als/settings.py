@@ -197,8 +197,8 @@ class PrivateALS(Estimator[FittedUsers]):
             self._check_clips()
         rounds = self._first_rounds()
         rounds += [Round(label, share, signed(clip)) for label, share, clip in self.bias_releases()]
-        for each in self.factor_releases():
-            rounds += each.releases
+        for release in self.factor_releases():
+            rounds += release.releases
         return plan_of(rounds, budget, fraction)
 
     def _check_clips(self) -> None:

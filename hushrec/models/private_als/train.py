@@ -236,14 +236,14 @@ def _learn_factors(
             noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
             factors -= guess
         sums_sd = unit * gate.noise_sd(sums.label)
-        found = FactorSums(noisy, values, vectors, sums_sd, residual)
-        change, left = factor_update(slopes, FactorPrior(prior, scores), found)
+        released_sums = FactorSums(noisy, values, vectors, sums_sd, residual)
+        change, left = factor_update(slopes, FactorPrior(prior, scores), released_sums)
         factors += change
         prior = np.minimum(left + _DRIFT * usual, usual)
         gram_sd, norm = gate.noise_sd(gramian.label) / n_users, model.tuning.user_norm or 1.0
         gram_variance = packed_variance(gram_sd, model.rank, norm, level.spread)
         known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)
-        del contributions, noisy, found, change, left  # each as large as the model
+        del contributions, noisy, released_sums, change, left  # each as large as the model
     return items, residual, known
 
 

@@ -95,20 +95,20 @@ EXPECTED = ModelArrays(
 
 def weekly_rounds(model: PrivateALS) -> list[Round]:
     """Return the releases of a week."""
-    found = [
+    rounds = [
         Round("number of users", _COUNT, counted(1.0)),
         Round("item weights", _WEIGHTS, positive(1.0)),
         Round("residual variance", _RESIDUAL, counted(1.0)),
     ]
     if model.bias_rounds:
-        found.append(Round("item biases", _BIASES, signed(_BIAS_CLIP)))
+        rounds.append(Round("item biases", _BIASES, signed(_BIAS_CLIP)))
     if model.rank and model.iterations:
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(model.tuning.user_norm) ** 2)
-        found += [
+        rounds += [
             Round("gramian", _GRAMIAN, gramian),
             Round("item sums", _FACTORS, signed(_clip(model))),
         ]
-    return found
+    return rounds
 
 
 class State(NamedTuple):
@@ -166,8 +166,8 @@ class State(NamedTuple):
 
     def to_arrays(self) -> dict[str, Array]:
         """Return the arrays of a model file."""
-        own = {name: each for name, each in self._asdict().items() if name != "factors"}
-        return own | dict(zip(_OF_FACTORS, self.factors or ()))
+        arrays = {name: value for name, value in self._asdict().items() if name != "factors"}
+        return arrays | dict(zip(_OF_FACTORS, self.factors or ()))
 
     @classmethod
     def of(cls, state: Mapping[str, Array]) -> State:
@@ -205,8 +205,8 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
     """The next week's model."""
     domain = users.domain
     scores = feature_scores(domain.item_features, domain.n_items)
-    own, columns = _divided(model, last, scores)
-    items, state = _with_new_items(model, ModelArrays(own, last.state), scores)
+    arrays, columns = _divided(model, last, scores)
+    items, state = _with_new_items(model, ModelArrays(arrays, last.state), scores)
     spread, user_variance, residual, bias_prior = state.numbers[2:]
     counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
     level = Level(
@@ -253,8 +253,8 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
         np.array(evidence),
         factors,
     )
-    found = served(level, now, items, supported, factors is not None)
-    return ModelArrays(with_slopes(found, columns, private=gate.private), following.to_arrays())
+    arrays = served(level, now, items, supported, factors is not None)
+    return ModelArrays(with_slopes(arrays, columns, private=gate.private), following.to_arrays())
 
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
@@ -276,11 +276,11 @@ def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) ->
     if not columns.size:
         return dict(serve)
     factors = serve["item_factors"]
-    found = {name: each for name, each in serve.items() if name != "directions"}
-    found["item_factors"] = np.column_stack([factors, columns.astype(np.float32)])
+    arrays = {name: array for name, array in serve.items() if name != "directions"}
+    arrays["item_factors"] = np.column_stack([factors, columns.astype(np.float32)])
     if not private:  # items are compared by learned factors only
-        found["directions"] = serve.get("directions", np.asarray(factors.shape[1]))
-    return found
+        arrays["directions"] = serve.get("directions", np.asarray(factors.shape[1]))
+    return arrays
 
 
 def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[str, Any], Array]:

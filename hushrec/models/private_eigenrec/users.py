@@ -84,9 +84,9 @@ class LikingUsers(Users):
             unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=present)
             along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
             apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
-            own = np.column_stack([1 / apart, unit / apart, along / (apart * square)])
+            per_user = np.column_stack([1 / apart, unit / apart, along / (apart * square)])
         self._scale, self._first = scale, first
-        longer, self._user_weight, self._along = finite_or_zero(own).T.copy()
+        longer, self._user_weight, self._along = finite_or_zero(per_user).T.copy()
         self._longer = np.maximum(longer, 1.0)
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
@@ -126,12 +126,12 @@ class LikingUsers(Users):
         likes = at_columns(_likes(self._ratings), learned)
         vectors, first_half = basis[learned] * self._scale[learned, None], _dealt(likes)
         ones = [with_values(likes, half.astype(np.float32)) for half in (first_half, ~first_half)]
-        one, two = (self._factors(each, vectors) for each in ones)
+        one, two = (self._factors(half, vectors) for half in ones)
         both = np.any(one, axis=1, keepdims=True) & np.any(two, axis=1, keepdims=True)
         sums = [fixed_gramian(both * (one + sign * two) / 2, 1.0) for sign in (1, -1)]
         rank = basis.shape[1]
         step, weight = spacing(1.0, FACTOR_BITS) ** 2, frobenius_scale(rank)
-        parts = [Bounded(each, positive(1.0), weight=weight, step=step) for each in sums]
+        parts = [Bounded(half, positive(1.0), weight=weight, step=step) for half in sums]
         return self._beside_weights(together(parts, positive(1.0)), part, positive(1.0))
 
     def _beside_weights(self, sums: Bounded, part: float, bound: Bound) -> Bounded:
@@ -161,11 +161,11 @@ class LikingUsers(Users):
             row -= (both[item] - first[item] * square) * first[: item + 1]
         return Bounded(sums, bound, weight=frobenius_scale(len(first)), step=step**2)
 
-    def votes(self, own: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
-        """Sum of the users' votes for another model than their own, or against it: 1 a user, shape (1,)."""
+    def votes(self, model: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
+        """Sum of the users' votes for another model, or against it: 1 a user, shape (1,)."""
         with np.errstate(all="ignore"):  # as where they are scaled
-            found = _votes(_likes(self._ratings), own, other)
-        return Bounded(np.array([float(found.sum())]), signed(1.0), step=1.0)
+            votes = _votes(_likes(self._ratings), model, other)
+        return Bounded(np.array([float(votes.sum())]), signed(1.0), step=1.0)
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
         """The norm that each user's contribution may have before truncation, which can lengthen it here."""
@@ -199,7 +199,7 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
     return UserState(np.zeros(len(factors)), factors)
 
 
-def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
+def _votes(likes: sp.csr_array, model: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
     """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
 
     A user's likes are dealt into two halves by the items' numbers. The vote compares the ranks of one half in
@@ -209,26 +209,26 @@ def _votes(likes: sp.csr_array, own: Mapping[str, Array], other: Mapping[str, Ar
     ----------
     likes : csr_array of shape (n_users, n_items)
         Ones.
-    own, other : mappings of str to ndarray
+    model, other : mappings of str to ndarray
         The arrays of both models.
     """
     n_users, n_items = likes.shape
     rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
     known = _dealt(likes)
     half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
-    found, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
-    states = [folded(arrays, csr(half)) for arrays in (own, other)]
+    votes, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
+    states = [folded(arrays, csr(half)) for arrays in (model, other)]
     for start in range(0, n_users, step):
         scores = [
             lowered(own_scores(arrays, state.at(slice(start, start + step))), arrays.get("supported"))
-            for arrays, state in zip((own, other), states, strict=True)
+            for arrays, state in zip((model, other), states, strict=True)
         ]
         for row in range(start, min(start + step, n_users)):
             liked = slice(likes.indptr[row], likes.indptr[row + 1])
             seen, held = columns[liked][known[liked]], columns[liked][~known[liked]]
-            one, two = (float(worth(ranks(each[row - start], seen, held)).sum()) for each in scores)
-            found[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
-    return found
+            one, two = (float(worth(ranks(score[row - start], seen, held)).sum()) for score in scores)
+            votes[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
+    return votes
 
 
 def _dealt(likes: sp.csr_array) -> NDArray[np.bool_]:
