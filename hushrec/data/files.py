@@ -83,7 +83,8 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
     """
     kind = file_format(file, format, columns)
     unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
-    if kind in unnamed and not last_position(columns) and columns not in (None, *unnamed[kind]):
+    has_positions = kind != "jester" and last_position(columns)
+    if kind in unnamed and not has_positions and columns not in (None, *unnamed[kind]):
         raise InputError(
             f"A file of format {kind} has no column names; leave columns out, or pass positions such as"
             " user=1,item=2.",

@@ -385,5 +385,7 @@ def test_positions_count_from_one_and_a_format_may_be_a_delimiter(tmp_path) -> N
     assert Ratings.from_any(tmp_path / "r.csv", domain, format="|").n_ratings == 1
     with pytest.raises(InputError, match="count from 1"):
         Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 0, "item": 1, "rating": 2})
+    with pytest.raises(InputError, match="format jester has no column names"):
+        Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 1, "item": 2}, format="jester")
     with pytest.raises(InputError, match="or the delimiter of the columns"):
         Ratings.from_any(tmp_path / "r.csv", domain, format="#")
