@@ -52,6 +52,9 @@ SENTENCES = {
     "I1": "A table or a header given as a catalogue is refused by the file alone, at no cost",
     "I2": "check names what a file of ratings really holds; split --from refuses times in another unit",
     "I3": "Every type of column is read or refused in one sentence, and integer ids are exact",
+    "P1": "Popularity from a release and donors is nearer to the truth than from either alone",
+    "P2": "plan and train say where public data decide, and not more budget",
+    "P3": "A useless table of item features stays out of lists, and each vote is charged",
     "F1": "A job whose streams are closed or full ends in 0 where its work is done, and charges nothing else",
 }
 

@@ -46,6 +46,7 @@ def test_the_tables_are_those_that_are_most_like_the_plan() -> None:
             nearest(*wrong)
 
 
+@pytest.mark.true("P2")
 def test_where_public_data_decide_plan_and_train_say_so(run, tmp_path, monkeypatch) -> None:
     """On a shop's long tail more budget does little: by declared sizes, and where no taste was learned."""
     said = "public data decide, not more budget"

@@ -144,6 +144,7 @@ def test_tables_are_voted_on_alone_and_then_beside_the_accepted_ones() -> None:
     assert decided({**votes, VOTES: -50.0, two: -1.0}, (1, 2, 4))[0] == 0.0
 
 
+@pytest.mark.true("P3")
 def test_a_useless_table_stays_out_beside_a_good_one_and_in_later_weeks() -> None:
     """The good table's columns are those that lists use; a week whose features changed uses the new ones."""
     random = np.random.default_rng(7).standard_normal((N_ITEMS, 12))

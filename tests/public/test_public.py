@@ -315,6 +315,7 @@ def weights(rows: Ratings):
     return LikingUsers(rows, 4.0).item_weights()
 
 
+@pytest.mark.true("P1")
 @pytest.mark.parametrize(("epsilon", "most"), [(0.5, 0.96), (2.0, 0.85)])
 def test_popularity_is_nearer_to_the_truth_than_each_source_alone(epsilon: float, most: float) -> None:
     """Donors' counts, their posterior means, and the release at its best scale; noise hides rare items."""
