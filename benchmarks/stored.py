@@ -45,7 +45,7 @@ MEASURED = {
     "nobody.json": ("docs/guides/two-servers.md", "1480e89"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
-    "public.jsonl": ("docs/guides/public.md", "9bce974"),
+    "public.jsonl": ("docs/guides/public.md", "7fb3dd7"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
     "seasons.txt": ("docs/guides/seasons.md", "1a3cd1e"),
 }
