@@ -211,16 +211,22 @@ def test_nginx_passes_the_lists_on_and_nothing_else(files, tmp_path) -> None:
     assert not left and not any(item in (tmp_path / "error.log").read_text() for item in ITEMS)
 
 
-def arguments(command: str, files, tmp_path) -> list[str]:
-    """The words of a command of the page, with this test's files in place of the page's."""
-    titles = tmp_path / "titles.csv"
-    titles.write_text("item,title\n" + "".join(f"{item},The {item}\n" for item in ITEMS))
+def of_systemd() -> str:
+    return re.findall(r"^ExecStart=/opt/hushrec/bin/hushrec (.*)$", block("ini"), flags=re.M)[0]
+
+
+def of_the_container() -> str:
+    entry = json.loads(re.findall(r"^ENTRYPOINT (.*)$", (ROOT / "Containerfile").read_text(), flags=re.M)[0])
+    (words,) = re.findall(r" hushrec-serve \\\n((?:.*\\\n)*.*)\n", PAGE)
+    return f"{shlex.join(entry[1:])} {words}".replace("\\\n", " ")
+
+
+@pytest.mark.parametrize("command", [of_systemd, of_the_container])
+def test_what_systemd_and_the_container_start_serves_and_ends(command, files, tmp_path) -> None:
+    """With this test's files in place of the page's, and a free port."""
+    (tmp_path / "titles.csv").write_text("item,title\n" + "".join(f"{item},The {item}\n" for item in ITEMS))
     shutil.copy(files["als"], tmp_path / "shop.hush")
-    return shlex.split(command.replace("/srv/hushrec/", f"{tmp_path}/"), comments=True)
-
-
-def served(words: list[str]) -> None:
-    """Start ``hushrec`` with these words, ask it, and end it as systemd and podman do."""
+    words = shlex.split(command().replace("/srv/hushrec/", f"{tmp_path}/"))
     line = [sys.executable, "-m", "hushrec", *words, "--port", "0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -234,23 +240,13 @@ def served(words: list[str]) -> None:
             process.kill()
 
 
-def test_the_unit_of_systemd(files, tmp_path) -> None:
-    unit = block("ini")
-    (command,) = re.findall(r"^ExecStart=/opt/hushrec/bin/hushrec (.*)$", unit, flags=re.M)
-    if (program := shutil.which("systemd-analyze")) is not None:
-        (tmp_path / "hushrec.service").write_text(unit.replace("/opt/hushrec/bin/hushrec", sys.executable))
-        line = [program, "verify", "--man=no", tmp_path / "hushrec.service"]
-        done = subprocess.run(line, capture_output=True, text=True)
-        assert "hushrec.service" not in done.stdout + done.stderr, done.stderr
-    served(arguments(command, files, tmp_path))
-
-
-def test_the_line_of_the_container(files, tmp_path) -> None:
-    """What podman would start: the entry point of the Containerfile and the words of the page."""
-    entry = json.loads(re.findall(r"^ENTRYPOINT (.*)$", (ROOT / "Containerfile").read_text(), flags=re.M)[0])
-    assert entry[0].endswith("/hushrec")
-    (command,) = re.findall(r" hushrec-serve \\\n((?:.*\\\n)*.*)\n", PAGE)
-    served([*entry[1:], *arguments(command.replace("\\\n", " "), files, tmp_path)])
+def test_systemd_reads_the_unit(tmp_path) -> None:
+    if (program := shutil.which("systemd-analyze")) is None:
+        pytest.skip("systemd is not installed")
+    unit = tmp_path / "hushrec.service"
+    unit.write_text(block("ini").replace("/opt/hushrec/bin/hushrec", sys.executable))
+    done = subprocess.run([program, "verify", "--man=no", unit], capture_output=True, text=True)
+    assert unit.name not in done.stdout + done.stderr
 
 
 def in_browser(address: str) -> str:
