@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as some
 
+from benchmarks import epsilon_page
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import (
     Bound,
@@ -24,6 +25,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     Release,
     RepeatAndSelect,
+    budget,
     counted,
     delta_of,
     epsilon_of,
@@ -251,3 +253,25 @@ def test_a_plan():
     for releases, words in (([one] * 3, "A plan of 3 releases would"), ([one], "Release '<counts>' would")):
         with pytest.raises(BudgetError, match=words):
             Plan(Budget(0.1, 1e-6), releases).check()
+
+
+@pytest.mark.true("E7")
+def test_the_meaning_of_an_epsilon_is_bayes_rule_and_the_pages_word() -> None:
+    """Against a coin flipped with probability 1 / (1 + e^epsilon), the most telling mechanism."""
+    page = epsilon_page.PAGE.read_text(encoding="utf-8")
+    for epsilon, word in (
+        (0.3, "strong"),
+        (1, "strong"),
+        (3, "moderate"),
+        (5, "weak in the worst case"),
+        (11, "too weak"),
+    ):
+        flip = 1 / (1 + mpmath.exp(epsilon))
+        for prior in (0.01, 0.5):
+            seen = prior * (1 - flip) / (prior * (1 - flip) + (1 - prior) * flip)
+            assert budget.belief(prior, epsilon) == pytest.approx(float(seen), rel=1e-12)
+        said = budget.meaning(epsilon, "user")
+        percent = re.search(r"become (over )?([\d.]+)%", said)
+        assert float(percent[2]) == pytest.approx(100 * budget.belief(0.5, epsilon), abs=0.5) and word in said
+    assert epsilon_page.words() in page and epsilon_page.table() in page
+    assert "q times epsilon" in budget.meaning(1, "rating") and budget.meaning(math.inf, "user")
