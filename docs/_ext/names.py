@@ -66,6 +66,7 @@ GROUPS = {
             "Billboard",
             "load",
             "serving.Recommended",
+            "serving.Similar",
             "serving.Explanation",
             "serving.Attributes",
             "serving.stream_lists",

@@ -33,6 +33,12 @@ class Similar(NamedTuple):
         The list is ranked by it. It compares items of one list only.
     by : tuple of str
         The sources that know the given items: ``("5 taste dimensions", "category and brand", "40 donors")``.
+
+    Examples
+    --------
+    >>> item, score, by = hushrec.serving.Similar("alien", 0.41, ("category and brand", "40 donors"))
+    >>> by
+    ('category and brand', '40 donors')
     """
 
     item: Any
