@@ -207,7 +207,7 @@ def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, 
     ground = Ground(level, slopes, np.zeros((n, 1)))
     found, last, known = train._learn_factors(model, gate, gate, ground, items, np.zeros((n, 0)), 7)
 
-    residual, most, prior, asked = 0.75 * 1.3**2, 2 * 1.3**2, np.full((n, rank), 0.49), []
+    residual, most, prior, asked = 1.3**2, 2 * 1.3**2, np.full((n, rank), 0.49), []
     current, told = given, iter([each for name, each in gate.asked if name == "item_sums"])
     for step in (1, 2, 3):
         asked.append(("fit", current, level.ridge(residual)))

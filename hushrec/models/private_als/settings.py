@@ -159,6 +159,8 @@ class PrivateALS(Estimator[FittedUsers]):
             # adaptive weights that noise hides are worse than none
             "weight_exponent": -0.25 * signal / (signal + 0.1),
         }
+        if signal < 0.1:  # noisy weights spoil all later rounds
+            settings |= {"bias_rounds": 2, "weights_share": 0.4}
         if signal >= 1 and domain.n_items >= 8:
             large = signal >= 10
             spectral = large and domain.n_items <= _LARGEST_SPECTRAL
@@ -167,12 +169,12 @@ class PrivateALS(Estimator[FittedUsers]):
             settings |= {
                 "rank": rank,
                 # a random start has further to go: ML-1M validation ratings, ML-100K, `realistic` data
-                "iterations": 4 if large else min(12, 4 * int(signal / 2.5) + 4),
+                "iterations": 4 if large else 8,
                 "weights_share": 0.15,
                 "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
                 "start_share": (start_share := 0.1 if paid else 0.0),
                 "bias_share": 0.835 - factor_share - start_share,
-                "factor_clip": min(max(0.1, signal / 300), 0.15) * math.sqrt(rank),
+                "factor_clip": 0.1 * math.sqrt(rank),
                 "start": "spectral" if spectral else "random",
             }
         return cls.of(settings, changes)

@@ -67,8 +67,6 @@ _USUAL_SPREAD, _USUAL_OFFSETS = (USUAL_SPREAD, 0.6), (0.08, 0.8)
 #: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so
 #: users without a level are not drawn to the middle.
 _USUAL_LEVEL = 1.0
-#: Usual fraction of the squared spread that remains after biases.
-_USUAL_RESIDUAL = 0.75
 #: Server's prior of an item's bias, in units of the spread: deviation from its regression on the log weight
 #: before the first round. Same study, and the validation ratings of ML-1M.
 _BIAS_PRIOR = 0.65
@@ -211,7 +209,7 @@ def _learn_factors(
     """
     level, slopes, scores = ground
     square, n_users = level.spread**2, level.n_users
-    residual, most = _USUAL_RESIDUAL * square, _FIRST_RESIDUAL_BOUND * square
+    residual, most = square, _FIRST_RESIDUAL_BOUND * square
     usual, known = model.tuning.factor_prior**2, None
     prior = np.full((len(items), model.rank), usual)
     for step, (votes, _, gramian, sums, clip) in enumerate(model.factor_releases()):
