@@ -53,7 +53,7 @@ def membership(
     settings : mapping, optional
         Settings that override the model's own choice.
     seed : int
-        Of the planted users and of the training.
+        Seed of the planted users and of the training.
 
     Returns
     -------

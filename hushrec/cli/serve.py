@@ -49,7 +49,7 @@ def serve(
     """Serve MODELs over HTTP: lists, predictions and the model files.
 
     Each MODEL is a file, or NAME=FILE. The server takes a replaced file within seconds, and keeps the old
-    model if the new one is damaged. Nothing of a request is logged or kept. SIGTERM or Ctrl-C ends it.
+    model if the new one is damaged. Requests are neither logged nor kept. SIGTERM or Ctrl-C ends it.
 
       hushrec serve model.hush --demo
       hushrec serve model.hush --titles titles.csv --origin https://shop.example

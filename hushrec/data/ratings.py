@@ -386,7 +386,7 @@ class Ratings:
         return self._with(mask, counts, users, not keyed)
 
     def age(self) -> np.ndarray:
-        """How many ratings of its user are later than each, in the order of ``matrix.data``. Private.
+        """Number of later ratings of the same user, for each rating in the order of ``matrix.data``. Private.
 
         A rating without a time is the oldest; ties go by the catalogue.
         """

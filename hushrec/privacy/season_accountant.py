@@ -44,7 +44,7 @@ class SeasonAccountant(Accountant):
     early : bool
         The week may begin sooner than the season's gap allows.
     attendance : Attendance, optional
-        Of a lifetime season, which needs it and a ledger.
+        The list of users of a lifetime season, which needs it and a ledger.
     ledger, dataset, noise, data_is_public
         See :class:`Accountant`. Without a ledger the models count the weeks, and neither a repeated week nor
         an edited model is detected.

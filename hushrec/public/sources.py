@@ -162,9 +162,9 @@ class PublicRows:
     Attributes
     ----------
     same : Ratings
-        Of the same population, ordered by user id.
+        Ratings of the same population, ordered by user id.
     external : Ratings or None
-        Of other populations, with numbers as ids.
+        Ratings of other populations, with numbers as ids.
     donors : tuple of str
         Ids of the declared donors.
     external_sources : int
@@ -185,7 +185,7 @@ class PublicRows:
         ----------
         board : Billboard
         parts : ModelArrays
-            What the training released.
+            The released values of the training.
         """
         if self.external is not None and not self.same.n_users:
             part, judged = unjudged(board, self.external, parts.state)

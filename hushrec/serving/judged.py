@@ -13,7 +13,7 @@ METRICS = {"lists": "recall@20", "ratings": "rmse"}
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """How much public ratings help a private model, measured on the donors' own ratings.
+    """Benefit of public ratings to a private model, measured on the donors' own ratings.
 
     Attributes
     ----------

@@ -96,7 +96,7 @@ def check_larger(last: Domain, domain: Domain) -> None:
 def moved(model: Recommender, position: Array) -> ModelArrays:
     """Return a model's released values over another catalogue, whose items were at ``position``.
 
-    A negative position is a new item. Where items recommend items, the learned items stay the same.
+    A negative position is a new item. If items recommend items, the learned items stay the same.
     """
     learned = _learned(model, position)
     serve = {name: learned.get(name, each) for name, each in model.arrays.items()}

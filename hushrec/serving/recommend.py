@@ -58,7 +58,7 @@ class Recommended(NamedTuple):
         The list is ranked by it: it never rises from one rank to the next. Compare it within one user's
         scores only.
     rating : float or None
-        What :meth:`Recommender.predict` returns for the item; None where the model predicts no ratings.
+        The result of :meth:`Recommender.predict` for the item; None where the model predicts no ratings.
 
     Examples
     --------
@@ -117,7 +117,7 @@ class Explanation(NamedTuple):
     base : float
         The score without the items below.
     because : list of Because
-        What each of the user's items adds to the base, the largest effect first.
+        The contribution of each of the user's items to the base, the largest effect first.
 
     Examples
     --------
@@ -338,7 +338,7 @@ class Recommender:
         where : str, optional
             Recommend items of which this condition is true, such as ``"in_stock and price < 50"``.
         at_most : mapping of str to int, optional
-            How many items may share a value of a column: ``{"brand": 2}``.
+            Largest number of items that share a value of a column: ``{"brand": 2}``.
         boost : mapping of str to float, optional
             Factors for items of which a condition is true: ``{"new": 1.1}``. They multiply how far an item's
             score is above the user's lowest.

@@ -33,7 +33,7 @@ class Rules(NamedTuple):
 
     #: Which items may be listed; None: all.
     allowed: NDArray[np.bool_] | None = None
-    #: What each item's score is multiplied by; None: nothing.
+    #: The factor of each item's score; None: nothing.
     factors: NDArray[np.float64] | None = None
     #: For each limited column: the code of every item's value (-1: none), and how many items may share one.
     limits: Limits = ()

@@ -71,7 +71,7 @@ def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(r
         before = run("ledger", "show", "--dataset", name, "--json").stdout
         for more in ([*line, "--epsilon", "inf", "--out", "n.hush"], compared):
             refused = run(*more, "--dataset", name)
-            assert refused.exit_code == 1 and "were promised: pass --dataset" in refused.stderr
+            assert refused.exit_code == 1 and "break the promise to the users" in refused.stderr
         assert run("ledger", "show", "--dataset", name, "--json").stdout == before
     assert not Path("n.hush").exists() and not Path("out").exists()
     assert run(*compared, "--dataset", "try").exit_code == 0
