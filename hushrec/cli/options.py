@@ -112,7 +112,7 @@ class Settings:
     Parameters
     ----------
     texts
-        Change a setting (hushrec settings MODEL); repeatable.
+        Change a setting (hushrec settings MODEL).
     """
 
     texts: Annotated[tuple[str, ...], Parameter(name="--set", metavar="NAME=VALUE")] = ()

@@ -73,7 +73,7 @@ def train(
     out
         File for the model.
     like_threshold
-        Ratings from here up are likes, 4 of 1 to 5 by default.
+        Ratings from here up are likes: 4 on 1 to 5.
     season
         Train the first week of an open season.
     attendance
