@@ -45,7 +45,6 @@ def every_time_alike(act: Callable[[], object]) -> Callable[[], object]:
         names = itertools.count(1)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("hushrec.privacy.ledger.datetime", _Noon)
-            patch.setattr("hushrec.privacy.journal.datetime", _Noon)
             random_bytes = SimpleNamespace(urandom=lambda n: next(names).to_bytes(n), getpid=os.getpid)
             patch.setattr("hushrec.privacy.accountant.os", random_bytes)
             return act()
