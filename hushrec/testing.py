@@ -42,7 +42,7 @@ import numpy as np
 import numpy.typing as npt
 
 from hushrec.data import Domain, Ratings
-from hushrec.errors import HushrecError
+from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import (
     Accountant,
@@ -716,7 +716,9 @@ class PublicSide:
         finally:
             sys.modules["__main__"] = main
         theirs.close()
-        self._connection.send(getattr(main, "__file__", None))
+        script = getattr(main, "__file__", None)
+        self._script = script if script and Path(script).is_file() else None  # none of standard input
+        self._connection.send(self._script)
         self._connection.send(self.announce)
         return self
 
@@ -731,6 +733,11 @@ class PublicSide:
         self, estimator: Estimator, budget: Budget, domain: Domain, known: Mapping[str, Rows] | None = None
     ) -> None:
         """Start a training there: it knows plan, settings, domain and seed, and rows that are public."""
+        if type(estimator).__module__ == "__main__" and self._script is None:
+            raise InputError(
+                f"Another process cannot import {type(estimator).__name__} from standard input or a notebook;"
+                " define it in a file."
+            )
         self._connection.send((estimator, budget, domain, dict(known or {})))
 
     def send(self, released: np.ndarray) -> None:

@@ -76,6 +76,14 @@ def test_a_plain_script_checks_its_own_estimator(tmp_path) -> None:
     )
 
 
+@pytest.mark.parametrize(("name", "error"), [("Mine", "define it in a file"), ("hushrec.Popular", "")])
+def test_standard_input_checks_estimators_that_another_process_can_import(name, error) -> None:
+    code = SCRIPT.replace("Mine()", f"{name}()")
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
+    assert ("held to the contract" in done.stdout) is not bool(error)
+    assert error in done.stderr and "Reset" not in done.stderr and "FileNotFound" not in done.stderr
+
+
 @pytest.mark.parametrize("model", [PrivateALS, PrivateEigenRec], ids=lambda model: model.name)
 def test_weeks_with_item_features_are_held_to_the_contract(model) -> None:
     features = np.random.default_rng(0).standard_normal((DOMAIN.n_items, 2))
