@@ -1,4 +1,4 @@
-"""Private SLIM: an estimator outside the package, in one file. Docs: ARCHITECTURE.md, "a new algorithm".
+"""Private SLIM: an estimator outside the package, in one file. Docs: CONTRIBUTING.md, "Add a model".
 
 Items are predicted from the other items by a linear model with a closed form (EASE, Steck 2019). All that
 it needs is the items' Gramian over the users, which is released once, with noise. On the user's side their

@@ -1,4 +1,4 @@
-"""The gate: `Accountant.release` is the only way out for anything computed from private rows."""
+"""The accountant: values from private rows leave only as releases, charged before noise is drawn."""
 
 import logging
 import math

@@ -1,4 +1,4 @@
-"""The gate: the only way from users' contributions to released values, as planned.
+"""The gate: values from private rows leave only as releases, charged before noise is drawn.
 
 A training holds a gate and releases through it. The gate decides where contributions are added and where
 noise is drawn: in this process (:class:`LocalGate`), or at two servers (:mod:`hushrec.engines.two_servers`).

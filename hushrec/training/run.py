@@ -125,7 +125,7 @@ def fit(
         The private rows. A store is read a block of users at a time, where the estimator allows it; the bytes
         of the result are the same.
     accountant : Accountant
-        The only way out for anything computed from the rows.
+        Charges each release before it draws the noise.
     seed : int
         Governs initialisation and sampling, never privacy noise.
     progress : bool

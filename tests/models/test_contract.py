@@ -198,7 +198,9 @@ def test_every_configuration_is_a_case(name: str, record_property) -> None:
     cls = ESTIMATORS[name]
     cases = [case for case in CASES if isinstance(case.estimator, cls) and case.estimator.name == name]
     if not cases:
-        assert released(cls.planned(Budget(1, 1e-6), DOMAIN, 5), Budget(1, 1e-6)) is None, "has privacy"
+        assert released(cls.planned(Budget(1, 1e-6), DOMAIN, 5), Budget(1, 1e-6)) is None, (
+            "add a row to tests/models/cases.py"
+        )
         return
     assert {case.unit for case in cases} == set(cls.units)
     had, first = {released(case.estimator, case.budget()) for case in cases}, cases[0]

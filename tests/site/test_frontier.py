@@ -11,11 +11,16 @@ import pandas as pd
 import pytest
 
 from benchmarks.frontier import data, own, published, tables
+from docs._ext.execute import run_page
 from hushrec.errors import InputError
 from hushrec.models import Popular
 
 ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "guides" / "own-model.md"
+
+
+def test_the_other_blocks_of_the_page_run():
+    assert [printed for _, printed in run_page(PAGE.read_text())] == ["", "True\n"]
 
 
 def run(code, folder):
