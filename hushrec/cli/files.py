@@ -40,7 +40,11 @@ def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
     if target.is_dir():
         raise InputError(f"{path!r} is a folder; pass the name of a file in it.")
     others = [Path(other) for other in inputs if other]
-    if target.exists() and any(other.exists() and target.samefile(other) for other in others):
+    if any(
+        target.absolute() == other.absolute()
+        or (target.exists() and other.exists() and target.samefile(other))
+        for other in others
+    ):
         raise InputError(f"{path!r} is one of the inputs and would be overwritten; pass another name.")
     if target.exists() and not replace:
         raise InputError(f"{path!r} is there already; pass another name, or --force to replace it.")

@@ -9,7 +9,6 @@ from hushrec.cli import output
 from hushrec.cli.ledger_show import shares, summary_of
 from hushrec.cli.options import Account, Count, Days, Json, Promise
 from hushrec.cli.season_show import planned, seasons_together
-from hushrec.errors import InputError
 from hushrec.privacy import Season
 from hushrec.privacy.season import renamed
 
@@ -53,8 +52,6 @@ def season_open(
         Allow this season to add to the cost of an earlier one.
     """
     season = Season(promise.budget(), weeks, first_share, name or "1", gap, lifetime)
-    if promise.unit != "user":
-        raise InputError("A season protects users, not single ratings; leave --unit out.")
     book, dataset = account.open(create=True), account.dataset
     if name is None:
         season = renamed(season, book.seasons(dataset))

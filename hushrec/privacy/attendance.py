@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from hushrec.checks import check_kind
 from hushrec.disk import hold, private_file, sync_folder
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy.season import Week
@@ -48,6 +49,7 @@ class Attendance:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
+        check_kind(path, (str, os.PathLike), "path", "pass the path of a file")
         self.path = Path(path).absolute()
 
     def __repr__(self) -> str:

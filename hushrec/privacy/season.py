@@ -72,6 +72,10 @@ class Season:
             raise InputError(
                 "An infinite epsilon is not a season's budget; pass a finite one.", parameter="epsilon"
             )
+        if self.budget.unit != "user":
+            raise InputError(
+                "A season protects users, not single ratings; leave the unit out.", parameter="unit"
+            )
         name("name", self.name)
         rules = {"weeks": (int, "[2, inf)"), "first_share": (float, "(0, 1)"), "gap": (float, "[0, 366]")}
         for field, (kind, interval) in rules.items():

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from types import NoneType
 from typing import Any, Protocol
@@ -99,7 +100,7 @@ class SeasonAccountant(Accountant):
                 " --ledger and --attendance (ledger=Ledger(path), attendance=Attendance(path)).",
                 parameter="attendance",
             )
-        self._attendance, self._admitted = attendance, False
+        self._attendance, self._admitted, self._admits = attendance, False, False
         self.after, self._early = None, early
         number = 0
         if after is not None:
@@ -171,10 +172,12 @@ class SeasonAccountant(Accountant):
                     self.week, plan.releases, after=self.after, made=made, early=self._early
                 )
 
-    def admit(self, users: Iterable[str]) -> np.ndarray | None:
-        """Return a mask of the users whose rows this week may use; None for all of them.
+    @contextmanager
+    def admit(self, users: Iterable[str]) -> Iterator[np.ndarray | None]:
+        """Give a mask of the users whose rows this week may use; None for all of them.
 
         In a lifetime season the attendance counts the training for these users, before anything is charged.
+        Nothing is released outside the context, since only within it the rows in use are the admitted ones.
 
         Parameters
         ----------
@@ -182,7 +185,8 @@ class SeasonAccountant(Accountant):
             Canonical texts of ids, each once.
         """
         if self._attendance is None or self.ledger is None:
-            return None
+            yield None
+            return
         season, dataset = self.week.season, self.week.dataset
         if self._admitted:
             raise BudgetError("This week of a lifetime season has admitted its users; train it once.")
@@ -190,8 +194,11 @@ class SeasonAccountant(Accountant):
         self.ledger.check_week(self.week, (), after=self.after, early=self._early)
         last = self.ledger.season(dataset, season.name).run
         admitted = self._attendance.admit(self.week, last, users)
-        self._admitted = True
-        return admitted
+        self._admitted = self._admits = True
+        try:
+            yield admitted
+        finally:
+            self._admits = False
 
     def check_model(self, model: _Digested) -> None:
         """Refuse a model whose digest differs from the one in the ledger."""
@@ -219,7 +226,7 @@ class SeasonAccountant(Accountant):
         return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
-        if self._attendance is not None and not self._admitted:
+        if self._attendance is not None and not self._admits:
             raise BudgetError(
                 "A week of a lifetime season releases nothing of rows that were not admitted; train it with"
                 " fit or continue_training."

@@ -157,17 +157,18 @@ def train(
     plan = run.check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = run.read_public(public, estimator, ratings)
     binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
-    with run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding) as saved:
+    writing = run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding)
+    with writing as saved, run.admitted(ratings, accountant) as rows:
         found = True
         if counted_first:
-            n_users = release_user_count(ratings, accountant)
+            n_users = release_user_count(rows, accountant)
             found = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
             estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
             if found:
                 plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
                 accountant.check(plan)
         if found:
-            parts = run.ask(estimator, ratings, accountant, plan, seed, progress, engine)
+            parts = run.ask(estimator, rows, accountant, plan, seed, progress, engine)
             billboard = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:
                 keep(billboard)

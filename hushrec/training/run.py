@@ -153,8 +153,9 @@ def fit(
     plan = check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
     settings = settings_of(estimator)
-    with journal(accountant, ratings.domain, plan, seed, model=estimator.name, settings=settings):
-        parts = ask(estimator, ratings, accountant, plan, seed, progress, engine)
+    writing = journal(accountant, ratings.domain, plan, seed, model=estimator.name, settings=settings)
+    with writing, admitted(ratings, accountant) as rows:
+        parts = ask(estimator, rows, accountant, plan, seed, progress, engine)
     return state(estimator, ratings, accountant, parts, public_rows=public_rows)
 
 
@@ -186,7 +187,12 @@ def next_week(
     plan = planned.labelled(suffix=suffix)
     accountant.check(plan)
     gate = LocalGate(accountant, plan, progress)
-    with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
+    with (
+        admitted(ratings, accountant) as rows,
+        private_side(estimator, rows, accountant, engine) as users,
+        gate,
+        one_blas_thread(),
+    ):
         parts = estimator.week(users, LabelledGate(gate, suffix=suffix), last)
     kept = board.privacy.item_features
     return state(estimator, ratings, accountant, parts, notes, kept_features=kept, public_rows=public_rows)
@@ -377,7 +383,6 @@ def private_side(
     estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
     """Make the users of these rows; those of a store answer in partitions where the estimator allows it."""
-    ratings = _admitted(ratings, accountant)
     if isinstance(ratings, Store):
         if _in_partitions(estimator, accountant):
             with (engine or Streaming()).asking(estimator.users, ratings) as asked:
@@ -387,12 +392,15 @@ def private_side(
     yield estimator.users(used_rows(estimator, ratings))
 
 
-def _admitted(ratings: Ratings | Store, accountant: Accountant) -> Ratings | Store:
-    """Return the rows of users who have trainings left, where the season is a lifetime season."""
+@contextmanager
+def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Ratings | Store]:
+    """Give the rows of users who have trainings left, where the season is a lifetime season."""
     if not (isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime):
-        return ratings
+        yield ratings
+        return
     ratings = ratings.ratings() if isinstance(ratings, Store) else ratings
-    return ratings.rows(accountant.admit(ratings.user_texts.to_pylist()), keyed=True)
+    with accountant.admit(ratings.user_texts.to_pylist()) as users:
+        yield ratings.rows(users, keyed=True)
 
 
 def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:

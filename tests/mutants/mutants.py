@@ -694,7 +694,7 @@ SEASONS = [
     bug("rows that nobody admitted",
         f"{LIFETIME}::test_what_a_lifetime_season_refuses",
         "privacy/season_accountant:SeasonAccountant._record",
-        "if self._attendance is not None and not self._admitted:", "if False:"),
+        "if self._attendance is not None and not self._admits:", "if False:"),
     bug("a week that is not charged to its season", f"{WEEKS}::test_bad_input_spends_nothing",
         "privacy/season_accountant:SeasonAccountant._record", "step=step, week=self.week", "step=step"),
     bug("a weekly state with exact item weights",

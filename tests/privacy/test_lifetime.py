@@ -33,6 +33,7 @@ from hushrec.privacy import (
     epsilon_of,
 )
 from hushrec.testing import hostile_users, ratings_of
+from hushrec.training import release_user_count
 from tests.privacy.kills import Kill
 
 FORK = get_context("fork")
@@ -129,10 +130,11 @@ def toy(folder, dice=None):
     users = [name for name in NAMES if dice is None or dice.random() < 0.7]
     given = {"ledger": Ledger(folder / "ledger.sqlite"), "attendance": Attendance(folder / "people")}
     week = SeasonAccountant(SEASON, skip=True, **given)
-    admitted = [name for name, takes in zip(users, week.admit(users), strict=True) if takes]
-    with (folder / "admitted").open("a") as log:
-        log.write(json.dumps([week.run, admitted]) + "\n")
-    week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(week.part()), "sums")
+    with week.admit(users) as mask:
+        admitted = [name for name, takes in zip(users, mask, strict=True) if takes]
+        with (folder / "admitted").open("a") as log:
+            log.write(json.dumps([week.run, admitted]) + "\n")
+        week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(week.part()), "sums")
 
 
 def check_books(folder):
@@ -213,7 +215,8 @@ def test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence(tmp_path):
     assert people.stat().st_mode & 0o077 == 0 and not any(name.encode() in now for name in NAMES)
     flipped = bytearray(now)
     flipped[-1] ^= 1
-    other.week().admit(NAMES)
+    with other.week().admit(NAMES):
+        pass
     same_name = Shop(tmp_path / "elsewhere")
     toy(same_name.folder)
     wrong = {
@@ -291,6 +294,10 @@ def test_what_a_lifetime_season_refuses(tmp_path):
             Season(budget, K, lifetime=True, **words)
     with pytest.raises(InputError, match="leave first_share out"):
         Season(BUDGET, K, 0.3, lifetime=True)
+    with pytest.raises(InputError, match="protects users, not single ratings"):
+        Season(Budget(3, 1e-6, unit="rating"), K, lifetime=True)
+    with pytest.raises(InputError, match="the path of a file"):
+        Attendance(5)
     for options in ({"attendance": None}, {"ledger": None}):
         with pytest.raises(InputError, match="needs a ledger and its attendance"):
             shop.week(**options)
@@ -308,3 +315,8 @@ def test_what_a_lifetime_season_refuses(tmp_path):
     ItemBias().fit(rows, week, budget_fraction=0.5)
     with pytest.raises(BudgetError, match="train it once"):
         ItemBias().fit(rows, week)
+    # part of the budget is left, and these rows hold users who were not admitted
+    with pytest.raises(BudgetError, match="not admitted"):
+        release_user_count(rows, week, share=0.01)
+    with pytest.raises(BudgetError, match="not admitted"):
+        week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.01), "sums")
