@@ -536,10 +536,12 @@ def held(pattern: re.Pattern[bytes]) -> list:
     found, seen = [], set()
     while waiting:
         one = waiting.pop()
+        if type(one) in weakref.ProxyTypes:
+            continue  # it holds nothing, and what it stood for may be gone
         keys = list(dict.keys(one)) if isinstance(one, dict) else ()  # which the collector does not visit
         for each in (one, *keys, *gc.get_referents(one)):
             if type(each) in weakref.ProxyTypes:
-                continue  # it holds nothing, and what it stood for may be gone
+                continue
             if isinstance(each, str | bytes | bytearray | memoryview):
                 if len(each) > 31 and id(each) not in seen:
                     seen.add(id(each))
