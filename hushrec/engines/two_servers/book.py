@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -96,6 +97,7 @@ class Shares:
         self._names = {hashlib.sha256(name.encode()).digest()[:_DIGEST]: name for name in names}
         self._keys = {name: key for key, name in self._names.items()}
         self._file = path.open("a+b", buffering=0)  # because a full disk must show in the write
+        weakref.finalize(self, self._file.close)
         self._digests: dict[str, bytes] = {}
         self._file.truncate(self._read(lambda name, share: None))
 
