@@ -427,7 +427,10 @@ def state(
     privacy = statement(estimator, ratings, accountant, notes, kept_features)
     if public_rows is not None:
         privacy = replace(privacy, notes=(*privacy.notes, *public_rows.notes), public_ratings=True)
-    board = Billboard.of(estimator, ratings.domain, parts, privacy)
+    domain, accepted = ratings.domain, (parts.lists or parts).state.get("feature_tables")
+    if accepted is not None and not np.all(accepted):  # names of a table that is not used would mislead
+        domain = replace(domain, feature_names=())
+    board = Billboard.of(estimator, domain, parts, privacy)
     if public_rows is not None:
         board = public_rows.beside(board, parts)
     if isinstance(accountant, SeasonAccountant):

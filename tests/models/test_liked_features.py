@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import scipy.sparse as sp
 
@@ -302,3 +303,19 @@ def test_the_command_line_takes_several_tables(tmp_path, monkeypatch) -> None:
     assert result.exit_code == 0, result.output
     labels = [each.label for each in hushrec.load("m.hush").privacy.releases]
     assert sum(VOTES in label for label in labels) == 3
+
+
+def test_a_table_that_users_voted_out_is_not_named() -> None:
+    """Names of random columns would tell readers of a list that it goes by them."""
+    ratings = hushrec.realistic(400, 200, 8000, seed=1)
+    items, draws = list(ratings.domain.items), np.random.default_rng(0)
+    brand = {"item": items, "brand": [f"b{number % 4}" for number in range(len(items))]}
+    random = {"item": items, **{f"w{column}": draws.standard_normal(len(items)) for column in range(12)}}
+    for tables, names in (([brand], ("brand",)), ([brand, random], ())):
+        domain = hushrec.Domain(
+            items, rating_range=(1, 5), item_features=[pa.table(table) for table in tables]
+        )
+        rows, budget = hushrec.Ratings.from_any(ratings.to_arrow(), domain), hushrec.Budget(3, 1e-6)
+        estimator = hushrec.PrivateEigenRec.planned(budget, domain, 400, like_threshold=4.0)
+        model = estimator.fit(rows, hushrec.Accountant(budget, noise=SeededNoise(0)))
+        assert hushrec.Billboard.from_bytes(model.to_bytes()).domain.feature_names == names
