@@ -189,7 +189,7 @@ def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: 
     ratings : Ratings or Store
         The private rows.
     accountant : Accountant
-        Charged ``share`` of its budget's mu squared.
+        Charged ``share`` of the mu squared that is left to it: in a season, of the week's slice.
     share : float
         In (0, 1).
 
@@ -206,7 +206,9 @@ def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: 
     run.check_users(ratings, accountant)
     budget = accountant.budget
     sensitivity = counted(1.0).under(budget.relation)
-    planned = Release("number of users", budget.share(share), sensitivity, budget.unit, budget.relation)
+    planned = Release(
+        "number of users", budget.share(accountant.part(share)), sensitivity, budget.unit, budget.relation
+    )
     rows: Any = ratings.rated()
     noisy = LocalGate(accountant, Plan(budget, (planned,))).release(planned.label, Users(rows).count())
     return max(1, round(float(noisy[0])))

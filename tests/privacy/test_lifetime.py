@@ -33,7 +33,7 @@ from hushrec.privacy import (
     epsilon_of,
 )
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.training import release_user_count
+from hushrec.training import release_user_count, run
 from tests.privacy.kills import Kill
 
 FORK = get_context("fork")
@@ -320,3 +320,12 @@ def test_what_a_lifetime_season_refuses(tmp_path):
         release_user_count(rows, week, share=0.01)
     with pytest.raises(BudgetError, match="not admitted"):
         week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.01), "sums")
+
+
+def test_the_number_of_users_costs_a_part_of_the_trainings_slice(tmp_path):
+    """1% of the whole budget would exceed a slice of 1/200 of it, and no training could begin."""
+    season, rows = Season(BUDGET, 200, lifetime=True), ratings_of(USERS)
+    week = Shop(tmp_path, season).week()
+    with run.admitted(rows, week) as admitted:
+        release_user_count(admitted, week)
+    assert week.week_releases[0].mu ** 2 == pytest.approx(0.01 * BUDGET.mu**2 / 200)
