@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from benchmarks.harness import TOY, Targets, folder, there
 from hushrec.data import Domain, Ratings, k_folds
-from hushrec.models import Billboard, PrivateALS, PrivateEigenRec
+from hushrec.models import Model, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.scoring import all_scores
 
@@ -117,7 +117,7 @@ def run(algorithm: type[PrivateALS | PrivateEigenRec], seed: int) -> np.ndarray:
     training = table.filter(pc.invert(is_judged))
     n_users = pc.count_distinct(training["user"]).as_py()
 
-    def trained(domain: Domain) -> Billboard:
+    def trained(domain: Domain) -> Model:
         estimator = algorithm.planned(BUDGET, domain, n_users=n_users)
         return estimator.fit(Ratings.from_any(training, domain), Accountant(BUDGET), seed=seed)
 

@@ -21,7 +21,7 @@ from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, split_ratings, strong_generalization
 from hushrec.evaluation import evaluate
 from hushrec.privacy import Accountant, Budget
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training.named import train
 
 ROOT = Path(__file__).parents[1]
@@ -84,7 +84,7 @@ class Task(NamedTuple):
     """Rows to train on, and a figure of a model."""
 
     train: Ratings
-    figure: Callable[[Billboard], float]
+    figure: Callable[[Model], float]
 
 
 def of_errors(ratings: Ratings) -> Task:
@@ -98,7 +98,7 @@ def of_lists(ratings: Ratings) -> Task:
     others, liked = strong_generalization(ratings, 0.1, seed=0).train, ratings.liked(4.0).rated()
     parts = strong_generalization(liked, 0.1, seed=0)
 
-    def recall(model: Billboard) -> float:
+    def recall(model: Model) -> float:
         found = evaluate(model, parts.fold_in, parts.target, metrics=["capped-recall"], resamples=0)
         return found["capped-recall@20"].value
 

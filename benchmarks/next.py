@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from benchmarks.frontier.tables import write_part
 from benchmarks.harness import ROOT, TABLES, TOY, Targets, folder, there
 from hushrec import Accountant, Budget, Domain, Ratings
-from hushrec.models import Billboard
+from hushrec.models import Model
 from hushrec.training import named
 
 JUDGED, CUTS, LISTED, RANKED = 20 if TOY else 700, (0.4, 0.7, 1.0), 20, 100
@@ -85,7 +85,7 @@ def measure(name: str, epsilon: float, draw: int) -> np.ndarray:
     return np.array([figures(model, users, items, np.lexsort(keys[order]())) for order in ORDERS])
 
 
-def figures(model: Billboard, users: np.ndarray, items: np.ndarray, order: np.ndarray) -> np.ndarray:
+def figures(model: Model, users: np.ndarray, items: np.ndarray, order: np.ndarray) -> np.ndarray:
     """The same of one order of the rows."""
     users, items = users[order], items[order]
     starts = np.flatnonzero(np.diff(users, prepend=-1))

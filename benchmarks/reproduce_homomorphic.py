@@ -327,10 +327,10 @@ def movielens(report: Report, path: str) -> None:
         row.append(f"{np.linalg.norm(part.domain.midpoint - truth) / np.linalg.norm(truth):.3f}")
         masked_rows.append(row)
         for epsilon in (1.0, 5.0, 27.6):
-            billboard = train(
+            model = train(
                 "private-frank-wolfe", part, Accountant(Budget(epsilon, 1e-6), data_is_public=True), seed=0
             )
-            found = billboard.predict_pairs(part, targets)
+            found = model.predict_pairs(part, targets)
             error = np.linalg.norm(found - truth) / np.linalg.norm(truth)
             private_rows.append([f"{fraction:.0%}", f"{epsilon:g}", f"{error:.3f}"])
     report.say("Plain and masked completion (AM of rank 4). Not private from the server: epsilon None.\n")

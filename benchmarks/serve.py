@@ -128,7 +128,7 @@ def model(n_items: int, path: Path, seed: int = 0) -> Path:
     from hushrec.data import Domain, realistic
     from hushrec.models import PrivateALS
     from hushrec.privacy import Accountant, Budget
-    from hushrec.serving.billboard import Billboard
+    from hushrec.serving.model import Model
 
     small = PrivateALS(rank=2, iterations=1).fit(
         realistic(50, 20, 300, seed=0), Accountant(Budget(2.0, 1e-6))
@@ -140,7 +140,7 @@ def model(n_items: int, path: Path, seed: int = 0) -> Path:
         "item_factors": (rng.standard_normal((n_items, RANK)) / 4).astype(np.float32),
         "supported": np.ones(n_items, np.uint8),
     }
-    made = Billboard(estimator=PrivateALS(rank=RANK), domain=domain, arrays=arrays, privacy=small.privacy)
+    made = Model(estimator=PrivateALS(rank=RANK), domain=domain, arrays=arrays, privacy=small.privacy)
     made.save(path)
     return path
 

@@ -24,7 +24,7 @@ import pyarrow.parquet as pq
 from benchmarks.harness import TOY, Targets, folder, table, there
 from hushrec import Accountant, Budget, Domain, InputError, PublicRatings, Ratings
 from hushrec.data.features import feature_scores
-from hushrec.models import Billboard
+from hushrec.models import Model
 from hushrec.training import named
 
 NEAREST, LISTED, QUERIES, JUDGED = 50, 10, 5, 20 if TOY else 200
@@ -82,9 +82,7 @@ def shop() -> Ratings:
     return Ratings.from_any((users, order[users, places]), domain)
 
 
-def trained(
-    rows: Ratings, n_users: int, epsilon: float, donors: float, draw: int
-) -> tuple[Billboard, Ratings]:
+def trained(rows: Ratings, n_users: int, epsilon: float, donors: float, draw: int) -> tuple[Model, Ratings]:
     """A model, and the likes of users who were not trained on."""
     order = np.random.default_rng(draw).permutation(rows.n_users)
     held, chosen = order[:JUDGED], order[JUDGED : JUDGED + n_users]
@@ -105,7 +103,7 @@ def queries(likes: Ratings, draw: int) -> Iterator[tuple[int, set[int]]]:
                 yield item, set(own) - {item}
 
 
-def recalls(model: Billboard, likes: Ratings, draw: int) -> np.ndarray:
+def recalls(model: Model, likes: Ratings, draw: int) -> np.ndarray:
     """Mean Recall of `similar` and of the yardstick where the first answers, and how often it does."""
     items, scores = model.domain.items, feature_scores(likes.domain.item_features, likes.n_items)
     units = scores / np.maximum(np.linalg.norm(scores, axis=1, keepdims=True), 1e-12)

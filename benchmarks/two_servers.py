@@ -34,7 +34,7 @@ from hushrec.errors import HushrecError
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public import PublicRatings
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training.gate import LocalGate
 from hushrec.training.named import choose
 
@@ -66,7 +66,7 @@ PLANNED, WORST = 2e6, 10e6
 class Made(NamedTuple):
     """A training, and the bytes of a node that answered every round."""
 
-    model: Billboard
+    model: Model
     rounds: int
     bytes: int
 
@@ -116,12 +116,12 @@ def train(
     return Made(wanted, len(rounds), sum(8 * size + 32 for _, size, _, _ in rounds))
 
 
-def central(agreement: Agreement, ratings: Ratings, seed: int) -> Billboard:
+def central(agreement: Agreement, ratings: Ratings, seed: int) -> Model:
     """The ordinary training, with the noise of both servers."""
     accountant = Accountant(agreement.budget, noise=SeededNoise(seed))
     users = agreement.estimator.users(ratings.rated())
     parts = agreement.estimator.train(users, LocalGate(accountant, agreement.both), agreement.seed)
-    return Billboard.of(agreement.estimator, ratings.domain, parts, accountant.statement())
+    return Model.of(agreement.estimator, ratings.domain, parts, accountant.statement())
 
 
 def with_public(job: str, ratings: Ratings, rounds: int, online: float) -> dict[str, Any]:

@@ -26,7 +26,7 @@ from benchmarks.harness import DELTA, TOY, Targets, folder, of_lists, rmse, ther
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.models import PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Attendance, Budget, Ledger, Season, SeasonAccountant, epsilon_of
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 
 WEEKS = 6 if TOY else 52
 WORLDS = "static", "growth", "lifetime", "drift", "likes", "time"
@@ -46,9 +46,9 @@ class Ways:
     ) -> None:
         self.budget, self._planned = Budget(epsilon, DELTA), planned
         self.season = Season(self.budget, WEEKS, first_share)
-        self.model: Billboard | None = None
+        self.model: Model | None = None
 
-    def week(self, rows: Ratings, seed: int) -> Billboard:
+    def week(self, rows: Ratings, seed: int) -> Model:
         """The next week of the season."""
         if self.model is None:
             accountant = SeasonAccountant(self.season, data_is_public=True)
@@ -59,7 +59,7 @@ class Ways:
             self.model = self.model.continue_training(rows, accountant)
         return self.model
 
-    def scratch(self, rows: Ratings, seed: int, share: float = 1 / WEEKS) -> Billboard:
+    def scratch(self, rows: Ratings, seed: int, share: float = 1 / WEEKS) -> Model:
         """A model from nothing for a share of the budget, planned for that."""
         part = Budget(epsilon_of(self.budget.mu * share**0.5, DELTA), DELTA)
         estimator = self._planned(part, rows.domain, rows.n_users)
@@ -285,13 +285,13 @@ def year(curve: dict[int, float]) -> float:
     return float(np.trapezoid([curve[week] for week in weeks], weeks) / np.ptp(weeks))
 
 
-def _wider(model: Billboard, domain: Domain) -> Billboard:
+def _wider(model: Model, domain: Domain) -> Model:
     """A model over a larger catalogue; of new items it knows nothing."""
     arrays = dict(model.arrays)
     for name in ("item_bias", "item_factors", "supported"):
         more = domain.n_items - len(arrays[name])
         arrays[name] = np.concatenate([arrays[name], np.zeros((more, *arrays[name].shape[1:]))])
-    return Billboard(estimator=model.estimator, domain=domain, arrays=arrays, privacy=model.privacy)
+    return Model(estimator=model.estimator, domain=domain, arrays=arrays, privacy=model.privacy)
 
 
 def likes(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> None:

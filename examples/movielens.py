@@ -35,7 +35,7 @@ def parts(**features: object) -> list[Ratings]:
 plain, described = parts(), parts(item_features=genres)
 
 
-def measure(split: list[Ratings], fit: Callable[[Ratings], hushrec.Billboard], draws: int = 1) -> list[float]:
+def measure(split: list[Ratings], fit: Callable[[Ratings], hushrec.Model], draws: int = 1) -> list[float]:
     """RMSE and Recall@20 of a model, mean over its draws."""
     train, validation, test = split
     history, names = train.union(validation), ("rmse", "capped-recall")

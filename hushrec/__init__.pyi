@@ -55,7 +55,7 @@ from .privacy import (
 )
 from .public import PublicRatings as PublicRatings
 from .serving.batch import write_lists as write_lists
-from .serving.billboard import Billboard as Billboard, load as load
+from .serving.model import Model as Model, load as load
 from .training.entry import train as train
 from .training.estimator import Estimator as Estimator
 from .training.gate import Gate as Gate

@@ -56,7 +56,7 @@ from hushrec.privacy import (
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
 from hushrec.registry import ESTIMATORS, register
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
 
@@ -405,7 +405,7 @@ def check_weeks(
         content, charged = run(family[-1], recorder)
         alike = run(ratings_of({}, over), ReplayNoise(recorder.calls))[0] == content
         assert alike, "a week's model knows more of the rows than was released"
-        board = Billboard.from_bytes(content)
+        board = Model.from_bytes(content)
         for mine, theirs in zip(charged, planned[budget.relation], strict=True):
             assert replace(mine, label=theirs.label) == theirs, "a week was charged otherwise than planned"
         slice_of_mu = math.fsum(release.mu**2 for release in charged)
@@ -538,7 +538,7 @@ def _fitted(estimator: Estimator, budget: Budget) -> Run:
     return run
 
 
-def _next_week(board: Billboard) -> Run:
+def _next_week(board: Model) -> Run:
     """The week after a model's, as a function of the rows and of the noise."""
 
     def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
@@ -676,12 +676,12 @@ class Published(NamedTuple):
     printed: str
 
 
-def report(model: Billboard, file: Path) -> None:
+def report(model: Model, file: Path) -> None:
     """Print the privacy statement of a model, and where it is."""
     print(f"{file}\n{model.privacy}")
 
 
-def published(model: Billboard, announce: Callable[[Billboard, Path], None]) -> Published:
+def published(model: Model, announce: Callable[[Model, Path], None]) -> Published:
     """Write the model file and announce it, in a folder that goes when both are read."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         file = Path("model.hush")
@@ -702,7 +702,7 @@ class PublicSide:
         Prints the output on a model and its file; a function of a module.
     """
 
-    def __init__(self, announce: Callable[[Billboard, Path], None] = report) -> None:
+    def __init__(self, announce: Callable[[Model, Path], None] = report) -> None:
         self.announce = announce
 
     def __enter__(self) -> Self:

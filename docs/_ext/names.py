@@ -29,7 +29,7 @@ GROUPS = {
     "models": (
         "Private models",
         "What a recommender is trained with. Each is a frozen dataclass: settings are its fields, ``planned``"
-        " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Billboard`.",
+        " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Model`.",
         [
             "train",
             "Both",
@@ -63,7 +63,7 @@ GROUPS = {
         "Trained models",
         "What training returns and a ``.hush`` file holds: released values only.",
         [
-            "Billboard",
+            "Model",
             "load",
             "serving.Recommended",
             "serving.Similar",

@@ -24,7 +24,7 @@ def api_page(title: str, introduction: str, names: list[str], tunings: set[objec
         heading, place = (f"hushrec.{name}", name) if "." in name else (name, DATA.get(name, name))
         kind = "data" if name in DATA else "class" if isinstance(public, type) else "function"
         members = "   :members:\n   :show-inheritance:\n" if kind == "class" else ""
-        members += "   :inherited-members:\n" if name == "Billboard" else ""
+        members += "   :inherited-members:\n" if name == "Model" else ""
         if isinstance(public, type) and issubclass(public, Estimator) and public is not Estimator:
             members += "   :inherited-members: Estimator\n"
             tuning = getattr(public, "Tuning", None)

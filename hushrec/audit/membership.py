@@ -18,7 +18,7 @@ from hushrec.audit.bounds import area_under_curve
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.models import Billboard
+from hushrec.models import Model
 from hushrec.privacy import Accountant, Budget
 from hushrec.training.named import train
 from hushrec.types import Array
@@ -85,10 +85,10 @@ def control(ratings: Ratings, delta: float, *, n_planted: int = 400, seed: int =
     return membership(ratings, name, budget, n_planted=n_planted, settings=settings, seed=seed)
 
 
-def fit_scores(billboard: Billboard, users: Ratings) -> Array:
+def fit_scores(model: Model, users: Ratings) -> Array:
     """Return minus the mean squared error with which the folded-in model fits each user's own ratings."""
     users = users.starred()
-    errors = (billboard.predict_pairs(users, users) - users.matrix.data) ** 2
+    errors = (model.predict_pairs(users, users) - users.matrix.data) ** 2
     counts = np.diff(users.matrix.indptr)
     rows = np.repeat(np.arange(users.n_users), counts)
     return -np.bincount(rows, weights=errors, minlength=users.n_users) / np.maximum(counts, 1)

@@ -17,7 +17,7 @@ from hushrec.evaluation import evaluate as measure
 from hushrec.evaluation.baselines import OF_LISTS, measured
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
 from hushrec.progress import progress_bar
-from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.model import Model, load
 
 #: Under the table.
 _NOTES = (
@@ -71,26 +71,26 @@ def evaluate(
     resamples
         Bootstrap resamples behind the intervals.
     """
-    billboard = load(model)
+    trained = load(model)
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
-        chosen["relevant_from"] = getattr(billboard.estimator, "like_threshold", None)
+        chosen["relevant_from"] = getattr(trained.estimator, "like_threshold", None)
     bar = progress_bar(progress_shown(no_progress), 3, "evaluating", " steps")
     with cluster(scheduler, history, test or history) as engine, bar as advance:
         advance(0, "reading")
-        rows, targets = _read(reading, billboard, history, test, split is not None)
+        rows, targets = _read(reading, trained, history, test, split is not None)
         given: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
         advance(1, "the model")
-        result = measure(billboard, rows, targets, resamples=resamples, next=split is not None, **given)
+        result = measure(trained, rows, targets, resamples=resamples, next=split is not None, **given)
         advance(1, "what it is held against")
-        beside = measured(billboard, rows, targets, **given)
+        beside = measured(trained, rows, targets, **given)
         advance(1)
     if not result.n_ratings:
         raise InputError(
             f"{test or history} holds no usable rating, so nothing can be measured; `hushrec check` shows"
             " what became of its rows."
         )
-    missing = output_model.popularity_of(billboard)
+    missing = output_model.popularity_of(trained)
     columns = {
         "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
         "popular (2)": _cells(beside["popular"]),
@@ -101,13 +101,11 @@ def evaluate(
         notes = _NOTES[:1]
     columns["released (1)"].update(_cells(beside["user means"]) | _cells(beside["popularity"]))
     plain = {name: None if each is None else each.to_dict() for name, each in beside.items()}
-    found = {"model": billboard.estimator.name, **result.to_dict(), "beside": plain}
+    found = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
     output.result(as_json, found, result.text(columns), *map("\n".join, map(output.folded, notes)))
 
 
-def _read(
-    reading: Reading, model: Billboard, history: str, test: str | None, ordered: bool
-) -> tuple[Any, Any]:
+def _read(reading: Reading, model: Model, history: str, test: str | None, ordered: bool) -> tuple[Any, Any]:
     """Return what users are folded in from and held-out ratings, perhaps the last of each user."""
     if test is None and not ordered:
         raise InputError(

@@ -15,7 +15,7 @@ from hushrec.cli.options import File, Force, Json
 from hushrec.cli.tables import Columns
 from hushrec.errors import InputError
 from hushrec.serving.attributes import titled_page
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 from hushrec.serving.modelfile import write_atomically
 
 
@@ -49,7 +49,7 @@ def export(
     out
         A model file.
     vectors
-        Parquet table of item vectors, for an index of inner products (Billboard.query).
+        Parquet table of item vectors, for an index of inner products (Model.query).
     int8
         Store item factors in one byte each.
     """
@@ -59,33 +59,33 @@ def export(
         raise InputError("Vectors are of float32; pass --int8 with --out or --web.")
     if web is None and titled.titles is not None:
         raise InputError("Model files and vectors hold no titles; pass --titles with --web.")
-    billboard = load(model)
+    trained = load(model)
     if out is not None:
         target = output_file(out, (model,), force)
-        billboard.save(target, int8=int8)
+        trained.save(target, int8=int8)
         written = [target]
     elif vectors is not None:
         if not vectors.lower().endswith((".parquet", ".pq")):
             raise InputError(f"Vectors are a Parquet table; give {vectors!r} a name that ends in .parquet.")
         written = [output_file(vectors, (model,), force)]
-        found = billboard.item_vectors()
+        found = trained.item_vectors()
         listed = pa.FixedSizeListArray.from_arrays(pa.array(found.reshape(-1)), found.shape[1])
         buffer = pa.BufferOutputStream()
-        pq.write_table(pa.table({"item": billboard.domain.item_column, "vector": listed}), buffer)
+        pq.write_table(pa.table({"item": trained.domain.item_column, "vector": listed}), buffer)
         write_atomically(written[0], [buffer.getvalue()])
     else:
-        output.warn_of_publishing(billboard, model)
-        attributes = titled.read(billboard.domain, columns)
+        output.warn_of_publishing(trained, model)
+        attributes = titled.read(trained.domain, columns)
         page, folder = page_folder(), output_folder(str(web))
         folder.mkdir(exist_ok=True)
-        titles = None if attributes is None else attributes.titles_json(billboard.domain)
+        titles = None if attributes is None else attributes.titles_json(trained.domain)
         names = [
             "model.hush",
             *(["titles.json"] if titles else []),
             *sorted(path.name for path in page.iterdir() if path.is_file()),
         ]
         written = [output_file(str(folder / name), (model, titled.titles), force) for name in names]
-        billboard.save(written[0], int8=int8)
+        trained.save(written[0], int8=int8)
         for target in written[1:]:
             content = (page / target.name).read_bytes() if target.name != "titles.json" else titles or b""
             write_atomically(target, [titled_page(content) if titles else content])

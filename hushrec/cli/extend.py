@@ -14,7 +14,7 @@ from hushrec.cli.options import Catalogue, File, Force, Json
 from hushrec.cli.tables import Columns, item_tables
 from hushrec.cli.train import save
 from hushrec.data import Domain
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 
 def extend(

@@ -91,7 +91,7 @@ _NO_FAILURE = "tune: all; ledger: none"
 
 Json = Annotated[bool, Parameter(name="--json", help="Print one JSON object instead of text.")]
 Named = Annotated[str, Parameter(metavar="NAME", help="A model's name: see hushrec settings.")]
-Model = Annotated[
+ModelName = Annotated[
     str, Parameter(metavar="NAME", help=_MODEL, show_default="both; lists with --implicit", group=MAIN)
 ]
 Catalogue = Annotated[File, Parameter(help=_ITEMS)]

@@ -20,7 +20,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from hushrec.serving.billboard import Billboard
+    from hushrec.serving.model import Model
 
 
 #: Characters that move a terminal's cursor, change its colours or reorder a line; an id may hold any of them.
@@ -142,11 +142,11 @@ def paragraph(words: str) -> list[str]:
     return ["", *folded(words)] if words else []
 
 
-def warn_of_publishing(billboard: Billboard, path: str) -> None:
+def warn_of_publishing(trained: Model, path: str) -> None:
     """Warn that a model without privacy must not be published."""
     from hushrec.privacy.statement import warning_of_publishing
 
-    if warning := warning_of_publishing(billboard.privacy, path):
+    if warning := warning_of_publishing(trained.privacy, path):
         note(warning)
 
 

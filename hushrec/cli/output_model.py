@@ -18,7 +18,7 @@ from hushrec.evaluation.taste import Taste, taste
 from hushrec.models.liked_features import VOTES
 from hushrec.privacy import Budget
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.serving.recommend import Algorithm
 from hushrec.training import named
 from hushrec.training.run import Trainable
@@ -31,34 +31,34 @@ _REASONS, _SHOWN_MOVE = 3, 0.0005
 _UNLIKE = 0.5
 
 
-def about(billboard: Billboard, releases: bool = False) -> str:
+def about(trained: Model, releases: bool = False) -> str:
     """Return domain, taste and privacy statement as text; with every release if that is asked for."""
-    domain = billboard.domain
+    domain = trained.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
-    learned = taste_of(billboard).text(), advice(billboard), votes(billboard), *map(judged, billboard.judged)
+    learned = taste_of(trained).text(), advice(trained), votes(trained), *map(judged, trained.judged)
     lines = (line for text in learned if text for line in output.folded(text))
-    return "\n".join([f"Domain:     {rows}", *lines, "", billboard.privacy.text(not releases)])
+    return "\n".join([f"Domain:     {rows}", *lines, "", trained.privacy.text(not releases)])
 
 
-def advice(billboard: Billboard) -> str:
+def advice(trained: Model) -> str:
     """Return what helps lists that learned no taste; by declared sizes and released values."""
-    learned, lister = taste_of(billboard), billboard.lists or billboard
+    learned, lister = taste_of(trained), trained.lists or trained
     n_users = getattr(lister.estimator, "n_users", None)
     if learned.directions != 0 or learned.pairs or learned.public or not n_users:
         return ""
-    return public_decides(n_users, billboard.domain.n_items, billboard.privacy.budget.epsilon)
+    return public_decides(n_users, trained.domain.n_items, trained.privacy.budget.epsilon)
 
 
-def votes(billboard: Billboard) -> str:
+def votes(trained: Model) -> str:
     """Return whether lists use the item features, by the users' votes: a released value."""
-    lister, domain, privacy = billboard.lists or billboard, billboard.domain, billboard.privacy
+    lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
     if not any(VOTES in each.label for each in privacy.releases):
         estimator = cast(Trainable, lister.estimator)
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
         return "Item features: not used for lists. Users vote on them in trainings with few users only."
-    if any(each["weight"] for each in billboard.judged if each["job"] == "lists"):
+    if any(each["weight"] for each in trained.judged if each["job"] == "lists"):
         return "Item features: users voted on them; donors then chose their weight in lists."
     if lister.public is None:
         return "Item features: not used for lists. The users' votes were against them or nearly even."
@@ -86,28 +86,28 @@ def judged(found: Mapping[str, Any]) -> str:
     return f"{start} the public one, which has weight 0% because {why}."
 
 
-def trained(billboard: Billboard, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
+def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
     """Print the result of a training, on ratings that are here or elsewhere, and what to do next."""
     more = [f"Next: hushrec recommend {target} RATINGS --user ID; hushrec report {target}"]
-    if rows and not counted(billboard):
+    if rows and not counted(trained):
         more.append("Run hushrec check to see which rows were used. Training does not report that.")
-    found = {"file": str(target), **described(billboard)}
-    first = f"{verb} {billboard.estimator.name} and wrote {target}"
-    output.done(as_json, found, first, about(billboard), *more)
+    found = {"file": str(target), **described(trained)}
+    first = f"{verb} {trained.estimator.name} and wrote {target}"
+    output.done(as_json, found, first, about(trained), *more)
 
 
-def popularity_of(billboard: Billboard) -> str:
+def popularity_of(trained: Model) -> str:
     """Return whether a model's released values contain item popularity."""
-    if "popularity" in baselines(billboard):
+    if "popularity" in baselines(trained):
         return "released"
-    released = any(each.label.endswith("item weights") for each in billboard.privacy.releases)
+    released = any(each.label.endswith("item weights") for each in trained.privacy.releases)
     return "not kept" if released else "not released"
 
 
-def held_against(billboard: Billboard) -> tuple[dict[str, Any], str]:
+def held_against(trained: Model) -> tuple[dict[str, Any], str]:
     """Return the baselines without privacy cost, for JSON and as text."""
-    popularity, means = popularity_of(billboard), "user means" in baselines(billboard)
-    own, alone = released_noise(billboard), planned_noise(billboard)
+    popularity, means = popularity_of(trained), "user means" in baselines(trained)
+    own, alone = released_noise(trained), planned_noise(trained)
     found = {
         "user_means": "released" if means else "not released",
         "popularity": popularity,
@@ -130,9 +130,9 @@ def summary(estimator: Algorithm) -> str:
     return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
 
 
-def taste_of(billboard: Billboard) -> Taste:
+def taste_of(trained: Model) -> Taste:
     """Return the taste that a model learned."""
-    return taste(billboard, billboard.privacy.budget, billboard.privacy.ledger)
+    return taste(trained, trained.privacy.budget, trained.privacy.ledger)
 
 
 def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
@@ -149,31 +149,31 @@ def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
     )
 
 
-def counted(billboard: Billboard) -> bool:
+def counted(trained: Model) -> bool:
     """Return whether the number of users was released with noise, because none was declared."""
-    return any(release.label == _COUNT for release in billboard.privacy.releases)
+    return any(release.label == _COUNT for release in trained.privacy.releases)
 
 
-def described(billboard: Billboard) -> dict[str, Any]:
-    domain = billboard.domain
+def described(trained: Model) -> dict[str, Any]:
+    domain = trained.domain
     return {
-        "model": billboard.estimator.name,
-        "hyper_parameters": settings_of(billboard.estimator),
-        "n_users_is_noisy": counted(billboard),
+        "model": trained.estimator.name,
+        "hyper_parameters": settings_of(trained.estimator),
+        "n_users_is_noisy": counted(trained),
         "n_items": domain.n_items,
         "rating_range": [domain.low, domain.high],
         "likes": domain.likes,
         "max_ratings_per_user": domain.max_ratings_per_user,
-        "taste": taste_of(billboard).to_dict(),
-        "public_ratings": list(billboard.judged),
-        "privacy": billboard.privacy.to_dict(),
+        "taste": taste_of(trained).to_dict(),
+        "public_ratings": list(trained.judged),
+        "privacy": trained.privacy.to_dict(),
     }
 
 
-def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> None:
+def warn_of_the_number_of_users(trained: Model, declared: int | None) -> None:
     """Warn if the released number of users is near 0, or if delta is too large for it."""
-    released = [each for each in billboard.privacy.releases if each.label == _COUNT]
-    estimator = getattr(billboard.estimator, "ratings", billboard.estimator)
+    released = [each for each in trained.privacy.releases if each.label == _COUNT]
+    estimator = getattr(trained.estimator, "ratings", trained.estimator)
     number = declared if declared is not None else getattr(estimator, "n_users", None)
     if number is None:
         return
@@ -183,7 +183,7 @@ def warn_of_the_number_of_users(billboard: Billboard, declared: int | None) -> N
             " check to see which rows were used.",
         )
     if declared is None:  # for a declared number the warning comes before the training
-        warn_of_delta(billboard.privacy.budget, number)
+        warn_of_delta(trained.privacy.budget, number)
 
 
 def warn_of_delta(budget: Budget, n_users: int | None) -> None:
@@ -193,10 +193,10 @@ def warn_of_delta(budget: Budget, n_users: int | None) -> None:
 
 
 def recommendations(
-    user: str, known: bool, rows: list[dict[str, Any]], billboard: Billboard, as_json: bool
+    user: str, known: bool, rows: list[dict[str, Any]], trained: Model, as_json: bool
 ) -> None:
     """Print one user's list, and the taste that the model learned."""
-    domain, taste = billboard.domain, taste_of(billboard)
+    domain, taste = trained.domain, taste_of(trained)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     there = rows[0] if rows else ("rank", "item", "score")
     order = ("rank", "item", "title", "new", "score", "rating", "base", "because")

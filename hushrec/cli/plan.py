@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural, settings_of
 from hushrec.cli import output, output_model, output_plan
-from hushrec.cli.options import Json, Model, Promise, Settings, Users, model_for
+from hushrec.cli.options import Json, ModelName, Promise, Settings, Users, model_for
 from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -25,7 +25,7 @@ def plan(
     n_users: Users | None = None,
     size: Size = Size(),
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] | None = None,
-    model: Model | None = None,
+    model: ModelName | None = None,
     settings: Settings = Settings(),
     releases: Annotated[bool, Parameter(help="List the noise of each release.")] = False,
     settings_used: Annotated[bool, Parameter(name="--settings", help="List the planned settings.")] = False,

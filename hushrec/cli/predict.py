@@ -14,7 +14,7 @@ from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
 from hushrec.serving.batch import PRIVATE_TABLE
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 #: Notes of pairs.
 NO_ITEM = "no prediction: the item is not in the model's catalogue"
@@ -52,20 +52,20 @@ def predict(
     out
         File for the predictions: Parquet, marked private inside, or CSV where its name ends so.
     """
-    billboard = load(model)
-    if billboard.scores == "likes":
+    trained = load(model)
+    if trained.scores == "likes":
         raise InputError(
-            f"{billboard.estimator.name} ranks items and predicts no ratings; use recommend, or train for"
+            f"{trained.estimator.name} ranks items and predicts no ratings; use recommend, or train for"
             " ratings or both."
         )
     target = private_table_file(out, (model, history, pairs), force)
     with progress_bar(progress_shown(no_progress), 2, "predicting", " steps") as advance:
         advance(0, "reading")
-        rows = reading.read(history, billboard.domain)
+        rows = reading.read(history, trained.domain)
         asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})
         users, items = encode_ids(asked.users), encode_ids(asked.items)
         advance(1, "the pairs")
-        found = billboard.predict(rows, {"user": users, "item": items})
+        found = trained.predict(rows, {"user": users, "item": items})
         advance(1)
     new = rows.user_index(users) < 0
     notes = np.where(np.isnan(found), NO_ITEM, np.where(new, NEWCOMER, ""))

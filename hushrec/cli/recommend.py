@@ -24,7 +24,7 @@ from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import PRIVATE_TABLE, write_lists
-from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.model import Model, load
 
 
 def recommend(
@@ -94,21 +94,21 @@ def recommend(
     _check(user, all_users, explain, next, out_dir, out, out_parts)
     if scheduler is not None and out_parts is None:
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
-    billboard = load(model)
+    trained = load(model)
     lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
     options: dict[str, Any] = {"next": next, "exclude_seen": not include_seen}
     options |= {"items": lists[0], "exclude_items": lists[1]}
-    options |= ruled.options(billboard.domain, reading.columns)
+    options |= ruled.options(trained.domain, reading.columns)
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else private_table_file(out, inputs, force)
     read = partial(reading.read, times=True) if next else reading.open
-    found_rows: Any = read(history, billboard.domain)
+    found_rows: Any = read(history, trained.domain)
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
-            write_lists(billboard, found_rows, out_parts, n, **options, engine=engine)
-        _said(billboard, out_parts, as_json)
+            write_lists(trained, found_rows, out_parts, n, **options, engine=engine)
+        _said(trained, out_parts, as_json)
         return
     if isinstance(found_rows, Store):
         found_rows.verify()
@@ -116,39 +116,39 @@ def recommend(
     rows = rows.ratings() if isinstance(rows, Store) else rows
     bar = user is None and progress_shown(no_progress)
     with contextlib.nullcontext() if user is None else in_numpy():
-        table = billboard.recommend_batch(rows, n, **options, progress=bar)
+        table = trained.recommend_batch(rows, n, **options, progress=bar)
     if user is not None:
         known, listed = rows.n_ratings > 0, table.to_pylist()
         if explain:
-            _explain(billboard, rows, listed, options["attributes"])
-        output_model.recommendations(user, known, listed, billboard, as_json)
+            _explain(trained, rows, listed, options["attributes"])
+        output_model.recommendations(user, known, listed, trained, as_json)
         return
     if folder is not None:
         write_a_file_per_user(table, folder)
     elif file is not None:
         write_private_table(table, file, PRIVATE_TABLE)
-    _said(billboard, str(folder or file), as_json)
+    _said(trained, str(folder or file), as_json)
 
 
-def _said(billboard: Billboard, path: str, as_json: bool) -> None:
-    taste = output_model.taste_of(billboard)
+def _said(trained: Model, path: str, as_json: bool) -> None:
+    taste = output_model.taste_of(trained)
     found = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {path}"
     output.done(as_json, found, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
 
 
 @in_numpy()
-def _explain(billboard: Billboard, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
+def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
     """Add the items that moved each score of a user's list."""
-    matrix, ids = rows.matrix, billboard.domain.items
+    matrix, ids = rows.matrix, trained.domain.items
     own = {ids[at]: rating for at, rating in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:
-        why = billboard.explain(own, row["item"])
+        why = trained.explain(own, row["item"])
         because = [each._asdict() for each in why.because if each.moved]
         base = why.base
         if not math.isclose(why.score, row["score"]):  # lowered: it does not exceed the noise
             base = row["score"] - sum(each.moved for each in why.because)
-        output_model.name(because, billboard.domain, titled)
+        output_model.name(because, trained.domain, titled)
         row |= {"base": base, "because": because}
 
 

@@ -8,7 +8,7 @@ from hushrec.cli import output, output_model
 from hushrec.cli.items import Titled
 from hushrec.cli.options import Json
 from hushrec.cli.tables import Columns
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 
 def report(
@@ -31,23 +31,21 @@ def report(
     model
         A model file.
     """
-    billboard = load(model)
-    found, baselines = output_model.held_against(billboard)
-    newcomer = [{"item": each.item} for each in billboard.recommend([], 5)]
-    output_model.name(newcomer, billboard.domain, titled.read(billboard.domain, columns))
+    trained = load(model)
+    found, baselines = output_model.held_against(trained)
+    newcomer = [{"item": each.item} for each in trained.recommend([], 5)]
+    output_model.name(newcomer, trained.domain, titled.read(trained.domain, columns))
     begins = ", ".join(str(each.get("title") or each["item"]) for each in newcomer)
-    plain = {**output_model.described(billboard), "held_against": found, "newcomers_list": newcomer}
+    plain = {**output_model.described(trained), "held_against": found, "newcomers_list": newcomer}
     text = [
-        *output.folded(
-            f"Model:      {billboard.estimator.name}: {output_model.summary(billboard.estimator)}"
-        ),
-        output_model.about(billboard, releases),
+        *output.folded(f"Model:      {trained.estimator.name}: {output_model.summary(trained.estimator)}"),
+        output_model.about(trained, releases),
         *output.paragraph(f"A new user's list begins with {begins}."),
     ]
     if releases:
         text += output.paragraph(baselines)
     if settings:
-        text += ["", output_model.settings_line(billboard.estimator, output_model.counted(billboard))]
+        text += ["", output_model.settings_line(trained.estimator, output_model.counted(trained))]
     if not (releases or settings):
         text.append("--releases lists the noise of each release, --settings the settings.")
     output.result(as_json, plain, *text)

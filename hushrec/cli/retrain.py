@@ -27,7 +27,7 @@ from hushrec.cli.train import save
 from hushrec.data import Domain
 from hushrec.errors import InputError, ModelFileError
 from hushrec.privacy import Attendance, SeasonAccountant
-from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.model import Model, load
 
 
 def retrain(
@@ -114,7 +114,7 @@ def retrain(
     output_model.trained(following, target, f"Trained week {accountant.week.number} of", as_json)
 
 
-def _loaded(last: str) -> Billboard:
+def _loaded(last: str) -> Model:
     """Return the last week's model; the error names what to do if its file is lost."""
     try:
         return load(last)

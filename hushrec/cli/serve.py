@@ -16,7 +16,7 @@ from hushrec.cli.options import Count, File, Whole
 from hushrec.cli.tables import Columns, item_columns
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?")

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Count, Force, Json, Model, Promise, Seed, Settings, Users, model_for
+from hushrec.cli.options import Count, Force, Json, ModelName, Promise, Seed, Settings, Users, model_for
 from hushrec.cli.tables import Declared
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -35,7 +35,7 @@ def servers_init(
     agreement: str,
     /,
     *,
-    model: Model | None = None,
+    model: ModelName | None = None,
     n_users: Users | None = None,
     settings: Settings = Settings(),
     seed: Seed = 0,

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from hushrec.engines.two_servers.server import CollectingServer
     from hushrec.network.service import Service
     from hushrec.network.transport import Connection
-    from hushrec.serving.billboard import Billboard
+    from hushrec.serving.model import Model
 
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
@@ -200,7 +200,7 @@ def _peer_token(path: str) -> str:
     return token
 
 
-def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billboard:
+def _trained(server: CollectingServer, other: Connection, ended: bool) -> Model:
     """Step until both servers have the model."""
     from hushrec.engines.two_servers.messages import State
     from hushrec.network.transport import TransportError
@@ -209,8 +209,8 @@ def _trained(server: CollectingServer, other: Connection, ended: bool) -> Billbo
     while True:
         try:
             busy = server.step()
-            if server.billboard is not None and (ended or other.get(State, "state").over):
-                return server.billboard
+            if server.model is not None and (ended or other.get(State, "state").over):
+                return server.model
         except TransportError as error:
             busy = False
             if noted != str(error):

@@ -9,7 +9,7 @@ from hushrec.cli.items import Titled
 from hushrec.cli.options import Count, Json
 from hushrec.cli.tables import Columns
 from hushrec.errors import InputError
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 
 def similar(
@@ -38,16 +38,16 @@ def similar(
     n
         How many items.
     """
-    billboard = load(model)
+    trained = load(model)
     if not items:
         raise InputError(
             "ITEM is missing: pass an item of the catalogue, as in hushrec similar model.hush matrix."
         )
-    found = billboard.similar_items(list(items), n)
+    found = trained.similar_items(list(items), n)
     entries: list[dict[str, Any]] = [
         {"rank": rank, "item": each.item, "score": each.score} for rank, each in enumerate(found, 1)
     ]
-    output_model.name(entries, billboard.domain, titled.read(billboard.domain, columns))
+    output_model.name(entries, trained.domain, titled.read(trained.domain, columns))
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
     cells = [[output_model.cell(each[key]) for key in head] for each in entries]
     by = list(found[0].by) if found else []

@@ -16,7 +16,7 @@ from hushrec.cli.options import (
     File,
     Force,
     Json,
-    Model,
+    ModelName,
     NoProgress,
     Promise,
     Resume,
@@ -30,7 +30,7 @@ from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Attendance, Budget, RepeatAndSelect, SeasonAccountant
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training import named
 
 
@@ -42,7 +42,7 @@ def train(
     promise: Promise,
     declared: Declared = Declared(),
     reading: Reading = Reading(),
-    model: Model | None = None,
+    model: ModelName | None = None,
     charging: Charging = Charging(),
     n_users: Users | None = None,
     settings: Settings = Settings(),
@@ -95,7 +95,7 @@ def train(
         public.read(estimator, rows)  # refused before a ledger is opened
     output_model.warn_of_delta(budget, n_users)
     with cluster(scheduler, ratings) as engine:
-        billboard = named.train(
+        trained = named.train(
             model,
             rows,
             charged(season, budget, charging, resume, attendance),
@@ -103,13 +103,13 @@ def train(
             settings=given,
             seed=seed,
             progress=progress_shown(no_progress),
-            keep=lambda billboard: save(billboard, target),
+            keep=lambda trained: save(trained, target),
             engine=engine,
             stop_at_nobody=season is None,
             public=public,
         )
-    output_model.warn_of_the_number_of_users(billboard, n_users)
-    output_model.trained(billboard, target, "Trained", as_json)
+    output_model.warn_of_the_number_of_users(trained, n_users)
+    output_model.trained(trained, target, "Trained", as_json)
 
 
 def charged(
@@ -146,19 +146,19 @@ def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
         )
 
 
-def save(billboard: Billboard, target: Path) -> None:
+def save(trained: Model, target: Path) -> None:
     """Write the model file. A failure is not bad input here, because the budget is spent."""
     try:
-        billboard.save(target)
+        trained.save(target)
     except InputError as error:
         raise HushrecError(
-            f"The model was trained and charged, but not saved: {error}{_rescue(billboard)}"
+            f"The model was trained and charged, but not saved: {error}{_rescue(trained)}"
         ) from None
 
 
-def _rescue(billboard: Billboard) -> str:
+def _rescue(trained: Model) -> str:
     """Return how to get a model that could not be saved."""
-    privacy = billboard.privacy
+    privacy = trained.privacy
     if privacy.week is not None:
         if privacy.week.season.lifetime:
             return " Its week is used up: make room, and run the command again."

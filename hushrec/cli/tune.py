@@ -107,9 +107,9 @@ def tune(
         output.note("Training several times; how many is told to nobody, so there is no bar.")
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
     accountant = Accountant(reserved, **charging.arguments(budget.private))
-    billboard = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
-    save(billboard, target)
-    output_model.trained(billboard, target, "Chose", as_json)
+    trained = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)
+    save(trained, target)
+    output_model.trained(trained, target, "Chose", as_json)
 
 
 def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:

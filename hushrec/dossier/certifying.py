@@ -22,7 +22,7 @@ from hushrec.privacy import Ledger, PrivacyStatement
 from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.season import SeasonSummary
 from hushrec.privacy.statement import epsilon_of_both
-from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.model import Model, load
 
 #: Fields that the controller declares.
 DECLARED = ("controller", "purpose", "period", "contact", "review")
@@ -226,7 +226,7 @@ def _release(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(row[COLUMNS.index(each)] for each in _RELEASE)
 
 
-def described(board: Billboard, octets: bytes) -> dict[str, Any]:
+def described(board: Model, octets: bytes) -> dict[str, Any]:
     """Return the description of a model, from its file alone."""
     domain, statement = board.domain, board.privacy
     return {

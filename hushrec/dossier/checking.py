@@ -33,7 +33,7 @@ from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.schema import GENESIS
 from hushrec.privacy.season import SeasonSummary
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 
 _BOOK = {"dataset", "unit", "relation", "closed", "head", "charges", "runs", "budget", "seasons"}
 _SENTENCES = ("not_covered", "criteria", "deletion", "law")
@@ -202,7 +202,7 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
     named, book = dossier["model"], dossier["ledger"]
     if (hashlib.sha256(octets).hexdigest(), len(octets)) != (named["sha256"], named["bytes"]):
         raise _Wrong("the model file is another one")
-    board = Billboard.from_bytes(octets)
+    board = Model.from_bytes(octets)
     budget = board.privacy.budget
     if not board.privacy.private:
         raise _Wrong("the model is NOT PRIVATE")

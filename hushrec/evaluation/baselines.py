@@ -18,7 +18,7 @@ from hushrec.models.baselines import ItemBias, Popular
 from hushrec.serving.recommend import Recommender
 
 if TYPE_CHECKING:
-    from hushrec.serving.billboard import Billboard
+    from hushrec.serving.model import Model
 
 #: Metrics of predictions, and of lists.
 OF_RATINGS, OF_LISTS = METRICS[:2], METRICS[2:]
@@ -65,7 +65,7 @@ def baselines(model: Recommender) -> dict[str, Recommender]:
 
 
 def measured(
-    model: Billboard,
+    model: Model,
     history: Ratings | Store,
     targets: Ratings | Store,
     *,
@@ -102,12 +102,12 @@ def measured(
     return found
 
 
-def popular_by_plan(model: Billboard, history: Ratings | Store, seed: int = 0) -> Recommender | None:
+def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Recommender | None:
     """Return what `popular` might have been with the model's whole budget; None if its plan is not known.
 
     Parameters
     ----------
-    model : Billboard
+    model : Model
     history : Ratings or Store
         Private: the curator's rows, for their item popularity. The result is for the curator only.
     seed : int
@@ -126,7 +126,7 @@ def popular_by_plan(model: Billboard, history: Ratings | Store, seed: int = 0) -
     return _simple(Popular(), model, {"center": np.float64(0), "item_bias": weights})
 
 
-def planned_noise(model: Billboard) -> float | None:
+def planned_noise(model: Model) -> float | None:
     """Return the noise's standard deviation in item popularity of `popular` with the model's whole budget."""
     budget = model.privacy.budget
     if not budget.private or budget.unit != "user" or budget.failure:
@@ -134,7 +134,7 @@ def planned_noise(model: Billboard) -> float | None:
     return float(Popular().plan(budget, model.domain).releases[0].noise_sd)
 
 
-def released_noise(model: Billboard) -> float | None:
+def released_noise(model: Model) -> float | None:
     """Return the noise's standard deviation in the first release that the model's popularity follows from."""
     labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
     found = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hushrec.privacy import Ledger
-    from hushrec.serving.billboard import Billboard
+    from hushrec.serving.model import Model
 
 #: Baselines that every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
@@ -390,7 +390,7 @@ def _trained(
     n_users: int | None,
     settings: Mapping[str, Any],
     seed: int,
-) -> Billboard:
+) -> Model:
     """Train an estimator as given, or one planned by its name."""
     if own is not None:
         return own.fit(ratings, accountant, seed=seed)

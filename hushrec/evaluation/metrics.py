@@ -2,7 +2,7 @@
 
 Every figure is over the whole catalogue and over all users with held-out ratings; a user without a
 history is served from the released values alone. The figures are computed from private ratings without
-noise: they are for the curator, and are never stored in a billboard.
+noise: they are for the curator, and are never stored in a model.
 """
 
 from __future__ import annotations
@@ -171,7 +171,7 @@ class Evaluation:
 
 
 def evaluate(
-    billboard: Recommender,
+    model: Recommender,
     history: Ratings | Store,
     targets: Ratings | Store,
     *,
@@ -206,7 +206,7 @@ def evaluate(
 
     Parameters
     ----------
-    billboard : Recommender
+    model : Recommender
         The model.
     history : Ratings or Store
         Ratings that users are folded in from; these items are not recommended.
@@ -257,25 +257,25 @@ def evaluate(
             f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
             parameter="relevant_from",
         )
-    check_kind(billboard, Recommender, "billboard", "pass the trained model first")
+    check_kind(model, Recommender, "model", "pass the trained model first")
     for name, rows in (("history", history), ("targets", targets)):
-        check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, billboard.domain)")
+        check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, model.domain)")
     check_listed(metrics, "metrics", '["rmse", "recall"]')
     if unknown := [name for name in metrics if name not in METRICS]:
         raise InputError(
             f"metric {unknown[0]!r} is not known; pass some of {', '.join(METRICS)}.", parameter="metrics"
         )
-    if targets.domain.fingerprint != billboard.domain.fingerprint:
+    if targets.domain.fingerprint != model.domain.fingerprint:
         raise InputError(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
-            " read them with the model's own domain (billboard.domain)."
+            " read them with the model's own domain (model.domain)."
         )
     if engine is None:
-        history, targets, engine = _readable(billboard, history, targets)
+        history, targets, engine = _readable(model, history, targets)
     alike = any(name in metrics for name in _ALIKE)
-    public = billboard, k, relevant_from, alike, next
+    public = model, k, relevant_from, alike, next
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
-        signs = _sign_metrics(billboard, history, targets, resamples, seed)
+        signs = _sign_metrics(model, history, targets, resamples, seed)
         whole = _measured(history, targets, *public)
     else:
         signs = {}
@@ -320,7 +320,7 @@ class _Measured(NamedTuple):
 def _measured(
     history: Ratings,
     targets: Ratings,
-    billboard: Recommender,
+    model: Recommender,
     k: int,
     relevant_from: float | None,
     alike: bool,
@@ -331,26 +331,26 @@ def _measured(
     raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
     history = history.aligned_to(targets)
     error_sums = np.zeros((targets.n_users, 3))
-    if billboard.scores == "ratings":
-        predicted = billboard.predict_pairs(history, targets)
+    if model.scores == "ratings":
+        predicted = model.predict_pairs(history, targets)
         error_sums = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
     relevant, n_known = _relevant_cells(history, targets, relevant_from)
-    ranks, lists = _rank_metrics(billboard, history, relevant, k, next)
+    ranks, lists = _rank_metrics(model, history, relevant, k, next)
     before = np.zeros((history.n_users, 2), np.uint64)
     if alike:
-        before = _before_history(billboard, history, k, next)
+        before = _before_history(model, history, k, next)
     found = _found(lists, relevant[0], history.n_items)
     return _Measured(error_sums, ranks, lists, before, found, raters, n_history, targets.n_ratings, n_known)
 
 
 def _readable(
-    billboard: Recommender, history: Ratings | Store, targets: Ratings | Store
+    model: Recommender, history: Ratings | Store, targets: Ratings | Store
 ) -> tuple[Any, Any, Streaming | None]:
     """Measure two stores of equally many partitions one by one, and all else in memory."""
     stores = isinstance(history, Store) and isinstance(targets, Store)
-    if stores and billboard.scores != "log-odds" and _partitions(history) == _partitions(targets):
+    if stores and model.scores != "log-odds" and _partitions(history) == _partitions(targets):
         return history, targets, Streaming()
-    domain = billboard.domain
+    domain = model.domain
     whole = [
         Ratings.from_any(rows, domain) if isinstance(rows, Store) else rows for rows in (history, targets)
     ]
@@ -379,15 +379,15 @@ def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine
 
 
 def _sign_metrics(
-    billboard: Recommender, history: Ratings, targets: Ratings, resamples: int, seed: int
+    model: Recommender, history: Ratings, targets: Ratings, resamples: int, seed: int
 ) -> dict[str, Estimate]:
     """Accuracy, log loss and AUC of a model of likes and dislikes; nothing for other models."""
-    if billboard.scores != "log-odds":
+    if model.scores != "log-odds":
         return {}
-    estimator: Any = billboard.estimator
+    estimator: Any = model.estimator
     targets = targets.starred()
     threshold = targets.domain.midpoint if estimator.threshold is None else estimator.threshold
-    scores, liked = billboard.predict_pairs(history, targets), targets.matrix.data > threshold
+    scores, liked = model.predict_pairs(history, targets), targets.matrix.data > threshold
     return sign_metrics(scores, liked, targets.matrix.indptr, resamples, seed, estimator.link)
 
 
@@ -461,15 +461,15 @@ def _cells(ratings: Ratings) -> Array:
 
 
 def _rank_metrics(
-    billboard: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
+    model: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
 ) -> tuple[Array, Array]:
     """Each user's `rank_scores`, a column a metric, and list (item positions, -1 past its end)."""
     keys, n_relevant = relevant
-    n_items = billboard.domain.n_items
+    n_items = model.domain.n_items
     ranks = np.zeros((history.n_users, len(_RANKED)))
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
     start = 0
-    for columns, *_ in billboard.rank(history, k, predict=False, next=next):
+    for columns, *_ in model.rank(history, k, predict=False, next=next):
         stop = start + len(columns)
         lists[start:stop, : columns.shape[1]] = columns
         rows = np.arange(start, stop, dtype=np.int64)[:, None]
@@ -510,11 +510,11 @@ def gini(counts: Array) -> float:
         return float((2 * np.arange(1, size + 1) - size - 1) @ ordered / (size * ordered.sum()))
 
 
-def _before_history(billboard: Recommender, history: Ratings, k: int, next: bool) -> Array:
+def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> Array:
     """A digest of each user's list and its first item, before items of the history are left out."""
     found = [
         (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
-        for columns, *_ in billboard.rank(history, k, predict=False, next=next, exclude_seen=False)
+        for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False)
         for row in columns
     ]
     return np.array(found, dtype=np.uint64).reshape(-1, 2)

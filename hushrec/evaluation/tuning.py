@@ -27,7 +27,7 @@ from hushrec.training.run import check_users
 
 if TYPE_CHECKING:
     from hushrec.data import Ratings
-    from hushrec.models import Billboard
+    from hushrec.models import Model
 
 #: Ratings of each user that are set aside for the score. No study chose it.
 _HELD_OUT = 3
@@ -87,8 +87,8 @@ def try_all(
             squared = []
             for draw in range(draws):
                 accountant = Accountant(budget, data_is_public=True)
-                billboard = train(model, history, accountant, settings=settings, seed=seed + draw)
-                errors = billboard.predict_pairs(history, held_out) - held_out.matrix.data
+                trained = train(model, history, accountant, settings=settings, seed=seed + draw)
+                errors = trained.predict_pairs(history, held_out) - held_out.matrix.data
                 squared.append(float(np.nanmean(errors**2)))  # NaN: a purchase without a rating
                 advance(1)
             trials.append(Trial(settings, math.sqrt(np.mean(squared))))
@@ -104,7 +104,7 @@ def tune(
     mean_runs: float = 10.0,
     shape: float = 1.0,
     seed: int = 0,
-) -> Billboard:
+) -> Model:
     """Try a random number of candidates on private ratings and release the best model; spends the budget.
 
     Parameters
@@ -128,7 +128,7 @@ def tune(
 
     Returns
     -------
-    Billboard
+    Model
         The best run's model, with the statement of the whole choice.
 
     Privacy
@@ -156,11 +156,11 @@ def tune(
     _check_candidates(ratings, model, candidates, part)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
 
-    def run(inner: Accountant) -> tuple[Billboard, float]:
+    def run(inner: Accountant) -> tuple[Model, float]:
         settings = candidates[secrets.randbelow(len(candidates))]
         share = (1 - _SCORE_SHARE) if inner.budget.private else 1.0
-        billboard = train(model, history, inner, settings=settings, seed=seed, budget_fraction=share)
-        return billboard, _score(billboard, history, held_out, inner)
+        trained = train(model, history, inner, settings=settings, seed=seed, budget_fraction=share)
+        return trained, _score(trained, history, held_out, inner)
 
     best = accountant.select(mechanism, _LABEL, run)
     public = (*best.privacy.public, "the settings to choose from")
@@ -170,20 +170,20 @@ def tune(
     return replace(best, privacy=statement)
 
 
-def score_aggregate(billboard: Billboard, history: Ratings, held_out: Ratings) -> np.ndarray:
+def score_aggregate(trained: Model, history: Ratings, held_out: Ratings) -> np.ndarray:
     """Local: (sum over users of their clipped mean squared error, number of users), shape (2,).
 
     In units of half the rating range squared; a user moves each by at most 1.
     """
-    predicted = billboard.predict_pairs(history, held_out)
+    predicted = trained.predict_pairs(history, held_out)
     squared, _, counts = user_errors(predicted, held_out.matrix.data, held_out.matrix.indptr).T
     means = squared[counts > 0] / counts[counts > 0] / held_out.domain.half_width**2
     return np.array([truncated(np.minimum(means, 1.0), spacing(1.0)).sum(), float((counts > 0).sum())])
 
 
-def _score(billboard: Billboard, history: Ratings, held_out: Ratings, inner: Accountant) -> float:
+def _score(trained: Model, history: Ratings, held_out: Ratings, inner: Accountant) -> float:
     budget = inner.budget
-    exact = Bounded(score_aggregate(billboard, history, held_out), counted(math.sqrt(2.0)))
+    exact = Bounded(score_aggregate(trained, history, held_out), counted(math.sqrt(2.0)))
     squared, users = inner.release(exact, budget.share(inner.part()), "score")
     return float(squared / max(users, 1.0))
 

@@ -11,7 +11,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError, MissingPackageError
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.registry import best
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training.named import train
 
 try:
@@ -65,12 +65,12 @@ class HushrecScorer(Component[ItemList], Trainable):
 
     Attributes
     ----------
-    model_ : Billboard
+    model_ : Model
         The trained model; its ``privacy`` is the statement.
     """
 
     config: HushrecConfig
-    model_: Billboard
+    model_: Model
 
     def train(self, data: Dataset, options: TrainingOptions = _ONCE) -> None:
         """Train on the interactions of a data set and charge the declared budget."""

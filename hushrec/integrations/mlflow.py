@@ -11,12 +11,12 @@ from typing import Any
 from hushrec import __version__
 from hushrec.data import Ratings
 from hushrec.errors import InputError, MissingPackageError
-from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.model import Model, load
 
 try:
     from mlflow import pyfunc
     from mlflow.artifacts import download_artifacts
-    from mlflow.models import Model, ModelSignature
+    from mlflow.models import Model as MlflowModel, ModelSignature
     from mlflow.types import ParamSchema, ParamSpec
 except ImportError:
     raise MissingPackageError("The MLflow flavour", "mlflow") from None
@@ -25,12 +25,12 @@ FLAVOR_NAME = "hushrec"
 _FILE = "model.hush"
 
 
-def log_model(model: Billboard, name: str = "model", **options: Any) -> Any:
+def log_model(model: Model, name: str = "model", **options: Any) -> Any:
     """Log a model to the active run, like the ``log_model`` of any flavour.
 
     Parameters
     ----------
-    model : Billboard
+    model : Model
         Released values only, so anyone who may read the run may read it.
     name : str
     **options
@@ -41,11 +41,11 @@ def log_model(model: Billboard, name: str = "model", **options: Any) -> Any:
     mlflow.models.model.ModelInfo
     """
     this = sys.modules[__name__]
-    return Model.log(artifact_path=None, name=name, flavor=this, model=_checked(model), **options)
+    return MlflowModel.log(artifact_path=None, name=name, flavor=this, model=_checked(model), **options)
 
 
 def save_model(
-    model: Billboard,
+    model: Model,
     path: Any,
     mlflow_model: Any = None,
     artifacts: Sequence[Any] = (),
@@ -55,7 +55,7 @@ def save_model(
 
     Parameters
     ----------
-    model : Billboard
+    model : Model
     path : path
         A new folder.
     mlflow_model : mlflow.models.Model, optional
@@ -64,7 +64,7 @@ def save_model(
     metadata : dict, optional
         Further metadata.
     """
-    folder, described = Path(path), Model() if mlflow_model is None else mlflow_model
+    folder, described = Path(path), MlflowModel() if mlflow_model is None else mlflow_model
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{str(path)!r} exists and is not empty; pass the name of a new folder.")
     if missing := [str(each) for each in artifacts if not Path(each).is_file()]:
@@ -88,7 +88,7 @@ def save_model(
     described.save(str(folder / "MLmodel"))
 
 
-def load_model(model_uri: str) -> Billboard:
+def load_model(model_uri: str) -> Model:
     """Read a model by any address that MLflow knows, such as ``runs:/…/model`` or ``models:/films/3``."""
     return load(Path(download_artifacts(model_uri)) / _FILE)
 
@@ -96,7 +96,7 @@ def load_model(model_uri: str) -> Billboard:
 class _Lists:
     """A model as MLflow calls it: data frames of users' ratings in, of their lists out; both are private."""
 
-    def __init__(self, model: Billboard) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model
 
     def predict(self, frame: Any, params: dict[str, Any] | None = None) -> Any:
@@ -109,7 +109,7 @@ def _load_pyfunc(path: str) -> _Lists:
     return _Lists(load(path))
 
 
-def _checked(model: Any) -> Billboard:
-    if not isinstance(model, Billboard):
+def _checked(model: Any) -> Model:
+    if not isinstance(model, Model):
         raise InputError(f"A trained model is logged, not {type(model).__name__}; pass what fit returned.")
     return model

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 import lazy_loader
 
 from hushrec.registry import ESTIMATORS as ESTIMATORS
-from hushrec.serving.billboard import Billboard as Billboard
+from hushrec.serving.model import Model as Model
 from hushrec.serving.scoring import UserState as UserState
 from hushrec.training.estimator import Estimator as Estimator
 from hushrec.training.gate import Gate as Gate

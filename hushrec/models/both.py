@@ -1,4 +1,4 @@
-"""One model for ratings and for lists: two models, trained under one budget, in one billboard.
+"""One model for ratings and for lists: two models, trained under one budget, in one model.
 
 The best model of ratings makes bad lists, and the best model of lists predicts no ratings. So each job has a
 model with a fraction of the budget. Mu squared adds up for any releases. The model of likes is trained on

@@ -37,7 +37,7 @@ class SeasonAccountant(Accountant):
     season : Season
         The season, equal to the one in the ledger.
     after : PrivacyStatement, optional
-        Statement of the last week's model, `Billboard.privacy`; None before week 0.
+        Statement of the last week's model, `Model.privacy`; None before week 0.
     skip : bool
         Pass over weeks without a model, which were cut short. The rest of their slices is not spent.
     week : int, optional

@@ -17,7 +17,7 @@ from hushrec.data.ids import encode_ids
 from hushrec.data.ratings import of_nobody
 from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked, unjudged
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.serving.recommend import PublicPart, Recommender
 from hushrec.types import Array, ModelArrays
 
@@ -176,14 +176,14 @@ class PublicRows:
     donors: tuple[str, ...]
     external_sources: int
 
-    def beside(self, board: Billboard, parts: ModelArrays) -> Billboard:
-        """Return the billboard with a public model for each of its models, if donors benefit from it.
+    def beside(self, board: Model, parts: ModelArrays) -> Model:
+        """Return the model with a public model for each of its models, if donors benefit from it.
 
         If users voted for a model with item features, the public model is mixed with that one.
 
         Parameters
         ----------
-        board : Billboard
+        board : Model
         parts : ModelArrays
             The released values of the training.
         """

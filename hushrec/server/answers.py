@@ -100,7 +100,7 @@ class Answers:
         }
         self._documents: dict[str, Callable[[Request], Reply]] = {
             "/v1/privacy": lambda request: Reply(
-                _json(self._model(request.query_params.get("model")).billboard.privacy.to_dict()),
+                _json(self._model(request.query_params.get("model")).model.privacy.to_dict()),
                 headers=_NO_CACHE,
             ),
             "/v1/models": lambda request: Reply(_json(self._listed()), headers=_NO_CACHE),
@@ -207,9 +207,9 @@ def _from_here(request: Request) -> bool:
 def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     options = {name: fields[name] for name in ("next", "exclude_seen")} | {"items": fields["only"]}
     options |= {"attributes": served.attributes} | {name: fields[name] for name in RULES}
-    (block,) = served.billboard.rank(_rows(served, fields), fields["n"], **options)
+    (block,) = served.model.rank(_rows(served, fields), fields["n"], **options)
     columns, ratings = block.columns[0][block.columns[0] >= 0], block.ratings
-    texts = served.billboard.domain.text_list
+    texts = served.model.domain.text_list
     listed = [
         {"item": texts[column], "score": score}
         for column, score in zip(columns.tolist(), block.scores[0].tolist())
@@ -220,28 +220,28 @@ def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    billboard, items = served.billboard, fields["items"]
-    what = "rating" if billboard.scores == "ratings" else "score"
-    predicted = billboard.predict(_rows(served, fields), items)[0].tolist()
+    model, items = served.model, fields["items"]
+    what = "rating" if model.scores == "ratings" else "score"
+    predicted = model.predict(_rows(served, fields), items)[0].tolist()
     entries = [{"item": _text(served, item), what: value} for item, value in zip(items, predicted)]
     return {"items": _titled(served, entries)}
 
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    similar = served.billboard.similar_items(fields["item"], fields["n"])
+    similar = served.model.similar_items(fields["item"], fields["n"])
     entries = [{"item": _text(served, each.item), "score": each.score} for each in similar]
     return {"items": _titled(served, entries), "by": list(similar[0].by) if similar else []}
 
 
 def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    why = served.billboard.explain(_history(served, fields), fields["item"])
+    why = served.model.explain(_history(served, fields), fields["item"])
     because = [{"item": _text(served, each.item), "moved": each.moved} for each in why.because]
     entry = {"item": _text(served, why.item), "score": why.score, "base": why.base}
     return _titled(served, [entry])[0] | {"because": _titled(served, because)}
 
 
 def _text(served: Served, item: Any) -> str:
-    domain = served.billboard.domain
+    domain = served.model.domain
     return domain.text_list[domain.position(item)]
 
 
@@ -251,15 +251,15 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
     if titles is None:
         return entries
     for entry in entries:
-        if (title := titles[served.billboard.domain.position(entry["item"])].as_py()) is not None:
+        if (title := titles[served.model.domain.position(entry["item"])].as_py()) is not None:
             entry["title"] = title
     return entries
 
 
 def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
     """Return the ratings of a request; refused where some cannot be used."""
-    billboard, ordered = served.billboard, fields.get("next", False)
-    return own_ratings(_history(served, fields), billboard.domain, billboard.scores == "likes", ordered)
+    model, ordered = served.model, fields.get("next", False)
+    return own_ratings(_history(served, fields), model.domain, model.scores == "likes", ordered)
 
 
 def _history(served: Served, fields: dict[str, Any]) -> Any:
@@ -268,7 +268,7 @@ def _history(served: Served, fields: dict[str, Any]) -> Any:
         ratings = [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
     if not fields["skip_unknown"]:
         return ratings
-    position = served.billboard.domain.position
+    position = served.model.domain.position
     if isinstance(ratings, dict):
         return {item: rating for item, rating in ratings.items() if position(item) >= 0}
     return [each for each in ratings if position(each[0] if isinstance(each, tuple) else each) >= 0]

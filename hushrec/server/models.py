@@ -12,7 +12,7 @@ from pathlib import Path
 from hushrec.errors import HushrecError, ModelFileError
 from hushrec.privacy.statement import warning_of_publishing
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.serving.modelfile import read
 
 log = logging.getLogger("hushrec.server")
@@ -30,7 +30,7 @@ class Served:
     name: str
     content: bytes
     digest: str
-    billboard: Billboard
+    model: Model
     attributes: Attributes | None = None
 
     @cached_property
@@ -38,7 +38,7 @@ class Served:
         """The titles of the items as JSON for the page, with a digest."""
         if self.attributes is None:
             return None
-        content = self.attributes.titles_json(self.billboard.domain)
+        content = self.attributes.titles_json(self.model.domain)
         return None if content is None else (content, hashlib.sha256(content).hexdigest())
 
 
@@ -99,7 +99,7 @@ class Models:
             else:
                 self.exchanged += 1
                 log.warning("Model %s is now the one of digest %s.", name, self._served[name].digest)
-                if warning := warning_of_publishing(self._served[name].billboard.privacy, str(files[0])):
+                if warning := warning_of_publishing(self._served[name].model.privacy, str(files[0])):
                     log.warning("%s", _visible(warning))
 
 
@@ -134,9 +134,9 @@ def _read(
             f"Model file {str(path)!r} cannot be read ({error.strerror}); check the path."
         ) from None
     try:
-        digest, billboard = read(content).digest, Billboard.from_bytes(content)
-        billboard.recommend([], 1)  # compile and unpack before the first request
-        billboard.predict([], list(billboard.domain.items[:1]))
+        digest, model = read(content).digest, Model.from_bytes(content)
+        model.recommend([], 1)  # compile and unpack before the first request
+        model.predict([], list(model.domain.items[:1]))
     except ModelFileError as error:
         raise ModelFileError(str(error).replace("'in memory'", repr(str(path)))) from None
     except Exception as error:  # valid arrays that do not fit together
@@ -144,8 +144,8 @@ def _read(
             f"Model file {str(path)!r} cannot be served ({type(error).__name__}); train it again."
         ) from None
     if attributes is None and titles is None:
-        return Served(name, content, digest, billboard)
-    items = Attributes.read(attributes, billboard.domain, titles, columns)
-    served = Served(name, content, digest, billboard, items)
+        return Served(name, content, digest, model)
+    items = Attributes.read(attributes, model.domain, titles, columns)
+    served = Served(name, content, digest, model, items)
     served.titles  # noqa: B018 - computed here, not by the first request in the event loop
     return served

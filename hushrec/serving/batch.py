@@ -45,24 +45,24 @@ def write_lists(
 
     Parameters
     ----------
-    model : Billboard
+    model : Model
     history : Ratings or Store
         The users to serve and their own ratings; a file for each partition of a store.
     folder : path
         Does not exist yet, or is empty. It appears when all files are written.
     n
-        As in :meth:`Billboard.recommend`.
+        As in :meth:`Model.recommend`.
     progress : bool
         Show the fraction of users served, and the time: private.
     engine : Dask, optional
         Serve the partitions of a store on its workers, which write into the folder.
     **options
-        As in :meth:`Billboard.recommend`: ``items``, ``where`` and the like.
+        As in :meth:`Model.recommend`: ``items``, ``where`` and the like.
 
     Returns
     -------
     list of path
-        Files with the columns of :meth:`Billboard.recommend_batch`, marked private inside.
+        Files with the columns of :meth:`Model.recommend_batch`, marked private inside.
 
     Raises
     ------
@@ -110,7 +110,7 @@ def stream_lists(
     Returns
     -------
     pyarrow.RecordBatchReader
-        The columns of :meth:`Billboard.recommend_batch`. PRIVATE: each user's rows are for that user alone.
+        The columns of :meth:`Model.recommend_batch`. PRIVATE: each user's rows are for that user alone.
 
     Examples
     --------

@@ -1,6 +1,6 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
-This module reads and writes a header, which is a plain dictionary, and named arrays; `billboard` gives them
+This module reads and writes a header, which is a plain dictionary, and named arrays; `model` gives them
 their meaning. Loading uses no pickle and executes no code. The last 32 bytes of a file are the digest of its
 header, which holds the digest of every array, so that a mapped file can be checked array by array. Anyone can
 compute a digest, so the header is checked too: arrays share no byte, leave no hole and end where the file

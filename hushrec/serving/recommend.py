@@ -236,7 +236,7 @@ class Recommender:
         if history.domain.fingerprint != self.domain.fingerprint:
             raise InputError(
                 "These ratings were read with another catalogue or rating range than the model's;"
-                " read them with the model's own domain (billboard.domain)."
+                " read them with the model's own domain (model.domain)."
             )
         if history.n_users == 1:  # setting the number of threads takes a millisecond
             return self._folded(history)

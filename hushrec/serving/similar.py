@@ -16,7 +16,7 @@ from hushrec.serving.scoring import UserState, all_scores
 from hushrec.types import Array
 
 if TYPE_CHECKING:
-    from hushrec.serving.billboard import Billboard
+    from hushrec.serving.model import Model
 
 #: More names of item features are counted, not listed.
 _MOST_NAMED = 2
@@ -46,8 +46,8 @@ class Similar(NamedTuple):
     by: tuple[str, ...]
 
 
-def similar_items(model: Billboard, item: Any, n: int) -> list[Similar]:
-    """Return the items of :meth:`Billboard.similar_items`."""
+def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
+    """Return the items of :meth:`Model.similar_items`."""
     given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
     if not given:
         raise InputError("The list of items is empty; pass one item or more.")
@@ -65,7 +65,7 @@ def similar_items(model: Billboard, item: Any, n: int) -> list[Similar]:
     return [Similar(model.domain.items[column], float(scores[column]), by) for column in best]
 
 
-def _sources(model: Billboard, lister: Recommender, state: UserState) -> tuple[str, ...]:
+def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
     """Return the names of the sources that know items of a history; empty if none does."""
     public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
     judged = next((each for each in model.judged if each["job"] == job and each["weight"]), None)
@@ -80,7 +80,7 @@ def _sources(model: Billboard, lister: Recommender, state: UserState) -> tuple[s
     return found + ("ratings of another population",) * external
 
 
-def _learned(model: Billboard, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
+def _learned(model: Model, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
     """Return those of a private model: pairs, or taste dimensions and features that users voted for."""
     if isinstance(state.factors, sp.csr_array):
         return ("pairs of items",) * _known(state.factors)
@@ -95,14 +95,14 @@ def _known(factors: Array | sp.csr_array) -> bool:
     return bool(factors.nnz if isinstance(factors, sp.csr_array) else np.any(factors))
 
 
-def _features(model: Billboard) -> str:
+def _features(model: Model) -> str:
     names = model.domain.feature_names
     if not names:
         return "item features"
     return " and ".join(names) if len(names) <= _MOST_NAMED else plural(len(names), "item feature")
 
 
-def _refuse(model: Billboard, lister: Recommender, given: list[Any]) -> None:
+def _refuse(model: Model, lister: Recommender, given: list[Any]) -> None:
     if lister.directions is None and model.privacy.private and lister.public is None:
         raise InputError(
             "This model cannot distinguish the tastes that it learned from noise, so items cannot be"

@@ -14,7 +14,7 @@ from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Budget, Ledger, default_path
 from hushrec.registry import JOBS, best
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training import named, run
 
 
@@ -37,7 +37,7 @@ def train(
     relation: str = "add-remove",
     seed: int = 0,
     progress: bool = False,
-) -> Billboard:
+) -> Model:
     """Train a model on private ratings and record its privacy cost, as ``hushrec train`` does.
 
     Parameters
@@ -78,7 +78,7 @@ def train(
 
     Returns
     -------
-    Billboard
+    Model
         Released values only.
 
     Raises

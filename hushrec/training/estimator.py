@@ -1,7 +1,7 @@
 """The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate.
 
 Everything that enters the gate is private. Everything that leaves it is public and becomes part of the
-:class:`~hushrec.Billboard`. The billboard serves known and new users, who fold their own ratings in.
+:class:`~hushrec.Model`. The model serves known and new users, who fold their own ratings in.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Estimator(Settings, Generic[PrivateSide]):
     * :meth:`users`: the private side;
     * :meth:`train`: the public side. It asks the users for bounded values, releases them through the gate,
       and computes with the noisy values;
-    * :meth:`fold_in`: the local step that serves a user from the billboard;
+    * :meth:`fold_in`: the local step that serves a user from the model;
     * :meth:`week`, if it supports seasons;
     * :meth:`settings_for`, if it chooses its settings by the budget and the number of users.
 
@@ -246,5 +246,5 @@ class Estimator(Settings, Generic[PrivateSide]):
         raise NotImplementedError
 
     fit = run.fit
-    #: Called by :meth:`Billboard.continue_training`.
+    #: Called by :meth:`Model.continue_training`.
     next_week = run.next_week

@@ -10,7 +10,7 @@ from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted
 from hushrec.registry import ESTIMATORS
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
@@ -124,11 +124,11 @@ def train(
     seed: int = 0,
     progress: bool = False,
     budget_fraction: float = 1.0,
-    keep: Callable[[Billboard], None] | None = None,
+    keep: Callable[[Model], None] | None = None,
     engine: Engine | None = None,
     stop_at_nobody: bool = False,
     public: run.Public | None = None,
-) -> Billboard:
+) -> Model:
     """Train a model by name, as ``hushrec train`` does.
 
     Parameters
@@ -169,11 +169,11 @@ def train(
                 accountant.check(plan)
         if found:
             parts = run.ask(estimator, rows, accountant, plan, seed, progress, engine)
-            billboard = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)
+            trained = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:
-                keep(billboard)
+                keep(trained)
                 saved()
-            return billboard
+            return trained
     raise HushrecError(
         f"The released number of users, {n_users:,}, is indistinguishable from 0, so training stopped after"
         " 1% of the budget was charged; run hushrec check to see which rows are used, or declare the number"

@@ -22,7 +22,7 @@ from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
 from hushrec.serving.recommend import Algorithm
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
@@ -91,7 +91,7 @@ class PublicRows(Protocol):
     def notes(self) -> tuple[str, ...]:
         """Sentences for the privacy statement."""
 
-    def beside(self, board: Billboard, parts: ModelArrays) -> Billboard:
+    def beside(self, board: Model, parts: ModelArrays) -> Model:
         """Add a public model to the private one."""
 
 
@@ -116,7 +116,7 @@ def fit(
     budget_fraction: float = 1.0,
     engine: Engine | None = None,
     public: Public | None = None,
-) -> Billboard:
+) -> Model:
     """Train with the rest of the accountant's budget.
 
     Parameters
@@ -140,7 +140,7 @@ def fit(
 
     Returns
     -------
-    Billboard
+    Model
         Released values only.
 
     Raises
@@ -161,7 +161,7 @@ def fit(
 
 def next_week(
     estimator: Trainable,
-    board: Billboard,
+    board: Model,
     ratings: Ratings | Store,
     accountant: SeasonAccountant,
     *,
@@ -170,8 +170,8 @@ def next_week(
     progress: bool = False,
     engine: Engine | None = None,
     public: Public | None = None,
-) -> Billboard:
-    """Train the next week's model of a season; see :meth:`Billboard.continue_training`."""
+) -> Model:
+    """Train the next week's model of a season; see :meth:`Model.continue_training`."""
     notes: tuple[str, ...] = ()
     if since is not None:
         if isinstance(ratings, Store):
@@ -307,7 +307,7 @@ def read_public(public: Public | None, estimator: Trainable, ratings: Ratings | 
     return public.read(estimator, ratings)
 
 
-def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAccountant) -> None:
+def _check_follows(estimator: Trainable, board: Model, accountant: SeasonAccountant) -> None:
     """Refuse an accountant that is not of the week after a model, or a model that cannot be continued."""
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
@@ -322,7 +322,7 @@ def _check_follows(estimator: Trainable, board: Billboard, accountant: SeasonAcc
     accountant.check_model(board)
 
 
-def _over(domain: Domain, board: Billboard, drop_missing_items: bool) -> ModelArrays:
+def _over(domain: Domain, board: Model, drop_missing_items: bool) -> ModelArrays:
     """Return all released values of a model over another catalogue; rows of new items are zero."""
     old = board.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
@@ -420,7 +420,7 @@ def state(
     *,
     kept_features: bool = False,
     public_rows: PublicRows | None = None,
-) -> Billboard:
+) -> Model:
     """Build the model with its privacy statement; a season's ledger gets its digest."""
     if kept_features and ratings.domain.item_features is None:
         notes = (*notes, _KEPT_FEATURES)
@@ -430,7 +430,7 @@ def state(
     domain, accepted = ratings.domain, (parts.lists or parts).state.get("feature_tables")
     if accepted is not None and not np.all(accepted):  # names of a table that is not used would mislead
         domain = replace(domain, feature_names=())
-    board = Billboard.of(estimator, domain, parts, privacy)
+    board = Model.of(estimator, domain, parts, privacy)
     if public_rows is not None:
         board = public_rows.beside(board, parts)
     if isinstance(accountant, SeasonAccountant):

@@ -4,7 +4,7 @@ import pytest
 
 import hushrec
 from hushrec.privacy import Ledger, SystemNoise
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 
 
 @pytest.mark.true("A8")
@@ -12,7 +12,7 @@ def test_a_training_that_could_not_be_saved_is_resumed_at_no_cost(run, files, mo
     ask = ["train", files.train, "--model", "ratings", "--epsilon", "5", "--delta", "1e-6", *files.domain]
     ask += ["--out", "model.hush"]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Billboard, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patch.setattr(Model, "save", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         assert run(*ask).exit_code == 130
     before = Ledger(run.ledger).summary("default", 1e-6)
     with pytest.MonkeyPatch.context() as patch:

@@ -12,7 +12,7 @@ import pytest
 
 from hushrec.data import realistic
 from hushrec.privacy import Budget, Ledger, epsilon_of
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 from tests.command_line import invoke as call
 
 

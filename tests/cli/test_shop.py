@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from hushrec.data import Ratings
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 ITEMS = [f"{number:04d}" for number in range(1, 41)]
 COLUMNS = "user=Kunde,item=Artikel,rating=Sterne,quantity=Menge,id=ArtNr,title=Name"

@@ -143,7 +143,7 @@ def test_a_like_is_a_purchase_without_stars_or_has_stars_from_the_threshold_up()
     assert cells(ratings.starred()) == {pair: cell for pair, cell in expected.items() if cell[0] == cell[0]}
 
 
-def trained(ratings: Ratings | Store, budget: Budget) -> hushrec.Billboard:
+def trained(ratings: Ratings | Store, budget: Budget) -> hushrec.Model:
     estimator = Both.planned(budget, ratings.domain, n_users=300)
     return estimator.fit(ratings, Accountant(budget, noise=SeededNoise(0), data_is_public=True))
 

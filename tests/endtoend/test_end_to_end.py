@@ -191,10 +191,10 @@ def check_python(model: str, case: tuple[str, str, str], terminal: bool, folder:
             accountant = Accountant(budget, ledger=Ledger("ledger.sqlite"), dataset="shop")
             n_users = release_user_count(ratings, accountant)
             estimator = ESTIMATORS[model].planned(budget, domain, n_users)
-            billboard = estimator.fit(ratings, accountant, progress=terminal)
-            billboard.save("model.hush")
-            print(ratings, accountant.releases, accountant.spent_mu, estimator, billboard, n_users)
-            print(billboard.privacy.text(), billboard.privacy.to_dict())
+            trained = estimator.fit(ratings, accountant, progress=terminal)
+            trained.save("model.hush")
+            print(ratings, accountant.releases, accountant.spent_mu, estimator, trained, n_users)
+            print(trained.privacy.text(), trained.privacy.to_dict())
 
         return call
 

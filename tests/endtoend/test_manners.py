@@ -28,7 +28,7 @@ MODEL = ItemBias().fit(RATINGS, Accountant(BUDGET))
 ALONE = dict(list(zip(RATINGS.domain.items, (5.0, 4.0, 1.0))))
 
 
-def answer(model: hushrec.Billboard) -> list:
+def answer(model: hushrec.Model) -> list:
     """Recommend, as a process of a pool is asked to."""
     return model.recommend(ALONE, 5)
 

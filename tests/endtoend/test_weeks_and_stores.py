@@ -192,7 +192,7 @@ def check_resume(case: Case, model: str, folder: Path, *, resumed: bool) -> None
                 raise InputError("there is no room.")
 
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr("hushrec.serving.billboard.Billboard.save", no_room)
+                patch.setattr("hushrec.serving.model.Model.save", no_room)
                 first = run(line)
             return [first, run([*line, "--resume"])] if resumed else [first]
 

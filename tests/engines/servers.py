@@ -127,7 +127,7 @@ class World:
         deaf = Deaf()
         for _ in range(100):
             self.settle()
-            boards = [line.server.billboard for line in self.lines]
+            boards = [line.server.model for line in self.lines]
             if None not in boards:
                 assert boards[0].to_bytes() == boards[1].to_bytes()
                 return boards[0]

@@ -96,7 +96,7 @@ def model_of_a_local_gate(world, rows, model):
     gate = LocalGate(accountant, world.agreement._training.both)
     with one_blas_thread():
         parts = estimator.train(estimator.users(rows.rated()), gate, world.agreement.seed)
-    return hushrec.Billboard.of(estimator, rows.domain, parts, model.privacy).to_bytes()
+    return hushrec.Model.of(estimator, rows.domain, parts, model.privacy).to_bytes()
 
 
 @pytest.mark.parametrize("name", ESTIMATORS)
@@ -296,7 +296,7 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, 
             for _ in range(1000):
                 try:
                     world.settle()
-                    if None not in [line.server.billboard for line in world.lines]:
+                    if None not in [line.server.model for line in world.lines]:
                         break
                     for number in range(4):
                         world.answer(number)
@@ -305,7 +305,7 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, 
                     if not kills % 9:
                         world.pass_time()
                     restarted(world, int(generator.integers(2)))
-        boards = [line.server.billboard for line in world.lines]
+        boards = [line.server.model for line in world.lines]
         assert None not in boards and boards[0].to_bytes() == boards[1].to_bytes()
         releases = world.agreement.plan.releases
         for line, ledger in zip(world.peers, ledgers, strict=True):
@@ -787,7 +787,7 @@ def test_a_server_reserves_its_training_so_that_it_ends(few, tmp_path):
     assert first.summary("default").charges == len(model.privacy.releases)
     world.start(0)  # all charges exist: there is nothing to reserve
     world.settle()
-    assert world.lines[0].server.billboard is not None
+    assert world.lines[0].server.model is not None
 
 
 def test_a_node_answers_a_release_once_whatever_digest_it_is_asked_under(few):

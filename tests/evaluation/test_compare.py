@@ -183,7 +183,7 @@ def test_estimators_are_compared_as_they_are_one_s_own_too() -> None:
         hushrec.compare(train, test, [Mine], [1], delta=1e-6, data_is_public=True)
     model = Mine().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6), data_is_public=True))
     with pytest.raises(hushrec.ModelFileError, match=r"of 'mine', which is not among the models here"):
-        hushrec.Billboard.from_bytes(model.to_bytes())
+        hushrec.Model.from_bytes(model.to_bytes())
 
 
 def test_a_plot_is_a_picture_in_a_notebook_without_magic() -> None:

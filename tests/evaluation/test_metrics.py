@@ -12,7 +12,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.metrics import METRICS
-from hushrec.models import ALS, Billboard, ItemBias
+from hushrec.models import ALS, ItemBias, Model
 from hushrec.privacy import Accountant, Budget
 
 N_ITEMS = 12
@@ -32,7 +32,7 @@ def board(seed=0, rank=3, estimator=None, n_items=N_ITEMS):
         "bias_regularization": np.float64(5.0),
     }
     statement = Accountant(Budget(math.inf, 1e-6)).statement()
-    return Billboard(estimator or ALS(rank=rank, dtype="float64"), domain(n_items), arrays, statement)
+    return Model(estimator or ALS(rank=rank, dtype="float64"), domain(n_items), arrays, statement)
 
 
 def table(cells, n_items=N_ITEMS):
@@ -56,9 +56,9 @@ def random_cells(rng, n_users, n_items=N_ITEMS, density=0.5, first=0):
 KEPT = {"recall": "recall", "precision": "P", "ndcg": "ndcg_cut", "map": "map_cut", "hit-rate": "success"}
 
 
-def slow_twin(billboard, history, test, k, relevant_from=None):
+def slow_twin(model, history, test, k, relevant_from=None):
     """Lists one user at a time; metrics by trec_eval, and by their definitions where it has none."""
-    items = list(billboard.domain.items)
+    items = list(model.domain.items)
     squared, absolute, capped, recommended, novelties, before = [], [], [], set(), [], []
     relevant, lists, exposed = {}, {}, dict.fromkeys(items, 0)
     raters = {item: len({u for u, i in history if i == item}) for item in items}
@@ -71,12 +71,12 @@ def slow_twin(billboard, history, test, k, relevant_from=None):
     for user in dict.fromkeys(u for u, _ in test):
         own = {i: r for (u, i), r in history.items() if u == user}
         held = {i: r for (u, i), r in test.items() if u == user}
-        raw = np.asarray(billboard.item_bias)
+        raw = np.asarray(model.item_bias)
         scores = dict(zip(items, np.clip(3.2 + raw, 1, 5), strict=True))  # who is not known: released values
         if own:
-            scores = dict(zip(items, billboard.predict(own, items), strict=True))
-            state = billboard.fold_in(Ratings.of_user(own, billboard.domain))
-            raw = raw + billboard.item_factors @ state.factors[0]
+            scores = dict(zip(items, model.predict(own, items), strict=True))
+            state = model.fold_in(Ratings.of_user(own, model.domain))
+            raw = raw + model.item_factors @ state.factors[0]
         squared += [(scores[item] - rating) ** 2 for item, rating in held.items()]
         absolute += [abs(scores[item] - rating) for item, rating in held.items()]
         order = sorted(range(len(items)), key=lambda j: (-raw[j], j))
@@ -148,7 +148,7 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
 
 def test_a_model_that_gives_all_the_same_list():
     # DPALS: hits / min(k, number of test items); the item-bias order is i0, i1, i2, ...
-    billboard = Billboard(
+    model = Model(
         ItemBias(),
         domain(),
         {
@@ -160,7 +160,7 @@ def test_a_model_that_gives_all_the_same_list():
     )
     history = table({("a", "i5"): 3.0, ("b", "i5"): 3.0})
     test = table({("a", f"i{j}"): 4.0 for j in (0, 1, 7, 8, 9)} | {("b", "i0"): 4.0})
-    result = evaluate(billboard, history, test, k=2, resamples=0)
+    result = evaluate(model, history, test, k=2, resamples=0)
     assert result["capped-recall@2"].value == pytest.approx((2 / 2 + 1 / 1) / 2)
     assert result["recall@2"].value == pytest.approx((2 / 5 + 1 / 1) / 2)
     assert result["ndcg@2"].value == pytest.approx(1.0)

@@ -1,4 +1,4 @@
-"""The billboard as people use it: one user, many users, unknown users, wrong ids."""
+"""The model as people use it: one user, many users, unknown users, wrong ids."""
 
 import math
 
@@ -7,7 +7,7 @@ import pytest
 
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.evaluation.metrics import evaluate
-from hushrec.models import Billboard, GlobalMean, PrivateALS
+from hushrec.models import GlobalMean, Model, PrivateALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.scoring import UserState, all_scores
 
@@ -38,7 +38,7 @@ def test_unsupported_items_come_last_whatever_they_score(width: float) -> None:
         "item_factors": np.zeros((5, 0)),
         "supported": np.array([0, 1, 0, 1, 1], dtype=np.uint8),
     }
-    model = Billboard(estimator=GlobalMean(), domain=domain, arrays=arrays, privacy=MODEL.privacy)
+    model = Model(estimator=GlobalMean(), domain=domain, arrays=arrays, privacy=MODEL.privacy)
     assert [item for item, *_ in model.recommend({})] == list("ebdac")
     assert [item for item, *_ in model.recommend({}, 2, items=["a", "d"])] == ["d", "a"]
     ratings = Ratings.from_any((["u", "u"], ["e", "a"], [0.0, width]), domain)

@@ -13,7 +13,7 @@ from hushrec.models import Both, GlobalMean, ItemBias, Popular, PrivateALS, Priv
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving import modelfile
-from hushrec.serving.billboard import Billboard, load
+from hushrec.serving.model import Model, load
 from hushrec.serving.modelfile import encode, read
 from hushrec.serving.new_items import moved, rows_moved
 from hushrec.training.gate import LocalGate
@@ -300,7 +300,7 @@ def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
             rows = Ratings.from_any(rows.to_arrow(), domain)
             accountant = SeasonAccountant.following(board.privacy, noise=SeededNoise(week))
             board = board.continue_training(rows, accountant, drop_missing_items=True)
-            board = Billboard.from_bytes(board.to_bytes())
+            board = Model.from_bytes(board.to_bytes())
             rows_there, directions = (board.lists or board).item_factors.shape
             assert rows_there == n_items
             assert directions <= min(lister.rank, n_items - 1)
@@ -374,7 +374,7 @@ def test_bad_input_spends_nothing(tmp_path):
         Both(ratings=GlobalMean()).fit(WEEKS[0], SeasonAccountant(Season(BUDGET, 4, 0.5, "9")))
     with pytest.raises(InputError, match="global-mean does not support seasons"):
         GlobalMean().fit(WEEKS[0], Accountant(BUDGET)).continue_training(WEEKS[1], accountant)
-    without = Billboard(
+    without = Model(
         estimator=first.estimator, domain=first.domain, arrays=dict(first.arrays), privacy=first.privacy
     )
     with pytest.raises(

@@ -15,7 +15,7 @@ import pytest
 from hushrec.cli import output_model
 from hushrec.errors import InputError
 from hushrec.kernels import threads
-from hushrec.models import ESTIMATORS, Billboard, Estimator
+from hushrec.models import ESTIMATORS, Estimator, Model
 from hushrec.privacy import Budget
 from hushrec.testing import (
     DOMAIN,
@@ -141,7 +141,7 @@ def test_weeks(case: Case) -> None:
         check_weeks(case.estimator, case.budget(), domain=Edge(rating_range, 12, 0).domain, pairs=1)
 
 
-def say_all(model: Billboard, file: Path) -> None:
+def say_all(model: Model, file: Path) -> None:
     """All that ``hushrec train`` prints of a model, and its JSON."""
     output_model.warn_of_the_number_of_users(model, None)
     for as_json in (False, True):

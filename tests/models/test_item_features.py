@@ -10,7 +10,7 @@ from scipy.stats import multivariate_normal
 import hushrec
 from hushrec.data import Ratings, realistic
 from hushrec.data.features import feature_scores
-from hushrec.models import Billboard, PrivateALS
+from hushrec.models import Model, PrivateALS
 from hushrec.models.private_als.features import expected_from_features
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
@@ -143,13 +143,13 @@ def with_features(ratings: Ratings, features) -> Ratings:
     return dataclasses.replace(ratings, domain=domain)
 
 
-def trained(ratings: Ratings, epsilon: float, seed: int) -> Billboard:
+def trained(ratings: Ratings, epsilon: float, seed: int) -> Model:
     budget = Budget(epsilon, 1e-6)
     estimator = PrivateALS.planned(budget, ratings.domain, ratings.n_users)
     return estimator.fit(ratings, Accountant(budget, noise=SeededNoise(seed)), seed=seed)
 
 
-def rmse(model: Billboard, history: Ratings, test: Ratings) -> float:
+def rmse(model: Model, history: Ratings, test: Ratings) -> float:
     return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
 
 

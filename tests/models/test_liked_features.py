@@ -159,7 +159,7 @@ def test_a_useless_table_stays_out_beside_a_good_one_and_in_later_weeks() -> Non
     assert len(labels) == 3 and first.public.weight == 1.0
     assert first.state["feature_tables"].tolist() == [0, 1]
 
-    read = hushrec.Billboard.from_bytes(first.to_bytes())
+    read = hushrec.Model.from_bytes(first.to_bytes())
     weeks = {}
     for name, features in {
         "the same": [random, FEATURES],
@@ -225,7 +225,7 @@ def test_without_features_nothing_is_voted_on_and_with_many_users_neither() -> N
 
 def test_it_is_kept_in_files_weeks_and_models_of_both_jobs() -> None:
     model = trained(FEATURES)
-    again = hushrec.Billboard.from_bytes(model.to_bytes())
+    again = hushrec.Model.from_bytes(model.to_bytes())
     history = {0: 1, 5: 1}
     assert (
         again.recommend(history) == model.recommend(history) != replace(model, public=None).recommend(history)
@@ -247,7 +247,7 @@ def test_it_is_kept_in_files_weeks_and_models_of_both_jobs() -> None:
     labels = [each.label for each in second.privacy.releases]
     assert sum(label.startswith(VOTES) for label in labels) == 1  # of the first week
     assert not np.array_equal(second.public.model.item_bias, first.public.model.item_bias)
-    forgetful = hushrec.Billboard.from_bytes(first.to_bytes())  # as of a command that is given no features
+    forgetful = hushrec.Model.from_bytes(first.to_bytes())  # as of a command that is given no features
     third = forgetful.continue_training(
         LIKES, SeasonAccountant.following(first.privacy, noise=SeededNoise(3))
     )
@@ -318,4 +318,4 @@ def test_a_table_that_users_voted_out_is_not_named() -> None:
         rows, budget = hushrec.Ratings.from_any(ratings.to_arrow(), domain), hushrec.Budget(3, 1e-6)
         estimator = hushrec.PrivateEigenRec.planned(budget, domain, 400, like_threshold=4.0)
         model = estimator.fit(rows, hushrec.Accountant(budget, noise=SeededNoise(0)))
-        assert hushrec.Billboard.from_bytes(model.to_bytes()).domain.feature_names == names
+        assert hushrec.Model.from_bytes(model.to_bytes()).domain.feature_names == names

@@ -643,9 +643,9 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         return ratings"""),
     bug("exact scores of the settings that were tried, printed",
         f"{PRINTED}::test_tune[csv-removed-ordinary]", "evaluation/tuning:_score",
-        "    exact = Bounded(score_aggregate(billboard, history, held_out),",
-        """    print(score_aggregate(billboard, history, held_out))
-    exact = Bounded(score_aggregate(billboard, history, held_out),"""),
+        "    exact = Bounded(score_aggregate(trained, history, held_out),",
+        """    print(score_aggregate(trained, history, held_out))
+    exact = Bounded(score_aggregate(trained, history, held_out),"""),
     bug("a line for each run of a selection", f"{PRINTED}::test_tune[csv-removed-ordinary]",
         "privacy/accountant:Accountant.select", "result, score = run(inner)",
         "result, score = (print('another run'), run(inner))[1]"),

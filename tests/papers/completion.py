@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from hushrec.data import Domain, Ratings
-from hushrec.models import Billboard, Estimator
+from hushrec.models import Estimator, Model
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, SeededNoise
 
@@ -29,14 +29,14 @@ def small(seed: int = 0, n_users: int = 30, rank: int = 2) -> Ratings:
     return Ratings.from_any((users, items, [matrix[cell] for cell in cells]), domain)
 
 
-def exact(estimator: Estimator, ratings: Ratings, seed: int = 0) -> Billboard:
+def exact(estimator: Estimator, ratings: Ratings, seed: int = 0) -> Model:
     """Trained without privacy."""
     return estimator.fit(ratings, Accountant(Budget(math.inf, 1e-6)), seed=seed)
 
 
 def recorded(
     estimator: Estimator, ratings: Ratings, epsilon: float = 50.0, relation: str = "add-remove"
-) -> tuple[Billboard, list[NoiseCall]]:
+) -> tuple[Model, list[NoiseCall]]:
     """Trained with noise, and every release of it."""
     noise = RecordingNoise(SeededNoise(7))
     accountant = Accountant(Budget(epsilon, 1e-6, relation=relation), noise=noise)
@@ -53,7 +53,7 @@ def rows_of(ratings: Ratings, center: str) -> Iterator[tuple[np.ndarray, np.ndar
         yield matrix.indices[own], values - level, level
 
 
-def completed(model: Billboard, ratings: Ratings) -> np.ndarray:
+def completed(model: Model, ratings: Ratings) -> np.ndarray:
     """The unclipped completed matrix, with the users' levels."""
     state = model.fold_in(ratings)
     scores = state.offset[:, None] + state.factors @ model.item_factors.T

@@ -30,7 +30,7 @@ from hushrec.privacy import (
     Week,
     epsilon_of,
 )
-from hushrec.serving.billboard import load
+from hushrec.serving.model import load
 
 FORK = get_context("fork")
 DELTA = 2.0**-20

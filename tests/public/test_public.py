@@ -115,7 +115,7 @@ def test_a_file_keeps_both_models_and_what_donors_said(both, tmp_path) -> None:
     assert table.num_rows == 90 and len(one) == 3
     with pytest.raises(hushrec.ModelFileError):
         broken = replace(both, public=PublicPart(both.public.model, 1.5))
-        hushrec.Billboard.from_bytes(broken.to_bytes())
+        hushrec.Model.from_bytes(broken.to_bytes())
 
 
 def test_a_forged_verdict_of_donors_is_refused_as_the_file_is_read(both) -> None:
@@ -129,10 +129,10 @@ def test_a_forged_verdict_of_donors_is_refused_as_the_file_is_read(both) -> None
     forged += [{**said, "private": each} for each in (None, 3, {}, {"value": 1, "low": 1, "high": "\x1b[2J"})]
     for entry in forged:
         with pytest.raises(hushrec.ModelFileError):
-            hushrec.Billboard.from_bytes(replace(both, judged=(entry,)).to_bytes())
+            hushrec.Model.from_bytes(replace(both, judged=(entry,)).to_bytes())
     private = trained("private-als", None)
     with pytest.raises(hushrec.ModelFileError):
-        hushrec.Billboard.from_bytes(replace(private, judged=(said,)).to_bytes())
+        hushrec.Model.from_bytes(replace(private, judged=(said,)).to_bytes())
 
 
 def test_new_items_are_placed_in_both_models(both) -> None:
@@ -141,7 +141,7 @@ def test_new_items_are_placed_in_both_models(both) -> None:
     grown = both.with_items(domain)
     listed = grown.recommend([(both.domain.items[0], both.domain.high)], n=domain.n_items)
     assert grown.judged == both.judged and "a new one" in [each.item for each in listed]
-    assert hushrec.Billboard.from_bytes(grown.to_bytes()).recommend({}, n=9) == grown.recommend({}, n=9)
+    assert hushrec.Model.from_bytes(grown.to_bytes()).recommend({}, n=9) == grown.recommend({}, n=9)
 
 
 def released(n_items: int, generator: np.random.Generator) -> tuple[dict, dict]:
@@ -482,7 +482,7 @@ def test_a_season_takes_donors_each_week(tmp_path) -> None:
     later = SeasonAccountant.following(model.privacy, ledger=ledger)
     second = model.continue_training(FILMS, later, public=PublicRatings(donors=DONORS[:-3]))
     assert [each["donors"] for each in second.judged] == [60, 60]
-    assert hushrec.Billboard.from_bytes(second.to_bytes()).judged == second.judged
+    assert hushrec.Model.from_bytes(second.to_bytes()).judged == second.judged
 
 
 @pytest.mark.parametrize(

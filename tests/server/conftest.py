@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Ratings, realistic
-from hushrec.models import ESTIMATORS, Billboard
+from hushrec.models import ESTIMATORS, Model
 from hushrec.network.service import Limits, listen
 from hushrec.privacy import Accountant, Budget
 from hushrec.server.metrics import SIZE, Metrics
@@ -35,7 +35,7 @@ def two_tastes() -> Ratings:
 FREE = Limits(body_bytes=1 << 16, requests_per_second=1e9, idle_seconds=5.0, request_seconds=5.0)
 
 
-def trained(name: str = "als", **settings: Any) -> Billboard:
+def trained(name: str = "als", **settings: Any) -> Model:
     rows = two_tastes() if name == "both" else RATINGS
     settings |= {"like_threshold": 4.0} if name == "both" else {}
     return ESTIMATORS[name](**settings).fit(rows, Accountant(Budget(math.inf, 1e-6)))

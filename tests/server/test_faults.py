@@ -44,9 +44,7 @@ def replace(path: Path, content: bytes) -> None:
 def test_models_are_exchanged_without_a_lost_request(tmp_path, count: int) -> None:
     """Every answer, also one on its way, is the list of the model whose digest it names."""
     contents = [trained("als", rank=rank).to_bytes() for rank in (2, 3, 4)]
-    lists = {
-        content[-32:].hex(): hushrec.Billboard.from_bytes(content).recommend(HERS) for content in contents
-    }
+    lists = {content[-32:].hex(): hushrec.Model.from_bytes(content).recommend(HERS) for content in contents}
     path = tmp_path / "m.hush"
     path.write_bytes(contents[0])
     answers: list[tuple[int, str, list]] = []

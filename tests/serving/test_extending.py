@@ -8,7 +8,7 @@ import pytest
 
 from hushrec.data.features import feature_scores
 from hushrec.errors import InputError
-from hushrec.models import Billboard
+from hushrec.models import Model
 from tests.vectors.test_vectors import MODELS
 
 RIDGES = [*(2.0 ** np.arange(-16, 5)), 1e12]
@@ -44,13 +44,13 @@ def slowly(scores, target, others):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(name: str) -> None:
-    model = Billboard.from_bytes(base64.b64decode(MODELS[name]["file"]))
+    model = Model.from_bytes(base64.b64decode(MODELS[name]["file"]))
     if model.domain.n_items < 4:
         return
     domain = larger(model)
     found = model.with_items(domain)
     assert found.new_items == ("a new one", "another") and found.privacy.to_dict() == model.privacy.to_dict()
-    again = Billboard.from_bytes(found.to_bytes())
+    again = Model.from_bytes(found.to_bytes())
     assert again.new_items == found.new_items and again.to_bytes() == found.to_bytes()
     keep = domain.index(model.domain.items)
     fresh = np.setdiff1d(np.arange(domain.n_items), keep)
@@ -81,7 +81,7 @@ def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(na
 @pytest.mark.parametrize("name", ["private-als", "item-bias", "als", "both"])
 def test_a_new_item_is_no_further_out_than_those_that_were_learned(name: str) -> None:
     """Features far beyond the others' would put its bias and factors far beyond, too."""
-    model = Billboard.from_bytes(base64.b64decode(MODELS[name]["file"]))
+    model = Model.from_bytes(base64.b64decode(MODELS[name]["file"]))
     domain, bias = larger(model), model.item_bias.astype(np.float64)
     keep = domain.index(model.domain.items)
     features = np.zeros((domain.n_items, 1))
@@ -118,7 +118,7 @@ def test_a_new_item_is_no_further_out_than_those_that_were_learned(name: str) ->
     ],
 )
 def test_a_catalogue_that_does_not_fit_is_refused(change, said: str) -> None:
-    model = Billboard.from_bytes(base64.b64decode(MODELS["private-als"]["file"]))
+    model = Model.from_bytes(base64.b64decode(MODELS["private-als"]["file"]))
     with pytest.raises(InputError, match=said):
         model.with_items(change(larger(model)))
     with pytest.raises(InputError, match="no item that the model's lacks"):

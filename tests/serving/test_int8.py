@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from hypothesis.extra import numpy as arrays_of
 
 import hushrec
-from hushrec.models import ESTIMATORS, Billboard
+from hushrec.models import ESTIMATORS, Model
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.stored_arrays import packed, unpacked
 from tests.serving.test_modelfile import RATINGS
@@ -19,7 +19,7 @@ from tests.serving.test_modelfile import RATINGS
 SMALL = st.floats(-(2.0**100), 2.0**100, width=32)
 
 
-def fitted(name: str) -> Billboard:
+def fitted(name: str) -> Model:
     return ESTIMATORS[name]().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
 
 
@@ -46,7 +46,7 @@ def test_a_foreign_reader_finds_the_factors_that_serve(name: str, memory_map: bo
         for key in set(before.arrays) - {"item_factors"}:
             assert found[f"{section}/{key}"].tobytes() == before.arrays[key].tobytes()
     assert loaded.to_bytes(int8=True) == path.read_bytes()
-    assert Billboard.from_bytes(loaded.to_bytes()).to_bytes(int8=True) == path.read_bytes()
+    assert Model.from_bytes(loaded.to_bytes()).to_bytes(int8=True) == path.read_bytes()
 
 
 @given(arrays_of.arrays(np.float32, st.tuples(st.integers(0, 4), st.integers(0, 4)), elements=SMALL))

@@ -20,7 +20,7 @@ import safetensors.numpy
 import hushrec
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError, ModelFileError
-from hushrec.models import Billboard, PrivateALS
+from hushrec.models import Model, PrivateALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.serving.modelfile import encode, read
 from tests.power_cut import Disk
@@ -28,7 +28,7 @@ from tests.power_cut import Disk
 RATINGS = realistic(80, 30, 900, seed=0)
 
 
-def model(**settings) -> Billboard:
+def model(**settings) -> Model:
     return PrivateALS.of(**{"rank": 2} | settings).fit(RATINGS, Accountant(Budget(2.0, 1e-6)))
 
 
@@ -377,7 +377,7 @@ def test_numbers_that_are_not_finite_are_refused_in_every_kind_of_file(name: str
             files.append(b"".join(encode(stored.header, arrays | {"serve/item_factors_scale": scales})))
     for content in files:
         with pytest.raises(ModelFileError, match=f"holds what no training releases .array 'serve/{name}"):
-            Billboard.from_bytes(content)
+            Model.from_bytes(content)
 
 
 # ---------------------------------------------------------------------- files

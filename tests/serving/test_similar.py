@@ -27,7 +27,7 @@ def shop(names: tuple[str, ...] | None = ("category",)) -> Ratings:
     return replace(rows, domain=replace(rows.domain, item_features=table))
 
 
-def trained(rows: Ratings, epsilon: float = 2.0, donors: int = 0, seed: int = 1) -> hushrec.models.Billboard:
+def trained(rows: Ratings, epsilon: float = 2.0, donors: int = 0, seed: int = 1) -> hushrec.models.Model:
     accountant = Accountant(Budget(epsilon, 1e-6), noise=SeededNoise(seed))
     public = PublicRatings(donors=[f"u{number}" for number in range(donors)]) if donors else None
     model = named.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)

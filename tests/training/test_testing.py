@@ -14,7 +14,7 @@ import hushrec
 from examples.private_slim import PrivateSLIM, UnitUsers
 from hushrec import registry, testing
 from hushrec.errors import HushrecError, InputError, ModelFileError
-from hushrec.models import Billboard, Popular, PrivateALS, PrivateEigenRec
+from hushrec.models import Model, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bounded, Budget, positive
 from hushrec.testing import (
     DOMAIN,
@@ -130,7 +130,7 @@ def test_exact_values_on_the_public_side_are_found(public: PublicSide) -> None:
         check_two_processes(public, Peeping(), BUDGET)
 
 
-def tell_who_trains(model: Billboard, file: Path) -> None:
+def tell_who_trains(model: Model, file: Path) -> None:
     """Prints what only one of the two processes knows."""
     print(file, os.getpid())
 

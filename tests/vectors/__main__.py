@@ -21,11 +21,11 @@ from hushrec.data import realistic
 from hushrec.models import (
     ALS,
     EASE,
-    Billboard,
     Both,
     Estimator,
     GlobalMean,
     ItemBias,
+    Model,
     Popular,
     PrivateALS,
     PrivateEigenRec,
@@ -60,7 +60,7 @@ DPALS_SMALL = {"rank": 3, "iterations": 2, "max_ratings_per_user": 8, "regulariz
 
 def trained(
     estimator: Estimator[Any], domain: Domain = DOMAIN, epsilon: float = 20.0, *, seed: int = 1
-) -> Billboard:
+) -> Model:
     """A model of generated ratings over a domain, private or not."""
     drawn = realistic(120, domain.n_items, 1500, rating_range=(domain.low, domain.high), seed=seed)
     cells = drawn.matrix.tocoo()
@@ -69,7 +69,7 @@ def trained(
     return estimator.fit(ratings, Accountant(Budget(epsilon, 1e-5)))
 
 
-def beside(model: Billboard) -> Billboard:
+def beside(model: Model) -> Model:
     """Return the model with a public one beside each of its two."""
     rows = realistic(40, DOMAIN.n_items, 500, seed=5)
     part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
@@ -86,7 +86,7 @@ def beside(model: Billboard) -> Billboard:
     return replace(model, public=part, lists=lists_model, judged=judged, privacy=privacy)
 
 
-def models() -> Iterable[tuple[str, Billboard, bool]]:
+def models() -> Iterable[tuple[str, Model, bool]]:
     """Small models by name; and whether in bytes."""
     likes = Domain(DOMAIN.items, likes=True)
     awkward = Domain(DOMAIN.items, rating_range=(0.1, 4.1))
@@ -180,7 +180,7 @@ def main() -> None:
     found = []
     for name, model, int8 in models():
         content = model.to_bytes(int8=int8)
-        read = Billboard.from_bytes(content)
+        read = Model.from_bytes(content)
         rows = {
             key: answers(read, pairs) | {"ratings": pairs} for key, pairs in histories(read.domain).items()
         }
@@ -195,7 +195,7 @@ def main() -> None:
             }
         )
     ruled = {
-        entry["name"]: rules_of(Billboard.from_bytes(base64.b64decode(entry["file"])), HISTORY_OF_RULES)
+        entry["name"]: rules_of(Model.from_bytes(base64.b64decode(entry["file"])), HISTORY_OF_RULES)
         for entry in found
         if entry["name"] in RULED
     }

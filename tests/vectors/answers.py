@@ -6,7 +6,7 @@ import numpy as np
 
 from hushrec.data import Ratings
 from hushrec.errors import InputError
-from hushrec.models import Billboard
+from hushrec.models import Model
 from hushrec.serving import Attributes
 
 _DIGITS = 10
@@ -14,7 +14,7 @@ _LISTED = 20
 _EXPLAINED = (0, 7, 29)
 
 
-def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+def answers(model: Model, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     """Predictions of all items, all items ranked with their scores, and the list, for one history.
 
     Ratings that cannot be used are refused by the methods for one user, and which item the sentence names is
@@ -39,7 +39,7 @@ def answers(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     }
 
 
-def next_lists(model: Billboard) -> list[dict[str, Any]]:
+def next_lists(model: Model) -> list[dict[str, Any]]:
     """Lists of what comes next, of histories with an order: by place, by time, with times that are none."""
     items = [item for item in model.domain.items if is_json(item)][:12]
     high, low = model.domain.high, model.domain.low
@@ -62,7 +62,7 @@ def is_json(item: Any) -> bool:
     return isinstance(item, str) or (isinstance(item, int | float) and abs(item) < 1 << 53)
 
 
-def explained(model: Billboard, ratings: dict[Any, float], column: int) -> list[Any]:
+def explained(model: Model, ratings: dict[Any, float], column: int) -> list[Any]:
     """Position, score, base, and what each of a user's items moved, by position."""
     found = model.explain(ratings, model.domain.items[column])
     assert [-abs(each.moved) for each in found.because] == sorted(-abs(each.moved) for each in found.because)
@@ -70,7 +70,7 @@ def explained(model: Billboard, ratings: dict[Any, float], column: int) -> list[
     return [column, round(found.score, _DIGITS), round(found.base, _DIGITS), sorted(map(list, moved.items()))]
 
 
-def similar_to(model: Billboard, column: int, *more: int) -> dict[str, Any]:
+def similar_to(model: Model, column: int, *more: int) -> dict[str, Any]:
     """Items similar to one, or to several; or whether the model cannot compare any, or not this one."""
     items = model.domain.items
     try:
@@ -147,7 +147,7 @@ def item_table(texts: list[str]) -> dict[str, list[Any]]:
     }
 
 
-def rules_of(model: Billboard, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
+def rules_of(model: Model, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     """A table of items, which items conditions are true of, and the lists that rules make."""
     table = item_table(model.domain.text_list)
     attributes = Attributes.read(table, model.domain)

@@ -9,7 +9,7 @@ import json
 import numpy as np
 import pytest
 
-from hushrec.models import Billboard
+from hushrec.models import Model
 from hushrec.serving import Attributes
 from tests.vectors.__main__ import PATH, RULED
 from tests.vectors.answers import answers, next_lists, rules_of, similar_to
@@ -31,7 +31,7 @@ def test_every_model_and_every_hostile_history_is_there() -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_python_computes_the_vectors(name: str) -> None:
     entry = MODELS[name]
-    model = Billboard.from_bytes(base64.b64decode(entry["file"]))
+    model = Model.from_bytes(base64.b64decode(entry["file"]))
     assert model.directions == entry["directions"]
     for history, expected in entry["histories"].items():
         found = answers(model, [tuple(pair) for pair in expected["ratings"]])
@@ -54,7 +54,7 @@ def test_python_computes_the_vectors(name: str) -> None:
 
 @pytest.mark.parametrize("name", RULED)
 def test_python_rules_as_the_vectors_say(name: str) -> None:
-    model = Billboard.from_bytes(base64.b64decode(MODELS[name]["file"]))
+    model = Model.from_bytes(base64.b64decode(MODELS[name]["file"]))
     expected = VECTORS["rules"][name]
     found = json.loads(json.dumps(rules_of(model, [tuple(pair) for pair in expected["ratings"]])))
     for mine, told in zip(found["lists"], expected["lists"], strict=True):
@@ -65,7 +65,7 @@ def test_python_rules_as_the_vectors_say(name: str) -> None:
 @pytest.mark.true("S2")
 def test_python_answers_random_conditions_as_the_vectors_say() -> None:
     """`make test-web` asks the client the same, which was written without a look at this one."""
-    domain = Billboard.from_bytes(base64.b64decode(VECTORS["models"][0]["file"])).domain
+    domain = Model.from_bytes(base64.b64decode(VECTORS["models"][0]["file"])).domain
     for case in VECTORS["random"]:
         attributes = Attributes.read(case["table"], domain)
         for condition, expected in case["answers"].items():

@@ -36,7 +36,7 @@ from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
 from hushrec.privacy.statement import library_version, two_servers_promise
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
 from hushrec.training.run import PublicRows
@@ -195,7 +195,7 @@ class Agreement:
 
     def next(
         self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
-    ) -> Wanted | Billboard:
+    ) -> Wanted | Model:
         """Return the next release, or the model, given the totals so far in the order of the plan.
 
         Parameters
@@ -212,8 +212,8 @@ class Agreement:
             return replay.wanted
         privacy = self._statement(secure)
         if public is None:
-            return Billboard.of(self.estimator, self.domain, parts, privacy)
-        board = Billboard.of(self.estimator, self.domain, parts, privacy)
+            return Model.of(self.estimator, self.domain, parts, privacy)
+        board = Model.of(self.estimator, self.domain, parts, privacy)
         board = public.beside(board, ModelArrays.of(parts))
         notes = *privacy.notes, *public.notes
         return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))

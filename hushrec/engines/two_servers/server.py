@@ -40,7 +40,7 @@ from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
 from hushrec.privacy import Ledger, Reservation
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
-from hushrec.serving.billboard import Billboard
+from hushrec.serving.model import Model
 from hushrec.training import run
 
 #: HTTP code for an answer that does not exist yet.
@@ -137,7 +137,7 @@ class CollectingServer:
     >>> settings = Settings(role="first", nodes={}, peer_token="0" * 32)
     >>> ledger, peer = hushrec.Ledger("first.sqlite"), Connection("https://second.example:8765")
     >>> server = CollectingServer(agreement, settings, "first", ledger, peer)    # then: server.step()
-    >>> server.billboard is None
+    >>> server.model is None
     True
     """
 
@@ -154,7 +154,7 @@ class CollectingServer:
             raise InputError(
                 "A ledger records private runs only: leave out the injected noise source or the ledger."
             )
-        self.agreement, self.settings, self.billboard = agreement, settings, None
+        self.agreement, self.settings, self.model = agreement, settings, None
         self._book, self._ledger, self._peer = Book(folder), ledger, peer
         self._noise, self._secure = noise or SystemNoise(), noise is None
         self._public = run.read_public(settings.public, agreement.estimator, agreement.nobody)
@@ -179,7 +179,7 @@ class CollectingServer:
         if self._session or self._book.get("meeting") is None:
             self._reserve(self._session)
 
-    billboard: Billboard | None
+    model: Model | None
 
     def close(self) -> None:
         """Free the budget that this server has reserved and not charged."""
@@ -223,7 +223,7 @@ class CollectingServer:
 
     def _state(self) -> State:
         with self._lock:
-            now, over, role = self._collecting, self.billboard is not None, self.settings.role
+            now, over, role = self._collecting, self.model is not None, self.settings.role
             if now is None or now.held is not None:
                 return State(self._session, (), "", len(self._totals), over, role)
             return State(self._session, tuple(now.which), now.digest, len(self._totals), over, role)
@@ -290,7 +290,7 @@ class CollectingServer:
 
     def step(self) -> bool:
         """Do the next step; return False while it waits for nodes or the other server."""
-        if self.billboard is not None:
+        if self.model is not None:
             return False
         if not self._session:
             return self._meet()
@@ -356,10 +356,10 @@ class CollectingServer:
                 self._wanted = following
             else:
                 self.close()
-                self.billboard = self._booked(following)
+                self.model = self._booked(following)
         return True
 
-    def _booked(self, board: Billboard) -> Billboard:
+    def _booked(self, board: Model) -> Model:
         """Return the model with the summary of this server's ledger in its statement."""
         if self._ledger is None:
             return board

@@ -38,7 +38,7 @@ from hushrec.serving.similar import Similar, similar_items
 from hushrec.serving.stored_arrays import BYTES, FACTORS, SCALE, StoredArrays, to_stored
 from hushrec.types import ModelArrays
 
-Model = TypeVar("Model", bound=Recommender)
+Served = TypeVar("Served", bound=Recommender)
 
 #: The arrays that any model may have; an estimator declares its own.
 _SERVED = {
@@ -56,7 +56,7 @@ _SERVED = {
 
 
 @dataclass(frozen=True, eq=False)
-class Billboard(Recommender):
+class Model(Recommender):
     """A trained model: released values, the declared domain, the settings and the privacy statement.
 
     All of it was released with noise, so it may be printed, published and shipped to devices. It holds no
@@ -101,7 +101,7 @@ class Billboard(Recommender):
     @classmethod
     def of(
         cls, estimator: Any, domain: Domain, found: ModelArrays | Mapping[str, Any], privacy: PrivacyStatement
-    ) -> Billboard:
+    ) -> Model:
         """Build the model that a training returned; only that of a season keeps its state."""
         parts, lists = ModelArrays.of(found), None
         weekly = privacy.week is not None
@@ -113,7 +113,7 @@ class Billboard(Recommender):
         return _with_other(cls(estimator, domain, parts.serve, privacy, lists=lists, state=state), parts)
 
     def __repr__(self) -> str:
-        return f"Billboard({self.privacy.stamp}{self.privacy.budget}, {self.estimator!r}, {self.domain!r})"
+        return f"Model({self.privacy.stamp}{self.privacy.budget}, {self.estimator!r}, {self.domain!r})"
 
     def _repr_html_(self) -> str:
         """Show the model, its settings and its promise in a notebook; released values only."""
@@ -163,7 +163,7 @@ class Billboard(Recommender):
         drop_missing_items: bool = False,
         progress: bool = False,
         public: Any = None,
-    ) -> Billboard:
+    ) -> Model:
         """The next week's model of a season, for this week's slice of its budget.
 
         Parameters
@@ -195,7 +195,7 @@ class Billboard(Recommender):
             "progress": progress,
             "public": public,
         }
-        return cast(Billboard, estimator.next_week(self, ratings, accountant, **options))
+        return cast(Model, estimator.next_week(self, ratings, accountant, **options))
 
     @property
     def new_items(self) -> tuple[Any, ...]:
@@ -203,7 +203,7 @@ class Billboard(Recommender):
         fresh = self.arrays.get("new", np.zeros(0))
         return tuple(self.domain.items[place] for place in np.flatnonzero(fresh).tolist())
 
-    def with_items(self, domain: Domain) -> Billboard:
+    def with_items(self, domain: Domain) -> Model:
         """Return the model with new items, placed by their public features.
 
         It has no training and no privacy cost; the other items keep their bias and factors. In a season, the
@@ -216,7 +216,7 @@ class Billboard(Recommender):
 
         Returns
         -------
-        Billboard
+        Model
             Its ``new_items`` are ranked like any other (docs/guides/item-features.md).
 
         Raises
@@ -231,7 +231,7 @@ class Billboard(Recommender):
         check_larger(self.domain, check_domain(domain))
         larger = grown(self, domain)
         others: dict[str, Any] = {"lists": larger.lists, "public": larger.public}
-        return Billboard(self.estimator, domain, larger.arrays, self.privacy, judged=self.judged, **others)
+        return Model(self.estimator, domain, larger.arrays, self.privacy, judged=self.judged, **others)
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/reference/format.md), whole or not at all.
@@ -250,13 +250,13 @@ class Billboard(Recommender):
         return b"".join(encode(*self._stored(int8)))
 
     @staticmethod
-    def from_bytes(content: bytes) -> Billboard:
+    def from_bytes(content: bytes) -> Model:
         """Read what :meth:`to_bytes` gave."""
         return _model("in memory", read(content))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the bytes of the model file."""
-        return Billboard.from_bytes, (self.to_bytes(),)
+        return Model.from_bytes, (self.to_bytes(),)
 
     def _stored(self, int8: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         """The header and the arrays of a model file."""
@@ -284,13 +284,13 @@ class Billboard(Recommender):
         )
 
 
-def load(path: str | Path, *, memory_map: bool = False) -> Billboard:
+def load(path: str | Path, *, memory_map: bool = False) -> Model:
     """Read a model file.
 
     Parameters
     ----------
     path : str or Path
-        A file that :meth:`Billboard.save` wrote.
+        A file that :meth:`Model.save` wrote.
     memory_map : bool
         Leave the arrays in the file and read each when it is first used.
 
@@ -324,7 +324,7 @@ def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(copies)
 
 
-def _with_other(model: Model, parts: ModelArrays) -> Model:
+def _with_other(model: Served, parts: ModelArrays) -> Served:
     """Return the model, mixed with the other one of its training where that has a weight."""
     if not parts.weight:
         return model
@@ -347,7 +347,7 @@ def _entry(estimator: Algorithm) -> dict[str, Any]:
     return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
 
 
-def _model(place: str, stored: ModelFile) -> Billboard:
+def _model(place: str, stored: ModelFile) -> Model:
     """Return the model of a file; refused where its header makes no sense."""
     try:
         return _of_stored(stored)
@@ -357,7 +357,7 @@ def _model(place: str, stored: ModelFile) -> Billboard:
         other_version(place, error)
 
 
-def _of_stored(stored: ModelFile) -> Billboard:
+def _of_stored(stored: ModelFile) -> Model:
     """Return the model that the sections of a file hold; raises BAD_HEADER's errors where they hold none."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
@@ -373,7 +373,7 @@ def _of_stored(stored: ModelFile) -> Billboard:
     if judged and not privacy.public_ratings:
         raise ValueError("donors judged a model that used no public ratings")
     more: dict[str, Any] = {"state": served.state, "public": served.public}
-    board = Billboard(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
+    board = Model(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
     board.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
     return board
 

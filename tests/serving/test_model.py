@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec import Accountant, Billboard, Budget, Domain, ItemBias, ModelFileError, Ratings, realistic
+from hushrec import Accountant, Budget, Domain, ItemBias, Model, ModelFileError, Ratings, realistic
 from hushrec.models import Both, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Season, SeasonAccountant
 from hushrec.serving.item_rows import ItemRows
@@ -28,18 +28,18 @@ SEASON = Season(Budget(8.0, 1e-6), 3, 0.5)
 
 
 @pytest.fixture(scope="module")
-def weekly() -> Billboard:
+def weekly() -> Model:
     return BOTH.fit(RATINGS, SeasonAccountant(SEASON))
 
 
-def parts(board: Billboard) -> dict[str, dict[str, np.ndarray]]:
+def parts(board: Model) -> dict[str, dict[str, np.ndarray]]:
     found = {"serve": dict(board.arrays), "state": dict(board.state)}
     if board.lists is not None:
         found |= {"lists": dict(board.lists.arrays), "state/lists": dict(board.lists.state)}
     return found
 
 
-def same(found: Billboard, wanted: Billboard) -> None:
+def same(found: Model, wanted: Model) -> None:
     there, here = parts(found), parts(wanted)
     for section, arrays in here.items():
         assert there[section].keys() == arrays.keys()
@@ -56,7 +56,7 @@ def test_nothing_of_it_can_be_written_into(weekly) -> None:
             stored = (array.rows, array.items) if isinstance(array, ItemRows) else (array,)
             assert not any(part.flags.writeable for part in stored)
     given = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": np.zeros((30, 0))}
-    board = Billboard(estimator=ItemBias(), domain=RATINGS.domain, arrays=given, privacy=weekly.privacy)
+    board = Model(estimator=ItemBias(), domain=RATINGS.domain, arrays=given, privacy=weekly.privacy)
     given["item_bias"][0] = 9.0
     assert board.item_bias[0] == 0.0 and given["item_bias"].flags.writeable
     for mapping in (weekly.arrays, weekly.lists.arrays, weekly.state, weekly.lists.state):
@@ -70,7 +70,7 @@ def test_it_comes_back_whole_from_a_file_a_copy_and_another_process(weekly, tmp_
     for found in (
         hushrec.load(tmp_path / "m.hush"),
         hushrec.load(str(tmp_path / "m.hush"), memory_map=True),
-        Billboard.from_bytes(weekly.to_bytes()),
+        Model.from_bytes(weekly.to_bytes()),
         pickle.loads(pickle.dumps(weekly)),
         copy.deepcopy(weekly),
     ):
@@ -80,7 +80,7 @@ def test_it_comes_back_whole_from_a_file_a_copy_and_another_process(weekly, tmp_
 
 def test_only_a_model_of_a_season_has_what_a_next_week_goes_on_from(weekly) -> None:
     once = BOTH.fit(RATINGS, Accountant(Budget(8.0, 1e-6)))
-    assert weekly.state and not once.state and not Billboard.from_bytes(once.to_bytes()).state
+    assert weekly.state and not once.state and not Model.from_bytes(once.to_bytes()).state
     assert set(read(once.to_bytes()).header["sections"]) == {"serve", "lists"}
     assert set(read(weekly.to_bytes()).header["sections"]) == {"serve", "lists", "state"}
     assert not any("state" in name for name in read(once.to_bytes()).arrays)
@@ -140,9 +140,9 @@ def test_a_model_begins_with_its_promise() -> None:
     """Epsilon with its unit, relation and delta, before anything else; without privacy that comes first."""
     private = ItemBias().fit(RATINGS, Accountant(Budget(5.0, 1e-6)))
     promise = "epsilon = 5 at delta = 1e-06 (unit: user, relation: add-remove)"
-    assert repr(private).startswith(f"Billboard({promise}, ItemBias(")
+    assert repr(private).startswith(f"Model({promise}, ItemBias(")
     public = ItemBias().fit(RATINGS, Accountant(Budget(5.0, 1e-6), data_is_public=True))
-    assert repr(public).startswith(f"Billboard(NOT PRIVATE, {promise}, ")
+    assert repr(public).startswith(f"Model(NOT PRIVATE, {promise}, ")
 
 
 @pytest.mark.parametrize("ids", [range(5, 9), [f"0{user}" for user in range(4)]])
