@@ -185,6 +185,7 @@ class Popular(Estimator[Users]):
     name: ClassVar[str] = "popular"
     supports_partitions: ClassVar[bool] = True
     scores: ClassVar[str] = "likes"
+    like_threshold: ClassVar[float | None] = None  # each row counts, purchases too
     expected: ClassVar[ModelArrays] = ModelArrays(state=SEEN | Tracked.expected("item_weights", "items"))
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

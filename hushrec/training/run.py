@@ -284,7 +284,7 @@ def used_rows(estimator: Trainable, ratings: Ratings) -> Ratings:
 
 
 def _uses_purchases(estimator: Trainable) -> bool:
-    return estimator.scores == "likes" or hasattr(estimator, "like_threshold")
+    return hasattr(estimator, "like_threshold")  # others read the ratings' values
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:

@@ -13,6 +13,7 @@ import pytest
 import hushrec
 from hushrec import Accountant, Both, Budget, Domain, Ratings, Store
 from hushrec.errors import InputError
+from hushrec.papers.dpals import DPALS
 from hushrec.privacy.testing import SeededNoise
 
 ITEMS = [f"i{k}" for k in range(8)]
@@ -170,18 +171,26 @@ def test_the_ratings_part_never_sees_a_purchase_and_costs_the_same_without_any_s
     assert np.isfinite(measured["rmse"].value) and measured["recall@3"].value > 0
 
 
-def test_a_model_of_ratings_alone_trains_on_the_stars(tmp_path) -> None:
-    budget, rows = Budget(5, 1e-5), table(3)
+@pytest.mark.parametrize(
+    ("estimator", "epsilon"),
+    [
+        (hushrec.ItemBias(), 5),
+        (hushrec.ALS(rank=2, unobserved_weight=0.1), np.inf),
+        (DPALS.of(rank=2, iterations=1, unobserved_weight=0.1), 5),
+    ],
+)
+def test_a_model_that_reads_values_trains_on_the_stars(estimator, epsilon, tmp_path) -> None:
+    budget, rows = Budget(epsilon, 1e-5), table(3)
     columns = {"rating": "stars", "quantity": "pieces"}
     models = []
     for asked in (columns, {"rating": "stars"}):
         ratings = Ratings.from_any(frame(rows), STARS, columns=asked)
         accountant = Accountant(budget, noise=SeededNoise(0), data_is_public=True)
-        models.append(hushrec.ItemBias().fit(ratings, accountant))
-    assert np.array_equal(models[0].arrays["item_bias"], models[1].arrays["item_bias"])
-    with pytest.raises(InputError, match="item-bias does not use purchases"):
+        models.append(estimator.fit(ratings, accountant).arrays)
+    assert all(np.array_equal(models[0][name], models[1][name]) for name in ("item_bias", "item_factors"))
+    with pytest.raises(InputError, match=f"{estimator.name} does not use purchases"):
         store = Store.prepare(frame(rows), tmp_path / "s", STARS, columns=columns)
-        hushrec.ItemBias().fit(store, Accountant(budget, data_is_public=True))
+        estimator.fit(store, Accountant(budget, data_is_public=True))
 
 
 def test_a_purchase_table_for_likes_needs_a_domain_of_likes() -> None:
