@@ -241,7 +241,7 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         with file.stream() as stream:
             content = stream.read()
         check_utf8(content, file.path)
-        names, delimiter, _ = read_header(io.BytesIO(content), None)
+        names, delimiter, _, n_lines = read_header(io.BytesIO(content), None)
         asked = columns or {}
         is_row = any(map(str.isdecimal, asked.values())) and not set(map(plain_name, names)) & set(_ID_NAMES)
         names = [str(number + 1) for number in range(len(names))] if is_row else names
@@ -251,7 +251,7 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         table = csv.read_csv(
             pa.BufferReader(content),
             # Arrow would leave blanks around the names
-            read_options=csv.ReadOptions(column_names=names, skip_rows=int(not is_row)),
+            read_options=csv.ReadOptions(column_names=names, skip_rows=n_lines - is_row),
             parse_options=csv.ParseOptions(delimiter=delimiter),
             convert_options=csv.ConvertOptions(column_types={names[ids]: pa.string()}),  # 007 stays 007
         )

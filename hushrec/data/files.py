@@ -201,8 +201,8 @@ def of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def open_text(
     stream: ByteStream, kind: str, columns: Any
-) -> tuple[list[str], str, Iterator[bytes], dict[str, Any]]:
-    """Column names, delimiter, the blocks of lines after any header, and options of `read_fields`.
+) -> tuple[list[str], str, Iterator[bytes], int, dict[str, Any]]:
+    """Return names, delimiter and blocks as `read_header` does, and options of `read_fields`.
 
     Without a header no row decides the delimiter, nor how many fields a line has.
     """
@@ -210,14 +210,14 @@ def open_text(
     delimiter, quoted = delimiters.get(kind, kind), {"quoted": kind in WITH_HEADER}
     if n_columns := last_position(columns):
         names = [str(number) for number in range(1, n_columns + 1)]
-        return names, delimiter, lines_of(stream), {**quoted, "at_least": True}
+        return names, delimiter, lines_of(stream), 0, {**quoted, "at_least": True}
     if kind in WITH_HEADER:
         return *read_header(stream, None if kind == "csv" else delimiter), quoted
-    return list(ROLES[:4]), delimiter, lines_of(stream), quoted
+    return list(ROLES[:4]), delimiter, lines_of(stream), 0, quoted
 
 
 def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: bool) -> Iterator[Columns]:
-    names, delimiter, blocks, options = open_text(stream, kind, columns)
+    names, delimiter, blocks, _, options = open_text(stream, kind, columns)
     chosen = find_columns(with_keys(names, file), columns, implicit)
     inside = [role for role, name in chosen.items() if name in names]
     if "user" not in inside and "item" not in inside:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from hushrec.data.columns import SYNONYMS, plain_name
-from hushrec.data.textfiles import check_utf8
+from hushrec.data.textfiles import check_utf8, stated_delimiter
 from hushrec.errors import InputError
 
 _BINARY = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")
@@ -29,6 +29,8 @@ def read_item_list(path: str | os.PathLike[str]) -> list[str]:
         raise InputError(f"{name} is not text; write one item id a line.")
     check_utf8(content, os.fspath(path))
     lines = [line.strip() for line in re.split(r"\r\n?|\n", content.decode("utf-8-sig")) if line.strip()]
+    if lines and stated_delimiter(lines[0].encode()):
+        lines = lines[1:]
     if not lines:
         raise InputError(f"{name} holds no item id; write one a line.")
     if any("\0" in line for line in lines):

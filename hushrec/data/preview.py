@@ -302,8 +302,7 @@ class _Read:
 
     def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> bool:
         """Read like `hushrec.data.files`, with a number before each line; return whether times are extra."""
-        names, delimiter, blocks, options = open_text(stream, str(self.format), columns)
-        header = int(self.format in WITH_HEADER and not last_position(columns))
+        names, delimiter, blocks, header, options = open_text(stream, str(self.format), columns)
         self.n_fields = len(names)
         asked = with_times(names, columns)
         labelled = _with_labels(names, asked) if implicit else None

@@ -10,6 +10,7 @@ before a line is dropped on any line, because a line's place in the file depends
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from typing import Protocol
@@ -24,6 +25,8 @@ _BLOCK_BYTES = 1 << 24  # read at a time: 16 MB bound the memory in addition to 
 _CELL = pa.dictionary(pa.int32(), pa.large_binary())  # of any length together
 DELIMITERS = (",", "\t", ";", "|")
 _BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+#: The line that Excel writes or needs before the header, to state the delimiter.
+_SEPARATOR = re.compile(rb'"?sep=(::|[,;\t|])"?[,;\t|]*', re.IGNORECASE)
 _STAND_IN = b"\x1f"  # replaces the two characters of "::"; a line that holds it itself is made malformed
 
 
@@ -70,15 +73,32 @@ def check_utf8(content: bytes, path: str) -> None:
         ) from None
 
 
-def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, Iterator[bytes]]:
-    """Column names and delimiter from the first line only, and the blocks of lines after it."""
-    blocks = lines_of(stream)
-    header, _, rest = next(blocks, b"").partition(b"\n")
+def stated_delimiter(line: bytes) -> str | None:
+    """Return the delimiter that the first line of a file states, as in ``sep=;``."""
+    found = _SEPARATOR.fullmatch(line)
+    return found[1].decode() if found else None
+
+
+def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, Iterator[bytes], int]:
+    """Return the column names, the delimiter, the blocks of lines below, and the number of lines above them.
+
+    The header decides the delimiter, or a line before it such as ``sep=;``.
+    """
+    header, blocks = _first_line(lines_of(stream))
+    n_lines = 1
+    if stated := stated_delimiter(header):
+        header, blocks = _first_line(blocks)
+        delimiter, n_lines = delimiter or stated, 2
     line = header[:MAX_LINE_BYTES].decode("utf-8", "replace")
     if delimiter is None:
         delimiter = "::" if "::" in line else max(DELIMITERS, key=line.count)
     fields = line.split("::") if delimiter == "::" else next(csv.reader([line], delimiter=delimiter), [])
-    return [name.strip() for name in fields], delimiter, chain([rest], blocks)
+    return [name.strip() for name in fields], delimiter, blocks, n_lines
+
+
+def _first_line(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
+    line, _, rest = next(blocks, b"").partition(b"\n")
+    return line, chain([rest] if rest else [], blocks)
 
 
 def read_fields(

@@ -67,6 +67,7 @@ LISTS = {
     '"7"\n"8"\n"""Hi"", she said"\n': ["7", "8", '"Hi", she said'],
     '"std::map"\n"std::set"': ["std::map", "std::set"],
     'a b\nc d\n"Crocodile" Dundee\n': ["a b", "c d", '"Crocodile" Dundee'],
+    "sep=;\r\n7\r\n8\r\n": ["7", "8"],
     "[REC]\nmovie\n": ["[REC]", "movie"],
 }
 #: Text of a file that is no catalogue -> what is said.

@@ -28,7 +28,7 @@ def test_every_kind_of_table(tmp_path) -> None:
     pq.write_table(table, tmp_path / "features.parquet")
     (tmp_path / "features.csv").write_text("movieId,drama,year\nc,1,1.5\n007,0,\nx,1,7\nb,1,2.5\n")
     (tmp_path / "features.txt").write_bytes(
-        b"\xef\xbb\xbfdrama\tItem ID\tyear\n1\tc\t1.5\n0\t007\t\n1\tb\t2.5\n"
+        b"\xef\xbb\xbfsep=\t\ndrama\tItem ID\tyear\n1\tc\t1.5\n0\t007\t\n1\tb\t2.5\n"
     )
     files = [tmp_path / "features.parquet", str(tmp_path / "features.csv"), tmp_path / "features.txt"]
     sources = [

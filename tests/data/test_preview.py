@@ -212,6 +212,9 @@ def test_ids_that_floats_have_rounded_are_counted() -> None:
 def test_lines_are_numbered_over_all_blocks_of_a_file(tmp_path: Path, monkeypatch, size, compress) -> None:
     """Killed: numbers that begin again, a file that only training could read for it was compressed."""
     wanted = Ratings.check(written(tmp_path, LINES), DOMAIN)
+    excel = Ratings.check(written(tmp_path, ["sep=,", *LINES], "excel.csv"), DOMAIN)
+    moved = [(each.why, each.count, tuple(at + 1 for at in each.first)) for each in wanted.dropped]
+    assert [(each.why, each.count, each.first) for each in excel.dropped] == moved
     in_pieces(monkeypatch, octets=size)
     ending = {gzip.compress: ".gz", bz2.compress: ".bz2"}.get(compress, "")
     path = tmp_path / f"again.csv{ending}"

@@ -33,6 +33,8 @@ CSV_FORMS = {
     "typed": b"user_id:token\titem_id:token\trating:float\nu\t3\t4\nv\t1\t5\nu\t2\t1\n",
     "semicolons": b"user;item;rating\nu;3;4\nv;1;5\nu;2;1\n",
     "tabs": b"user\titem\trating\nu\t3\t4\nv\t1\t5\nu\t2\t1\n",
+    "Excel's first line": b"sep=;\r\nuser;item;rating\r\nu;3;4\r\nv;1;5\r\nu;2;1\r\n",
+    "another, quoted": b'\xef\xbb\xbf"SEP=|"\nuser|item|rating\nu|3|4\nv|1|5\nu|2|1\n',
     "bars": b"user|item|rating\nu|3|4\nv|1|5\nu|2|1\n",
     "old Mac line breaks": b"user,item,rating\ru,3,4\rv,1,5\ru,2,1\r",
     "blank lines": b"user,item,rating\n\nu,3,4\n\n\nv,1,5\nu,2,1\n\n",
