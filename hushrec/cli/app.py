@@ -143,6 +143,7 @@ def run(words: Sequence[str]) -> int:
     app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
     command = app
     try:
+        check_words(words)
         if asked[1:] and len(asked) == len(words):  # no help is asked for
             note_compilation()
         command = app.parse_commands(asked)[1][-1]
@@ -158,6 +159,15 @@ def run(words: Sequence[str]) -> int:
         message = " ".join(message.split())
         output.note(f"Error: {message}" + ("" if message.endswith((".", "?", "?)")) else "."))
         return code
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Refuse words that are not UTF-8, or that Python decoded as ASCII (PYTHONUTF8=0 in the C locale)."""
+    for word in words:
+        if word.encode(errors="ignore").decode() != word:
+            raise InputError(
+                f"{word!r} is not UTF-8 text; pass UTF-8, and set PYTHONUTF8=1 where Python reads ASCII."
+            )
 
 
 def note_compilation() -> None:
@@ -201,10 +211,12 @@ def _said(error: BaseException, command: App) -> tuple[str, int]:
 
 def _of_input(error: InputError, command: App) -> str:
     """The message, with the option's name for the parameter's."""
+    if error.parameter is None:
+        return str(error)
     arguments = command.assemble_argument_collection(parse_docstring=False)
     wanted = (error.parameter, f"{error.parameter}s")  # one of a list, as in --models
     options = [each.names for each in arguments if each.field_info.name in wanted and each.parse]
-    if error.parameter is None or not options:
+    if not options:
         return str(error)
     option, opposite = options[0][0], options[0][-1]
     message = error.message

@@ -112,3 +112,24 @@ def test_interrupt(files, tmp_path):
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130 and stderr.startswith("Error: Interrupted") and stderr.count("\n") == 1
     assert not (tmp_path / "model.hush").exists() and not (tmp_path / "ledger.sqlite").exists()
+
+
+@pytest.mark.skipif(os.name == "nt", reason="words are Unicode there")
+@pytest.mark.parametrize(("word", "mode"), [("müller", "1"), ("日本", "0"), (b"m\xfcller", "1")])
+def test_words_of_other_letters_in_the_c_locale(word, mode, tmp_path):
+    """They work wherever Python reads UTF-8, and get one sentence otherwise."""
+    name = os.fsdecode(word)
+    lines = [f"{name},item,rating", *(f"u{k},a,4" for k in range(9))]
+    (tmp_path / "t.csv").write_bytes(os.fsencode("\n".join(lines)))
+    os.symlink(os.fsencode("t.csv"), os.fsencode(tmp_path / f"{name}.csv"))
+    (tmp_path / "items.txt").write_text("a\n", encoding="utf-8")
+    line = ["check", f"{name}.csv", "--catalogue", "items.txt", "--rating-range", "1", "5"]
+    words = [*HUSHREC, *line, "--columns", f"user={name}", "--json"]
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": mode}
+    done = subprocess.run(
+        [os.fsencode(each) for each in words], cwd=tmp_path, env=environment, capture_output=True, text=True
+    )
+    if mode == "0" or isinstance(word, bytes):
+        assert done.returncode == 2 and done.stderr.count("\n") == 1 and "is not UTF-8 text" in done.stderr
+    else:
+        assert done.returncode == 0 and json.loads(done.stdout)["usable"] == 9, done.stderr
