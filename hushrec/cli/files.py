@@ -25,6 +25,7 @@ _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
 #: Lists the file of each user. No user's file can have this name, since theirs have no second dot.
 INDEX = "index.private.csv"
+_UNFINISHED = f"{INDEX}.unfinished"
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
 
 
@@ -128,7 +129,10 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:
-    """Write one CSV file per user, then the index of them; a user's rows are consecutive in the table."""
+    """Write one CSV file per user, and the index of them in place of the former one and its files.
+
+    A user's rows are consecutive in the table.
+    """
     columns = ["rank", "item", *table.column_names[3:]]
     users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
@@ -138,16 +142,28 @@ def write_a_file_per_user(table: Any, folder: Path) -> None:
     try:
         folder.mkdir(exist_ok=True)
         folder.chmod(0o700)
-        (folder / INDEX).unlink(missing_ok=True)  # without it the folder is incomplete
+        for old in (folder / INDEX, folder / _UNFINISHED):
+            for name in _indexed(old):
+                (folder / name).unlink(missing_ok=True)
+            old.unlink(missing_ok=True)
+        _write_private_csv(folder / _UNFINISHED, ["id", "file"], zip(ids, names))
         for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
             target = folder / name
             _write_private_csv(target, columns, rows[start:stop])
-        target = folder / INDEX
-        _write_private_csv(target, ["id", "file"], zip(ids, names))
+        (folder / _UNFINISHED).replace(folder / INDEX)
     except OSError as error:
         raise InputError(
             f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another folder."
         ) from None
+
+
+def _indexed(index: Path) -> list[str]:
+    """Return the names of the files that an index lists, within its folder."""
+    if not index.is_file():
+        return []
+    with index.open(encoding="utf-8", errors="replace", newline="") as file:
+        names = [row[-1] for row in csv.reader(file) if row]
+    return [name for name in names if name.endswith(".csv") and Path(name).name == name]
 
 
 def _write_private_csv(path: Path, header: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:

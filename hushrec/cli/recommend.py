@@ -85,7 +85,8 @@ def recommend(
     explain
         Show which of the user's own items changed each score most; with --user.
     out_dir
-        A folder for its owner alone: one CSV file per user, and index.private.csv (id, file).
+        A folder for its owner alone: one CSV file per user, and index.private.csv (id, file). --force
+        removes the lists that a former index names.
     out
         One Parquet or CSV file for all users.
     out_parts

@@ -88,7 +88,7 @@ def split(
         raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
     domain = declared.domain(reading.implicit, ratings)
     names = ("train", "test") if test_users is None else ("train", "history", "test")
-    folder = output_folder(out_dir, force, [f"{name}.parquet" for name in names])
+    folder = output_folder(out_dir, force, ["train.parquet", "history.parquet", "test.parquet"])
     files = [folder / f"{name}.parquet" for name in names]
     with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", " steps") as advance:
         advance(0, "reading")
@@ -96,6 +96,8 @@ def split(
         advance(1, "the parts")
         parts = _parts(rows, test_share, leave_out, leave_last, test_users, date, seed)
         folder.mkdir(exist_ok=True)
+        if test_users is None:  # of a former split, whose users may be in the new training part
+            (folder / "history.parquet").unlink(missing_ok=True)
         for file, part in zip(files, parts):
             advance(1, file.name)
             buffer = io.BytesIO()

@@ -163,6 +163,35 @@ def test_file_names_reach_the_disk(run, files, tmp_path):
         assert lists.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.true("E8")
+def test_lists_of_users_who_are_gone_are_removed(run, files):
+    """Also after a run that was killed; a file that hushrec did not write stays."""
+    lists, line = run.folder / "lists", ["recommend", files.model]
+    for users in (["anna", "ben", "cleo"], ["ben"], ["dora"]):
+        table = pa.table({"user": users, "item": files.items[:1] * len(users), "rating": [4.0] * len(users)})
+        pq.write_table(table, "history.parquet")
+        assert run(*line, "history.parquet", "--all-users", "--out-dir", lists, "--force").exit_code == 0
+        there = {path.name for path in lists.iterdir()}
+        assert there == {f"{user}.csv" for user in users} | {"index.private.csv"} | {"mine.csv"} & there
+        if users == ["ben"]:  # killed in the next run, before its index was complete
+            (lists / "index.private.csv").rename(lists / "index.private.csv.unfinished")
+            (lists / "mine.csv").touch()
+    assert "mine.csv" in there and (lists / "dora.csv").read_text().startswith("rank,item")
+
+
+def test_an_index_names_no_file_outside_its_folder(run, files):
+    lists = run.folder / "lists"
+    lists.mkdir()
+    kept = [run.folder / "mine.csv", lists / "notes.txt"]
+    for path in kept:
+        path.touch()
+    names = ["../mine.csv", str(kept[0]), "notes.txt", ".."]
+    (lists / "index.private.csv").write_text("id,file\n" + "".join(f"x,{name}\n" for name in names))
+    line = ["recommend", files.model, files.train, "--all-users", "--out-dir", lists, "--force"]
+    assert run(*line).exit_code == 0
+    assert all(path.exists() for path in kept)
+
+
 def test_plan_is_what_train_charges(run, files):
     relation = "replace"
     options = ["--model", "item-bias", "--epsilon", "2", "--delta", "1e-5", *files.domain]

@@ -75,6 +75,7 @@ def test_evaluate(files, run):
     assert found == {"model": "item-bias", **json.loads(json.dumps(wanted))}
 
 
+@pytest.mark.true("E8")
 @pytest.mark.parametrize(
     ("way", "split", "names"),
     [
@@ -107,6 +108,11 @@ def test_split(way, split, names, files, run):
         assert same_rows(found, part) and part.n_ratings and (found.times == part.times).all()
         assert (found.splits, found.hand_picked) == (part.splits, part.hand_picked)
     lost = f"earlier than all others: {(rows.times < 0).sum()} of {rows.n_ratings:,} ratings."
+    again = ["--test-share", "0.5", "--out-dir", "parts"]
+    refused = run("split", "timed.parquet", *files.domain, *again)
+    assert refused.exit_code == 2 and "--force" in refused.stderr
+    assert run("split", "timed.parquet", *files.domain, *again, "--force").exit_code == 0
+    assert sorted(os.listdir("parts")) == ["test.parquet", "train.parquet"]  # no part of the former split
     timed = way[0] in ("--from", "--leave-last")
     assert (lost in " ".join(told.stdout.split()) and "PRIVATE" in told.stdout) == timed
 
