@@ -31,10 +31,10 @@ from hushrec.training.posterior import item_weights, likely_variance
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-#: Fraction of the budget (of mu squared) for the model that recommends. The second one applies if the squared
-#: signal to noise of all item weights, (mu times users)^2 / items, is below the third. Neither model then
-#: learns much beyond popularity. `make bench PART="quality lists"`.
-_LISTS_SHARE, _POPULARITY_SHARE, _LITTLE = 0.55, 0.85, 50.0
+#: Fraction of the budget (of mu squared) for the model that recommends, if the squared signal to noise of all
+#: item weights, (mu times users)^2 / items, is below the second number. Neither model then learns much beyond
+#: popularity. `make bench PART="quality lists"`.
+_POPULARITY_SHARE, _LITTLE = 0.85, 50.0
 #: Release of both models with the number of ratings, or likes, of each item.
 _WEIGHTS = "item weights"
 #: Usual squared deviation of the likes' item weights from those expected, as a part of their square, and how
@@ -154,7 +154,7 @@ class Both(Estimator[BothUsers]):
     supports_partitions: ClassVar[bool] = True
 
     like_threshold: float | None = None
-    lists_share: Part = _LISTS_SHARE
+    lists_share: Part = 0.5
     ratings: Estimator[Any] = field(default_factory=PrivateALS)
     lists: Estimator[Any] = field(default_factory=PrivateEigenRec)
 
@@ -183,7 +183,7 @@ class Both(Estimator[BothUsers]):
         if domain.likes:
             raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
         little = (budget.mu * n_users) ** 2 / domain.n_items < _LITTLE
-        share = _POPULARITY_SHARE if little else _LISTS_SHARE
+        share = _POPULARITY_SHARE if little else cls.lists_share
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {
             "like_threshold": domain.like_threshold,
