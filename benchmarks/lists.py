@@ -119,18 +119,19 @@ def measure() -> None:
     write_part(PAGE, "measured", page(found))
 
 
-def page(found: list[dict[str, Any]]) -> str:
-    """Return the table of the documentation."""
-    names = ("recall", "recall_popular", "recall_donors", "rmse", "rmse_means", "rmse_donors")
-    lines = ["| table | users | items | ratings per user | epsilon | Recall | popular | donors |"]
-    lines[0] += " RMSE | item means | donors |"
-    lines.append("|---|" + "---:|" * 10)
-    for row in found:
-        sizes = (
-            f"{row['n_users']:,} | {row['n_items']:,} | {row['ratings_per_user']:.0f} | {row['epsilon']:g}"
-        )
-        cells = [f"{row[name]:.3f}" if name in row else "–" for name in names]
-        lines.append(f"| {row['table']} | {sizes} | {' | '.join(cells)} |")
+def page(measured: list[dict[str, Any]]) -> str:
+    """Return the table of the documentation: a line for each table and size."""
+    epsilons = sorted({row["epsilon"] for row in measured})
+    columns = [f"{metric}, epsilon {epsilon:g}" for metric in ("Recall", "RMSE") for epsilon in epsilons]
+    columns.insert(len(epsilons), f"Recall with donors, epsilon {epsilons[0]:g}")
+    lines = [f"| table | users | items | ratings per user | {' | '.join(columns)} |", "|---|" + "---:|" * 10]
+    for start in range(0, len(measured), len(epsilons)):
+        rows = measured[start : start + len(epsilons)]
+        cells = [f"{row['recall']:.3f} ({row['recall_popular']:.3f})" for row in rows]
+        cells.append(f"{rows[0]['recall_donors']:.3f}")
+        cells += [f"{row['rmse']:.3f} ({row['rmse_means']:.3f})" if "rmse" in row else "–" for row in rows]
+        shape = f"{rows[0]['n_users']:,} | {rows[0]['n_items']:,} | {rows[0]['ratings_per_user']:.0f}"
+        lines.append(f"| {rows[0]['table']} | {shape} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
 

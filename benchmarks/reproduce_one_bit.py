@@ -209,8 +209,8 @@ def ratios(options: argparse.Namespace) -> None:
 def cost(options: argparse.Namespace) -> None:
     """Exact enumeration: all labels on the observed cells of a small matrix, all neighbours."""
     print("\n### What the published output perturbation costs")
-    print("L1 change of the optimum by one label, over 2 alpha: the true epsilon for each one printed.\n")
-    print("| matrix | observed | inputs | true epsilon for each printed one | bound |")
+    print("L1 change of the optimum by one label, over 2 alpha: the actual over the printed epsilon.\n")
+    print("| matrix | observed | inputs | actual epsilon for a printed epsilon of 1 | bound |")
     print("|---|---|---|---|---|")
     for size in (2, 3) if TOY else (2, 3, 4):
         cells = [(i, (i + shift) % size) for i in range(size) for shift in range(2)]

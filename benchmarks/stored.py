@@ -36,7 +36,6 @@ SHAPES: dict[str, tuple[int, int, tuple[float, float]]] = {
 }
 #: Page that quotes a file, and the commit that measured it, where its rows do not name their settings.
 MEASURED = {
-    "forecast-rows.jsonl": ("docs/understand/how-many-users.md", "3904581"),
     "frank-wolfe.txt": ("docs/papers/frank-wolfe.md", "4a0e0df"),
     "generated-data.json": ("docs/reference/generated-data.md", "4a347e6"),
     "homomorphic.txt": ("docs/papers/homomorphic.md", "4a0e0df"),
