@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from numpy.typing import NDArray
 
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.ratings import joined, of_nobody
@@ -210,6 +211,33 @@ class Streaming:
             store.verify()
         with ThreadPoolExecutor(threads.count()) as pool:
             return list(pool.map(one, range(len(stores[0].partitions()))))
+
+
+class Admitted(Store):
+    """A store's users who take part in a training.
+
+    Parameters
+    ----------
+    store : Store
+    masks : sequence of ndarray of bool
+        An entry a user, for each block of the store: private.
+    """
+
+    def __init__(self, store: Store, masks: Sequence[NDArray[np.bool_]]) -> None:
+        super().__init__(store.path, store.domain)
+        self._masks = masks
+        self.n_users = sum(int(mask.sum()) for mask in masks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Admitted, (Store(self.path), self._masks)
+
+    def blocks(self) -> list[Callable[[], Ratings]]:
+        """Functions that each read the rows of some of these users."""
+        return [partial(_rows_of, *each) for each in zip(super().blocks(), self._masks, strict=True)]
+
+
+def _rows_of(block: Callable[[], Ratings], mask: NDArray[np.bool_]) -> Ratings:
+    return block().rows(mask, keyed=True)
 
 
 class PartitionedUsers:

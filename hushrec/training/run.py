@@ -7,6 +7,7 @@ model and :func:`next_week` the next one of a season. :mod:`hushrec.training.nam
 from __future__ import annotations
 
 import hashlib
+import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -26,7 +27,7 @@ from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
 from hushrec.serving.recommend import Algorithm
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
-from hushrec.training.partitioned import Engine, PartitionedUsers, Streaming
+from hushrec.training.partitioned import Admitted, Engine, PartitionedUsers, Streaming
 from hushrec.types import ModelArrays
 
 #: Data that every privacy statement assumes to be public.
@@ -250,8 +251,6 @@ def check_rows(
     lifetime = isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime
     if lifetime and ratings.by_position:
         raise InputError("A lifetime season counts users by their ids, and these rows have none; pass ids.")
-    if lifetime and engine is not None:
-        raise InputError("A lifetime season is trained without an engine; leave it out.", parameter="engine")
     stored = isinstance(ratings, Store)
     if engine is not None and not (stored and _in_partitions(estimator, accountant)):
         raise InputError(
@@ -398,9 +397,15 @@ def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Ratin
     if not (isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime):
         yield ratings
         return
-    ratings = ratings.ratings() if isinstance(ratings, Store) else ratings
-    with accountant.admit(ratings.user_texts.to_pylist()) as users:
-        yield ratings.rows(users, keyed=True)
+    blocks = ratings.blocks() if isinstance(ratings, Store) else [lambda: ratings]
+    ids = [block().user_texts for block in blocks]
+    with accountant.admit(itertools.chain.from_iterable(texts.to_pylist() for texts in ids)) as users:
+        if isinstance(ratings, Store):
+            ends = np.cumsum([len(texts) for texts in ids])
+            masks = [users[end - len(texts) : end] for texts, end in zip(ids, ends)]
+            yield Admitted(ratings, masks)
+        else:
+            yield ratings.rows(users, keyed=True)
 
 
 def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:

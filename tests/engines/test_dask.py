@@ -15,10 +15,19 @@ from hushrec import Both, ItemBias, PrivateALS, Store, evaluate
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
-from hushrec.privacy import Accountant, Budget, Ledger
+from hushrec.privacy import (
+    Accountant,
+    Attendance,
+    Budget,
+    Ledger,
+    Season,
+    SeasonAccountant,
+    SystemNoise,
+)
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving.batch import write_lists
 from hushrec.testing import hostile_users, ratings_of
+from hushrec.training import named
 from hushrec.training.gate import LocalGate
 from hushrec.training.partitioned import Call, PartitionedUsers, Query
 from tests.engines.mortal import FOLDER, WAYS, Mortal
@@ -85,6 +94,33 @@ def test_the_bytes_are_those_of_one_process(store, client, model):
 def test_the_number_of_workers_does_not_show(store, workers):
     with local(workers) as client:
         assert trained(MODEL, store, client) == trained(MODEL, store)
+
+
+@pytest.mark.true("L3")
+def test_a_lifetime_season_admits_the_users_that_memory_admits(client, tmp_path, monkeypatch):
+    """Two of three trainings for each user, who come at random; the user count is that of the admitted."""
+    monkeypatch.setattr(
+        SystemNoise, "add_gaussian", lambda _, *given: SeededNoise(0).add_gaussian(*given)
+    )
+    users, dice = hostile_users(np.random.default_rng(5), 23), np.random.default_rng(6)
+    season = Season(Budget(1000, 1e-6), 2, lifetime=True)
+    places = {"memory": None, "store": None, "dask": engine.Dask(client)}
+    books = {place: Ledger(tmp_path / place / "ledger.sqlite") for place in places}
+    for book in books.values():
+        book.open_season("default", season)
+    for week in range(4):
+        rows = ratings_of({name: users[name] for name in users if dice.random() < 0.6})
+        store = Store.prepare(rows, tmp_path / f"week {week}", rows.domain, partitions=3)
+        counts, arrays = [], []
+        for place, where in places.items():
+            people = Attendance(tmp_path / place / "people")
+            accountant = SeasonAccountant(season, skip=True, ledger=books[place], attendance=people)
+            given = rows if place == "memory" else store
+            model = named.train("private-als", given, accountant, settings={"rank": 2}, engine=where)
+            counts.append(model.estimator.n_users)
+            arrays.append({name: array.tobytes() for name, array in model.arrays.items()})
+        assert counts[0] == counts[1] == counts[2] and arrays[0] == arrays[1] == arrays[2]
+    assert 0 < counts[0] < len(rows.user_texts)
 
 
 def test_noise_is_drawn_by_the_driver_alone(store, client, monkeypatch):
