@@ -943,6 +943,22 @@ def spent(tmp_path):
     return ledger
 
 
+@pytest.mark.true("L3")
+def test_a_device_takes_part_in_as_many_trainings_as_its_own_budget_has_room_for(few, tmp_path):
+    """Killed: a charge that another server, session or folder resets, or that comes after a share."""
+    own, trainings = Ledger(tmp_path / "own.sqlite"), 3
+    lifetime = epsilon_of(math.sqrt(trainings) * Budget(5, 1e-6).mu, 1e-6)
+    own.open_dataset("default", Budget(lifetime * (1 + 1e-9), 1e-6))
+    for number in range(trainings + 2):
+        world = World(hushrec.Popular(), few)
+        world.settle()
+        refused = number >= trainings
+        with pytest.raises(BudgetError, match="past its") if refused else contextlib.nullcontext():
+            world.answer(0, ledger=own, folder=tmp_path / str(number))
+        assert refused != any(path[0] == "share" for line in world.lines for path, _ in line.said)
+    assert own.summary("default").epsilon == pytest.approx(lifetime)
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
