@@ -52,7 +52,7 @@ _GROUPS = {
     },
     "Budgets, audits, dossiers, and experiments of papers": {
         "ledger": "Show what data sets were charged, or give them budgets.",
-        "ledger show": "Show what was charged to a data set.",
+        "ledger show": "Show what was charged to data sets, also as a page.",
         "ledger open": "Give a data set a budget, or lower its budget.",
         "ledger close": "Allow no further charge to a data set.",
         "ledger free": "Give back what trainings that are gone have reserved.",
@@ -61,7 +61,6 @@ _GROUPS = {
         "audit canaries": "Bound epsilon from below in one run, with made-up users.",
         "certify": "Write a signed dossier on a model.",
         "verify": "Check a dossier against its model.",
-        "overview": "Write a page on all data sets of a ledger.",
         "papers": "Masked completion: obfuscation, not privacy.",
         "papers serve-completion": "Complete the matrix of many nodes from masked columns.",
         "papers node": "Take part in a masked completion.",

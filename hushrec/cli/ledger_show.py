@@ -6,9 +6,12 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import output
-from hushrec.cli.options import SHOWN_DELTA, Account, File, Json
+from hushrec.cli.files import output_file
+from hushrec.cli.options import SHOWN_DELTA, Account, File, Force, Json
+from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 from hushrec.privacy.ledger_records import LedgerSummary, RunSummary
+from hushrec.serving.modelfile import write_atomically
 
 #: Runs that are listed unless all are asked for.
 _LAST = 8
@@ -21,6 +24,8 @@ def ledger_show(
     delta: Annotated[float, Parameter(show_default=f"the budget's or the season's, else {SHOWN_DELTA:g}")]
     | None = None,
     runs: bool = False,
+    html: File | None = None,
+    force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Print the charged, reserved and free budget of a data set.
@@ -29,6 +34,7 @@ def ledger_show(
 
       hushrec ledger show
       hushrec ledger show --ledger team.sqlite --dataset shop --json
+      hushrec ledger show --html overview.html
 
     Parameters
     ----------
@@ -40,7 +46,12 @@ def ledger_show(
         At which epsilon is given.
     runs
         List all runs, not only the last ones.
+    html
+        Write a page on all data sets to this file, which loads nothing else.
     """
+    if html is not None:
+        _write_page(html, ledger, dataset, force, as_json)
+        return
     book = Account(ledger=ledger).open()
     if dataset is None:
         names = book.datasets()
@@ -56,6 +67,17 @@ def ledger_show(
     result["history"] = [asdict(run) for run in history]
     shown = growth(history, len(history) if runs else _LAST)
     output.result(as_json, result, _line(book, summary), *shared[1], f"\nLedger: {book.path}{shown}")
+
+
+def _write_page(out: str, ledger: str | None, dataset: str | None, force: bool, as_json: bool) -> None:
+    from hushrec.dossier.ledger_page import overview
+
+    target = output_file(out, (ledger,), force)
+    if dataset is not None or not out.lower().endswith((".html", ".htm")):
+        raise InputError(f"--html {out!r} must end in .html, and shows all data sets: leave --dataset out.")
+    book = Account(ledger=ledger).open()
+    write_atomically(target, [overview(book)])
+    output.done(as_json, {"file": out, "datasets": book.datasets()}, f"Wrote {out}")
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:

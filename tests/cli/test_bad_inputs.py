@@ -151,8 +151,8 @@ LINES = {
     **{
         f"{command} --ledger shop.csv": "is not a ledger"
         for command in (
-            *("ledger show", "ledger close", "season show", "season close", "overview --out o.html", TRAIN),
-            *(f"ledger open {B}", f"season open {B} --weeks 4"),
+            *("ledger show", "ledger close", "season show", "season close", TRAIN),
+            *("ledger show --html o.html", f"ledger open {B}", f"season open {B} --weeks 4"),
         )
     },
     "--epsilon 5": "needs a command before it, as in hushrec train --epsilon",

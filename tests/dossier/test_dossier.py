@@ -607,11 +607,11 @@ WRONG = {
     "verify there.json MODEL --ledger officer.pem": "is not a ledger",
     "verify officer.pem MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
     "verify cut.json MODEL": "failed these checks: form",
-    "overview --ledger twin.sqlite --out no/such/o.html": "in a folder that exists",
-    "overview --ledger twin.sqlite --out twin.sqlite --force": "is one of the inputs",
-    "overview --ledger nowhere.sqlite --out o.html": "There is no ledger at",
-    "overview --ledger twin.sqlite --out o.pdf": "must end in .html",
-    "overview --ledger damaged.sqlite --out o.html": "hash chain",
+    "ledger show --ledger twin.sqlite --html no/such/o.html": "in a folder that exists",
+    "ledger show --ledger twin.sqlite --html twin.sqlite --force": "is one of the inputs",
+    "ledger show --ledger nowhere.sqlite --html o.html": "There is no ledger at",
+    "ledger show --ledger twin.sqlite --html o.pdf": "must end in .html",
+    "ledger show --ledger damaged.sqlite --html o.html": "hash chain",
 }
 
 

@@ -99,9 +99,7 @@ def test_the_number_of_workers_does_not_show(store, workers):
 @pytest.mark.true("L3")
 def test_a_lifetime_season_admits_the_users_that_memory_admits(client, tmp_path, monkeypatch):
     """Two of three trainings for each user, who come at random; the user count is that of the admitted."""
-    monkeypatch.setattr(
-        SystemNoise, "add_gaussian", lambda _, *given: SeededNoise(0).add_gaussian(*given)
-    )
+    monkeypatch.setattr(SystemNoise, "add_gaussian", lambda _, *given: SeededNoise(0).add_gaussian(*given))
     users, dice = hostile_users(np.random.default_rng(5), 23), np.random.default_rng(6)
     season = Season(Budget(1000, 1e-6), 2, lifetime=True)
     places = {"memory": None, "store": None, "dask": engine.Dask(client)}
