@@ -173,20 +173,18 @@ class SeasonAccountant(Accountant):
                 )
 
     @contextmanager
-    def admit(self, users: Iterable[str]) -> Iterator[np.ndarray | None]:
-        """Give a mask of the users whose rows this week may use; None for all of them.
+    def admit(self, users: Iterable[str]) -> Iterator[np.ndarray]:
+        """Give a mask of the users whose rows this week of a lifetime season may use.
 
-        In a lifetime season the attendance counts the training for these users, before anything is charged.
-        Nothing is released outside the context, since only within it the rows in use are the admitted ones.
+        The attendance counts the training for these users before anything is charged. Nothing is released
+        outside the context, since only within it the rows in use are the admitted ones.
 
         Parameters
         ----------
         users : iterable of str
             Canonical texts of ids, each once.
         """
-        if self._attendance is None or self.ledger is None:
-            yield None
-            return
+        assert self._attendance is not None and self.ledger is not None, "the season is no lifetime season"
         season, dataset = self.week.season, self.week.dataset
         if self._admitted:
             raise BudgetError("This week of a lifetime season has admitted its users; train it once.")
