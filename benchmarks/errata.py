@@ -85,7 +85,7 @@ def accounting() -> list[str]:
         ("Oja, T = 50, Γ = 100", 1e-6, oja_mu, (50,)),
     ]
     lines = [
-        "| printed noise, true epsilon for nominal | δ | " + " | ".join(map(str, EPSILONS)) + " |",
+        "| printed noise, actual epsilon for nominal | δ | " + " | ".join(map(str, EPSILONS)) + " |",
         "|---|---|" + "---|" * len(EPSILONS),
     ]
     for name, delta, mu, arguments in rows:
