@@ -37,13 +37,6 @@ def at_columns(rows: sp.csr_array, chosen: NDArray[np.bool_]) -> sp.csr_array:
     return part
 
 
-def entries(rows: CSR, kept: NDArray[np.bool_]) -> CSR:
-    """Some entries of the rows."""
-    starts, columns, values = rows
-    before = np.concatenate([[0], np.cumsum(kept)]).astype(starts.dtype)
-    return before[starts], columns[kept], values[kept]
-
-
 def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
     """Rows over the columns that occur in them, and these columns' rows of each table.
 

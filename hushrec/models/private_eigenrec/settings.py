@@ -20,7 +20,6 @@ import numpy as np
 from hushrec.checks import Count, Part, Positive, Settings, Share, plural
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.kernels.sparse_rows import entries
 from hushrec.kernels.sweeps import csr
 from hushrec.models.ease import MOST_ITEMS, at_ratings, own_likes, weights_for
 from hushrec.models.liked_features import questions, votes_share
@@ -244,13 +243,10 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     # ------------------------------------------------------------------ serving
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        liked = history.liked(self.like_threshold)
         if "learned_items" in arrays:  # items recommend items
-            likes = own_likes(history.liked(self.like_threshold), arrays["learned_items"])
-            return UserState(np.zeros(history.n_users), likes)
-        rows = csr(history.matrix)
-        if self.like_threshold is not None:
-            rows = entries(rows, rows[2] >= np.float32(self.like_threshold))
-        return folded(arrays, rows)
+            return UserState(np.zeros(history.n_users), own_likes(liked, arrays["learned_items"]))
+        return folded(arrays, csr(liked.matrix))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         """Local: each liked item's part of the weighted sum."""
