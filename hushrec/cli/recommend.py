@@ -142,7 +142,7 @@ def _said(trained: Model, path: str, as_json: bool) -> None:
 def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
     """Add the items that moved each score of a user's list."""
     matrix, ids = rows.matrix, trained.domain.items
-    own = {ids[at]: rating for at, rating in zip(matrix.indices, matrix.data.tolist())}
+    own = {ids[at]: None if math.isnan(x) else x for at, x in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:
         why = trained.explain(own, row["item"])
         because = [each._asdict() for each in why.because if each.moved]

@@ -214,7 +214,9 @@ class Ratings:
         return preview(source, check_domain(domain), columns, format, implicit)
 
     @classmethod
-    def of_user(cls, ratings: Any, domain: Domain, *, implicit: bool = False) -> Ratings:
+    def of_user(
+        cls, ratings: Any, domain: Domain, *, implicit: bool = False, purchases: bool = False
+    ) -> Ratings:
         """The ratings of one user who is to be served: always one row, which may be empty.
 
         Parameters
@@ -222,6 +224,8 @@ class Ratings:
         ratings : mapping from item to rating, or sequence of (item, rating) pairs; with ``implicit``, or
             where the domain is of likes, item ids will do
         domain : Domain
+        purchases : bool
+            A rating of None is a purchase without a rating.
         """
         check_domain(domain)
         try:
@@ -238,10 +242,13 @@ class Ratings:
             check_implicit(domain)
         cells = np.ones(len(items), np.float32) if values is None else encode_ratings(values)
         places = np.fromiter(map(domain.position, items), np.int32, len(items))
-        if len(items) > domain.max_ratings_per_user:  # perhaps a sample of them
-            rows = build(domain, Entries(Encoded(np.zeros(len(items), np.int32), *_ONE_USER), places, cells))
+        bought = [value is None for value in values or ()] if purchases else []
+        if any(bought) or len(items) > domain.max_ratings_per_user:  # perhaps a sample of them
+            users = Encoded(np.zeros(len(items), np.int32), *_ONE_USER)
+            quantities = UNIT * np.array(bought, np.int64) if any(bought) else None
+            rows = build(domain, Entries(users, places, cells, quantities=quantities))
             if rows.matrix.shape[0]:
-                return cls(domain, *rows)
+                return cls(domain, *rows._replace(purchases=any(bought)))
         return cls(domain, one_row(domain, places, cells), *_ONE_USER)
 
     # ---- looking

@@ -23,7 +23,6 @@ from hushrec.server.models import Models, Served
 from hushrec.server.openapi import openapi, page as page_of
 from hushrec.server.request_schemas import BODIES, RULES, body_of
 from hushrec.serving.attributes import titled_page
-from hushrec.serving.recommend import own_ratings
 
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _NO_CACHE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
@@ -258,8 +257,7 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
 
 def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
     """Return the ratings of a request; refused where some cannot be used."""
-    model, ordered = served.model, fields.get("next", False)
-    return own_ratings(_history(served, fields), model.domain, model.scores == "likes", ordered)
+    return served.model.own_ratings(_history(served, fields), fields.get("next", False))
 
 
 def _history(served: Served, fields: dict[str, Any]) -> Any:

@@ -34,7 +34,7 @@ def _are_ids(value: Any, most: int = MOST_IDS, least: int = 0) -> bool:
 
 
 def _are_ratings(value: Any) -> bool:
-    """Whether these are ratings; None, NaN and lists are refused later, with the item's name."""
+    """Whether these are ratings; NaN, lists and needless None are refused later, with the item's name."""
     if not isinstance(value, dict | list) or len(value) > MOST_RATINGS:
         return False
     if isinstance(value, dict):
@@ -58,10 +58,11 @@ def _ids(most: int, **more: Any) -> dict[str, Any]:
     return {"type": "array", "items": _ID, "maxItems": most} | more
 
 
-_PAIR = {"type": "array", "prefixItems": [_ID, {"type": "number"}], "minItems": 2, "maxItems": 2}
+_RATING = {"type": ["number", "null"]}
+_PAIR = {"type": "array", "prefixItems": [_ID, _RATING], "minItems": 2, "maxItems": 2}
 _TIMED = {
     "type": "array",
-    "prefixItems": [_ID, {"type": "number"}, {"type": ["number", "string", "null"]}],
+    "prefixItems": [_ID, _RATING, {"type": ["number", "string", "null"]}],
     "minItems": 3,
     "maxItems": 3,
 }
@@ -72,10 +73,10 @@ _RATINGS = Field(
     f" liked items where the model is of likes; {MOST_RATINGS:,} at most",
     {
         "oneOf": [
-            {"type": "object", "additionalProperties": {"type": "number"}, "maxProperties": MOST_RATINGS},
+            {"type": "object", "additionalProperties": _RATING, "maxProperties": MOST_RATINGS},
             {"type": "array", "items": {"oneOf": [_ID, _PAIR, _TIMED]}, "maxItems": MOST_RATINGS},
         ],
-        "description": "One user's; used whole or refused.",
+        "description": "One user's; used whole or refused. A rating of null is a purchase without stars.",
     },
     needed=True,
 )

@@ -44,7 +44,8 @@ class ListOptions(TypedDict, total=False):
     boost: Mapping[str, float] | None
 
 
-History = Mapping[Any, float] | Iterable[tuple[Any, float] | tuple[Any, float, Any]]
+Rating = float | None
+History = Mapping[Any, Rating] | Iterable[tuple[Any, Rating] | tuple[Any, Rating, Any]]
 
 
 class Recommended(NamedTuple):
@@ -211,6 +212,11 @@ class Recommender:
         return self.estimator.scores
 
     @property
+    def takes_purchases(self) -> bool:
+        """Whether purchases without ratings count."""
+        return self.scores == "likes" and hasattr(self.estimator, "like_threshold")
+
+    @property
     def item_factors(self) -> NDArray[Any]:
         """The released item factors, shape (n_items, rank)."""
         return np.asarray(self.arrays["item_factors"])
@@ -244,7 +250,7 @@ class Recommender:
             return self._folded(history)
 
     def _folded(self, history: Ratings) -> UserState:
-        history = history if self.scores == "likes" else history.starred()
+        history = history if self.takes_purchases else history.starred()
         state = self.estimator.fold_in(self.arrays, history)
         if self.public is None:
             return state
@@ -320,7 +326,8 @@ class Recommender:
         Parameters
         ----------
         history : mapping or pairs of item id and rating
-            May be empty. An entry of a list may have a time, too: ``(item, rating, time)``.
+            May be empty. An entry of a list may have a time, too: ``(item, rating, time)``. Where lists come
+            from likes, a rating of None is a purchase without a rating.
         n : int
             The number of items, at most.
         next : bool
@@ -589,7 +596,24 @@ class Recommender:
     def _rows(self, history: Any, ordered: bool = False) -> tuple[Ratings, bool]:
         if isinstance(history, Ratings):
             return history, False
-        return own_ratings(history, self.domain, self.scores == "likes", ordered), True
+        return self.own_ratings(history, ordered), True
+
+    def own_ratings(self, history: Any, ordered: bool = False) -> Ratings:
+        """Return one user's ratings; refused where some cannot be used, since they are the caller's own.
+
+        If they are to be ordered, or some have a time, their times are places in the order.
+        """
+        domain, is_bought = self.domain, (self.lists or self).takes_purchases
+        pairs = _pairs(history, domain, self.scores == "likes")
+        if timed := ordered or any(len(entry) == 3 for entry in pairs):
+            pairs, places = in_order(history, pairs, domain)
+        rows = Ratings.of_user(pairs, domain, purchases=is_bought)
+        if rows.n_ratings < len(pairs):
+            _refuse_unusable(pairs, domain, is_bought)
+        if not timed:
+            return rows
+        last = {column: place for place, column in enumerate(places)}
+        return replace(rows, times=np.array([last[at] for at in rows.matrix.indices.tolist()], np.int64))
 
     def columns_of(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):
@@ -613,11 +637,8 @@ class Recommender:
         return np.clip(scores, self.domain.low, self.domain.high)
 
 
-def own_ratings(history: Any, domain: Domain, likes: bool, ordered: bool = False) -> Ratings:
-    """Return one user's ratings; refused where some cannot be used, since they are the caller's own.
-
-    If they are to be ordered, or some have a time, their times are places in the order.
-    """
+def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:
+    """Return the entries of a history, of two or three parts each; ids of liked items become pairs."""
     if isinstance(history, str | bytes):
         raise InputError(
             f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
@@ -627,34 +648,28 @@ def own_ratings(history: Any, domain: Domain, likes: bool, ordered: bool = False
             "A table may hold several users' ratings: read it with Ratings.from_any(table, model.domain) for"
             " recommend_batch, or pass one user's as a mapping from item to rating."
         )
-    pairs: Any = list(history.items()) if isinstance(history, Mapping) else history
-    places: list[int] = []
-    if isinstance(pairs, Iterable):
-        pairs = list(pairs)
-        alone = [each for each in pairs if not (isinstance(each, tuple | list) and len(each) in (2, 3))]
-        if likes and len(alone) == len(pairs):  # ids of liked items
-            pairs = [(item, domain.high) for item in pairs]
-        elif alone:
-            raise InputError(
-                f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
-                " neither."
-            )
-        if ordered or any(len(entry) == 3 for entry in pairs):
-            pairs, places = in_order(history, pairs, domain)
-    rows = Ratings.of_user(pairs, domain)
-    if rows.n_ratings < len(pairs):
-        _refuse_unusable(pairs, domain)
-    if not places and not ordered:
-        return rows
-    last = {column: place for place, column in enumerate(places)}
-    return replace(rows, times=np.array([last[at] for at in rows.matrix.indices.tolist()], np.int64))
+    if isinstance(history, Mapping):
+        return list(history.items())
+    if not isinstance(history, Iterable):
+        raise InputError("A user's ratings must be a mapping from item to rating, or pairs of both.")
+    pairs = list(history)
+    alone = [entry for entry in pairs if not (isinstance(entry, tuple | list) and len(entry) in (2, 3))]
+    if likes and len(alone) == len(pairs):
+        return [(item, domain.high) for item in pairs]
+    if alone:
+        raise InputError(
+            f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
+            " neither."
+        )
+    return pairs
 
 
-def _refuse_unusable(pairs: list[Any], domain: Domain) -> None:
+def _refuse_unusable(pairs: list[Any], domain: Domain, is_bought: bool) -> None:
     """Name the first pair without an item of the catalogue or without a rating in the range."""
     items, ratings = [entry[0] for entry in pairs], [entry[-1] for entry in pairs]
     known = np.fromiter(map(domain.position, items), np.int64, len(items)) >= 0
-    usable = known if domain.likes else known & ~np.isnan(within_range(encode_ratings(ratings), domain))
+    rated = ~np.isnan(within_range(encode_ratings(ratings), domain))
+    usable = known & (domain.likes | rated | [is_bought and rating is None for rating in ratings])
     if usable.all():  # an item twice, or more ratings than a user may have
         return
     item, rating = pairs[int(np.argmin(usable))]

@@ -9,8 +9,9 @@ import numpy as np
 import scipy.sparse as sp
 
 from hushrec.checks import plural
+from hushrec.data import Ratings
 from hushrec.errors import InputError
-from hushrec.serving.recommend import Recommender, count_of, own_ratings
+from hushrec.serving.recommend import Recommender, count_of
 from hushrec.serving.score_mixing import lowered
 from hushrec.serving.scoring import UserState, all_scores
 from hushrec.types import Array
@@ -53,8 +54,7 @@ def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
         raise InputError("The list of items is empty; pass one item or more.")
     columns, count, lister = model.columns_of(given), count_of(n), model.lists or model
     pairs = [(model.domain.items[column], model.domain.high) for column in columns]
-    likes = lister.scores == "likes"
-    state = lister.fold_in(own_ratings(pairs, model.domain, likes))
+    state = lister.fold_in(Ratings.of_user(pairs, model.domain))
     by = _sources(model, lister, state)
     if not by:
         _refuse(model, lister, given)

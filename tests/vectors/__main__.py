@@ -169,7 +169,11 @@ def histories(domain: Domain) -> dict[str, list[tuple[Any, Any]]]:
         "all at the lowest": [(item, low) for item in ids],
         "duplicates": [(one, low), (two, grades[3]), (one, high), (one, grades[3]), (two, high)],
         "unknown ids": [(one, high), ("nowhere", high), (ids[5], low), (31.5, high), ("", low)],
-        "out of range": [(one, high), (two, high + 1), (ids[3], low - 0.5), (ids[4], 1e308), (ids[6], None)],
+        "out of range": [(one, high), (two, high + 1), (ids[3], low - 0.5), (ids[4], 1e308)],
+        "purchases": [
+            *((one, None), (two, low), (ids[4], high), (two, None), (ids[8], None)),
+            *((ids[9], None), (ids[9], low)),
+        ],
         "nothing usable": [("nowhere", high), ("elsewhere", low)],
         "ids as texts": [(f" {domain.item_texts[k].as_py()} ", high) for k in (0, 4, 9) if k < len(ids)],
     }

@@ -20,7 +20,8 @@ def answers(model: Model, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     Ratings that cannot be used are refused by the methods for one user, and which item the sentence names is
     recorded; the rest is what the other ratings give.
     """
-    rows = Ratings.of_user(pairs, model.domain)
+    bought = hasattr((model.lists or model).estimator, "like_threshold")
+    rows = Ratings.of_user(pairs, model.domain, purchases=bought)
     refused = None
     try:
         model.recommend(pairs)
@@ -28,7 +29,8 @@ def answers(model: Model, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
         refused = next(item for item, _ in pairs if repr(item) in str(error))
     ((ranked, scores, _),) = model.rank(rows, model.domain.n_items, exclude_seen=False)
     ((listed, _, _),) = model.rank(rows, _LISTED)
-    usable = {model.domain.items[at]: rating for at, rating in zip(rows.matrix.indices, rows.matrix.data)}
+    cells = zip(rows.matrix.indices, rows.matrix.data)
+    usable = {model.domain.items[at]: None if np.isnan(rating) else rating for at, rating in cells}
     return {
         "refused": refused,
         "predicted": [round(float(x), _DIGITS) for x in model.predict(rows, model.domain.items)[0]],

@@ -129,7 +129,7 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
 /** Their likes: rows from the model's threshold up, or all. */
 function liked({ settings }: Section, row: Row): number[] {
   const threshold = settings.like_threshold;
-  return row.items.filter((_, i) => threshold == null || row.values[i]! >= Math.fround(threshold));
+  return row.items.filter((_, i) => threshold == null || !(row.values[i]! < Math.fround(threshold))); // NaN: bought
 }
 
 /** Weighted sum of the factors of a user's likes, over that of their popularity or over a stored number. */

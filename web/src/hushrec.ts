@@ -5,4 +5,4 @@ export type { UserState } from "./foldin.js";
 export { load, type LoadOptions } from "./load.js";
 export { type Explanation, type ListOptions, Model, type Recommended, type Recommender, type Scored, type Similar } from "./model.js";
 export { Attributes, type Rules } from "./rules.js";
-export type { Domain, Rated, Ratings, Refused, Time } from "./row.js";
+export type { Domain, Rated, Rating, Ratings, Refused, Time } from "./row.js";

@@ -4,7 +4,7 @@ import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type Row, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
-import { type Domain, pairsOf, type Rated, type Ratings, type Refused, rowOf } from "./row.js";
+import { type Domain, pairsOf, type Rated, type Rating, type Ratings, type Refused, rowOf } from "./row.js";
 import { allScores, best, mixed, type PublicScores, ranking, scoreOf, standardise } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
@@ -127,9 +127,15 @@ class Recommender {
   }
 
   /** Their ratings without those that this model cannot use, and these with the reason. */
-  usable(ratings: Ratings): { ratings: Map<string, number>; refused: Refused[] } {
-    const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
-    return { ratings: new Map(row.items.map((item, i) => [this.items.at(item), row.values[i]!])), refused };
+  usable(ratings: Ratings): { ratings: Map<string, Rating>; refused: Refused[] } {
+    const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain, this.purchases);
+    const ratingOf = (value: number) => (Number.isNaN(value) ? null : value);
+    return { ratings: new Map(row.items.map((item, i) => [this.items.at(item), ratingOf(row.values[i]!)])), refused };
+  }
+
+  /** Whether a history may hold purchases without ratings. */
+  get purchases(): boolean {
+    return this.scores === "likes" && (this.section.model === "popular" || "like_threshold" in this.section.settings);
   }
 
   protected pairs(ratings: Ratings): Rated[] {
@@ -161,8 +167,8 @@ class Recommender {
   }
 
   private folded(ratings: Ratings, onlyLatest = false): { state: UserState; rated: number[]; row: Row; midpoint: number } {
-    const { row: whole, latest, refused } = rowOf(this.pairs(ratings), this.items, this.domain);
-    const row = onlyLatest ? latest : whole;
+    const { row: whole, latest, refused } = rowOf(this.pairs(ratings), this.items, this.domain, this.purchases);
+    const row = onlyLatest ? latest : this.scores === "likes" ? whole : rated(whole);
     for (const { item, why } of refused) throw new InputError(`Item '${String(item)}' ${why}; leave it out.`);
     const { low, high } = this.domain;
     const midpoint = low + (high - low) / 2;
@@ -242,6 +248,12 @@ interface About {
   judged: { job: string; weight: number; donors: number; external: boolean; features: boolean }[];
 }
 
+/** A row without its purchases. */
+function rated({ items, values }: Row): Row {
+  const kept = items.map((_, i) => !Number.isNaN(values[i]));
+  return { items: items.filter((_, i) => kept[i]), values: values.filter((_, i) => kept[i]) };
+}
+
 const known = (factors: Float64Array) => factors.some((entry) => entry !== 0);
 const plural = (number: number, what: string) => `${number.toLocaleString("en-US")} ${what}${number === 1 ? "" : "s"}`;
 
@@ -298,6 +310,10 @@ export class Model extends Recommender {
       if (error instanceof InputError) throw new ModelFileError(error.message);
       return otherVersion((error as Error).message);
     }
+  }
+
+  override get purchases(): boolean {
+    return this.lists ? this.lists.purchases : super.purchases;
   }
 
   override get directions(): number | undefined {

@@ -190,7 +190,7 @@ class Page {
     try {
       const kept = JSON.parse(localStorage.getItem(KEPT) ?? "null") as [string, number][] | null;
       get<HTMLInputElement>("keep").checked = kept !== null;
-      for (const [item, grade] of this.model.usable(kept ?? []).ratings) this.ratings.set(item, grade);
+      for (const [item, grade] of this.model.usable(kept ?? []).ratings) if (grade !== null) this.ratings.set(item, grade);
     } catch {
       // nothing is kept that could be read
     }

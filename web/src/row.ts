@@ -6,11 +6,14 @@ import type { Row } from "./foldin.js";
 /** Seconds since 1970 or any other number that grows, or a date in ISO 8601; unknown where it is none. */
 export type Time = number | string | null;
 
-/** An item, its rating and, perhaps, when it was given. */
-export type Rated = readonly [Id, number] | readonly [Id, number, Time];
+/** A rating; null is a purchase without one, where lists come from likes. */
+export type Rating = number | null;
+
+/** An item, its rating and, optionally, its time. */
+export type Rated = readonly [Id, Rating] | readonly [Id, Rating, Time];
 
 /** Ids and ratings: a mapping, pairs of both, or, where a model is of likes, ids of liked items. */
-export type Ratings = Iterable<Rated> | Iterable<Id> | Readonly<Record<string, number>>;
+export type Ratings = Iterable<Rated> | Iterable<Id> | Readonly<Record<string, Rating>>;
 
 /** What was declared of ratings. */
 export interface Domain {
@@ -24,7 +27,7 @@ export interface Domain {
 /** A rating that a model cannot use, and why. */
 export interface Refused {
   item: Id;
-  rating: number;
+  rating: Rating;
   why: string;
 }
 
@@ -34,7 +37,7 @@ export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): R
     throw new InputError("Ratings must be a mapping from item to rating, or pairs of both.");
   }
   const entries: (Id | Rated)[] =
-    Symbol.iterator in ratings ? [...(ratings as Iterable<Id>)] : Object.entries(ratings as Record<string, number>);
+    Symbol.iterator in ratings ? [...(ratings as Iterable<Id>)] : Object.entries(ratings as Record<string, Rating>);
   return entries.map((entry) => {
     if (Array.isArray(entry) && (entry.length === 2 || entry.length === 3)) return entry as unknown as Rated;
     if (ofLikes && !Array.isArray(entry)) return [entry as Id, high] as const;
@@ -60,21 +63,26 @@ function inOrder(pairs: Rated[], catalogue: Catalogue): Rated[] {
   return keyed.sort((a, b) => (a[0] === b[0] ? a[1] - b[1] : a[0] < b[0] ? -1 : 1)).map(([, , pair]) => pair);
 }
 
-/** The row of these ratings, and what is left out of it. Of several ratings of an item the last counts. */
+/** The row of these ratings, NaN for purchases, and the refused ones. Of several ratings of an item the last counts. */
 export function rowOf(
   ratings: Rated[],
   catalogue: Catalogue,
   domain: Domain,
+  purchases: boolean,
 ): { row: Row; latest: Row; refused: Refused[] } {
   const [low, high] = [Math.fround(domain.low), Math.fround(domain.high)];
   const lowest = low >= domain.low ? low : neighbour(low, 1);
   const highest = high <= domain.high ? high : neighbour(high, -1);
   const [kept, refused] = [new Map<number, number>(), [] as Refused[]];
   for (const [item, rating] of inOrder(ratings, catalogue)) {
-    const [at, value] = [catalogue.indexOf(item), domain.likes ? 1 : Math.fround(rating)];
+    const [at, value] = [catalogue.indexOf(item), domain.likes ? 1 : Math.fround(rating!)];
+    const before = kept.get(at);
     if (at < 0) {
       const why = `is not in the model's catalogue of ${catalogue.length.toLocaleString("en-US")} items`;
       refused.push({ item, rating, why });
+    } else if (purchases && rating === null && !domain.likes) {
+      kept.delete(at);
+      kept.set(at, before ?? NaN); // a rating counts before a purchase without one
     } else if ((domain.likes || typeof rating === "number") && value >= low && value <= high) {
       kept.delete(at); // the last one of an item has its place, too
       kept.set(at, Math.min(Math.max(value, lowest), highest));
