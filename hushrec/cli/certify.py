@@ -87,7 +87,7 @@ def certify(
     model_card_out
         Write a model card in the format of Hugging Face hubs too, for example README.md.
     """
-    from hushrec import dossier as made  # an extra, which the help does without
+    from hushrec import dossier as made  # the help does not need it
 
     page = Path(out)
     if page.suffix not in (".html", ".json"):

@@ -40,7 +40,7 @@ def verify(
     public_key
         Key that the signature must match, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
     """
-    from hushrec.dossier import check, public_key as key_of  # an extra, which the help does without
+    from hushrec.dossier import check, public_key as key_of  # the help does not need it
 
     try:
         content = Path(dossier).read_bytes()

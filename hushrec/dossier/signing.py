@@ -6,16 +6,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
+from cryptography.hazmat.primitives import serialization
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+
 from hushrec.checks import check_kind
 from hushrec.dossier.form import PAYLOAD_TYPE, decoded, encoded, payload_of, signed_part
-from hushrec.errors import InputError, MissingPackageError
-
-try:
-    from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-    from cryptography.hazmat.primitives import serialization
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
-except ImportError:
-    raise MissingPackageError("A signed dossier", "dossier") from None
+from hushrec.errors import InputError
 
 _MAKE = "openssl genpkey -algorithm ed25519 -out"
 _PUBLIC = "openssl pkey -in KEY -pubout -out KEY.pub"

@@ -1,8 +1,7 @@
 """Privacy noise: the one place that draws it, from the operating system's generator, without a seed.
 
-Every call takes a fresh 128- or 256-bit key from ``os.urandom`` for a stream cipher. There is no state that a
-fork, a thread or a copied object could share. The cipher is AES-128 in counter mode where the processor has
-AES instructions and ChaCha20 elsewhere; tests compare both with independent implementations.
+Every call takes a fresh key from ``os.urandom`` for AES-256 in counter mode, which OpenSSL computes. There
+is no state that a fork, a thread or a copied object could share.
 
 Noise is exact: the result is the real number value + sd * N, N standard normal, rounded to a grid that
 depends on sd only (`hushrec.privacy.sampler`, docs/proofs/noise.md). Rounding comes after the noise, so it
@@ -20,7 +19,7 @@ from hushrec.checks import Single
 from hushrec.errors import InputError
 
 if TYPE_CHECKING:
-    from hushrec.privacy.sampler import Law
+    from hushrec.privacy.sampler import Law, Words
 
 _CHUNK = 1 << 14  # entries drawn at a time: their words stay in the cache
 
@@ -61,7 +60,7 @@ class GeneratorNoise(Single):
 
     _instead = "noise that is drawn twice hides nothing; make a source where it is needed"
 
-    def _stream(self) -> np.random.BitGenerator:
+    def _stream(self) -> "Words":
         raise NotImplementedError
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
@@ -84,7 +83,7 @@ class GeneratorNoise(Single):
         if not np.all((sd >= 0) & (sd <= LARGEST_SCALE)):
             raise InputError(f"sd must be from 0 to {LARGEST_SCALE:g}.")
         result = np.zeros(sd.shape)
-        add_noise(result, sd, np.zeros(sd.shape, np.int32), gaussian(), self._stream().random_raw)
+        add_noise(result, sd, np.zeros(sd.shape, np.int32), gaussian(), self._stream())
         return result.astype(np.int64)
 
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
@@ -99,7 +98,7 @@ class GeneratorNoise(Single):
         ones = labels > 0
         low, high = labels.dtype.type(0 if labels.dtype.kind in "bu" else -1), labels.dtype.type(1)
         last = -int(-Fraction(probability) * 2**64 // 1) - 1  # of the words that flip
-        flipped = self._stream().random_raw(labels.size).reshape(labels.shape) <= np.uint64(last)
+        flipped = self._stream()(labels.size).reshape(labels.shape) <= np.uint64(last)
         return np.where(ones ^ flipped, high, low)
 
 
@@ -113,19 +112,25 @@ class SystemNoise(GeneratorNoise):
     (3,)
     """
 
-    def _stream(self) -> np.random.BitGenerator:
+    def _stream(self) -> "Words":
         return stream_cipher()
 
 
-def stream_cipher() -> np.random.BitGenerator:
-    """Return a stream cipher with a fresh full-entropy key."""
-    from randomgen import AESCounter, ChaCha
+def stream_cipher() -> "Words":
+    """Return the next words of a stream cipher, as a function of their number, under a fresh key."""
+    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    aes = AESCounter(key=int.from_bytes(os.urandom(16), "little"))
-    return aes if aes.use_aesni else ChaCha(key=int.from_bytes(os.urandom(32), "little"), rounds=20)
+    encryptor = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+
+    def words(count: int) -> npt.NDArray[np.uint64]:
+        buffer = np.empty(count + 2, np.uint64)  # the library asks for almost a block more than it fills
+        encryptor.update_into(bytes(8 * count), buffer.data.cast("B"))
+        return buffer[:count]
+
+    return words
 
 
-def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", stream: np.random.BitGenerator) -> np.ndarray:
+def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", words: "Words") -> np.ndarray:
     """Return value + amount * noise; float32 and float64 keep their type."""
     from hushrec.privacy.sampler import GRID_BITS, add_noise
 
@@ -150,7 +155,7 @@ def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", stream: np.random
         part = rows[start : start + step]
         noisy = part.reshape(-1).astype(np.float64, copy=False)  # float64 in place
         chunk = slice(start, start + step) if amount.size > 1 else slice(None)
-        add_noise(noisy, scales[chunk].flatten(), grids[chunk].flatten(), law, stream.random_raw)
+        add_noise(noisy, scales[chunk].flatten(), grids[chunk].flatten(), law, words)
         if dtype != np.float64:
             with np.errstate(all="ignore"):  # a warning would reveal rows
                 part[...] = noisy.reshape(part.shape)

@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from hushrec.privacy.noise import GeneratorNoise, NoiseSource
+
+if TYPE_CHECKING:
+    from hushrec.privacy.sampler import Words
 
 
 class SeededNoise(GeneratorNoise):
@@ -23,9 +26,9 @@ class SeededNoise(GeneratorNoise):
     """
 
     def __init__(self, seed: int) -> None:
-        self._words = np.random.PCG64(seed)
+        self._words = np.random.PCG64(seed).random_raw
 
-    def _stream(self) -> np.random.BitGenerator:
+    def _stream(self) -> "Words":
         return self._words
 
 

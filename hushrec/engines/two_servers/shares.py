@@ -5,15 +5,10 @@ from __future__ import annotations
 import secrets
 
 import numpy as np
+from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
-from hushrec.errors import MissingPackageError
 from hushrec.network.messages import check
-
-try:
-    from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
-except ImportError:
-    raise MissingPackageError("Two servers", "outsourcing") from None
 
 #: The two servers: the first holds the rest of every answer, the second the seed.
 ROLES = ("first", "second")
