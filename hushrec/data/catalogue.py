@@ -47,7 +47,7 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "max_ratings_per_user": domain.max_ratings_per_user,
         "declared": domain.declared,
     } | ({"likes": True} if domain.likes else {})
-    declared |= {"item_features": list(domain.feature_names)} if domain.feature_names else {}
+    declared |= {"item_features": sum(domain.feature_names, ())} if any(domain.feature_names) else {}
     return declared, {
         "text": np.frombuffer(b"".join(texts), np.uint8),
         "offsets": offsets.astype(np.uint32),
@@ -75,7 +75,7 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
         max_ratings_per_user=declared["max_ratings_per_user"],
         declared=declared["declared"],
         likes=declared.get("likes", False) is True,
-        feature_names=tuple(names),
+        feature_names=(tuple(names),),
     )
 
 

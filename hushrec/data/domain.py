@@ -65,8 +65,8 @@ class Domain:
     likes : bool
         True without ratings: every row of a user is a like with any value, and counts as 1 in a range from 0
         to 1.
-    feature_names : tuple of str
-        Names of the columns of a table of ``item_features``.
+    feature_names : tuple of tuple of str
+        Names of the columns of each table of ``item_features``.
     feature_widths : tuple of int
         Number of features of each table.
 
@@ -92,7 +92,7 @@ class Domain:
     declared: bool = True
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
-    feature_names: tuple[str, ...] = field(default=(), repr=False, compare=False)
+    feature_names: tuple[tuple[str, ...], ...] = field(default=(), repr=False, compare=False)
     feature_widths: tuple[int, ...] = field(default=(), repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
@@ -109,7 +109,7 @@ class Domain:
             kept = isinstance(self.item_features, np.ndarray) and sum(self.feature_widths) == sum(widths)
             object.__setattr__(self, "feature_widths", self.feature_widths if kept else widths)
             object.__setattr__(self, "item_features", features)
-            object.__setattr__(self, "feature_names", names or self.feature_names)
+            object.__setattr__(self, "feature_names", names if any(names) else self.feature_names)
 
     def __repr__(self) -> str:
         stamp = "" if self.declared else ", declared=False"

@@ -44,8 +44,10 @@ _LISTS = (
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
-def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[str, ...], tuple[int, ...]]:
-    """Return features in the order of the catalogue, the names of their columns, and the tables' widths.
+def read_item_features(
+    source: Any, texts: pa.Array
+) -> tuple[np.ndarray, tuple[tuple[str, ...], ...], tuple[int, ...]]:
+    """Return features in the order of the catalogue, the names of each table's columns, and its width.
 
     Parameters
     ----------
@@ -61,8 +63,8 @@ def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[
     -------
     features : ndarray of float64, shape (n_items, n_features)
         NaN where a feature is missing; a row of NaN where an item is not in the table.
-    names : tuple of str
-        As the tables name them; an array names none.
+    names : tuple of tuple of str
+        As each table names them; an array names none.
     widths : tuple of int
         The number of features of each table.
 
@@ -75,15 +77,15 @@ def read_item_features(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[
     if isinstance(source, list | tuple) and source:
         parts = [read_item_features(each, texts) for each in source]
         features = np.column_stack([each for each, *_ in parts])
-        names = tuple(name for _, own, _ in parts for name in own)
+        names = tuple(own for _, tables, _ in parts for own in tables)
         widths = tuple(width for _, _, own in parts for width in own)
     elif isinstance(source, np.ndarray):
-        features, names = _from_array(source, len(texts)), ()
+        features, names = _from_array(source, len(texts)), ((),)
         widths = (features.shape[1],)
     else:
         ids, table, place = read_item_table(source, texts, "item features")
         features = _from_table(len(texts), ids, table, place)
-        names = tuple(name for at, name in enumerate(table.column_names) if at != ids)
+        names = (tuple(name for at, name in enumerate(table.column_names) if at != ids),)
         widths = (features.shape[1],)
     if np.isinf(features).any():
         raise InputError("Item features must be finite; leave a missing one empty (NaN).")

@@ -96,7 +96,7 @@ def _known(factors: Array | sp.csr_array) -> bool:
 
 
 def _features(model: Model) -> str:
-    names = model.domain.feature_names
+    names = sum(model.domain.feature_names, ())
     if not names:
         return "item features"
     return " and ".join(names) if len(names) <= _MOST_NAMED else plural(len(names), "item feature")

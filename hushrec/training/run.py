@@ -434,7 +434,10 @@ def state(
         privacy = replace(privacy, notes=(*privacy.notes, *public_rows.notes), public_ratings=True)
     domain, accepted = ratings.domain, (parts.lists or parts).state.get("feature_tables")
     if accepted is not None and not np.all(accepted):  # names of a table that is not used would mislead
-        domain = replace(domain, feature_names=())
+        known = public_rows is None and len(domain.feature_names) == len(accepted)
+        domain = replace(
+            domain, feature_names=tuple(itertools.compress(domain.feature_names, accepted)) if known else ()
+        )
     board = Model.of(estimator, domain, parts, privacy)
     if public_rows is not None:
         board = public_rows.beside(board, parts)

@@ -305,17 +305,22 @@ def test_the_command_line_takes_several_tables(tmp_path, monkeypatch) -> None:
     assert sum(VOTES in label for label in labels) == 3
 
 
-def test_a_table_that_users_voted_out_is_not_named() -> None:
-    """Names of random columns would tell readers of a list that it goes by them."""
-    ratings = hushrec.realistic(400, 200, 8000, seed=1)
-    items, draws = list(ratings.domain.items), np.random.default_rng(0)
-    brand = {"item": items, "brand": [f"b{number % 4}" for number in range(len(items))]}
-    random = {"item": items, **{f"w{column}": draws.standard_normal(len(items)) for column in range(12)}}
-    for tables, names in (([brand], ("brand",)), ([brand, random], ())):
-        domain = hushrec.Domain(
-            items, rating_range=(1, 5), item_features=[pa.table(table) for table in tables]
-        )
-        rows, budget = hushrec.Ratings.from_any(ratings.to_arrow(), domain), hushrec.Budget(3, 1e-6)
-        estimator = hushrec.PrivateEigenRec.planned(budget, domain, 400, like_threshold=4.0)
-        model = estimator.fit(rows, hushrec.Accountant(budget, noise=SeededNoise(0)))
-        assert hushrec.Model.from_bytes(model.to_bytes()).domain.feature_names == names
+def test_similar_items_name_the_columns_of_the_tables_that_users_voted_for() -> None:
+    """Names of random columns would tell readers of a list that it uses them."""
+    draws, kinds = np.random.default_rng(7), np.arange(200) % 4
+    items, rows = [f"i{place}" for place in range(200)], []
+    for user in range(600):
+        chance = np.where(kinds == user % 4, 6.0, 1.0)
+        for place in draws.choice(200, 20, replace=False, p=chance / chance.sum()):
+            rows.append((f"u{user}", items[place], 5 if kinds[place] == user % 4 else 2))
+    kind = {"item": items, "kind": [f"k{number}" for number in kinds]}
+    random = {"item": items, **{f"w{column}": draws.standard_normal(200) for column in range(12)}}
+    budget = hushrec.Budget(3, 1e-6)
+    for tables in ([kind], [kind, random], [random, kind]):
+        features = [pa.table(table) for table in tables]
+        domain = hushrec.Domain(items, rating_range=(1, 5), item_features=features)
+        estimator = hushrec.PrivateEigenRec.planned(budget, domain, 600, like_threshold=4.0)
+        accountant = hushrec.Accountant(budget, noise=SeededNoise(0))
+        model = estimator.fit(hushrec.Ratings.from_any(tuple(zip(*rows)), domain), accountant)
+        read = hushrec.Model.from_bytes(model.to_bytes())
+        assert {found.by for found in read.similar_items("i0", 5)} == {("kind",)}

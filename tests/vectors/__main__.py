@@ -128,7 +128,7 @@ def models() -> Iterable[tuple[str, Model, bool]]:
     arrays |= {"item_factors": np.column_stack(columns).astype(np.float32)}
     arrays |= {"history_weight": np.ones(30)}
     part = PublicPart(Recommender(other.estimator, DOMAIN, arrays), 1.0)
-    named = replace(DOMAIN, feature_names=("category", "brand"))
+    named = replace(DOMAIN, feature_names=(("category", "brand"),))
     yield "private-eigenrec by item features", replace(liked, public=part, domain=named), False
     yield "both beside public ones", beside(trained(both)), False
     yield "both beside public ones of one byte", beside(trained(both)), True
