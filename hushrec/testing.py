@@ -141,7 +141,6 @@ def hostile_rows(user: str, rng: np.random.Generator, kind: int, domain: Domain 
 
 
 def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = DOMAIN) -> dict[str, Rows]:
-    """Users by id, of all kinds."""
     return {
         f"u{number}": hostile_rows(f"u{number}", rng, int(rng.integers(0, 7)), domain)
         for number in range(n_users)
@@ -338,7 +337,6 @@ class Edge(NamedTuple):
 
     @property
     def domain(self) -> Domain:
-        """Its catalogue and range."""
         return Domain([f"i{number}" for number in range(self.n_items)], self.rating_range)
 
 
@@ -474,14 +472,12 @@ def check_two_processes(
 
 
 def _with_likes(estimator: Estimator, domain: Domain) -> Estimator:
-    """Return the estimator with a threshold of likes that is within the domain's range."""
     if getattr(estimator, "like_threshold", None) is None:
         return estimator
     return estimator.set_params(like_threshold=domain.like_threshold)
 
 
 def _relations(budget: Budget) -> list[Budget]:
-    """The budget under every relation of its unit's guarantee."""
     relations = ("add-remove", "replace") if budget.unit == "user" else (budget.relation,)
     return [replace(budget, relation=relation) for relation in relations]
 
@@ -529,8 +525,6 @@ def _until_it_gives_up(estimator: Estimator, plan: Plan, ratings: Ratings, noise
 
 
 def _fitted(estimator: Estimator, budget: Budget) -> Run:
-    """A training, as a function of the rows and of the noise."""
-
     def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
         accountant = Accountant(budget, noise=noise)
         return estimator.fit(ratings, accountant, seed=1).to_bytes(), accountant.releases
@@ -539,8 +533,6 @@ def _fitted(estimator: Estimator, budget: Budget) -> Run:
 
 
 def _next_week(board: Model) -> Run:
-    """The week after a model's, as a function of the rows and of the noise."""
-
     def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
         accountant = SeasonAccountant.following(board.privacy, noise=noise)
         accountant.week = replace(accountant.week, run="a name that is else drawn at random")
@@ -661,7 +653,6 @@ def _scale(call: NoiseCall, charged: Release) -> np.ndarray:
 
 
 def _simple(square: float) -> Fraction:
-    """A factor of an entry: 1, 2 (off the diagonal), or the declared one."""
     near = Fraction(square).limit_denominator(64)
     return near if abs(float(near) - square) < 1e-12 * square else Fraction(square)
 
@@ -741,7 +732,6 @@ class PublicSide:
         self._connection.send((estimator, budget, domain, dict(known or {})))
 
     def send(self, released: np.ndarray) -> None:
-        """Pass on the released values."""
         self._connection.send(released)
 
     def fail(self) -> None:
@@ -778,8 +768,6 @@ class Forwarding(RecordingNoise):
 
 
 class _Arriving:
-    """A noise source on the public side, which receives the released values."""
-
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 

@@ -21,7 +21,7 @@ from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
 from hushrec.serving.recommend import Algorithm
 from hushrec.training import named
-from hushrec.training.run import Trainable
+from hushrec.training.estimator import Estimator
 
 #: Label of the release of the number of users.
 _COUNT = "number of users"
@@ -54,7 +54,7 @@ def votes(trained: Model) -> str:
     """Return whether lists use the item features, by the users' votes: a released value."""
     lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
     if not any(VOTES in each.label for each in privacy.releases):
-        estimator = cast(Trainable, lister.estimator)
+        estimator = cast(Estimator[Any], lister.estimator)
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
         return "Item features: not used for lists. Users vote on them in trainings with few users only."

@@ -124,7 +124,6 @@ def connected(url: str, plain_http: bool, ca: str | None, patience: float) -> Co
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether a host is this machine."""
     try:
         return host == "localhost" or ip_address(host).is_loopback
     except ValueError:
@@ -132,7 +131,6 @@ def is_loopback(host: str) -> bool:
 
 
 def read_agreement(path: str) -> Agreement:
-    """Return the agreement of a file; refuse one that was changed."""
     try:
         written = json.loads(Path(path).read_bytes())
         if written.get("format") == _FORMAT:
@@ -200,7 +198,6 @@ def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_
 
 
 def _of(part: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings of a part of a model."""
     return {name.removeprefix(f"{part}."): value for name, value in given.items() if name.startswith(part)}
 
 

@@ -193,7 +193,6 @@ def servers_run(
 
 
 def _peer_token(path: str) -> str:
-    """The token that both servers share."""
     token = _lines(path, "token")[0]
     if len(token) < _SHORTEST_TOKEN or not token.isascii():
         raise InputError(f"{path!r} must hold {_SHORTEST_TOKEN} characters or more, all of ASCII.")

@@ -206,7 +206,6 @@ class Dask:
 
     @contextlib.contextmanager
     def _tasks(self, public: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
-        """Yield a function that submits tasks, and the shipped public values; forget all tasks at the end."""
         import dask
 
         futures: list[Any] = []
@@ -247,7 +246,6 @@ class Dask:
         return layer[0]
 
     def _answer(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
-        """Return the tasks' result, or the future; a word if they or the cluster are lost."""
         try:
             if wait and not self._somebody():
                 return "nobody"
@@ -258,7 +256,6 @@ class Dask:
             return "lost" if self._client.status == "running" else "nobody"
 
     def _patiently(self, future: Any) -> Answer:
-        """Return the result, unless no worker is left for too long."""
         done = threading.Event()
         future.add_done_callback(lambda _: done.set())
         while not done.wait(min(1.0, self._silence / 2)):
@@ -270,7 +267,6 @@ class Dask:
         return answer
 
     def _somebody(self) -> bool:
-        """Return whether a worker exists, within the patience."""
         until = time.monotonic() + self._patience
         while not self._workers():
             if time.monotonic() > until:
@@ -359,12 +355,10 @@ def _work(
 
 
 def _one(work: Callable[..., Any], stores: Sequence[Store], number: int, public: Any, version: str) -> Answer:
-    """Return the result for one partition of each store."""
     return _guarded(lambda: [work(number, [store.partitions()[number] for store in stores], public)], version)
 
 
 def _damage(number: int, partitions: Sequence[Partition], public: None) -> str | None:
-    """Return a sentence about a damaged partition file; None if it is whole."""
     try:
         partitions[0].verify()
     except InputError as error:
@@ -399,7 +393,6 @@ def _keep_memory() -> None:
 
 
 def _added(parts: list[Answer]) -> Answer:
-    """Partial sums, added up; or the first word for what went wrong."""
     totals: list[Array] | None = None
     for part in parts:
         if isinstance(part, str):

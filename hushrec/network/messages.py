@@ -47,13 +47,11 @@ class Refusal(HushrecError):
 
 
 def check(condition: bool, sentence: str) -> None:
-    """Refuse a message."""
     if not condition:
         raise InputError(sentence)
 
 
 def check_name(name: str) -> None:
-    """Refuse a node's name that is empty, overlong or not printable."""
     good = 0 < len(name) <= _LONGEST_NAME and name.isprintable()
     check(good, f"A node's name has 1 to {_LONGEST_NAME} printable characters.")
 
@@ -65,7 +63,6 @@ def check_token(token: str) -> None:
 
 
 def check_digest(text: str) -> None:
-    """Refuse a text that is not SHA-256 in hexadecimal digits."""
     check(len(text) == 64 and set(text) <= set("0123456789abcdef"), "A digest has 64 hexadecimal digits.")
 
 
@@ -75,8 +72,6 @@ def array_bytes(size: int) -> int:
 
 
 def array_of(code: str, dimensions: int = 1) -> Callable[[Array], None]:
-    """Refuse an array of another type or number of dimensions."""
-
     def fits(value: Array) -> None:
         good = value.dtype == np.dtype(code) and value.ndim == dimensions
         check(good, f"An array here is of type {code} and has {dimensions} dimension(s).")
@@ -102,7 +97,6 @@ class Message:
                 refuse(getattr(self, name))
 
     def to_json(self) -> bytes:
-        """Return the message as JSON."""
         return self._json
 
     @cached_property
@@ -111,7 +105,6 @@ class Message:
         return json.dumps(entries, sort_keys=True, allow_nan=False, default=_entry).encode()
 
     def fingerprint(self) -> str:
-        """SHA-256 of the message, in hexadecimal digits."""
         return hashlib.sha256(self.to_json()).hexdigest()
 
 
@@ -154,7 +147,6 @@ def from_json(kind: type[Kind], raw: bytes) -> Kind:
 
 
 def _entry(value: Any) -> Any:
-    """Return bytes and arrays as JSON values."""
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     code = value.dtype.newbyteorder("<").str
@@ -162,7 +154,6 @@ def _entry(value: Any) -> Any:
 
 
 def _value(entry: Any, wanted: Any) -> Any:
-    """The field's value, of exactly the type that the message declares; ValueError otherwise."""
     origin, parts = typing.get_origin(wanted), typing.get_args(wanted)
     if origin is Annotated:
         return _value(entry, parts[0])

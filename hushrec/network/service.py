@@ -221,7 +221,6 @@ class Rates:
         self._buckets: dict[str, tuple[float, float]] = {}
 
     def admit(self, address: str) -> None:
-        """Take a request from the address's bucket, or refuse."""
         now, most = time.monotonic(), 10 * self._rate
         if len(self._buckets) > 10_000:
             self._buckets.clear()
@@ -240,7 +239,6 @@ class Waiting:
 
     @contextmanager
     def taking(self, length: int) -> Iterator[None]:
-        """Reserve the bytes of one request, or refuse it."""
         if self._taken + length > self._most:
             raise Refusal(503, "The server is busy with other requests; try again in a second.")
         self._taken += length
@@ -251,8 +249,6 @@ class Waiting:
 
 
 def _in_threads(answer: Answer) -> Respond:
-    """Call ``answer`` in a thread."""
-
     async def respond(request: Request) -> Reply:
         parts, token, body = _parts(request), bearer(request), await request.body()
         return Reply(await _in_thread(lambda: answer(request.method, parts, token, body).to_json()))
@@ -265,18 +261,15 @@ async def _in_thread(do: Callable[[], T]) -> T:
 
 
 def _parts(request: Request) -> list[str]:
-    """Return the parts of a request's path."""
     return [unquote(part) for part in request.scope["raw_path"].decode("latin-1").split("/") if part]
 
 
 def bearer(request: Request) -> str:
-    """Return the bearer token of a request, or an empty text."""
     kind, _, token = request.headers.get("Authorization", "").partition(" ")
     return token if kind == "Bearer" else ""
 
 
 def _application(respond: Respond, limits: Limits, note: Note | None, admit: Admit | None) -> Any:
-    """``respond`` as an ASGI application, behind the limits."""
     rates, waiting = Rates(limits.requests_per_second), Waiting(limits)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -313,7 +306,6 @@ def _brief(sentence: str) -> str:
 
 
 async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
-    """Hand a reply to the connection, piece by piece where it is long."""
     raw = [(key.lower().encode(), value.encode("latin-1")) for key, value in headers.items()]
     if reply.status != 304:
         raw.append((b"content-length", str(len(reply.content)).encode()))
@@ -326,7 +318,6 @@ async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
 
 
 def _length(request: Request, longest: int) -> int:
-    """Return the length of a request's body; refuse a wrong one before it is read."""
     length = request.headers.get("Content-Length", "" if request.method == "POST" else "0")
     if not length.isdecimal() or "Transfer-Encoding" in request.headers:
         raise Refusal(411, "A POST request needs a Content-Length.")
@@ -345,8 +336,6 @@ def _protocol(parser: Any, seconds: float) -> Any:
 
 
 class _Limited:
-    """A connection with limits on number and time."""
-
     request_seconds: float
     # of uvicorn's protocols
     cycle: Any
@@ -377,7 +366,6 @@ class _Limited:
             self._refuse(431, f"The address and headers of a request have at most {_LONGEST_HEAD:,} bytes.")
 
     def on_response_complete(self) -> None:
-        """Forget the request with its reply."""
         self._received, self._phase, self._taken = b"", "", 0
         if self.cycle.response_complete:
             self.cycle.scope, self.scope, self.headers, self.url = {}, None, None, b""
@@ -419,7 +407,6 @@ class _Limited:
             self._refuse(400, "This is no valid HTTP/1.1 request.")
 
     def _refuse(self, status: int, sentence: str) -> None:
-        """Answer what never became a request, and hang up."""
         body = Problem(sentence).to_json()
         head = f"HTTP/1.1 {status} \r\nConnection: close\r\nContent-Type: application/json\r\n"
         self.transport.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)

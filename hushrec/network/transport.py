@@ -142,7 +142,6 @@ class Connection:
     def _exchange(
         self, method: str, target: str, body: bytes | None, headers: dict[str, str], most: int
     ) -> tuple[int, bytes]:
-        """Make one request; return the code and the bytes of its answer."""
         late = threading.Timer(self._deadline, self._hang_up)
         late.daemon = True
         late.start()
@@ -161,7 +160,6 @@ class Connection:
             late.cancel()
 
     def _connected(self, event: str, given: dict[str, Any]) -> None:
-        """Remember the socket of a new connection."""
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
             self._socket = given["return_value"].get_extra_info("socket")
 
@@ -180,7 +178,6 @@ def _trusting(ca: str | None) -> ssl.SSLContext:
 
 
 def _sentence(raw: bytes) -> str:
-    """Return a refusal's sentence, if it is safe to print on a terminal."""
     try:
         text = from_json(Problem, raw).error
     except InputError:

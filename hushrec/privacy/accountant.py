@@ -13,7 +13,6 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hushrec import notebook
 from hushrec.checks import Single, check_kind, name
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
@@ -42,28 +41,24 @@ class Accountant(Single):
     budget : Budget
         ``Budget(math.inf, delta)`` lets values pass unchanged and stamps everything NOT PRIVATE.
     ledger : Ledger, optional
-        Ledger that records charges before any release, across runs and processes.
     dataset : str
-        Name of the users in the ledger; several snapshots of the same users share one name.
+        Name of the users in the ledger; snapshots of the same users share one name.
     noise : NoiseSource, optional
         For tests; anything but the default stamps the statement NOT PRIVATE and is refused with a ledger.
     data_is_public : bool
-        Declares that no row is private. Noise and budget stay the same, the statement is marked NOT
-        PRIVATE, and no ledger is charged.
+        Declares that no row is private. The statement is marked NOT PRIVATE, and no ledger is charged.
     resume : bool
-        Continue the last unfinished training on the data set, without charging its releases again. Needs
-        the ledger.
+        Continue the last unfinished training on the data set, without charging its releases again.
     reservation : Reservation, optional
-        Budget that :meth:`Ledger.reserve` keeps for several accountants; by default each training reserves
-        its own.
+        Of :meth:`Ledger.reserve`, for several accountants; by default each training reserves its own.
     allow_composition : bool
         Allow a cost in addition to an open season, where the data set has no budget.
 
     Privacy
     -------
-    Under an adaptive choice of mechanisms, all releases together satisfy the budget; the proof is in
-    docs/proofs/accounting.md, section 4. An accountant and its streams belong to the process that made them,
-    since a fork could spend the same budget again.
+    Under an adaptive choice of mechanisms, all releases together satisfy the budget
+    (docs/proofs/accounting.md, section 4). An accountant belongs to the process that made it, since a fork
+    could spend the same budget again.
 
     Examples
     --------
@@ -126,14 +121,8 @@ class Accountant(Single):
         stamp = "NOT PRIVATE, " if self._reasons else ""
         return f"{type(self).__name__}({stamp}{self.budget.spell_spent(self.releases)}; {book})"
 
-    def _repr_html_(self) -> str:
-        """Return a bar of the spent budget, for a notebook."""
-        left = self.remaining_fraction
-        return notebook.shares(repr(self), {"spent": 1 - left, "left": left}, "Parts are of mu squared.")
-
     @property
     def _reasons(self) -> tuple[str, ...]:
-        """The reasons why the releases are not private; empty if they are."""
         reasons = {
             "the budget is infinite": not self.budget.private,
             "the noise came from an injected source": not self._secure,
@@ -143,13 +132,13 @@ class Accountant(Single):
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """The releases that were charged so far, in order."""
+        """The charged releases, in order."""
         with self._lock:
             return tuple(self._releases)
 
     @property
     def spent_mu(self) -> float:
-        """Cost of all releases so far: the square root of the sum of their mu^2."""
+        """Cost of all releases so far."""
         return Plan(self.budget, self.releases).mu
 
     @property
@@ -158,12 +147,12 @@ class Accountant(Single):
         return self.budget.part_left(self.releases)
 
     def part(self, share: float = 1.0) -> float:
-        """Return a fraction of the budget's mu^2: a share of the remaining one.
+        """Return a share of the remaining fraction of the budget's mu^2.
 
         Raises
         ------
         BudgetError
-            The budget is spent, except for what rounding leaves.
+            Nothing is left but rounding.
         """
         left = self.remaining_fraction
         if left < _LEFTOVER:
@@ -200,12 +189,11 @@ class Accountant(Single):
         """Run a training: reserve its plan, and keep its noisy values, from which it can resume.
 
         It yields a function to call when the model is saved, which removes the values; otherwise the data
-        set's next training removes them. A second thread waits until the first one's training ends.
+        set's next training removes them. A second thread waits.
 
         Parameters
         ----------
         plan : Plan or None
-            The releases, if they are known.
         **binding
             Public values that identify this training: only the same training can resume.
         """
@@ -246,17 +234,17 @@ class Accountant(Single):
         label : str
             Public words for the privacy statement and the ledger.
         sensitivity : float, optional
-            As planned: bound times scale, but for rounding. By default that.
+            As planned; by default bound times scale.
 
         Returns
         -------
         ndarray
-            The noisy value in its own shape; float32 and float64 keep their type.
+            The noisy value; float32 and float64 keep their type.
 
         Raises
         ------
         BudgetError
-            It does not fit the budget, or the ledger's budget of the data set. Nothing is released.
+            It does not fit the budget of the accountant or the data set. Nothing is released.
         LedgerError
             The charge could not be recorded. Nothing is released.
         InputError
@@ -278,7 +266,6 @@ class Accountant(Single):
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
-        """Return the next noisy value that a killed training has kept; None after the last one."""
         self._check_process()
         with self._lock:
             kept = journal.next(release, np.shape(bounded._take()))
@@ -290,7 +277,6 @@ class Accountant(Single):
     def _release_of(
         self, bounded: Bounded, mechanism: Mechanism, label: str, planned: float | None
     ) -> Release:
-        """Return the release to charge; refuse a value that is not bounded as planned."""
         relation = self.budget.relation
         if bounded.norm != mechanism.norm or (bounded.norm == "labels" and relation != "replace"):
             raise InputError(
@@ -320,9 +306,7 @@ class Accountant(Single):
         run : callable
             One run. It gets an accountant with the budget of one run and returns its result and its score.
             Everything it computes from private rows must pass through that accountant, including the score.
-            The lowest wins, of equal ones the first; NaN counts as infinity. A run that raises ranks behind
-            all others, and they go on. The accountant adds up mu^2 only, also of pure releases, and refuses a
-            selection.
+            The lowest wins, of equal ones the first; NaN counts as infinity. A run that raises ranks last.
 
         Returns
         -------
@@ -360,7 +344,6 @@ class Accountant(Single):
     def _charge(
         self, release: Release, take: Callable[[], Any] = lambda: None, journal: Journal | None = None
     ) -> tuple[Any, Draft | None]:
-        """Check, take the value from its aggregate, record the charge; the value, and where it is kept."""
         self._check_process()
         with self._lock:
             self._check_fit((release,))
@@ -403,9 +386,9 @@ class Accountant(Single):
         Parameters
         ----------
         public : iterable of str
-            Names of the data that the promise takes as public: the catalogue, the rating range.
+            Data that the promise takes as public.
         notes : iterable of str
-            Other sentences for the reader, such as the cost of another unit.
+            Other sentences for the reader.
         exact_arithmetic : bool
             Whether the released sums had no rounding; the caller's promise.
         """
@@ -435,7 +418,6 @@ class Accountant(Single):
     def _noise_for(
         self, bounded: Bounded, release: Release, mechanism: Mechanism
     ) -> Callable[[np.ndarray], np.ndarray]:
-        """Return the function that makes the value noisy."""
         amount = mechanism.amount(release.sensitivity, bounded.entry_scale)
         drowned = not np.all((amount > SMALLEST_NOISE) & (amount < math.inf))
         if mechanism.norm != "labels" and release.mu < math.inf and drowned:

@@ -7,7 +7,7 @@ One conversion at the end, the analytic Gaussian formula (Balle and Wang 2018, T
     delta(epsilon) = Phi(mu/2 - epsilon/mu) - e^epsilon Phi(-mu/2 - epsilon/mu),
 
 gives the (epsilon, delta) pairs. ``mu_of`` rounds down and ``epsilon_of`` rounds up, so the promise holds for
-the real numbers and not only for their floats. Proofs: docs/proofs/accounting.md.
+real numbers. Proofs: docs/proofs/accounting.md.
 """
 
 import math
@@ -19,9 +19,9 @@ from scipy.special import erfcx, erfinv, ndtri_exp
 from hushrec.checks import number
 from hushrec.errors import InputError
 
-LARGEST_MU = 1e4  # beyond it the formula loses digits, and nothing is private anyway
-SMALLEST_DELTA = 1e-300  # the formula's error is bounded down to it, and float64 ends not far below
-SMALLEST_MU = 1e-40  # of a budget: fourth powers of noise of 1e40 ranges of up to 1e30 are numbers still
+LARGEST_MU = 1e4  # beyond it the formula loses digits
+SMALLEST_DELTA = 1e-300  # the formula's error is bounded down to it
+SMALLEST_MU = 1e-40  # of a budget: fourth powers of noise of 1e40 ranges of up to 1e30 are finite
 ROUNDING = 1e-12  # relative slack of the budget filter in mu^2; mu_of leaves room for it
 
 _SAFETY = 1e-10  # relative: more than the error of delta_of anywhere in its range
@@ -192,7 +192,7 @@ def _delta(mu: float, epsilon: float) -> float:
 
 
 def _bisect(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
-    """Narrow [low, high] around the point where `is_above` turns true; it is false at low, true at high."""
+    """Narrow [low, high] around the point where `is_above` turns true."""
     while True:
         middle = (low + high) / 2
         if not low < middle < high:

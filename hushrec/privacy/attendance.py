@@ -1,8 +1,8 @@
 """The attendance of a lifetime season: how many trainings each user was in. PRIVATE, next to the ratings.
 
-The file holds a keyed hash of each user id with a count, and the runs that it counts. It is written whole
-and synced before a training charges anything, so the ledger's last run is always in an up-to-date file
-(docs/proofs/seasons.md, "A season without an end").
+The file holds a keyed hash of each user id with a count, and the runs that it counts. It is written before a
+training charges anything, so the ledger's last run is in it (docs/proofs/seasons.md, "A season without an
+end").
 """
 
 from __future__ import annotations
@@ -61,9 +61,8 @@ class Attendance:
         Parameters
         ----------
         week : Week
-            The training, whose run is recorded.
         last : str or None
-            The run that the ledger charged last to the season; None before the first one.
+            The run that the ledger charged last to the season.
         users : iterable of str
             Canonical texts of ids, each once.
 
@@ -91,7 +90,6 @@ class Attendance:
         return admitted
 
     def _read(self, week: Week, last: str | None) -> tuple[dict[str, Any], dict[bytes, int]]:
-        """Return the file's head and counts, which include all runs that the ledger has."""
         where = f"The attendance {str(self.path)!r}"
         belongs = {"format": _FORMAT, "dataset": week.dataset, "season": week.season.name}
         if not self.path.exists():
@@ -140,7 +138,6 @@ class Attendance:
 
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        """Keep other processes from writing until this one has written."""
         path = self.path.with_name(f"{self.path.name}.lock")
         path.touch(mode=0o600)
         held = hold(path)

@@ -21,8 +21,8 @@ class Bound(NamedTuple):
     Attributes
     ----------
     add_remove, replace : float
-        Greater than 0, from declared constants, enforced clips and released values; infinite where nothing
-        was clipped, which only a budget without privacy allows.
+        Greater than 0, from declared constants, enforced clips and released values; infinite without a clip,
+        which only a budget without privacy allows.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def counted(most: float) -> Bound:
 
 
 def jointly(*bounds: Bound) -> Bound:
-    """Bound several values released as one, however one unit's moves of them hang together.
+    """Bound several values released as one, whatever one unit's moves of them have in common.
 
     Examples
     --------
@@ -95,26 +95,24 @@ def jointly(*bounds: Bound) -> Bound:
 
 
 class Bounded:
-    """A value computed from private rows, on its way to a gate, with what bounds it. No public accessor.
+    """A value computed from private rows, with its bound, on its way to a gate.
 
-    The function that clips makes it, so clip and bound agree. A gate opens it, and refuses it if
-    ``bound`` times ``scale`` is not the sensitivity that was planned.
+    The function that clips makes it, so clip and bound agree. A gate refuses it if ``bound`` times ``scale``
+    is not the planned sensitivity.
 
     Parameters
     ----------
     values : array_like of numbers
-        The privileged value. The entries must be finite for any rows. No code checks it, since the result
-        would leak.
+        Finite for any rows. No code checks this, since the result would leak.
     bound : Bound
-        Bound of the norm of ``values * weight``, from declared constants, enforced clips and released values.
+        Bound of the norm of ``values * weight``.
     scale : float
         Public, > 0: in units of ``1 / scale`` the bound is the planned sensitivity.
     weight : array_like, optional
-        Public, > 0, broadcastable to the values: what an entry counts for in the norm. The
-        noise of an entry is divided by it. (For a packed symmetric matrix, 1 on the diagonal and sqrt(2) off
-        it make the norm the Frobenius norm.)
+        Public, > 0, broadcastable to the values: the weight of an entry in the norm, by which its noise is
+        divided. (In a packed symmetric matrix, 1 on the diagonal and sqrt(2) off it give the Frobenius norm.)
     step : array_like of float
-        Every entry is a multiple of its step, a power of two, which makes sums exact; 0 for inexact sums.
+        Each entry is a multiple of its step, a power of two, so sums are exact; 0 for inexact sums.
     norm : {"l2", "l1", "labels"}
         "labels" counts the binary labels of one unit at public places.
     unit : {"user", "rating"}
@@ -162,7 +160,7 @@ class Bounded:
 
     @property
     def declared(self) -> dict[str, Any]:
-        """Its public part: all that it was made with but the values."""
+        """Its public arguments: all but the values."""
         return {name: getattr(self, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")}
 
     def times(self, factor: float) -> Bounded:
@@ -171,7 +169,7 @@ class Bounded:
 
     @property
     def entry_scale(self) -> np.ndarray | float:
-        """Scale times weight: the noise of an entry is the planned one over this."""
+        """Scale times weight, by which the planned noise of an entry is divided."""
         return self.scale if self.weight is None else self.scale * self.weight
 
     def _take(self) -> np.ndarray:
@@ -186,14 +184,14 @@ class Bounded:
 
 
 def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
-    """Vectors to be released as one.
+    """Combine vectors into one release.
 
     Parameters
     ----------
     parts : sequence of Bounded
-        One-dimensional, of one unit; each in its own units.
+        One-dimensional, of one unit.
     bound : Bound, optional
-        Joint bound of all of them in these units, if it is less than the bound of independent parts.
+        Joint bound, if it is less than that of independent parts.
 
     Examples
     --------
@@ -220,7 +218,7 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
 
 
 def numeric_array(value: npt.ArrayLike) -> np.ndarray:
-    """Return `value` as an array of bools, integers or floats; its type is the program's, not the data's."""
+    """Return `value` as an array of bools, integers or floats."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise InputError(f"value must be an array of numbers, not of type {array.dtype}.")

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from hushrec import notebook
 from hushrec.checks import RELATIONS, UNITS, check_choice, number, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
@@ -82,22 +81,20 @@ class Budget:
     ----------
     epsilon : float
         Greater than 0, and such that mu is at least 1e-40. ``math.inf`` is the explicit word for no privacy.
-        There is no default.
     delta : float
-        In [1e-300, 1); take it well below one over the number of users. There is no default.
+        In [1e-300, 1); take it well below one over the number of users.
     unit : {"user", "rating"}
         The difference between neighbours: all ratings of one user, or one rating.
     relation : {"add-remove", "replace"}
         Whether the unit comes and goes, or is replaced by any other allowed one.
     failure : float
-        Part of delta, from 0 to all of it, that is reserved for releases with a chance of failure, which are
-        selections; Gaussian noise is sized for the rest. Without it such releases are refused.
+        Part of delta that is reserved for selections, which have a chance of failure; Gaussian noise is sized
+        for the rest. Without it selections are refused.
 
     Privacy
     -------
-    Holds no data. The budget is the promise; the charges of a run are bookkeeping. The reserve is
-    part of the declaration because it must not depend on what was released (docs/proofs/accounting.md,
-    section 4).
+    The budget is the promise; the charges of a run are bookkeeping. The reserve is declared because it must
+    not depend on released values (docs/proofs/accounting.md, section 4).
 
     Examples
     --------
@@ -148,13 +145,8 @@ class Budget:
         """Epsilon, delta, unit and relation by their names."""
         return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
 
-    def _repr_html_(self) -> str:
-        """Return a table for a notebook."""
-        values = (f"{self.epsilon:g}", f"{self.delta:g}", self.unit, self.relation, f"{self.mu:.4g}")
-        return notebook.table("Budget", [("epsilon", "delta", "unit", "relation", "mu"), values])
-
     def part(self, fraction: float) -> "Budget":
-        """The budget with that part of mu squared, to plan for; the same where there is no privacy."""
+        """Return the budget with that part of mu squared; the same where there is no privacy."""
         if not self.private:
             return self
         epsilon = epsilon_of(self.mu * math.sqrt(fraction), self.delta - self.failure)
@@ -181,8 +173,7 @@ class Budget:
     def allows(self, costs: Iterable[Cost]) -> bool:
         """Return whether these costs fit the budget: in mu^2, or in epsilon if all are pure.
 
-        Chances of failure may add up to the reserve. Why either of the two may be used, and chosen
-        adaptively: docs/proofs/accounting.md, section 4.
+        Chances of failure may add up to the reserve. Proof: docs/proofs/accounting.md, section 4.
         """
         costs = tuple(costs)
         if not self.private:
@@ -206,20 +197,20 @@ class Budget:
             )
 
     def part_left(self, costs: Iterable[Cost]) -> float:
-        """Part of mu squared that these costs leave, from 0 to 1; an infinite budget is never used up."""
+        """Return the part of mu squared that these costs leave, from 0 to 1; 1 of an infinite budget."""
         spent = total_mu(cost.mu for cost in costs)
         if not self.private or not spent:
             return 1.0
         return max(0.0, 1.0 - (spent / self.mu) ** 2) if self.mu else 0.0
 
     def spell_spent(self, costs: Iterable[Cost]) -> str:
-        """Return the spent and the remaining budget, in words."""
+        """Return the spent and the remaining budget in words."""
         costs = tuple(costs)
         spent = f"spent epsilon = {composed_epsilon(costs, self.delta):.6g} of {self}"
         return f"{spent}, {self.part_left(costs):.1%} of its mu squared left" if self.private else spent
 
     def left(self, costs: Iterable[Cost]) -> str:
-        """Return the budget that these costs leave, in words."""
+        """Return the budget that these costs leave in words."""
         costs = tuple(costs)
         if not costs:
             return "nothing of it is spent"
@@ -229,7 +220,7 @@ class Budget:
         return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
 
     def spell(self, epsilon: float) -> str:
-        """Return an epsilon in words, at the budget's delta, with unit and relation."""
+        """Return an epsilon in words, with the budget's delta, unit and relation."""
         return guarantee(epsilon, self.delta, self.unit, self.relation)
 
     def __str__(self) -> str:
@@ -238,7 +229,6 @@ class Budget:
 
 
 def pure_epsilon(costs: Iterable[Cost]) -> float | None:
-    """Sum of the pure epsilons, or None if one of the releases is not pure."""
     epsilons = [cost.epsilon for cost in costs]
     parts = [epsilon for epsilon in epsilons if epsilon is not None]
     return math.fsum(parts) if len(parts) == len(epsilons) else None

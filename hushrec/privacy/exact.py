@@ -11,11 +11,9 @@ class Uniform:
         self.bits, self.count, self._words = bits, count, words
 
     def refine(self) -> None:
-        """Draw 64 more bits."""
         self.bits, self.count = self.bits << 64 | next(self._words), self.count + 64
 
     def ends(self) -> tuple[Fraction, Fraction]:
-        """The interval that contains it."""
         return Fraction(self.bits, 1 << self.count), Fraction(self.bits + 1, 1 << self.count)
 
 

@@ -75,7 +75,6 @@ class Journal:
                 self._take_up()
 
     def uncharged(self, coming: tuple[Release, ...]) -> tuple[Release, ...]:
-        """Return the coming releases that are yet to be charged."""
         return coming[max(0, len(self._kept) - self._used) :]
 
     def next(self, release: Release, shape: tuple[int, ...]) -> np.ndarray | None:
@@ -110,11 +109,9 @@ class Journal:
         return draft
 
     def charged(self) -> None:
-        """Count the charge of a value: the next value has another number."""
         self._step += 1
 
     def keep(self, draft: Draft, label: str, noisy: np.ndarray) -> np.ndarray:
-        """Bring a noisy value to the disk; return it."""
         what = (
             f"could not take the noisy value of release {label!r}, which stays charged, and is charged again"
             " if the training is resumed; make room first"
@@ -143,13 +140,11 @@ class Journal:
                 sync_folder(self._folder)
 
     def leave(self) -> None:
-        """Let another process resume the training."""
         for draft in [*self._drafts.values()]:
             self.drop(draft)
         self._release_lock()
 
     def drop(self, draft: Draft) -> None:
-        """Give up a value that was not brought to the disk; one that was stays."""
         draft.discard()
         self._drafts.pop(draft.step, None)
 
@@ -159,7 +154,6 @@ class Journal:
         return self._folder / f"{self.run}.{self._first}.{step}.npy"
 
     def _array(self, entry: Entry) -> np.ndarray:
-        """Read the array of a file, which has not changed since it was written."""
         path = self._folder / str(entry.file)
         with self._errors("was read"), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
@@ -168,7 +162,6 @@ class Journal:
             return np.lib.format.read_array(file, allow_pickle=False)
 
     def _write_header(self) -> None:
-        """Write the header, and lock it."""
         content = {
             "dataset": self._dataset,
             "run": self.run,
@@ -201,12 +194,10 @@ class Journal:
         return [mine[place] for place in sorted(range(len(mine)), key=last.__getitem__)]
 
     def _charges(self, header: dict[str, Any]) -> list[Entry]:
-        """Return the charges of a training."""
         entries = self._ledger.numbered(self._dataset, header["run"])
         return [entry for entry in entries if 0 <= entry.step - header["first"] < _STEPS]
 
     def _finished(self) -> list[Path]:
-        """Return the headers of the data set's finished trainings that no process resumes now."""
         finished = []
         for _, path in self._headers(_FINISHED):
             with contextlib.suppress(FileNotFoundError):
@@ -233,7 +224,6 @@ class Journal:
                 path.unlink(missing_ok=True)
 
     def _take_up(self) -> None:
-        """Find the last unfinished training with this binding, else the last finished one."""
         headers = self._headers(_FINISHED) + self._headers(_UNFINISHED)
         same = [header for header in headers if header[0]["binding"] == self._binding]
         if not headers:
@@ -273,7 +263,6 @@ class Journal:
 
     @contextlib.contextmanager
     def _errors(self, what: str) -> Iterator[None]:
-        """Turn every failure of the files into one sentence."""
         try:
             yield
         except HushrecError:
@@ -298,7 +287,6 @@ class Draft:
             raise
 
     def write(self, content: Any) -> int:
-        """Append an array, or bytes of one."""
         if isinstance(content, np.ndarray):
             np.lib.format.write_array(self, np.ascontiguousarray(content), allow_pickle=False)
             return 0
@@ -306,7 +294,6 @@ class Draft:
         return self._file.write(content)
 
     def finish(self) -> str:
-        """Sync the file and its name; its SHA-256."""
         self._file.truncate()
         self._file.flush()
         os.fsync(self._file.fileno())
@@ -316,24 +303,20 @@ class Draft:
         return self._hash.hexdigest()
 
     def discard(self) -> None:
-        """Leave nothing behind, unless it was finished."""
         with contextlib.suppress(OSError):  # a full disk refuses the rest of the buffer
             self._file.close()
         self._path.unlink(missing_ok=True)
 
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:
-    """Return a binding as it reads from JSON."""
     return json.loads(json.dumps(binding, default=repr))
 
 
 def _words(release: Release) -> tuple[Any, ...]:
-    """A release as the ledger has it."""
     return release.label, repr(release.mechanism), release.sensitivity, release.unit, release.relation
 
 
 def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:
-    """Refuse to resume another training, and name the difference."""
     begun, here = then.get(VERSION), now.get(VERSION)
     if begun and here and begun != here:
         raise InputError(

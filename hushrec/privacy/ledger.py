@@ -116,7 +116,6 @@ class Ledger(Single):
                 raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
 
     def __repr__(self) -> str:
-        """Name the path, and what each data set was charged and has reserved, where that can be read."""
         try:
             summaries = [str(summary) for summary in self._summaries()]
         except HushrecError:
@@ -130,7 +129,6 @@ class Ledger(Single):
         )
 
     def _summaries(self) -> list[LedgerSummary]:
-        """Summarise each data set at its budget's delta, or at the usual one."""
         return [self.summary(dataset, unless_declared=_SHOWN_DELTA) for dataset in self.datasets()]
 
     @property
@@ -612,7 +610,6 @@ class Ledger(Single):
     # ---------------------------------------------------------------------- rules, inside a transaction
 
     def _known(self, book: Book, dataset: str) -> Dataset:
-        """Return a data set, or refuse a name that the ledger does not have."""
         known = book.dataset(dataset)
         if known is None:
             names = book.datasets()
@@ -647,7 +644,6 @@ class Ledger(Single):
         run: str,
         allow_composition: bool,
     ) -> None:
-        """Refuse releases that do not fit next to all charges and reserves."""
         if not releases:
             return
         name("dataset", dataset)
@@ -684,7 +680,6 @@ class Ledger(Single):
     def _others(
         self, book: Book, dataset: str, own: Reservation | None
     ) -> tuple[list[Reserved], Reserved | None]:
-        """Return the reservations of all other running trainings, and a training's own."""
         reserved = book.reservations(dataset)
         mine = next((each for each in reserved if own is not None and each.name == own.name), None)
         return [each for each in reserved if each != mine and lives(self.trainings, each.name)], mine
@@ -693,7 +688,6 @@ class Ledger(Single):
         return self._others(book, dataset, None)[0]
 
     def _sweep(self, book: Book) -> None:
-        """Remove the reservations of processes that died."""
         alive = set()
         for reserved in book.reservations():
             if lives(self.trainings, reserved.name):
@@ -713,7 +707,6 @@ class Ledger(Single):
         )
 
     def _check_own(self, book: Book, week: Week) -> None:
-        """Refuse a week whose last charge is not in this ledger."""
         if not book.has_last_charge(week):
             raise InputError(
                 f"This model's week {week.number} of season {shown(week.season.name)} is not in the ledger"
@@ -816,7 +809,6 @@ class Ledger(Single):
 
     @contextmanager
     def _errors(self, then: str = RESUMED) -> Iterator[None]:
-        """Turn every failure of the file into a LedgerError with advice."""
         try:
             yield
         except HushrecError:
@@ -830,7 +822,6 @@ class Ledger(Single):
 
 
 def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
-    """Return a reservation without these releases."""
     square = reserved.mu**2 - math.fsum(release.mu**2 for release in releases)
     epsilon, pure = reserved.epsilon, pure_epsilon(releases)
     return reserved._replace(
@@ -852,7 +843,6 @@ def _beside(
 
 
 def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
-    """Return the refusal of a run next to a season without a budget, with the cost of both."""
     budget, names = still[-1].season.budget, ", ".join(shown(summary.season.name) for summary in still)
     both = budget.spell(composed_epsilon(costs, budget.delta))
     return BudgetError(

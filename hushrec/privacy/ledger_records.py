@@ -72,7 +72,6 @@ class LedgerSummary:
         return {"spent": spent, "reserved": reserved, "free": free}
 
     def _repr_html_(self) -> str:
-        """Return a bar of the spent, reserved and free parts, for a notebook."""
         return notebook.shares(f"{self.dataset}: {self}", self.shares or {}, "Parts are of mu squared.")
 
     def __str__(self) -> str:
@@ -96,7 +95,6 @@ class LedgerSummary:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> LedgerSummary:
-        """Inverse of `to_dict`."""
         limit, protects = entry["budget"], (entry["unit"], entry["relation"])
         if limit is not None:
             limit = Budget(limit["epsilon"], limit["delta"], *protects, limit["failure"])

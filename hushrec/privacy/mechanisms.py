@@ -13,8 +13,6 @@ from hushrec.privacy.noise import NoiseSource
 
 @dataclass(frozen=True)
 class _Additive:
-    """Independent noise on each entry, `noise_multiplier` times the sensitivity."""
-
     noise_multiplier: float
     failure: ClassVar[float] = 0.0
 

@@ -131,7 +131,6 @@ def stream_cipher() -> "Words":
 
 
 def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", words: "Words") -> np.ndarray:
-    """Return value + amount * noise; float32 and float64 keep their type."""
     from hushrec.privacy.sampler import GRID_BITS, add_noise
 
     value = np.asarray(value)

@@ -108,7 +108,7 @@ class Release:
     def from_ledger(
         cls, label: str, mechanism: str, sensitivity: float, unit: str, relation: str
     ) -> "Release":
-        """A release as a ledger has it, where the mechanism is its repr."""
+        """Return a release of a ledger's row, in which the mechanism is its repr."""
         kind, _, values = mechanism.rstrip(")").partition("(")
         numbers = [float(part.partition("=")[2]) for part in values.split(", ")]
         return cls(label, _MECHANISMS[kind](*numbers), sensitivity, unit, relation)
@@ -143,7 +143,6 @@ class Plan:
         return f"Plan({len(self.releases)} releases: {self.budget.spell(self.epsilon)})"
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook: a row a release, with a bar of its part of mu squared."""
         rows = [
             (
                 (
@@ -179,7 +178,6 @@ class Plan:
 
 
 def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]) -> None:
-    """Refuse `coming` releases of another unit or relation, or that do not fit with those `done`."""
     done, coming = tuple(done), tuple(coming)
     for release in coming:
         if (release.unit, release.relation) != (budget.unit, budget.relation):

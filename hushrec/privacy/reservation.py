@@ -68,7 +68,6 @@ class Reservation(Single):
         self._file = self._path.open("rb") if held.closed else held  # Windows deletes no file that is open
 
     def close(self) -> None:
-        """Free the uncharged budget."""
         self._file.close()
         with suppress(OSError):  # a file that no process holds reserves nothing
             self._path.unlink()

@@ -26,7 +26,6 @@ def success_rate(mean_runs: float, shape: float) -> float:
 
 
 def log_mean(log_gamma: float, shape: float) -> float:
-    """Logarithm of the expected number of runs."""
     odds = math.expm1(-log_gamma)
     if shape == 0:
         return math.log(odds / -log_gamma)
@@ -34,7 +33,6 @@ def log_mean(log_gamma: float, shape: float) -> float:
 
 
 def draw_number_of_runs(mean_runs: float, shape: float) -> int:
-    """Draw from the law, with words of the operating system's generator."""
     words = _words()
     return number_of_runs(Uniform(next(words), 64, words), mean_runs, shape)
 
@@ -50,7 +48,6 @@ def number_of_runs(uniform: Uniform, mean_runs: float, shape: float) -> int:
 
 
 def _search(uniform: Uniform, gamma: Fraction, shape: Fraction, precision: int) -> int | None:
-    """The number of runs, or None if the bounds do not decide it."""
     one = 1 << precision
     low, high = _first_mass(gamma, shape, precision)
     if low.bit_length() < _LEAST_BITS:
@@ -72,7 +69,6 @@ def _search(uniform: Uniform, gamma: Fraction, shape: Fraction, precision: int) 
 
 
 def _first_mass(gamma: Fraction, shape: Fraction, precision: int) -> tuple[int, int]:
-    """Bounds on 2^precision times the chance of one run."""
     one = 1 << precision
     logarithm = log(1 / gamma, precision)
     error = (2 + math.ceil(-math.log2(gamma))) * precision

@@ -79,7 +79,6 @@ class Law:
     curve: float
 
     def rate(self, k: int) -> float:
-        """a_k, exact."""
         return self.base + k * self.slope
 
     @cached_property
@@ -100,7 +99,6 @@ class Law:
         return np.array([self.quick_bits(k) for k in range(len(self.high))], dtype=np.uint32)
 
     def quick_bits(self, k: int) -> int:
-        """One entry of `quick`."""
         largest = Fraction(self.rate(k)) + Fraction(self.curve)
         return max(0, int((1 - largest) * 2**_COIN_BITS))
 
@@ -241,7 +239,6 @@ def _cell(law: Law, uniform: Uniform) -> int:
 
 
 def _accepted(law: Law, k: int, place: Uniform, coin: Uniform) -> bool:
-    """Return whether the coin is below exp(-t)."""
     rate, curve = Fraction(law.rate(k)), Fraction(law.curve)
     coin.refine()
     while True:

@@ -66,7 +66,6 @@ class Dataset(NamedTuple):
 
 
 def digest(row: Iterable[Any]) -> str:
-    """Hash a row, or all rows of the small tables."""
     return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
 
 
@@ -107,7 +106,6 @@ def check_file(path: Path) -> None:
 
 
 def create(connection: sqlite3.Connection) -> None:
-    """Make the tables of an empty ledger."""
     for statement in _COLUMNS.split(";"):
         connection.execute(statement)
     connection.execute("INSERT INTO head VALUES (0, ?, '')", (GENESIS,))
@@ -133,7 +131,6 @@ class Book:
         return digest(self._rows(f"SELECT * FROM {table}") for table in (*ordered, "models ORDER BY charge"))
 
     def seal(self) -> None:
-        """Write the hash of the tables into the head."""
         self._rows("UPDATE head SET tables = ?", self.tables())
 
     def verified(self, count: int, previous: str) -> tuple[int, str] | None:
@@ -152,17 +149,14 @@ class Book:
         return head if whole else None
 
     def is_sound(self) -> bool:
-        """Return whether SQLite finds the file's pages intact."""
         return self._rows("PRAGMA quick_check") == [("ok",)]
 
     # ---------------------------------------------------------------------- data sets
 
     def datasets(self) -> list[str]:
-        """Names of all data sets."""
         return [name for (name,) in self._rows("SELECT name FROM datasets ORDER BY name")]
 
     def dataset(self, name: str) -> Dataset | None:
-        """Return a data set."""
         for _, unit, relation, epsilon, delta, failure, closed in self._rows(
             "SELECT * FROM datasets WHERE name = ?", name
         ):
@@ -171,7 +165,6 @@ class Book:
         return None
 
     def put_dataset(self, name: str, dataset: Dataset) -> None:
-        """Write a data set."""
         budget = dataset.budget
         limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
         row = (name, dataset.unit, dataset.relation, *limits, int(dataset.closed))
@@ -190,16 +183,13 @@ class Book:
         return count + 1, head
 
     def costs(self, dataset: str, where: str = "1", *values: Any) -> list[Charge]:
-        """Return the charges of a data set."""
         query = f"SELECT mu, epsilon, failure FROM charges WHERE dataset = ? AND ({where})"
         return [Charge(*row) for row in self._rows(query, dataset, *values)]
 
     def is_charged(self, dataset: str, run: str, step: int | None) -> bool:
-        """Return whether a numbered release of a run was charged."""
         return bool(self.costs(dataset, "run = ? AND step = ?", run, step))
 
     def numbered(self, dataset: str, run: str) -> list[Entry]:
-        """Return the charges of a run that have a step, in order."""
         query = (
             f"SELECT id, step, file, digest, {_RELEASE} FROM charges LEFT JOIN journal ON charge = id"
             " WHERE dataset = ? AND run = ? AND step >= 0 ORDER BY id"
@@ -207,34 +197,28 @@ class Book:
         return [Entry(row[0], row[1], row[2], row[3], row[4:]) for row in self._rows(query, dataset, run)]
 
     def runs(self, dataset: str, where: str = "1") -> int:
-        """Count the runs of a data set."""
         query = f"SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ? AND {where}"
         return int(self._rows(query, dataset)[0][0])
 
     def history(self, dataset: str) -> list[tuple[Any, ...]]:
-        """Return run, time, season and cost of each charge, in order."""
         query = "SELECT run, time, season, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id"
         return self._rows(query, dataset)
 
     def chain(self, dataset: str, last: int) -> list[tuple[Any, ...]]:
-        """Return the charges of a data set up to a number, as their hashes count them."""
         return self._rows("SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id", dataset, last)
 
     def head_at(self, count: int) -> tuple[int, str] | None:
-        """Return number and hash of a charge."""
         rows = self._rows("SELECT id, hash FROM charges WHERE id = ?", count)
         return rows[0] if rows else None
 
     # ---------------------------------------------------------------------- kept noisy values
 
     def keep(self, dataset: str, run: str, step: int, file: str, file_digest: str) -> None:
-        """Write where the noisy value of a charge is."""
         charge = "SELECT id, ?, ? FROM charges WHERE dataset = ? AND run = ? AND step = ?"
         self._rows(f"INSERT INTO journal {charge}", file, file_digest, dataset, run, step)
         self.seal()
 
     def forget(self, run: str, first: int, stop: int) -> None:
-        """Delete where the noisy values of steps are."""
         charges = "SELECT id FROM charges WHERE run = ? AND step >= ? AND step < ?"
         self._rows(f"DELETE FROM journal WHERE charge IN ({charges})", run, first, stop)
         self.seal()
@@ -251,13 +235,11 @@ class Book:
         self._rows("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)", *reserved)
 
     def drop_reservation(self, name: str) -> None:
-        """Delete a reservation."""
         self._rows("DELETE FROM reservations WHERE name = ?", name)
 
     # ---------------------------------------------------------------------- seasons and their models
 
     def put_season(self, dataset: str, season: Season) -> None:
-        """Add a season."""
         budget = season.budget
         limits = (budget.epsilon, budget.delta, budget.failure)
         row = (
@@ -274,12 +256,10 @@ class Book:
         self.seal()
 
     def close_season(self, dataset: str, season: str) -> None:
-        """Mark a season as closed."""
         self._rows("UPDATE seasons SET closed = 1 WHERE dataset = ? AND name = ?", dataset, season)
         self.seal()
 
     def seasons(self, dataset: str) -> list[SeasonSummary]:
-        """Return all seasons of a data set, in the order in which they were opened."""
         query = (
             "SELECT s.name, s.weeks, s.first_share, s.epsilon, s.delta, d.unit, d.relation, s.failure,"
             " s.closed, s.gap, s.lifetime"
@@ -299,7 +279,6 @@ class Book:
         return summaries
 
     def _weeks(self, dataset: str, season: str) -> list[list[Charge]]:
-        """Return the charges of each week of a season."""
         query = "SELECT run, mu, epsilon, failure FROM charges WHERE dataset = ? AND season = ? ORDER BY id"
         runs: dict[str, list[Charge]] = {}
         for run, *cost in self._rows(query, dataset, season):
@@ -307,30 +286,25 @@ class Book:
         return list(runs.values())
 
     def season_releases(self, dataset: str, season: str) -> list[Release]:
-        """Return all releases that were charged to a season, in order."""
         query = f"SELECT {_RELEASE} FROM charges WHERE dataset = ? AND season = ? ORDER BY id"
         return [Release.from_ledger(*row) for row in self._rows(query, dataset, season)]
 
     def has_last_charge(self, week: Week) -> bool:
-        """Return whether a week's last charge is in this ledger."""
         query = (
             "SELECT hash FROM charges WHERE dataset = ? AND season = ? AND run = ? ORDER BY id DESC LIMIT 1"
         )
         return self._rows(query, week.dataset, week.season.name, week.run) == [(week.charge,)]
 
     def put_model(self, week: Week, model_digest: str) -> None:
-        """Write the digest of the model of a week."""
         charge = "SELECT id, ? FROM charges WHERE hash = ?"
         self._rows(f"INSERT OR REPLACE INTO models {charge}", model_digest, week.charge)
         self.seal()
 
     def has_model(self, week: Week, model_digest: str) -> bool:
-        """Return whether a week wrote the model with this digest."""
         query = "SELECT digest FROM models JOIN charges ON id = charge WHERE hash = ?"
         return self._rows(query, week.charge) == [(model_digest,)]
 
     def last_week_began(self, dataset: str, season: str) -> str | None:
-        """Return the time of the first charge of the last week that wrote a model."""
         query = (
             "SELECT MIN(time) FROM charges WHERE dataset = ? AND season = ? AND run ="
             " (SELECT run FROM charges JOIN models ON charge = id WHERE dataset = ? AND season = ?"

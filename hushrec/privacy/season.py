@@ -88,7 +88,6 @@ class Season:
             object.__setattr__(self, "first_share", 1 / self.weeks)
 
     def _check_lifetime(self) -> None:
-        """Refuse cases outside the proof of a lifetime season."""
         if self.first_share not in (0.5, 1 / self.weeks):
             raise InputError("All trainings of a lifetime season cost the same; leave first_share out.")
         if self.budget.relation != "add-remove" or self.budget.failure:
@@ -134,7 +133,7 @@ class Season:
         return rows
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON, all but the budget."""
+        """Return plain values for JSON, all but the budget."""
         entry = {"name": self.name, "weeks": self.weeks, "first_share": self.first_share, "gap": self.gap}
         return entry | ({"lifetime": True} if self.lifetime else {})
 
@@ -190,7 +189,6 @@ class Week:
         return f"week {self.number} of {self.season}"
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
         entry = {"week": self.number, "dataset": self.dataset, "run": self.run, "charge": self.charge}
         return self.season.to_dict() | entry
 
@@ -263,7 +261,6 @@ class SeasonSummary:
 
     @property
     def weeks_run(self) -> str:
-        """The number of weeks that were run, of all weeks if there is an end."""
         return f"{self.begun}" if self.season.lifetime else f"{self.begun} of {self.season.weeks}"
 
     @property
@@ -284,7 +281,6 @@ class SeasonSummary:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
         budget = self.season.budget
         return self.season.to_dict() | {
             "dataset": self.dataset,

@@ -155,7 +155,6 @@ class SeasonAccountant(Accountant):
 
     @property
     def remaining_fraction(self) -> float:
-        """Part of the season's mu squared that is left of this week's slice."""
         season, week = self.week.season, self.week.number
         season.check_week(week, ())
         spent = Plan(self.budget, self.week_releases).mu / (self.budget.mu or 1.0)
@@ -163,7 +162,6 @@ class SeasonAccountant(Accountant):
         return max(0.0, left)
 
     def check(self, plan: Plan) -> None:
-        """Check as `Accountant.check` does, and that the ledger's count of weeks allows this one."""
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is not None:
@@ -211,7 +209,6 @@ class SeasonAccountant(Accountant):
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
-        """Return the statement, as `Accountant.statement` does, of all weeks so far."""
         season = self.week.season
         notes = (*notes, OF_A_LIFETIME.format(weeks=season.weeks) if season.lifetime else LEAVING)
         if self.ledger is None and self.after is not None:
@@ -240,7 +237,6 @@ class SeasonAccountant(Accountant):
 
 
 def _week_of(after: PrivacyStatement, season: Season, dataset: str) -> Week:
-    """The week of a model from which another may go on."""
     if after.week is None:
         raise InputError("This model was not trained in a season; pass one that was.")
     if after.week.season != season or after.week.dataset != dataset:
@@ -253,7 +249,6 @@ def _week_of(after: PrivacyStatement, season: Season, dataset: str) -> Week:
 
 
 def _check_meant(week: int, number: int, season: Season) -> None:
-    """Refuse another week than the one that is meant."""
     if week < number:
         raise BudgetError(
             f"Week {week} of season {shown(season.name)} was run already: the next one is week {number}."

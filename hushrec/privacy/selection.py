@@ -116,7 +116,6 @@ class RepeatAndSelect:
         return mu_of_pure(self.epsilon)
 
     def noise_sd(self, sensitivity: float) -> float:
-        """Standard deviation of one Gaussian release with the cost of a run."""
         return sensitivity / self.run_mu if math.isfinite(self.run_mu) else 0.0
 
     def draw_number_of_runs(self) -> int:

@@ -134,7 +134,6 @@ class PrivacyStatement:
 
     @property
     def _broken(self) -> str:
-        """A sentence where other runs on the data set were without privacy; else empty."""
         if not self.private or self.ledger is None or self.ledger.mu < math.inf:
             return ""
         return (
@@ -154,7 +153,6 @@ class PrivacyStatement:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """Return a small table for a notebook, with the whole text below."""
         head, values = zip(*[(name, str(value)) for name, value in self.budget.promise.items()])
         brief = notebook.table("Privacy statement", [head, values], self.joint_dp)
         return f"{brief}<details><summary>all of it</summary><pre>{html.escape(self.text())}</pre></details>"
@@ -212,7 +210,6 @@ class PrivacyStatement:
         return max(self.budget.epsilon, book.promised or 0.0, book.epsilon, *limit)
 
     def _details(self) -> list[str]:
-        """Return lines on releases, public data, noise and sums."""
         public = "; ".join(self.public) if self.public else "nothing is assumed to be public"
         lines = _table(self.releases) + _field("Public", public)
         source = "operating system's cryptographic generator" if self.secure_noise else "INJECTED, not secure"
@@ -301,7 +298,6 @@ def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
 
 
 def library_version() -> str:
-    """Return the version of the running code."""
     return __version__
 
 
@@ -357,7 +353,6 @@ def _table(releases: Iterable[Release]) -> list[str]:
 
 
 def _replaced(entry: Any, old: Any, new: Any) -> Any:
-    """Return `entry` with every `old` inside it replaced by `new`."""
     if isinstance(entry, dict):
         return {key: _replaced(value, old, new) for key, value in entry.items()}
     if isinstance(entry, list):
@@ -366,7 +361,6 @@ def _replaced(entry: Any, old: Any, new: Any) -> Any:
 
 
 def _keys(entry: Any) -> Any:
-    """Return the keys of all dictionaries in an entry, with None for every value."""
     if isinstance(entry, dict):
         return {key: _keys(value) for key, value in entry.items()}
     return [_keys(value) for value in entry] if isinstance(entry, list) else None

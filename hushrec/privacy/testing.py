@@ -53,18 +53,13 @@ class NoiseCall:
 
 
 class _EveryCall:
-    """A noise source with one function for all three methods."""
-
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        """Add Gaussian noise, as `NoiseSource` does."""
         return self._call("gaussian", value, sd, label)
 
     def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
-        """Add Laplace noise, as `NoiseSource` does."""
         return self._call("laplace", value, scale, label)
 
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
-        """Flip labels, as `NoiseSource` does."""
         return self._call("flip", labels, probability, label)
 
     def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
@@ -99,7 +94,6 @@ class ReplayNoise(_EveryCall):
 
     @property
     def finished(self) -> bool:
-        """True once every recorded call has been replayed."""
         return self._next == len(self._calls)
 
     def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:

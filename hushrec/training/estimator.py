@@ -73,7 +73,6 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
 
 
 def check_planned(budget: Budget, domain: Domain) -> None:
-    """Refuse values of other kinds, for example a swapped budget and domain."""
     check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
     check_kind(domain, Domain, "domain", "pass Domain(items=..., rating_range=(low, high))")
 

@@ -63,15 +63,12 @@ class LabelledGate:
         return self._prefix + label + self._suffix
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """Release a value as planned."""
         return self._gate.release(self._called(label), bounded)
 
     def planned(self, label: str) -> Release | None:
-        """Return the planned release of a label; None without one."""
         return self._gate.planned(self._called(label))
 
     def noise_sd(self, label: str) -> float:
-        """Return the standard deviation of a release's noise."""
         return self._gate.noise_sd(self._called(label))
 
 
@@ -86,15 +83,12 @@ class PlannedGate:
         self._planned = {release.label: release for release in plan.releases}
 
     def planned(self, label: str) -> Release | None:
-        """Return the planned release of a label; None without one."""
         return self._planned.get(label)
 
     def noise_sd(self, label: str) -> float:
-        """Return the standard deviation of a release's noise."""
         return self._planned[label].noise_sd
 
     def _as_planned(self, label: str, bounded: Bounded) -> Release:
-        """Return the planned release, if the bound of the value agrees with it."""
         planned = self._planned.get(label)
         if planned is None:
             raise InputError(f"Release {label!r} is not planned; list it in the estimator's `releases`.")
@@ -142,7 +136,6 @@ class LocalGate(PlannedGate):
             self._bar.close()
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """Release a value as planned."""
         planned = self._as_planned(label, bounded)
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
         noisy = self._accountant.release(bounded, planned.mechanism, label, sensitivity=planned.sensitivity)

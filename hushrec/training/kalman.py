@@ -93,7 +93,6 @@ class Tracked(NamedTuple):
 
     @classmethod
     def first(cls, released: Array, noise_variance: Any) -> Tracked:
-        """Return the state after the first release."""
         return cls(released, np.full(released.shape, noise_variance, dtype=np.float64), no_evidence())
 
     @classmethod
@@ -103,7 +102,6 @@ class Tracked(NamedTuple):
 
     @staticmethod
     def expected(name: str, *shape: int | str) -> dict[str, Expected]:
-        """Return the kinds and shapes of the arrays of `to_arrays`."""
         drifts = name.removeprefix("item_")
         return {
             name: Expected("f", shape),
@@ -116,7 +114,6 @@ class Tracked(NamedTuple):
         return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:
-        """New entries are at their prior."""
         if seen.all() or not seen.any():
             return self
         usual, square = float(np.median(self.mean[seen])), float((self.mean[seen] ** 2).mean())
@@ -163,7 +160,6 @@ def counted_again(
 
 
 def _growth(mean: Array, released: Array, variance: Array) -> float:
-    """Posterior mean of the factor by which a statistic grew since last week; 1 is expected."""
     precision = _USUAL_GROWTH**-2.0
     weight = mean / np.maximum(variance, 1e-200)
     factor = (precision + float((weight * released).sum())) / (precision + float((weight * mean).sum()))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from hushrec.checks import check_names, names_of
@@ -67,7 +68,6 @@ def choose(
 
 
 def known(name: str) -> type[Estimator[Any]]:
-    """Return the class of a model, or refuse an unknown name."""
     if name not in ESTIMATORS:
         raise InputError(
             f"model {name!r} is not known; pass one of {', '.join(ESTIMATORS)}; your own is made known by"
@@ -78,7 +78,6 @@ def known(name: str) -> type[Estimator[Any]]:
 
 
 def needs_user_count(name: str) -> bool:
-    """Return whether a model's settings depend on the number of users."""
     return name in ESTIMATORS and ESTIMATORS[name].uses_user_count
 
 
@@ -153,22 +152,23 @@ def train(
     budget, domain = accountant.budget, ratings.domain
     estimator = check_run(name, budget, domain, n_users, settings)
     counted_first = n_users is None and needs_user_count(name)
-    # any number of users costs all that is left: what does not fit is refused before a charge
-    plan = run.check(estimator, ratings, accountant, seed, budget_fraction, engine)
+    run.check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = run.read_public(public, estimator, ratings)
+    # with any number of users the plan costs all that is left, so a plan that does not fit is refused here
+    plan = run.plan(estimator, domain, accountant, budget_fraction)
     binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
     writing = run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding)
     with writing as saved, run.admitted(ratings, accountant) as rows:
-        found = True
+        somebody = True
         if counted_first:
             n_users = release_user_count(rows, accountant)
-            found = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
+            somebody = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
             estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
-            if found:
-                plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
-                accountant.check(plan)
-        if found:
-            parts = run.ask(estimator, rows, accountant, plan, seed, progress, engine)
+            if somebody:
+                plan = run.plan(estimator, domain, accountant, budget_fraction)
+        if somebody:
+            work = partial(estimator.train, seed=int(seed))
+            parts = run.ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:
                 keep(trained)

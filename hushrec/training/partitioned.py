@@ -49,11 +49,9 @@ class Call(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether all its arrays are finite."""
         return all(np.isfinite(each).all() for each in _arrays((self.positional, self.named)))
 
     def of(self, users: Any) -> Any:
-        """Return the result of this method of the users."""
         return attrgetter(self.name)(users)(*self.positional, **self.named)
 
 
@@ -76,7 +74,6 @@ class Query(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        """Whether all values that it sends are finite."""
         return all(call.finite for call in (*self.updates, self.call))
 
 
@@ -139,7 +136,6 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
     most = max(1, len(blocks) // (_SHARES * count)) if count > 1 else len(blocks)
 
     def together() -> list[Ratings]:
-        """Return the rows of the next block, and of more blocks if there are many items."""
         rows: list[Ratings] = []
         held, enough = 0, 1
         while len(rows) < most and held < enough:
@@ -185,24 +181,12 @@ class Streaming:
 
     @contextmanager
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Query], Sequence[Array]]]:
-        """Yield a function that sums the answers of all blocks of users."""
         yield lambda query: answer_all(make, rows.blocks(), query) or []
 
     def verify(self, rows: Store) -> None:
-        """Refuse a store with changed files."""
         rows.verify()
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
-        """Return ``work(number, partitions, public)`` for the partitions of each number.
-
-        Parameters
-        ----------
-        work : callable
-        stores : sequence of Store
-            With equal numbers of partitions, so a user is in the same one of each.
-        public : object
-        """
-
         def one(number: int) -> Any:
             with threads.limit(1):
                 return work(number, [store.partitions()[number] for store in stores], public)
@@ -287,8 +271,6 @@ class PartitionedUsers:
 
 
 class _Part:
-    """A private side within another."""
-
     def __init__(self, whole: PartitionedUsers, name: str) -> None:
         self._whole, self._name = whole, name
 
@@ -297,7 +279,6 @@ class _Part:
 
 
 def _arrays(value: Any) -> Iterator[Array]:
-    """Yield the arrays of floats within tuples, lists and dictionaries."""
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         yield value
     elif isinstance(value, tuple | list | dict):

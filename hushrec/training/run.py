@@ -11,7 +11,8 @@ import itertools
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
-from typing import Any, Protocol, runtime_checkable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -25,10 +26,12 @@ from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
 from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
-from hushrec.serving.recommend import Algorithm
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
 from hushrec.training.partitioned import Admitted, Engine, PartitionedUsers, Streaming
 from hushrec.types import ModelArrays
+
+if TYPE_CHECKING:
+    from hushrec.training.estimator import Estimator
 
 #: Data that every privacy statement assumes to be public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
@@ -38,51 +41,6 @@ _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out
 #: Added where a model uses item features.
 _PUBLIC_FEATURES = "item features"
 _KEPT_FEATURES = "The item features are those of an earlier week; what was made of them is kept."
-
-
-class Trainable(Algorithm, Protocol):
-    """The members of an :class:`~hushrec.Estimator` that a training uses."""
-
-    @property
-    def planned_for(self) -> Budget | None:
-        """The budget that its settings were chosen for."""
-
-    @property
-    def units(self) -> tuple[str, ...]:
-        """The units of privacy that its sensitivities are derived for."""
-
-    @property
-    def exact_arithmetic(self) -> bool:
-        """Whether its sums are free of rounding."""
-
-    @property
-    def supports_partitions(self) -> bool:
-        """Whether its users may be in partitions."""
-
-    @property
-    def supports_seasons(self) -> bool:
-        """Whether it can continue a season."""
-
-    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Plan a training."""
-
-    def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Plan a later week."""
-
-    def users(self, ratings: Ratings) -> Any:
-        """Make the private side."""
-
-    def train(self, users: Any, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
-        """Train on the public side."""
-
-    def week(self, users: Any, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """Train a later week on the public side."""
-
-    def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        """Return whether it uses the item features."""
-
-    def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        """Return sentences for the privacy statement."""
 
 
 class PublicRows(Protocol):
@@ -100,7 +58,7 @@ class PublicRows(Protocol):
 class Public(Protocol):
     """Ratings declared public: :class:`hushrec.PublicRatings`."""
 
-    def read(self, estimator: Trainable, ratings: Ratings | Store) -> PublicRows:
+    def read(self, estimator: Estimator[Any], ratings: Ratings | Store) -> PublicRows:
         """Return the public rows of a training, or refuse them."""
 
 
@@ -108,7 +66,7 @@ class Public(Protocol):
 
 
 def fit(
-    estimator: Trainable,
+    estimator: Estimator[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     *,
@@ -151,17 +109,21 @@ def fit(
     BudgetError
         If the plan does not fit into the budget or the ledger; nothing is spent.
     """
-    plan = check(estimator, ratings, accountant, seed, budget_fraction, engine)
+    check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
-    settings = settings_of(estimator)
-    writing = journal(accountant, ratings.domain, plan, seed, model=estimator.name, settings=settings)
-    with writing, admitted(ratings, accountant) as rows:
-        parts = ask(estimator, rows, accountant, plan, seed, progress, engine)
+    planned = plan(estimator, ratings.domain, accountant, budget_fraction)
+    names = {"model": estimator.name, "settings": settings_of(estimator)}
+    with (
+        journal(accountant, ratings.domain, planned, seed, **names),
+        admitted(ratings, accountant) as rows,
+    ):
+        train = partial(estimator.train, seed=int(seed))
+        parts = ask(estimator, rows, accountant, planned, train, progress, engine)
     return state(estimator, ratings, accountant, parts, public_rows=public_rows)
 
 
 def next_week(
-    estimator: Trainable,
+    estimator: Estimator[Any],
     board: Model,
     ratings: Ratings | Store,
     accountant: SeasonAccountant,
@@ -184,45 +146,40 @@ def next_week(
     public_rows = read_public(public, estimator, ratings)
     last = _over(ratings.domain, board, drop_missing_items)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
-    planned = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
-    plan = planned.labelled(suffix=suffix)
-    accountant.check(plan)
-    gate = LocalGate(accountant, plan, progress)
-    with (
-        admitted(ratings, accountant) as rows,
-        private_side(estimator, rows, accountant, engine) as users,
-        gate,
-        one_blas_thread(),
-    ):
-        parts = estimator.week(users, LabelledGate(gate, suffix=suffix), last)
+    releases = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
+    planned = releases.labelled(suffix=suffix)
+    accountant.check(planned)
+
+    def train(users: Any, gate: Gate) -> ModelArrays:
+        return estimator.week(users, LabelledGate(gate, suffix=suffix), last)
+
+    with admitted(ratings, accountant) as rows:
+        parts = ask(estimator, rows, accountant, planned, train, progress, engine)
     kept = board.privacy.item_features
     return state(estimator, ratings, accountant, parts, notes, kept_features=kept, public_rows=public_rows)
 
 
-# ---------------------------------------------------------------------- 1, 2: check and plan
+# ---------------------------------------------------------------------- 1: check
 
 
 def check(
-    estimator: Trainable,
+    estimator: Estimator[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     seed: int = 0,
     budget_fraction: float = 1.0,
     engine: Engine | None = None,
-) -> Plan:
-    """Return the plan of a run, or refuse everything that can be refused before a charge."""
+) -> None:
+    """Refuse everything that can be refused before a plan."""
     check_numbers(seed=(seed, int, "[0, inf)"), budget_fraction=(budget_fraction, float, "(0, 1]"))
     check_rows(estimator, ratings, accountant, engine)
     check_domain(estimator, ratings.domain)
     if isinstance(accountant, SeasonAccountant) and not estimator.supports_seasons:
         raise InputError(f"{estimator.name} does not support seasons; train both, or one of its parts.")
-    plan = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
-    accountant.check(plan)
-    return plan
 
 
 def check_rows(
-    estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
+    estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
 ) -> None:
     """Refuse rows, an accountant or an engine that this training cannot use."""
     loading = "load them with Ratings.from_any(table, domain), which takes files and data frames"
@@ -266,8 +223,7 @@ def check_rows(
         (engine or Streaming()).verify(ratings)
 
 
-def check_budget(estimator: Trainable, budget: Budget) -> None:
-    """Refuse an estimator that was planned for another budget."""
+def check_budget(estimator: Estimator[Any], budget: Budget) -> None:
     plan = estimator.planned_for
     if plan is not None and replace(plan, relation=budget.relation) != budget:  # the noise is the same
         raise InputError(
@@ -277,12 +233,12 @@ def check_budget(estimator: Trainable, budget: Budget) -> None:
         )
 
 
-def used_rows(estimator: Trainable, ratings: Ratings) -> Ratings:
+def used_rows(estimator: Estimator[Any], ratings: Ratings) -> Ratings:
     """Return the users with a rating; purchases without a rating count for models that train on likes."""
     return ratings.rated() if _uses_purchases(estimator) else ratings.starred().rated()
 
 
-def _uses_purchases(estimator: Trainable) -> bool:
+def _uses_purchases(estimator: Estimator[Any]) -> bool:
     return hasattr(estimator, "like_threshold")  # others read the ratings' values
 
 
@@ -298,15 +254,16 @@ def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
         )
 
 
-def read_public(public: Public | None, estimator: Trainable, ratings: Ratings | Store) -> PublicRows | None:
-    """Read the public data, or refuse them."""
+def read_public(
+    public: Public | None, estimator: Estimator[Any], ratings: Ratings | Store
+) -> PublicRows | None:
     if public is None:
         return None
     check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
     return public.read(estimator, ratings)
 
 
-def _check_follows(estimator: Trainable, board: Model, accountant: SeasonAccountant) -> None:
+def _check_follows(estimator: Estimator[Any], board: Model, accountant: SeasonAccountant) -> None:
     """Refuse an accountant that is not of the week after a model, or a model that cannot be continued."""
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
@@ -339,6 +296,16 @@ def _over(domain: Domain, board: Model, drop_missing_items: bool) -> ModelArrays
     return moved(board, position)
 
 
+# ---------------------------------------------------------------------- 2: plan
+
+
+def plan(estimator: Estimator[Any], domain: Domain, accountant: Accountant, fraction: float = 1.0) -> Plan:
+    """Return the releases of a first training, which fit the accountant's budget."""
+    planned = estimator.releases(accountant.budget, domain, accountant.part(fraction))
+    accountant.check(planned)
+    return planned
+
+
 # ---------------------------------------------------------------------- 3: journal
 
 
@@ -363,23 +330,23 @@ def public_inputs(domain: Domain) -> dict[str, str]:
 
 
 def ask(
-    estimator: Trainable,
+    estimator: Estimator[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     plan: Plan,
-    seed: int,
+    train: Callable[[Any, Gate], ModelArrays | dict[str, Any]],
     progress: bool = False,
     engine: Engine | None = None,
 ) -> ModelArrays:
     """Train on released sums of the users' answers."""
     gate = LocalGate(accountant, plan, progress)
     with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
-        return ModelArrays.of(estimator.train(users, gate, int(seed)))
+        return ModelArrays.of(train(users, gate))
 
 
 @contextmanager
 def private_side(
-    estimator: Trainable, ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
+    estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
     """Make the users of these rows; those of a store answer in partitions where the estimator allows it."""
     if isinstance(ratings, Store):
@@ -408,8 +375,7 @@ def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Ratin
             yield ratings.rows(users, keyed=True)
 
 
-def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:
-    """Return whether the users of a store may answer in partitions."""
+def _in_partitions(estimator: Estimator[Any], accountant: Accountant) -> bool:
     return estimator.supports_partitions and estimator.exact_arithmetic and accountant.budget.private
 
 
@@ -417,7 +383,7 @@ def _in_partitions(estimator: Trainable, accountant: Accountant) -> bool:
 
 
 def state(
-    estimator: Trainable,
+    estimator: Estimator[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     parts: ModelArrays,
@@ -447,7 +413,7 @@ def state(
 
 
 def statement(
-    estimator: Trainable,
+    estimator: Estimator[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     notes: tuple[str, ...] = (),

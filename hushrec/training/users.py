@@ -297,7 +297,6 @@ class FittedUsers(Users):
         return sp.csr_array((residual, matrix.indices, matrix.indptr), shape=matrix.shape)
 
     def _residuals(self, items: Array, cells: Array) -> Array:
-        """Return the residual of each rating, given its user."""
         matrix, users, model = self._rows.matrix, BiasedFactors(self._fitted), BiasedFactors(items)
         residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
         residual -= users.biases[cells]
@@ -311,7 +310,6 @@ class FittedUsers(Users):
 
 
 def user_means(ratings: Ratings) -> NDArray[np.float64]:
-    """Each user's mean rating, shape (n_users,); a function of the user's own rows only."""
     matrix = ratings.matrix
     return sparse_rows.row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
 
@@ -349,7 +347,6 @@ def less_user_means(ratings: Ratings) -> Ratings:
 
 
 def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
-    """The rows with 1 for ratings above the threshold and 0 for all others (stored too)."""
     matrix = ratings.matrix
     threshold = ratings.domain.midpoint if threshold is None else threshold
     return sparse_rows.with_values(matrix, (matrix.data > threshold).astype(np.float64))
@@ -372,7 +369,6 @@ def clipped_rows(rows: Array, bound: float) -> Array:
 
 
 def norms(rows: Array) -> Array:
-    """Norm of every row, in float64."""
     squares = np.empty(len(rows))
     for block in blocks_of_rows(len(rows)):
         part = rows[block].astype(np.float64)

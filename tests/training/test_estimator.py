@@ -112,7 +112,7 @@ def test_a_training_that_a_ledger_has_no_room_for_costs_nothing(tmp_path) -> Non
         with pytest.raises(BudgetError):
             estimator.fit(realistic(20, 10, 100, seed=0), accountant)
         with pytest.raises(BudgetError):
-            run.check(estimator, realistic(20, 10, 100, seed=0), accountant)
+            run.plan(estimator, realistic(20, 10, 100, seed=0).domain, accountant)
         assert not accountant.releases and ledger.summary("d").charges == 0
 
 

@@ -270,7 +270,6 @@ class Agreement:
         return hashlib.sha256(b"".join(parts)).hexdigest()
 
     def _statement(self, secure: bool) -> PrivacyStatement:
-        """Return the statement of the servers' releases."""
         privacy = run.statement(self.estimator, self.nobody, Accountant(self.budget))
         injected = () if secure else ("the noise came from an injected source",)
         notes = (
@@ -295,13 +294,11 @@ class Agreement:
 
 
 def _twice(release: Release) -> Release:
-    """A release with twice the variance of its noise."""
     one: Any = release.mechanism
     return replace(release, mechanism=Gaussian(math.sqrt(2) * one.noise_multiplier))
 
 
 def _per_user(release: Release, nodes: int) -> Release:
-    """Return a release with the same noise, in units of the sensitivity of a user at this many nodes."""
     one: Any = release.mechanism
     mechanism = Gaussian(one.noise_multiplier / nodes)
     return replace(release, mechanism=mechanism, sensitivity=nodes * release.sensitivity)
@@ -320,7 +317,6 @@ def made_up(domain: Domain) -> Ratings:
 
 
 def identity_of(domain: Domain) -> list[Any]:
-    """Return the parts of a domain that a training reads."""
     features = domain.item_features
     if features is None:
         return [domain.fingerprint]

@@ -44,7 +44,6 @@ class Book:
         return _whole(self.path / name, name.encode(), raw)
 
     def put(self, name: str, content: bytes) -> None:
-        """Write a file, in place of an earlier one."""
         write_atomically(self.path / name, [_digest(name.encode(), content), content])
 
     @contextmanager
@@ -106,7 +105,6 @@ class Shares:
 
     @property
     def nodes(self) -> list[str]:
-        """Nodes with shares in the file."""
         return sorted(self._digests)
 
     def take(self, node: str, share: bytes) -> bool:
@@ -128,17 +126,14 @@ class Shares:
         raise Refusal(503, "This server's disk has no room for a share; send it again later.")
 
     def seal(self) -> None:
-        """Bring all of them to the disk."""
         os.fsync(self._file.fileno())
 
     def each(self, among: Collection[str], then: Callable[[bytes], None]) -> None:
-        """Hand the shares of some nodes to a function, one after the other."""
         self._read(lambda name, share: then(share) if name in among else None)
         if not self._digests.keys() >= set(among):
             raise _damaged(self._path)
 
     def remove(self) -> None:
-        """Forget all shares."""
         self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -163,7 +158,6 @@ def _digest(name: bytes, content: bytes) -> bytes:
 
 
 def _whole(path: Path, name: bytes, raw: bytes) -> bytes:
-    """Return the content after a digest; refuse another digest."""
     if len(raw) < _DIGEST or _digest(name, raw[_DIGEST:]) != raw[:_DIGEST]:
         raise _damaged(path)
     return raw[_DIGEST:]

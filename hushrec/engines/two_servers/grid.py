@@ -40,7 +40,6 @@ class Grid(NamedTuple):
 
     @classmethod
     def of(cls, planned: Release, bounded: Bounded, shape: tuple[int, ...]) -> Grid:
-        """Return the grid of a planned release."""
         if not np.all(bounded.step > 0):
             raise InputError(f"Release {planned.label!r} is not an exact sum; two servers cannot add it up.")
         sd = planned.noise_sd / np.asarray(bounded.entry_scale)

@@ -175,7 +175,6 @@ def _kept(state: State) -> str:
 
 
 def _answer(book: Book, state: State, role: str) -> tuple[tuple[str, str], bytes] | None:
-    """Return a server's share with release and digest, if its round is open and this node has answered."""
     kept = book.get(_kept(state)) if state.round else None
     if not kept:
         return None
@@ -192,7 +191,6 @@ def _send(server: Line, path: Sequence[str], share: bytes, token: str) -> None:
 
 
 def _check_session(book: Book, sessions: set[str]) -> None:
-    """A node takes part in the training of its folder alone."""
     known = book.get("session")
     if known is None and len(sessions) == 1 and "" not in sessions:
         book.put("session", "".join(sessions).encode())
@@ -204,7 +202,6 @@ def _check_session(book: Book, sessions: set[str]) -> None:
 
 
 def _charge(node: Node, agreement: Agreement, session: str) -> None:
-    """Record the whole training durably, once."""
     ledger, dataset = node.ledger, node.dataset
     if ledger is None:
         return

@@ -69,7 +69,6 @@ class Opened(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Integers of an answer."""
         return sum(map(len, self.steps))
 
 
@@ -157,7 +156,6 @@ class Replay(PlannedGate):
             ) from error
 
     def opened(self, which: Round) -> Opened:
-        """The questions of a round."""
         span = slice(which.first, which.stop)
         if not 0 <= which.first < which.stop == len(self.asked):
             raise HushrecError("A server has opened a round that this training does not have; refused.")
@@ -188,7 +186,6 @@ class Replay(PlannedGate):
         return (_STAND_IN * wave * grid.noise_sd * grid.steps).reshape(places.shape)
 
     def _ask(self, question: Query) -> list[Array]:
-        """Return the places of a question's answers."""
         if len(self.asked) >= self._until:
             raise _Enough
         number = len(self.asked)
@@ -240,7 +237,6 @@ def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
 
 
 def _key(question: Query) -> str:
-    """Return the digest of a question."""
     digest = hashlib.sha256()
 
     def add(value: Any) -> None:

@@ -103,8 +103,6 @@ class _Collecting:
 
 @dataclass
 class _Collected:
-    """A closed round: its questions, and the sum of this server's shares."""
-
     which: Round
     keys: tuple[str, ...]
     ends: list[int]
@@ -247,7 +245,6 @@ class CollectingServer:
                 raise Refusal(404, "There is no such page.")
 
     def _open_round(self, number: str, digest: str, length: int) -> _Collecting:
-        """Return the open round, if a share is of it."""
         now = self._collecting
         if now is None or now.which.release != _index(number) or now.held is not None:
             raise Refusal(409, "This round is not open.")
@@ -259,7 +256,6 @@ class CollectingServer:
         return now
 
     def _take(self, node: str, number: str, digest: str, token: str, share: bytes) -> Taken:
-        """Take a node's share of the open round, once."""
         taken = self._check_node(node, token)
         with self._lock:
             if not self._open_round(number, digest, len(share)).shares.take(node, share):
@@ -344,12 +340,10 @@ class CollectingServer:
 
     @property
     def _nodes(self) -> str:
-        """Digest of the nodes' names."""
         names = json.dumps(sorted(self.settings.nodes)).encode()
         return hmac.new(self.settings.peer_token.encode(), names, "sha256").hexdigest()
 
     def _look_ahead(self) -> bool:
-        """Find the next release, or the model."""
         following = self.agreement.next(self._totals, self._secure, self._public)
         with self._lock:
             if isinstance(following, Wanted):
@@ -360,7 +354,6 @@ class CollectingServer:
         return True
 
     def _booked(self, board: Model) -> Model:
-        """Return the model with the summary of this server's ledger in its statement."""
         if self._ledger is None:
             return board
         delta = self.agreement.budget.delta
@@ -440,12 +433,10 @@ class CollectingServer:
 
     @property
     def _numbers(self) -> range:
-        """Numbers of all releases."""
         return range(len(self.agreement.plan.releases))
 
     @property
     def _run(self) -> str:
-        """Name of this training in the ledger."""
         return run_of(self._session, self.settings.role)
 
     def _reserve(self, session: str) -> None:
@@ -459,7 +450,6 @@ class CollectingServer:
             self._reservation = self._ledger.reserve(dataset, coming, run=run, reservation=self._reservation)
 
     def _charge(self, session: str, number: int) -> None:
-        """Record a release durably, once."""
         dataset, run = self.settings.dataset, run_of(session, self.settings.role)
         if self._ledger is not None and not self._ledger.charged(dataset, run, number):
             release = self.agreement.plan.releases[number]
@@ -522,7 +512,6 @@ class CollectingServer:
         )
 
     def _take_up(self) -> None:
-        """Continue from the files of the folder."""
         for number in self._numbers:
             kept = self._book.get(f"round-{number}")
             if kept is not None:
@@ -559,7 +548,6 @@ class CollectingServer:
             self._collecting = None
 
     def _ask(self, kind: type[Kind], *path: str, most: int = SHORT) -> Kind | None:
-        """Return the other server's answer, or None if it does not exist yet."""
         try:
             return self._peer.get(kind, *path, token=self.settings.peer_token, most=most)
         except Refusal as refused:

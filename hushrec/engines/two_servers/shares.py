@@ -44,13 +44,11 @@ def share_bytes(role: str, size: int) -> int:
 
 
 def check_length(length: int, role: str, size: int) -> None:
-    """Refuse a share of another length than that of an answer of so many integers."""
     expected = share_bytes(role, size)
     check(length == expected, f"A share of this round for the {role} server has {expected} bytes.")
 
 
 def add_share(total: NDArray[np.uint64], share: bytes, role: str) -> None:
-    """Add a share, in place."""
     if role == "second":
         add_stream(total, share)
     else:

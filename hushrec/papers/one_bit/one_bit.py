@@ -325,7 +325,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         -------
         Completion
         """
-        plan = run.check(self, ratings, accountant, seed)
+        run.check(self, ratings, accountant, seed)
+        plan = run.plan(self, ratings.domain, accountant)
         bound_to = {"model": self.name, "settings": settings_of(self)}
         with run.journal(accountant, ratings.domain, plan, seed, **bound_to), one_blas_thread():
             gate = LocalGate(accountant, plan)
