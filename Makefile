@@ -12,9 +12,11 @@ COLUMNS      ?=
 DATASET      ?= my ratings
 EPSILON      ?= 5
 DELTA        ?= 1e-6
-# make test TESTS=tests/kernels runs a part; FULL=1 adds the long tests; DEPENDENCIES=newest (or oldest) installs those
+# make test TESTS=tests/kernels runs a part; FULL=1 adds the long tests; DEPENDENCIES=newest (or oldest) installs those;
+# SPARK=1 installs pyspark, which needs Java, and runs its test alone
 TESTS        ?=
 FULL         ?=
+SPARK        ?=
 DEPENDENCIES ?=
 MUTANTS      ?= 60
 ROOMS        ?= privacy
@@ -38,7 +40,8 @@ demo: $(VENV)/.run ## train, evaluate and use a private model, on RATINGS=… CA
 	    $(if $(COLUMNS),--columns "$(COLUMNS)")
 
 test: check ## check, then all tests; FULL=1 adds the long ones; DEPENDENCIES=newest or oldest installs those first
-	$(if $(DEPENDENCIES),$(BIN)/python -m benchmarks.dependencies $(DEPENDENCIES) $(TESTS),$(PYTEST) $(if $(FULL),-m "full or not full") $(TESTS))
+	$(if $(SPARK),$(BIN)/python -m pip install --quiet "pyspark>=4,<5")
+	$(if $(DEPENDENCIES),$(BIN)/python -m benchmarks.dependencies $(DEPENDENCIES) $(TESTS),$(PYTEST) $(if $(FULL),-m "full or not full") $(if $(SPARK),tests/integrations/test_spark.py,$(TESTS)))
 
 check: $(VENV)/.test ## style, types, import contracts, line bounds, and whether every target has a smoke run
 	$(BIN)/ruff check .
