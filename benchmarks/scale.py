@@ -40,8 +40,8 @@ from hushrec.training.users import FittedUsers
 
 BUDGET = Budget(5.0, 1e-6)
 RANK = 12
-#: Disk space of the ratings during preparation: Parquet, spilled rows, store; octets a row.
-DISK = 9 + 22 + 7
+#: Disk space of the ratings during preparation: Parquet, DuckDB, spilled rows, two stores; octets a row.
+DISK = 9 + 12 + 22 + 14
 SHAPE_10M = 69_878, 10_677, 10**7
 _ROWS_A_USER, _CHUNK = 100, 1 << 21
 #: Users who get lists, where there are more.
@@ -51,6 +51,8 @@ _MEMORY_GIB = {"prepare": 3.0, "ratings": 4.0, "lists": 4.0, "both": 4.0, "recom
 _SECONDS = {"prepare": 1500.0, "ratings": 2400.0, "sweep": 120.0, "recommend": 300.0}
 _FILE_TO_MODEL = {"size": 1e8, "seconds": 60.0, "gib": 2.0}
 _EXPONENT, _PRIVATE_OVER_PLAIN = 1.05, 1.2
+#: A stream out of DuckDB against the same Parquet: times the seconds, and GiB more (1.2 GB).
+_STREAM_OVER_FILES, _STREAM_GIB = 1.3, 1.2e9 / 2**30
 #: Measurements, a line for each step.
 ROWS = STORED / "scaling.jsonl"
 
@@ -76,6 +78,14 @@ def generate(rows: int, out: Path) -> None:
         pq.write_table(table, out / f"{number:05d}.parquet", use_dictionary=["rating"])
 
 
+def to_duckdb(folder: Path) -> None:
+    """Copy the files of ratings to a DuckDB file."""
+    import duckdb
+
+    with duckdb.connect(folder / "rows.duckdb") as warehouse:
+        warehouse.sql(f"CREATE TABLE ratings AS SELECT * FROM read_parquet('{folder}/rows/*.parquet')")
+
+
 # ---------------------------------------------------------------------- steps, each in its own process
 
 
@@ -86,6 +96,17 @@ def prepare(rows: int, folder: Path) -> dict[str, float]:
     )
     size = sum(part.path.stat().st_size for part in store.partitions())
     return {"octets": size / store.n_ratings, "kept": store.n_ratings}
+
+
+def stream(rows: int, folder: Path) -> dict[str, float]:
+    """Prepare the same rows out of a DuckDB file."""
+    import duckdb
+
+    with duckdb.connect(folder / "rows.duckdb", read_only=True) as warehouse:
+        warehouse.sql("SET memory_limit='1GB'")
+        source = warehouse.sql("SELECT * FROM ratings")
+        store = Store.prepare(source, folder / "streamed", domain_of(rows), partitions=max(32, rows >> 21))
+        return {"kept": store.n_ratings}
 
 
 def _trained(folder: Path, model: type[Any]) -> dict[str, float]:
@@ -142,7 +163,7 @@ def recommend(rows: int, folder: Path) -> dict[str, float]:
 
 
 STEPS: dict[str, Callable[[int, Path], dict[str, float]]] = {
-    each.__name__: each for each in (prepare, ratings, sweep, lists, both, recommend)
+    each.__name__: each for each in (prepare, stream, ratings, sweep, lists, both, recommend)
 }
 
 
@@ -276,6 +297,13 @@ def judge(targets: Targets, rows: int, found: dict[str, dict[str, float]]) -> No
         if step == "prepare":
             octets = each["octets"]
             targets.line(5 <= octets <= 8, f"{rows:.0e} rows: {octets:.2f} octets a rating (5 to 8)")
+    if {"prepare", "stream"} <= set(found):
+        seconds, gib = (found["stream"][name] for name in ("seconds", "gib"))
+        before = found["prepare"]
+        targets.at_most(
+            seconds / before["seconds"], _STREAM_OVER_FILES, f"{rows:.0e} rows, DuckDB over Parquet"
+        )
+        targets.at_most(gib - before["gib"], _STREAM_GIB, f"{rows:.0e} rows, DuckDB: GiB more than Parquet")
     if rows == _FILE_TO_MODEL["size"] and {"prepare", "ratings"} <= set(found):
         seconds = found["prepare"]["seconds"] + found["ratings"]["seconds"]
         targets.at_most(seconds, _FILE_TO_MODEL["seconds"], f"{rows:.0e} rows, file to model: seconds")
@@ -312,6 +340,8 @@ def main() -> None:
             place = folder / str(rows)
             place.mkdir()
             generate(rows, place / "rows")
+            if "stream" in options.steps.split(","):
+                to_duckdb(place)
             found[rows] = {step: measured(step, rows, place) for step in options.steps.split(",")}
             judge(targets, rows, found[rows])
             shutil.rmtree(place)
