@@ -1,7 +1,6 @@
 """A column of any container as typed Arrow chunks, or as Python objects to be read cell by cell.
 
-No type is inferred from the rows. Converting a whole column is a faster way to the result of its cells, and
-no cell changes what becomes of another.
+No type is inferred from the rows: no cell changes how another is read.
 """
 
 from __future__ import annotations
@@ -18,7 +17,6 @@ from hushrec.errors import InputError
 
 #: Bytes of the longest id, rating or time. It bounds the memory that one user's cells take.
 MAX_CELL_BYTES = 1 << 10
-_PART = 1 << 20  # rows handled at a time, where a whole column would double the memory
 PLAIN = r"^[\w:/-]+$"  # ASCII without blanks: the canonical text is the text itself
 #: Types of text -> the same with 64-bit offsets.
 TEXT = {
@@ -34,13 +32,8 @@ TEXT = {
 def typed_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
     """Return a column as Arrow chunks, or as an array of Python objects where no type was declared.
 
-    Texts have 64-bit offsets, and cells that are too long are empty. UUIDs become text, other extension types
-    their storage.
-
-    Raises
-    ------
-    InputError
-        The object is no column, has several dimensions, or its type cannot be read.
+    Texts have 64-bit offsets; cells that are too long are empty. UUIDs become text, other extension types
+    their storage. Raises InputError for several dimensions or an unreadable type.
     """
     module = type(column).__module__.partition(".")[0]
     try:
@@ -156,10 +149,7 @@ def _uuid_texts(storage: pa.Array) -> pa.Array:
 
 
 def check_scalar_type(kind: pa.DataType, what: str, *, moments: bool = False) -> None:
-    """Refuse a column of lists, structures or times by its type, which the schema declares and no row.
-
-    ``moments`` lets dates and timestamps pass.
-    """
+    """Refuse a column of lists, structures or times by its declared type; ``moments`` lets dates pass."""
     inner = kind
     while pa.types.is_dictionary(inner):
         inner = inner.value_type
@@ -180,9 +170,11 @@ def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
             encoded = column.unify_dictionaries()
         except pa.ArrowException:  # nulls in a dictionary, or more values than fit
             return dictionary(column.cast(kind.value_type))
-        # a dictionary may repeat a value, hold null, or hold values of no row
+        # a dictionary may repeat a value, hold null, or hold values of no row, in an order of all rows
         inner_codes, values = dictionary(pa.chunked_array([encoded.chunk(0).dictionary]))
-        return _by_appearance(np.append(inner_codes, np.int32(-1))[_codes(encoded)], values)
+        codes = np.append(inner_codes, np.int32(-1))[_codes(encoded)]
+        by_row = pa.array(codes, mask=codes < 0).dictionary_encode()
+        return by_row.indices.fill_null(-1).to_numpy(), values.take(by_row.dictionary)
     try:
         encoded = column.dictionary_encode()
     except pa.ArrowNotImplementedError:
@@ -195,21 +187,8 @@ def _codes(encoded: pa.ChunkedArray) -> np.ndarray:
     return indices.cast(pa.int32()).fill_null(-1).to_numpy()
 
 
-def _by_appearance(codes: np.ndarray, values: pa.Array) -> tuple[np.ndarray, pa.Array]:
-    """Number values by the first row that holds them: a dictionary's own order may depend on all rows."""
-    first = np.full(len(values) + 1, len(codes), dtype=np.int64)
-    for stop in range(len(codes), 0, -_PART):
-        start = max(0, stop - _PART)
-        first[codes[start:stop][::-1]] = np.arange(stop - 1, start - 1, -1)  # the first row is written last
-    order = np.argsort(first[:-1], kind="stable")
-    order = order[: np.count_nonzero(first[:-1] < len(codes))]  # without values of no row
-    place = np.full(len(values) + 1, -1, dtype=np.int32)
-    place[order] = np.arange(len(order))
-    return place[codes], values.take(pa.array(order))
-
-
 def plain_values(values: pa.Array) -> list[Any]:
-    """Return Arrow values as Python objects; text that is not UTF-8 (a file may hold it) as bytes."""
+    """Return Arrow values as Python objects; text that is not UTF-8 as bytes."""
     if not pa.types.is_large_string(values.type):
         return values.to_pylist()
     cells = values.cast(pa.large_binary()).to_pylist()
@@ -225,7 +204,6 @@ def decoded(cell: bytes) -> str | None:
 
 
 def too_long(cell: str | bytes | bytearray | memoryview) -> bool:
-    """Return whether a cell has more than `MAX_CELL_BYTES` in UTF-8."""
     if isinstance(cell, str) and not cell.isascii():
         return len(cell) > MAX_CELL_BYTES or len(cell.encode("utf-8", "surrogatepass")) > MAX_CELL_BYTES
     return len(cell) > MAX_CELL_BYTES

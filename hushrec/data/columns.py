@@ -41,21 +41,10 @@ MARKS_KEY = b"hushrec.ratings"
 
 
 class Columns(NamedTuple):
-    """Columns of a table.
+    """Columns of a table: ids, float32 ratings (NaN where there is no number), times, marks, quantities.
 
-    Attributes
-    ----------
-    users, items
-        Columns of ids.
-    ratings : ndarray of float32
-        NaN where there is no number.
-    times : ndarray of int64, optional
-    marks : tuple of str
-        Marks of the `Ratings` that are built from them.
-    quantities : ndarray of int64, optional
-        As of `encode_quantities`.
-    is_ordered : bool
-        Whether the order of the rows is fixed by the source, so it may break ties of time.
+    ``quantities`` are as of `encode_quantities`. ``is_ordered`` states that the source fixes the order of the
+    rows, so it may break ties of time.
     """
 
     users: Any
@@ -91,7 +80,7 @@ def columns_of(
 
 
 def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str, Any]:
-    """The name of the column of each role among the names of a table."""
+    """Return the name of the column of each role."""
     if not names:
         raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
     asked = _asked_columns(columns)
@@ -118,7 +107,7 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
 
 
 def last_position(columns: Any) -> int:
-    """Return the largest of the positions that columns are asked for by, from 1; 0 where they have names."""
+    """Return the largest position, from 1, that columns are asked for by; 0 where they have names."""
     asked = [name for name in _asked_columns(columns).values() if name is not None and type(name) is not bool]
     if not asked or not all(str(name).isdecimal() for name in asked):
         return 0
@@ -128,7 +117,7 @@ def last_position(columns: Any) -> int:
 
 
 def with_times(names: Sequence[Any], columns: Any) -> Any:
-    """Use times too if a column has a usual name of times and the caller named no columns."""
+    """Ask for times too if a column has a usual name of times and the caller asked for none."""
     asked, words = _asked_columns(columns), [plain_name(name) for name in names]
     if "time" in asked or sum(word in SYNONYMS["time"] for word in words) != 1:
         return columns
@@ -136,12 +125,12 @@ def with_times(names: Sequence[Any], columns: Any) -> Any:
 
 
 def plain_name(name: Any) -> str:
-    """Return a column's name as `SYNONYMS` writes it, without RecBole's type (``user_id:token``)."""
+    """Return a column's name as in `SYNONYMS`, without RecBole's type (``user_id:token``)."""
     return re.sub(r":(token|float)(_seq)?$|[\s_.-]", "", str(name).strip()).lower()
 
 
 def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
-    """The names that are there are not shown: they may be a row."""
+    """Name no column that is there: it may be a row."""
     wanted = f"named {asked.get(role)!r}"
     if asked.get(role, True) is True:
         few = ", ".join(SYNONYMS[role][:6])
@@ -153,7 +142,6 @@ def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
 
 
 def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit: bool) -> Columns:
-    """The columns of a table by their names."""
     chosen = find_columns(names, columns, implicit)
     return columns_of(**{role: column(name) for role, name in chosen.items()}, implicit=implicit)
 
@@ -166,7 +154,6 @@ def with_purchases(schema: pa.Schema, columns: Any) -> Any:
 
 
 def marks_of(schema: pa.Schema) -> tuple[str, ...]:
-    """The marks that `Ratings.to_arrow` wrote."""
     words = (schema.metadata or {}).get(MARKS_KEY, b"").decode(errors="replace").split()
     return tuple(word for word in words if word in MARKS or word.startswith(SPLIT))
 
@@ -176,8 +163,6 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
         return {}
     if isinstance(columns, Mapping) and set(columns) <= set(ROLES):
         return dict(columns)
-    if isinstance(columns, (list, tuple)) and 2 <= len(columns) < len(ROLES):
-        return dict(zip(ROLES, columns, strict=False))
     raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
 
 

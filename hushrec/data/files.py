@@ -181,7 +181,7 @@ def _metadata_without_schema(file: File) -> Any:
     try:
         parquet.read_schema(file.seekable())
     except pa.ArrowNotImplementedError:
-        with pa.OSFile(file.path) if file.filesystem is None else file.seekable() as opened:
+        with file.seekable() as opened:
             opened.seek(-8, 2)
             length = int.from_bytes(opened.read(4), "little")
             opened.seek(-8 - length, 2)

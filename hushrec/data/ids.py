@@ -46,15 +46,14 @@ _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 def canonical_text(value: Any, *, exact: bool = True) -> str | None:
     r"""Return the text that identifies an id, or None where there is no id.
 
-    The integer 7, ``numpy.int32(7)``, the text "7", the float 7.0 (an integer of a data-frame column with one
-    hole) and its text "7.0" are one id, "7". Surrounding blanks do not count. All else does: "007" and "7"
-    differ, and so do "a" and "A". Bytes are read as UTF-8, a UUID as its usual text.
+    The integer 7, ``numpy.int32(7)``, the texts "7" and "7.0", and the float 7.0 are one id, "7". Surrounding
+    blanks do not count. Zeros and case do: "007" and "7" differ. Bytes are read as UTF-8, a UUID as its usual
+    text.
 
-    These are not ids: None, NaN, NaT, infinities, empty text, cells of more than 1,024 bytes, dates and
-    times, and objects of any other class. Nor are whole numbers of 2^53 and beyond as a float or its text
-    ("1.152921504606847e+18"), because several integers have the same float. Bytes that are no Unicode text
-    become "\ufffdx" and their hexadecimal digits, lone surrogates "\ufffdu" and theirs. Text that begins with
-    "\ufffd" itself gets another one, so no two ids become equal.
+    These are not ids: None, NaN, infinities, empty text, cells of more than 1,024 bytes, dates and times,
+    objects of any other class, and floats (or their text) of 2^53 and beyond, since several integers have the
+    same float. Bytes that are no text become "\ufffdx" and their hexadecimal digits, lone surrogates
+    "\ufffdu" and theirs. Text that begins with "\ufffd" gets another one, so no two ids become equal.
 
     Parameters
     ----------
@@ -156,8 +155,7 @@ class Encoded:
     codes : ndarray of int32
         -1 where a row has no id.
     values : Arrow array or ndarray of object
-        Distinct ids as given: an Arrow array where the type was fixed before the cells, as in Arrow, polars
-        and files.
+        Distinct ids as given: an Arrow array where the type was declared before the cells.
     texts : Arrow array of large_string
         Distinct ids in canonical form.
     """
@@ -173,9 +171,8 @@ class Encoded:
 def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
     """Encode a column of ids of any type; distinct ids are numbered by first appearance.
 
-    NumPy and pandas choose a column's type by all its cells, so an id must be the same under any type (see
-    `canonical_text`). pandas' nullable integers and Arrow types are exempt: a missing cell does not change
-    them. ``exact`` drops this rule, for ids that are asked for and are no rows.
+    NumPy and pandas choose a column's type by all its cells, so an id must be the same under any type.
+    ``exact`` drops this rule, for ids that are asked for and are no rows.
     """
     if isinstance(column, Encoded):
         return column
@@ -208,20 +205,20 @@ def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
 
 
 def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
-    """Return `lookup` of encoded ids, as int32."""
+    """Return the position (int32) of encoded ids among canonical texts, -1 where not there."""
     if ids.texts is texts:
         return ids.codes.astype(np.int32, copy=False)
     return np.append(places(ids.texts, texts), np.int32(-1))[ids.codes]
 
 
 def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
-    """Return the position (int32) of each canonical text among others, -1 where it is not there."""
+    """Return the position (int32) of each canonical text among others, -1 where not there."""
     found = pc.index_in(texts, value_set=among).fill_null(-1)
     return found.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
-    """Return distinct ids as Python objects; a number is an int or a float for any column type."""
+    """Return distinct ids as Python objects; a whole number is an int for any column type."""
     return [_plain_number(v) for v in (values if isinstance(values, np.ndarray) else plain_values(values))]
 
 
@@ -255,14 +252,13 @@ def encode_ratings(column: Any) -> np.ndarray:
 def encode_quantities(column: Any) -> np.ndarray:
     """Return a column of quantities as int64 in millionths, 0 where a cell holds no finite number.
 
-    Integers add up to the same sum in any order. A quantity beyond a million counts as a million.
+    Integers have the same sum in any order. A quantity beyond a million counts as a million.
     """
     numbers = np.nan_to_num(encode_ratings(column).astype(np.float64), posinf=0, neginf=0)
     return np.rint(np.clip(numbers, -UNIT, UNIT) * UNIT).astype(np.int64)
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    """Convert typed numbers chunk by chunk, null to NaN."""
     ratings, start = np.empty(len(column), dtype=np.float32), 0
     for chunk in column.chunks:
         cells = chunk if pa.types.is_float32(chunk.type) else chunk.cast(pa.float64(), safe=False)
@@ -272,7 +268,6 @@ def _numbers(column: pa.ChunkedArray) -> np.ndarray:
 
 
 def _canonical_array(values: pa.Array) -> pa.Array:
-    """Return `canonical_text` of distinct typed values, vectorised where that is simple."""
     if pa.types.is_integer(values.type):
         return values.cast(pa.large_string())
     if pa.types.is_large_string(values.type):
@@ -283,7 +278,7 @@ def _canonical_array(values: pa.Array) -> pa.Array:
 
 
 def _in_utf8(values: pa.Array, texts: pa.Array) -> pa.Array:
-    """Replace values that are not UTF-8 by their canonical form: the others are not to fail with them."""
+    """Replace values that are not UTF-8 by their canonical form, so that the others are read."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
@@ -303,7 +298,6 @@ def _merge_equal_texts(codes: np.ndarray, values: np.ndarray | pa.Array, texts: 
 
 
 def take(values: np.ndarray | pa.Array, positions: np.ndarray) -> Any:
-    """Return entries of a NumPy or an Arrow array."""
     return values[positions] if isinstance(values, np.ndarray) else values.take(pa.array(positions))
 
 

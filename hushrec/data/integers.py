@@ -17,20 +17,14 @@ _DENSE = 1 << 24  # numbers that have a separate table
 
 
 def plain_integers(column: Any) -> np.ndarray | None:
-    """The numbers of an Arrow column of integers without a hole; None for another column."""
+    """Return the numbers of an Arrow column of integers without a hole; None for another column."""
     if not isinstance(column, pa.ChunkedArray) or not pa.types.is_integer(column.type) or column.null_count:
         return None
     return column.to_numpy()
 
 
 class Places:
-    """The places of ids among canonical texts.
-
-    Parameters
-    ----------
-    texts : Array
-        Distinct.
-    """
+    """Look up ids among distinct canonical texts."""
 
     def __init__(self, texts: pa.Array) -> None:
         self._texts = texts
@@ -45,7 +39,7 @@ class Places:
             self._table[self._numbers - self._numbers[0]] = self._places
 
     def of(self, column: Any) -> np.ndarray:
-        """The position (int32) of each id of a column, -1 where it is not there."""
+        """Return the position (int32) of each id of a column, -1 where it is not there."""
         numbers = plain_integers(column)
         if numbers is None or numbers.dtype == np.uint64:
             return positions_of(encode_ids(column), self._texts)
@@ -80,7 +74,7 @@ def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
 
 
 def hashes_of(texts: pa.Array) -> np.ndarray:
-    """Return a hash (uint64) of each canonical id, to deal users out: of integers the number is hashed."""
+    """Return a hash (uint64) of each canonical id, to deal users out; of an integer, of the number."""
     is_whole = pc.match_substring_regex(texts, _CANONICAL)
     hashes, whole = np.empty(len(texts), np.uint64), is_whole.to_numpy(zero_copy_only=False)
     hashes[whole] = mix(texts.filter(is_whole).cast(pa.int64()).to_numpy().astype(np.uint64))

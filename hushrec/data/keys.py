@@ -1,8 +1,7 @@
 """Stable keys: choices for one user that depend on no other user.
 
-A user's key is a hash of the user's id. A random choice for the user is a hash of (seed, key, item). No
-function here reads two users at once, so adding or removing a user changes no other user's choices. These
-choices are reproducible and public, never a source of privacy noise.
+A random choice for a user is a hash of (seed, user id, item), so adding or removing a user changes no
+other user's choices. These choices are reproducible and public, never a source of privacy noise.
 """
 
 from __future__ import annotations
@@ -22,14 +21,14 @@ _CELLS = 1 << 21  # entries handled at a time: bounds the memory of a pass over 
 
 
 def text_keys(texts: Iterable[str]) -> np.ndarray:
-    """Eight bytes of BLAKE2b of each text, as uint64; the same on every machine and in every version."""
+    """Return eight bytes of BLAKE2b of each text, as uint64; the same on every machine."""
     blake2b = hashlib.blake2b
     digests = b"".join([blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts])
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def text_hashes(texts: pa.Array) -> np.ndarray:
-    """A hash of each text, as uint64: many times faster than `text_keys`, and good for dealing out only."""
+    """Return a hash (uint64) of each text: much faster than `text_keys`, for dealing out only."""
     offsets, data = _texts_as_bytes(texts)
     lengths = np.diff(offsets)
     hashes = lengths.astype(np.uint64)
@@ -63,21 +62,15 @@ def mix(values: np.ndarray) -> np.ndarray:
 
 
 def check_seed(seed: int) -> int:
-    """The seed as an integer from 0 to 2**64 - 1, or InputError."""
     if not is_number(seed, (int, np.integer)) or not 0 <= seed < 1 << 64:
         raise InputError(f"seed={shown(seed)} is not an integer from 0 to 2**64 - 1.", parameter="seed")
     return int(seed)
 
 
 def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
-    """One uint64 per user from which their random choices for one purpose are drawn.
+    """Return one uint64 per user from which their random choices for one purpose are drawn.
 
-    Parameters
-    ----------
-    user_keys : ndarray of uint64, shape (n_users,)
-    seed : int
-    purpose : str
-        Choices for different purposes with the same seed are independent.
+    Choices for different purposes with the same seed are independent.
     """
     salt = text_keys([f"{purpose}:{check_seed(seed)}"])
     return mix(user_keys ^ mix(salt))
@@ -89,7 +82,7 @@ def cell_keys(base: np.ndarray, items: np.ndarray) -> np.ndarray:
 
 
 def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
-    """The part that each hash falls into: fractions of all uint64, one after the other."""
+    """Return the part that each hash falls into: fractions of all uint64, one after the other."""
     ends = [min(int(end * 2.0**64), (1 << 64) - 1) for end in np.cumsum(fractions)[:-1].tolist()]
     return np.searchsorted(np.array(ends, dtype=np.uint64), keys, side="right")
 
@@ -97,18 +90,9 @@ def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
 def parts_of_cells(
     indptr: np.ndarray, indices: np.ndarray, base: np.ndarray, fractions: Sequence[float]
 ) -> np.ndarray:
-    """Return the part of each entry of the rows, by its own hash.
+    """Return the part of each entry of rows in CSR form, by its own hash.
 
-    Parameters
-    ----------
-    indptr, indices, base
-        As for `smallest_per_row`.
-    fractions : sequence of float
-        Fractions of the parts; they hold in expectation.
-
-    Returns
-    -------
-    ndarray of int, shape (n_entries,)
+    ``base`` is from `stream_base`. ``fractions`` hold in expectation.
     """
     parts = np.empty(len(indices), dtype=np.int8 if len(fractions) < 128 else np.int32)
     for start in range(0, len(indices), _CELLS):
@@ -136,9 +120,8 @@ def smallest_per_row(
     base : ndarray of uint64, shape (n_rows,)
         From `stream_base`. The order of a row depends on its base and its own items only.
     counts : ndarray of int64, shape (n_rows,)
-        Number of entries to mark in each row; all of a shorter row.
     rank : ndarray of int64, shape (n_items,), optional
-        Sort by this first and by the keyed hash within equal ranks.
+        Sort by this first, and by the keyed hash within equal ranks.
 
     Returns
     -------

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import os
 import re
 from pathlib import Path, PurePosixPath
 from typing import Any, NamedTuple
@@ -57,60 +58,49 @@ class File(NamedTuple):
 
     @property
     def suffix(self) -> str:
-        """Return the name's suffix in lower case, without a suffix of compression."""
+        """The name's suffix in lower case, without that of compression."""
         name = self.name.lower()
         for compression in _COMPRESSED:
             name = name.removesuffix(compression)
         return Path(name).suffix
 
-    def head(self, size: int) -> bytes:
-        """The first bytes.
+    @property
+    def _system(self) -> Any:
+        from pyarrow import fs
 
-        Raises
-        ------
-        InputError
-            The file cannot be read.
-        """
+        return self.filesystem or fs.LocalFileSystem()
+
+    def head(self, size: int) -> bytes:
+        """Return the first bytes, or raise InputError if the file cannot be read."""
+        path = Path(self.path)
+        if self.filesystem is None and path.exists() and not (path.is_file() or path.is_dir()):
+            raise InputError(
+                f"{self.path!r} is a pipe or a device, and a table is read more than once; save it as"
+                " a file first."
+            )
         try:
-            if self.filesystem is None:
-                if (path := Path(self.path)).exists() and not (path.is_file() or path.is_dir()):
-                    raise InputError(
-                        f"{self.path!r} is a pipe or a device, and a table is read more than once; save it as"
-                        " a file first."
-                    )
-                with path.open("rb") as local:
-                    return local.read(size)
-            with self.filesystem.open_input_stream(self.path, compression=None) as remote:
-                return remote.read(size)
+            with self._system.open_input_stream(self.path, compression=None) as stream:
+                return stream.read(size)
         except (OSError, pa.ArrowException) as error:
-            why = getattr(error, "strerror", None) if self.filesystem is None else None
-            raise InputError(f"{self.path!r} cannot be read: {why or 'it could not be opened'}.") from None
+            number = getattr(error, "errno", None)
+            why = os.strerror(number) if number else "it could not be opened"
+            raise InputError(f"{self.path!r} cannot be read: {why}.") from None
 
     def size(self) -> int:
         """Size in bytes; 0 if unknown."""
-        if self.filesystem is None:
-            return Path(self.path).stat().st_size
-        return self.filesystem.get_file_info(self.path).size or 0
+        return self._system.get_file_info(self.path).size or 0
 
     def seekable(self) -> Any:
-        """Return a path or an open file, as a Parquet reader takes it."""
-        return self.path if self.filesystem is None else self.filesystem.open_input_file(self.path)
+        """Return the open file, for a Parquet reader."""
+        return self._system.open_input_file(self.path)
 
     def stream(self) -> Any:
-        """Its bytes, uncompressed, to be closed."""
-        if self.filesystem is None:
-            return pa.input_stream(self.path, compression="detect")
-        return self.filesystem.open_input_stream(self.path, compression="detect")
+        """Return its uncompressed bytes, to be closed."""
+        return self._system.open_input_stream(self.path, compression="detect")
 
 
 def refuse_other_content(file: File) -> None:
-    """Refuse a file whose first bytes are not delimited text.
-
-    Raises
-    ------
-    InputError
-        It is an archive, compressed under another name, UTF-16 text, JSON or a file of another program.
-    """
+    """Refuse a file whose first bytes are not delimited text, as of an archive, UTF-16 text or JSON."""
     raw = file.head(_HEAD_BYTES)
     ending = next((ending for ending in _COMPRESSED if file.name.lower().endswith(ending)), "")
     if ending and raw and not raw.startswith(_COMPRESSED[ending]):
@@ -128,67 +118,49 @@ def refuse_other_content(file: File) -> None:
 
 
 def files_at(path: str, filesystem: Any = None) -> list[File]:
-    """The files of a path, in the order of their names, which is the order of their rows.
+    """Return the files of a path, in the order of their names, which is the order of their rows.
 
     Parameters
     ----------
     path : str
-        A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as ``s3://bucket/folder``
-        of a file or a folder.
+        A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as ``s3://bucket/folder``.
     filesystem : pyarrow.fs.FileSystem, optional
-        File system of the path; an address names its own, and the default is this machine.
+        File system of the path, by default that of the address, or this machine.
     """
+    from pyarrow import fs
+
     if filesystem is None and _URI.match(path):
-        filesystem, path = _addressed(path)
-    if filesystem is not None:
-        return _elsewhere(path, filesystem)
-    if Path(path).is_dir():
-        inside = sorted(file for file in Path(path).rglob("*") if file.is_file())
-        return _tables(path, [(str(file), file.relative_to(path).as_posix()) for file in inside], None)
-    if glob.has_magic(path) and not Path(path).exists():
-        found = [File(name) for name in sorted(glob.glob(path, recursive=True))]  # noqa: PTH207
-        if not found:
+        try:
+            filesystem, path = fs.FileSystem.from_uri(path)
+        except (OSError, ValueError, pa.ArrowException):
+            raise InputError(
+                f"{path!r} is not an address that pyarrow's file systems reach; pass for example"
+                " s3://bucket/folder, or a path of this machine."
+            ) from None
+    if filesystem is None and glob.has_magic(path) and not Path(path).exists():
+        names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207
+        if not names:
             raise InputError(f"No file matches {path!r}.")
-        return found
-    return [File(path)]
-
-
-def _addressed(address: str) -> tuple[Any, str]:
-    from pyarrow import fs
-
+        return [File(name) for name in names]
+    if filesystem is None and not Path(path).is_dir():
+        return [File(path)]
     try:
-        return fs.FileSystem.from_uri(address)
-    except (OSError, ValueError, pa.ArrowException):
-        raise InputError(
-            f"{address!r} is not an address that pyarrow's file systems reach; pass for example"
-            " s3://bucket/folder, or a path of this machine."
-        ) from None
-
-
-def _elsewhere(path: str, filesystem: Any) -> list[File]:
-    from pyarrow import fs
-
-    try:
-        info = filesystem.get_file_info(path)
+        system = filesystem or fs.LocalFileSystem()
+        info = system.get_file_info(path)
         if info.type == fs.FileType.NotFound:
             raise InputError(f"{path!r} cannot be read: there is no such file or folder.")
         if info.type != fs.FileType.Directory:
             return [File(path, filesystem)]
-        inside = filesystem.get_file_info(fs.FileSelector(path, recursive=True))
+        inside = system.get_file_info(fs.FileSelector(path, recursive=True))
     except (OSError, pa.ArrowException):
         raise InputError(f"{path!r} cannot be listed; are address and access right?") from None
-    names = sorted(each.path for each in inside if each.type == fs.FileType.File)
     root = path.rstrip("/") + "/"
-    return _tables(path, [(name, name.removeprefix(root)) for name in names], filesystem)
-
-
-def _tables(folder: str, names: list[tuple[str, str]], filesystem: Any) -> list[File]:
-    """The tables among the files of a folder, each by its path and by its path within the folder."""
-    found = [File(path, filesystem, _keys(within)) for path, within in names]
-    found = [file for file in found if not file.name.startswith((".", "_")) and file.suffix in _TABLES]
-    if not found:
-        raise InputError(f"The folder {folder!r} holds no Parquet, CSV or TSV file of ratings.")
-    return found
+    names = sorted(file.path for file in inside if file.type == fs.FileType.File)
+    files = [File(name, filesystem, _keys(name.removeprefix(root))) for name in names]
+    files = [file for file in files if not file.name.startswith((".", "_")) and file.suffix in _TABLES]
+    if not files:
+        raise InputError(f"The folder {path!r} holds no Parquet, CSV or TSV file of ratings.")
+    return files
 
 
 def _keys(within: str) -> dict[str, str]:

@@ -1,10 +1,9 @@
 """Delimited text, one line at a time: a line is a row, and no line can change how another is read.
 
-In general CSV readers an open quote swallows the lines below it. They infer a column's type from its cells,
-and stop at a line that is longer than a block. With private rows, each of these would let one user's line
-change or end the reading of all others. Here a line ends at the line break, also within quotes. Every cell is
-bytes. A line with the wrong number of fields (or of more than 65,536 bytes) is skipped. A byte-order mark
-before a line is dropped on any line, because a line's place in the file depends on the other lines.
+General CSV readers let an open quote swallow the lines below, infer types from cells, and stop at long
+lines: one user's line would change the reading of all others. Here a line ends at the line break, also
+within quotes, and every cell is bytes. A line with the wrong number of fields, or of more than 65,536
+bytes, is skipped. A byte-order mark is dropped on any line, since a line's place depends on other lines.
 """
 
 from __future__ import annotations
@@ -31,13 +30,13 @@ _STAND_IN = b"\x1f"  # replaces the two characters of "::"; a line that holds it
 
 
 class ByteStream(Protocol):
-    """Anything that bytes are read from, in pieces."""
+    """Bytes to read in pieces."""
 
     def read(self, size: int, /) -> bytes: ...
 
 
 def lines_of(stream: ByteStream) -> Iterator[bytes]:
-    """Blocks of whole lines, line breaks made ``\\n``, each block ending with one; long lines cut short."""
+    r"""Yield blocks of whole lines, line breaks made ``\n``; long lines are cut short."""
     rest = held = b""
     while chunk := stream.read(_BLOCK_BYTES):
         chunk = held + chunk
@@ -109,7 +108,7 @@ def read_fields(
     quoted: bool,
     at_least: bool = False,
 ) -> list[pa.ChunkedArray]:
-    """The wanted fields of every well-formed line, as dictionary-encoded bytes.
+    """Return the wanted fields of every well-formed line, as dictionary-encoded bytes.
 
     Parameters
     ----------
@@ -122,7 +121,7 @@ def read_fields(
     delimiter : str
         One character, or "::".
     quoted : bool
-        Whether a field may be in double quotes: not if "::" separates the fields.
+        Whether a field may be in double quotes.
     at_least : bool
         Read the first fields of a line that has more.
     """
@@ -144,7 +143,6 @@ def read_fields(
 
 
 def _short_lines(block: bytes) -> bytes:
-    """The lines that are not too long."""
     octets = np.frombuffer(block, np.uint8)
     lengths = np.diff(np.flatnonzero(octets == 10), prepend=-1)
     good = lengths <= MAX_LINE_BYTES + 1
@@ -152,7 +150,7 @@ def _short_lines(block: bytes) -> bytes:
 
 
 def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> bytes:
-    """The lines that have the right number of fields, or the first fields of those that have enough."""
+    """Return the lines with the right number of fields, or the first fields of those with enough."""
     octets = np.frombuffer(block, np.uint8)
     field_ends = np.flatnonzero((octets == mark[0]) | (octets == 10))
     last_fields = np.flatnonzero(octets[field_ends] == 10)
@@ -190,7 +188,6 @@ def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
 
 
 def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) -> list[pa.Array]:
-    """Split many lines without quotes at once."""
     from pyarrow import csv as arrow_csv
 
     if not block:

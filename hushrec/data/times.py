@@ -26,32 +26,30 @@ NO_TIME = int(np.iinfo(np.int64).min)
 #: Half of what int64 holds: no float64 within it is rounded past int64 or to `NO_TIME`.
 _FURTHEST = 1 << 62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
-_SECONDS = {"s": 1, "m": 60, "h": 3600, "D": 86_400, "W": 604_800}
-_OF_A_SECOND = {"ms": 10**3, "us": 10**6, "ns": 10**9}
-
+_FINER = ("ms", "us", "ns", "ps", "fs", "as")  # NumPy's units below a second
 
 #: Seconds since 1970 reach 10^11 in the year 5138; milliseconds passed it in 1973, and so on.
 _UNITS = {"seconds": 10**11, "milliseconds": 10**14, "microseconds": 10**17}
 
 
 def unit_of(times: np.ndarray) -> str:
-    """Return the unit that most times seem to count in since 1970; seconds where there is no time."""
+    """Return the unit of most times since 1970; seconds where there is no time."""
     known = times[times != NO_TIME]
     middle = float(np.median(np.abs(known))) if len(known) else 0.0
     return next((unit for unit, end in _UNITS.items() if middle < end), "nanoseconds")
 
 
 def encode_times(column: Any) -> np.ndarray:
-    """A column of times as int64, `NO_TIME` where a cell holds none.
+    """Return a column of times as int64, `NO_TIME` where a cell holds none.
 
-    Dates and timestamps, and text that writes one as ISO 8601 does, become seconds since 1970 (UTC), rounded
-    down. Numbers stay, rounded down from the nearest float64: their unit is the source's.
+    Dates, timestamps and ISO 8601 text become seconds since 1970 (UTC). Numbers keep the source's unit. Both
+    are rounded down, numbers from the nearest float64.
     """
     kind = getattr(column, "dtype", None)
     if hasattr(kind, "categories") and hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
         return np.append(encode_times(column.cat.categories.to_series()), NO_TIME)[column.cat.codes]
     if hasattr(kind, "tz"):  # pandas: the same moments without their zone
-        column = column.dt.tz_convert("UTC").dt.tz_localize(None)
+        column = column.dt.tz_convert(None)
         kind = column.dtype
     if isinstance(kind, np.dtype) and kind.kind == "M":
         return _of_datetimes(np.asarray(column))
@@ -133,13 +131,8 @@ def _of_numbers(numbers: np.ndarray) -> np.ndarray:
 
 
 def _of_datetimes(moments: np.ndarray) -> np.ndarray:
-    """Seconds of NumPy's moments; none where they are too far away to be counted."""
-    unit, step = np.datetime_data(moments.dtype)
-    if unit not in _SECONDS and unit not in _OF_A_SECOND:  # years and the like
-        dates = [moment if isinstance(moment, datetime.date) else None for moment in moments.tolist()]
-        return np.array([parse_time(date) for date in dates], dtype=np.int64)
-    ticks = moments.astype(moments.dtype.newbyteorder("="), copy=False).view(np.int64)
-    factor = step * _SECONDS.get(unit, 1)
-    furthest = _FURTHEST // factor if factor > 1 else np.iinfo(np.int64).max
-    inside = (ticks >= -furthest) & (ticks <= furthest)
-    return np.where(inside, np.where(inside, ticks, 0) * factor // _OF_A_SECOND.get(unit, 1), NO_TIME)
+    """Return seconds; none where int64 cannot hold them."""
+    seconds = moments.astype("M8[s]")
+    is_exact = np.datetime_data(moments.dtype)[0] in _FINER or seconds.astype(moments.dtype) == moments
+    ticks = seconds.view(np.int64)
+    return np.where(is_exact & (np.abs(ticks) <= _FURTHEST), ticks, NO_TIME)

@@ -1,12 +1,11 @@
 """Tables read, sampled, dealt out and cleaned in pieces as small as a test wants."""
 
-from hushrec.data import arrays, files, keys, preparing, textfiles
+from hushrec.data import files, keys, preparing, textfiles
 
 _SIZES = {
     "octets": (textfiles, "_BLOCK_BYTES"),
     "batch": (files, "_BATCH_ROWS"),
     "cells": (keys, "_CELLS"),
-    "column": (arrays, "_PART"),
     "held": (preparing, "_HELD_ROWS"),
     "folded": (preparing, "_FOLDED_ROWS"),
 }

@@ -22,7 +22,6 @@ from hushrec.data.ids import (
     lookup,
     parse_rating,
 )
-from tests.data.pieces import in_pieces
 
 
 class Written:
@@ -154,8 +153,7 @@ GUESSED = ("objects", "pandas objects", "pandas category")
 
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("name", CELLS)
-def test_a_column_is_its_cells_one_after_the_other(name: str, form: str, monkeypatch) -> None:
-    in_pieces(monkeypatch, column=3)
+def test_a_column_is_its_cells_one_after_the_other(name: str, form: str) -> None:
     cells = CELLS[name]
     column = FORMS[form](cells)
     cells = list(range(10, -3, -2)) if form == "range" else cells
