@@ -6,9 +6,6 @@ import contextlib
 from collections.abc import Iterator
 from typing import Protocol
 
-#: For rows, since their number is private.
-_UNCOUNTED = "{desc}: {percentage:3.0f}%|{bar}| {elapsed}<{remaining}"
-
 
 class Advance(Protocol):
     """Advance a bar, and show the current step."""
@@ -24,22 +21,33 @@ def progress_bar(wanted: bool, total: int, what: str, unit: str = "") -> Iterato
     ----------
     wanted : bool
     total : int
-        At which the bar ends.
+        At which the bar ends; 0 if it is not known.
     what : str
     unit : str
-        The unit, which must be public; without it the bar shows a percentage only.
+        The unit of `total`, which must be public. Without a unit the bar shows a percentage only.
     """
     if not wanted:
         yield lambda count, now="": None
         return
-    from tqdm.auto import tqdm
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-    options = {"unit": unit} if unit else {"bar_format": _UNCOUNTED}
-    with tqdm(total=total, desc=what, **options) as bar:
+    count = f" {{task.completed}}/{{task.total}} {unit}" if unit else ""
+    text = (f"{{task.description}}: {{task.percentage:3.0f}}%{count}", "{task.fields[now]}")
+    before, after = (TextColumn(part, markup=False) for part in text)
+    bar = Progress(
+        *(before, BarColumn(), TimeElapsedColumn(), TimeRemainingColumn(), after),
+        console=Console(stderr=True),
+        auto_refresh=False,  # no thread, and the same picture for the same steps
+        redirect_stdout=False,
+        redirect_stderr=False,
+    )
+    with bar:
+        task = bar.add_task(what, total=total or None, now="")
 
         def advance(count: int, now: str = "") -> None:
             if now:
-                bar.set_postfix_str(now)
-            bar.update(count)
+                bar.update(task, now=now)
+            bar.update(task, advance=count, refresh=True)
 
         yield advance

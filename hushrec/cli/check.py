@@ -35,7 +35,7 @@ def check(
     """
     if is_store(ratings):
         raise InputError(f"{ratings!r} is a store, whose rows were cleaned; check the tables it was made of.")
-    with progress_bar(progress_shown(no_progress), 2, "checking", " steps") as advance:
+    with progress_bar(progress_shown(no_progress), 2, "checking", "steps") as advance:
         advance(0, "the catalogue")
         domain = declared.domain(reading.implicit)
         advance(1, "the rows")

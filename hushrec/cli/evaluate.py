@@ -75,7 +75,7 @@ def evaluate(
     chosen = asdict(lists)
     if lists.relevant_from is None:  # the likes that its lists were trained on
         chosen["relevant_from"] = getattr(trained.estimator, "like_threshold", None)
-    bar = progress_bar(progress_shown(no_progress), 3, "evaluating", " steps")
+    bar = progress_bar(progress_shown(no_progress), 3, "evaluating", "steps")
     with cluster(scheduler, history, test or history) as engine, bar as advance:
         advance(0, "reading")
         rows, targets = _read(reading, trained, history, test, split is not None)

@@ -59,7 +59,7 @@ def predict(
             " ratings or both."
         )
     target = private_table_file(out, (model, history, pairs), force)
-    with progress_bar(progress_shown(no_progress), 2, "predicting", " steps") as advance:
+    with progress_bar(progress_shown(no_progress), 2, "predicting", "steps") as advance:
         advance(0, "reading")
         rows = reading.read(history, trained.domain)
         asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})

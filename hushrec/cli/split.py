@@ -90,7 +90,7 @@ def split(
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, ["train.parquet", "history.parquet", "test.parquet"])
     files = [folder / f"{name}.parquet" for name in names]
-    with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", " steps") as advance:
+    with progress_bar(progress_shown(no_progress), 2 + len(files), "splitting", "steps") as advance:
         advance(0, "reading")
         rows = Ratings.from_any(ratings, domain, **reading.arguments(times=date is not None or leave_last))
         advance(1, "the parts")

@@ -375,7 +375,7 @@ def compare(
 
 def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[tuple[str, Budget, int]]:
     """Yield the runs, with the name of each on the progress bar."""
-    with progress_bar(progress, len(runs), "comparing", " runs") as advance:
+    with progress_bar(progress, len(runs), "comparing", "runs") as advance:
         for name, budget, draw in runs:
             advance(0, f"{name}, {f'epsilon {budget.epsilon:g}' if budget.private else 'without privacy'}")
             yield name, budget, draw

@@ -82,7 +82,7 @@ def try_all(
     _check_candidates(ratings, model, candidates, budget)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
     trials = []
-    with progress_bar(progress, len(candidates) * draws, "trying", " runs") as advance:
+    with progress_bar(progress, len(candidates) * draws, "trying", "runs") as advance:
         for settings in candidates:
             squared = []
             for draw in range(draws):

@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, Release
+from hushrec.progress import Advance, progress_bar
 from hushrec.types import Array
 
 #: Bound times scale and planned sensitivity are equal but for rounding.
@@ -121,24 +122,20 @@ class LocalGate(PlannedGate):
     def __init__(self, accountant: Accountant, plan: Plan, progress: bool = False) -> None:
         super().__init__(plan)
         self._accountant = accountant
-        self._progress = progress
-        self._bar: Any = None
+        self._bar = progress_bar(progress, len(self._planned), "training", "releases")
+        self._advance: Advance | None = None
 
     def __enter__(self) -> LocalGate:
-        if self._progress:
-            from tqdm.auto import tqdm
-
-            self._bar = tqdm(total=len(self._planned), desc="training", unit="release")
+        self._advance = self._bar.__enter__()
         return self
 
-    def __exit__(self, *exception: object) -> None:
-        if self._bar is not None:
-            self._bar.close()
+    def __exit__(self, *exception: Any) -> None:
+        self._bar.__exit__(*exception)
 
     def release(self, label: str, bounded: Bounded) -> Array:
         planned = self._as_planned(label, bounded)
         assert isinstance(planned.mechanism, Mechanism), "a selection is made of whole runs"
         noisy = self._accountant.release(bounded, planned.mechanism, label, sensitivity=planned.sensitivity)
-        if self._bar is not None:
-            self._bar.update()
+        if self._advance is not None:
+            self._advance(1)
         return noisy

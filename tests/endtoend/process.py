@@ -15,7 +15,7 @@ if __name__ == "__main__":
     try:
         with (
             mock.patch("hushrec.privacy.accountant.SystemNoise", tape.source()),
-            mock.patch("tqdm.std.time", itertools.count().__next__),
+            mock.patch("rich.console.monotonic", itertools.count().__next__),
         ):
             main()
     finally:

@@ -121,7 +121,9 @@ def observe(folder: Path, act: Callable[[], object], tape: Tape, *, terminal: bo
         warnings.simplefilter("always")
         _surround(patch, folder)
         patch.setattr("hushrec.privacy.accountant.SystemNoise", tape.source())
-        patch.setattr("tqdm.std.time", itertools.count().__next__)  # a second a look: every step is shown
+        patch.setattr(
+            "rich.console.monotonic", itertools.count().__next__
+        )  # a second a look: every step is shown
         with _heard(logs), contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = _code(act)
     tape.check()
