@@ -59,7 +59,7 @@ def register(estimator: type[Any]) -> type[Any]:
     """
     name = estimator.name
     if not isinstance(name, str) or not name or name in _PLACES:
-        raise InputError(f"An estimator needs a name of its own, not {name!r}; set the class's `name`.")
+        raise InputError(f"An estimator needs a unique name, not {name!r}; set the class's `name`.")
     _REGISTERED[name] = estimator
     return estimator
 

@@ -99,7 +99,7 @@ def certify(
     if page.suffix == ".html":
         targets[out] = made.render
     if model_card_out in targets:
-        raise InputError(f"{model_card_out!r} is the dossier already; name the card otherwise.")
+        raise InputError(f"{model_card_out!r} is the dossier; pass another name for the model card.")
     if model_card_out is not None:
         targets[model_card_out] = made.model_card
     places = {name: output_file(name, inputs, force) for name in targets}
@@ -119,8 +119,8 @@ def certify(
     checks = made.check(made.canonical(dossier), model, ledger=book)
     if wrong := [each for each in checks if each.passed is False]:
         raise HushrecError(
-            f"The dossier does not agree with itself ({wrong[0].words}), so nothing was written; if nobody"
-            " trained meanwhile, this is a fault of hushrec."
+            f"The dossier failed its own check ({wrong[0].words}), so nothing was written; run the command "
+            "again when no training is running."
         )
     written: dict[str, Any] = {name: form(dossier) for name, form in targets.items()}
     for name, content in written.items():

@@ -34,7 +34,10 @@ def check(
         A table with columns of users, items and ratings.
     """
     if is_store(ratings):
-        raise InputError(f"{ratings!r} is a store, whose rows were cleaned; check the tables it was made of.")
+        raise InputError(
+            f"{ratings!r} is a store, which holds usable rows only; check the tables that it was prepared "
+            "from."
+        )
     with progress_bar(progress_shown(no_progress), 2, "checking", "steps") as advance:
         advance(0, "the catalogue")
         domain = declared.domain(reading.implicit)

@@ -147,7 +147,7 @@ def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
         )
     if folds is not None and not public:
         raise InputError(
-            "--folds is for public data: pass --data-is-public, or one part to test on by --holdout."
+            "--folds is for public data: pass --data-is-public, or hold out one part with --holdout."
         )
 
 

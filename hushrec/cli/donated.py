@@ -45,8 +45,8 @@ class Published:
             path, population = self._parts(each)
             if private is not None and _files(path) & _files(private):
                 raise InputError(
-                    f"{path!r} is the private ratings, or a part of them: what is public cannot be protected,"
-                    " so name the users who have published theirs with --donors."
+                    f"{path!r} holds private ratings, which cannot be public too; name the users who "
+                    "publish theirs with --donors."
                 )
             sources[population].append(path)
         return PublicRatings(donors=getattr(self, "donors", None) or (), **sources)
@@ -56,8 +56,8 @@ class Published:
         path, _, population = text.rpartition("=")
         if not path or population not in _POPULATIONS:
             raise InputError(
-                f"--public-ratings {text!r} does not say whose they are; write FILE=same for ratings of the"
-                " same population, or FILE=external for ratings of another one."
+                f"--public-ratings {text!r} names no population; write FILE=same for ratings of the same "
+                "population, or FILE=external for another one."
             )
         return path, population
 

@@ -87,8 +87,8 @@ def evaluate(
         advance(1)
     if not result.n_ratings:
         raise InputError(
-            f"{test or history} holds no usable rating, so nothing can be measured; `hushrec check` shows"
-            " what became of its rows."
+            f"{test or history} holds no usable rating, so nothing can be measured; `hushrec check` shows "
+            "which rows are used."
         )
     missing = output_model.popularity_of(trained)
     columns = {

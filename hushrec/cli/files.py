@@ -48,7 +48,7 @@ def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
     ):
         raise InputError(f"{path!r} is one of the inputs and would be overwritten; pass another name.")
     if target.exists() and not replace:
-        raise InputError(f"{path!r} is there already; pass another name, or --force to replace it.")
+        raise InputError(f"{path!r} exists already; pass another name, or --force to replace it.")
     _check_writable(target.parent)
     return target
 

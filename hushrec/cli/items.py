@@ -104,5 +104,7 @@ def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dic
         except ValueError:
             name = ""
         if not name:
-            raise InputError(f"{option} {text!r} ends in no number; write for example {option} {example}.")
+            raise InputError(
+                f"{option} {text!r} does not end in a number; write for example {option} {example}."
+            )
     return found

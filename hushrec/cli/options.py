@@ -270,9 +270,9 @@ class Charging(Account):
         """Return an accountant's arguments, when all else is checked: this may create the ledger."""
         if not (private or self.data_is_public) and self.dataset == _DEFAULT:
             raise InputError(
-                f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite epsilon,"
-                " for good; pass --dataset with another name, or --data-is-public where the ratings are"
-                " no secret."
+                f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite "
+                "epsilon, permanently; pass --dataset with another name, or --data-is-public if the "
+                "ratings are public."
             )
         ledger = None if self.data_is_public else self.open(create=True)
         words = {"data_is_public": self.data_is_public, "allow_composition": self.allow_composition}

@@ -164,7 +164,7 @@ def _check(user: str | None, all_users: bool, explain: bool, next: bool, *output
     if "" in outputs:
         raise InputError("The name to write to is empty; pass one.")
     if explain and next:
-        raise InputError("--explain says why an item is in the usual list; leave out --next or --explain.")
+        raise InputError("--explain explains the usual list only; leave out --next or --explain.")
     if explain and user is None:
         raise InputError("explain is for one user; pass --user ID.", parameter="explain")
     if all_users and given != 1:

@@ -139,7 +139,7 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
             raise InputError(f"{text!r} names no file; write NAME=FILE, as in films=films.hush.")
         if not _NAME.fullmatch(name):
             raise InputError(
-                f"{name!r} is not a name for an address; write NAME=FILE with letters and digits."
+                f"{name!r} cannot be part of an address; write NAME=FILE with letters and digits."
             )
         if name in found:
             raise InputError(f"Two models are named {name}; write NAME=FILE to tell them apart.")

@@ -117,8 +117,8 @@ def connected(url: str, plain_http: bool, ca: str | None, patience: float) -> Co
 
     if urlsplit(url).scheme == "http" and not (plain_http or is_loopback(urlsplit(url).hostname or "")):
         raise InputError(
-            f"Everybody on the way to {url} could read the messages; use https://, or pass --plain-http where"
-            " a tunnel of your own encrypts them."
+            f"Anyone on the network path to {url} could read the messages; use https://, or pass "
+            "--plain-http if a tunnel encrypts them."
         )
     return Connection(url, patience=patience, ca=ca)
 
@@ -138,8 +138,8 @@ def read_agreement(path: str) -> Agreement:
             if agreed.fingerprint == known:
                 return agreed
             raise InputError(
-                f"The agreement {path!r} was changed, or is of another version of hushrec; write a new one"
-                " with hushrec servers init."
+                f"The agreement {path!r} was changed, or was written by another version of hushrec; write a"
+                " new one with hushrec servers init."
             )
     except OSError as error:
         raise InputError(f"The agreement {path!r} cannot be read ({error.strerror}).") from None

@@ -85,7 +85,7 @@ def split(
         "--from": date,
     }
     if sum(each is not None for each in ways.values()) != 1:
-        raise InputError(f"Say how to split, with one and only one of {', '.join(ways)}.")
+        raise InputError(f"Pass exactly one way to split: {', '.join(ways)}.")
     domain = declared.domain(reading.implicit, ratings)
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, ["train.parquet", "history.parquet", "test.parquet"])

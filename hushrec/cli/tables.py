@@ -90,8 +90,8 @@ class Declared:
             )
         if self.rating_range is None and not likes:
             raise InputError(
-                "--rating-range is missing: declare the lowest and the highest rating, for example"
-                " --rating-range 1 5, or say with --implicit that every row is a like."
+                "--rating-range is missing: declare the lowest and the highest rating, for example "
+                "--rating-range 1 5, or pass --implicit if every row is a like."
             )
         return Domain(**given, item_features=features, likes=likes)
 
@@ -127,12 +127,12 @@ class Size:
         """
         if self.catalogue is not None and self.n_items is not None:
             raise InputError(
-                "Pass --catalogue or --items, not both: the catalogue says how many items there are."
+                "Pass --catalogue or --items, not both: the catalogue determines the number of items."
             )
         if self.catalogue is None and self.n_items is None:
             raise InputError(
-                "--items is missing: say how many items there are, for example --items 2000, or declare them"
-                " with --catalogue items.txt."
+                "--items is missing: pass the number of items, for example --items 2000, or declare them "
+                "with --catalogue items.txt."
             )
         likes = likes and self.rating_range is None
         if self.catalogue is not None and self.rating_range is None and not likes:
@@ -141,7 +141,7 @@ class Size:
                 " for example --rating-range 1 5."
             )
         if self.catalogue is None and self.item_features is not None:
-            raise InputError("--item-features needs --catalogue: the ids of its items are declared there.")
+            raise InputError("--item-features needs --catalogue: it declares the ids of the items.")
         features = item_tables(self.item_features, self.columns)
         items = range(self.n_items) if self.n_items else Domain.read_catalogue(self.catalogue or "")
         if self.rating_range is None and not likes:

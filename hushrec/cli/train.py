@@ -141,8 +141,7 @@ def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
     """Refuse item features for a model that does not use them."""
     if not algorithm.uses_features(budget, domain):
         raise InputError(
-            f"{algorithm.name} does not use item features, at least not with this many users; leave out"
-            " --item-features."
+            f"{algorithm.name} does not use item features with this many users; leave out --item-features."
         )
 
 

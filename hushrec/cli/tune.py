@@ -85,9 +85,9 @@ def tune(
     shown = progress_shown(no_progress)
     public = n_generated is not None or charging.data_is_public
     if out is not None and public:
-        raise InputError("Nothing is trained for keeps where all is tried and listed; leave --out away.")
+        raise InputError("--generated trains no model to keep; leave out --out.")
     if out is None and not public:
-        raise InputError("--out is missing: say where the best model goes, for example --out model.hush.")
+        raise InputError("--out is missing: pass a file for the best model, for example --out model.hush.")
     choices = pairs(tried, "--try", "rank=4,8")
     candidates = grid({name: [value_of(text) for text in listed(texts)] for name, texts in choices.items()})
     if n_generated is not None:

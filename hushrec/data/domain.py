@@ -273,7 +273,7 @@ def _as_tuple(items: Any) -> tuple[Any, ...]:
         isinstance(items, Iterable) or hasattr(items, "__arrow_c_array__")
     ):
         raise InputError(
-            "The item catalogue must be a sequence of ids (a file is read by Domain.read_catalogue)."
+            "The item catalogue must be a sequence of ids; read a file with Domain.read_catalogue."
         )
     if isinstance(items, tuple):
         return items
@@ -291,7 +291,7 @@ def _as_tuple(items: Any) -> tuple[Any, ...]:
 def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
     if likes:
         if rating_range is not None and _check_range(rating_range, False) != _LIKES:
-            raise InputError("Likes have no rating range; leave it away.", parameter="rating_range")
+            raise InputError("Likes have no rating range; leave it out.", parameter="rating_range")
         return _LIKES
     if rating_range is None:
         raise InputError(f"The rating range is missing; {HOW_TO_DECLARE}; likes have none: likes=True.")
@@ -305,8 +305,8 @@ def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
     low, high = (number("rating_range", each, "pass two numbers (low, high)") for each in (low, high))
     if not (abs(low) <= _LARGEST_RATING and abs(high) <= _LARGEST_RATING):  # nor NaN
         raise InputError(
-            f"rating_range must be two numbers between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not"
-            f" ({low:g}, {high:g}); where ratings are larger, give them in a larger unit.",
+            f"rating_range must be two numbers between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not "
+            f"({low:g}, {high:g}); pass larger ratings in a larger unit.",
             parameter="rating_range",
         )
     if not np.float32(low) < np.float32(high):

@@ -91,7 +91,7 @@ def read_item_features(
         raise InputError("Item features must be finite; leave a missing one empty (NaN).")
     if np.isnan(features).all():
         raise InputError(
-            "No item of the catalogue has a feature; check that the table's ids are written as there."
+            "No item of the catalogue has a feature; check that the table uses the catalogue's ids."
         )
     features.setflags(write=False)
     return features, names, widths
@@ -299,8 +299,8 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
             return column.cast(pa.float64()).to_numpy()[:, None]
     except pa.ArrowInvalid:  # an integer of more than 53 bits
         raise InputError(
-            f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats,"
-            " or leave the column out if they are no measure."
+            f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats, "
+            "or leave out a column of ids."
         ) from None
     except pa.ArrowNotImplementedError:
         pass  # a dictionary of an unusual type

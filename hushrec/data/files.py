@@ -60,7 +60,10 @@ def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> 
 
 def _encoded(table: Columns) -> Columns:
     if "by_position" in table.marks:
-        raise InputError("Users of these files are row numbers, which each file has; read one file only.")
+        raise InputError(
+            "These files number their users by row, so users of two files cannot be matched; read one file"
+            " only."
+        )
     return table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
 
 

@@ -119,10 +119,13 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
         return [found], len(found.ratings)
     files = [file for path in paths for file in files_at(os.fspath(path), filesystem)]
     if not files:
-        raise InputError("There are no files to read; pass the paths of some.")
+        raise InputError("There are no files to read; pass at least one path.")
     kinds = [file_format(file, options.format, options.columns) for file in files]
     if len(files) > 1 and "jester" in kinds:
-        raise InputError("Users of these files are row numbers, which each file has; read one file only.")
+        raise InputError(
+            "These files number their users by row, so users of two files cannot be matched; read one file"
+            " only."
+        )
     rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
     each = (read_chunks(file, options.columns, options.format, options.implicit) for file in files)
     return (chunk for chunks in each for chunk in chunks), rows
@@ -317,11 +320,9 @@ def _entries_of(table: pa.Table) -> Entries:
 def _check_target(target: Path, force: bool) -> None:
     if target.exists():
         if not store_files.is_store(target) and not (target.is_dir() and not any(target.iterdir())):
-            raise InputError(f"{str(target)!r} is there and no store; pass another name.")
+            raise InputError(f"{str(target)!r} exists and is not a store; pass another name.")
         if store_files.is_store(target) and not force:
-            raise InputError(
-                f"{str(target)!r} is there already and would be replaced", parameter="force", value=True
-            )
+            raise InputError(f"{str(target)!r} exists and would be replaced", parameter="force", value=True)
     if not target.parent.is_dir() or not os.access(target.parent, os.W_OK):
         raise InputError(
             f"Cannot write to {str(target.parent)!r}; pass a path in a folder that exists and is writable."

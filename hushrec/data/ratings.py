@@ -352,7 +352,7 @@ class Ratings:
         if len(chosen) and (chosen.min() < 0 or chosen.max() >= self.n_users):
             raise InputError("A row number is out of range; rows are numbered from 0 to n_users - 1.")
         if np.bincount(chosen).max(initial=0) > 1:
-            raise InputError("A row is asked for more than once; a user has one row, so name each once.")
+            raise InputError("A row number occurs twice; pass each row once.")
         users = Encoded(chosen, take(self.user_values, chosen), take(self.user_texts, chosen))
         return self._at(chosen, users, hand_picked=not keyed)
 
@@ -363,7 +363,7 @@ class Ratings:
         """
         wanted = encode_ids(ids, exact=True)
         if len(wanted.codes) != len(wanted.texts) or (wanted.codes < 0).any():
-            raise InputError("User ids must be given once each, none missing.")
+            raise InputError("User ids must be unique and not missing; pass each id once.")
         return self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)
 
     def aligned_to(self, other: Ratings) -> Ratings:
@@ -427,7 +427,7 @@ class Ratings:
     def union(self, other: Ratings) -> Ratings:
         """The ratings of both, such as training and validation, as if the other's had been read last."""
         if other.domain.fingerprint != self.domain.fingerprint:
-            raise InputError("Only ratings over the same domain can be put together.")
+            raise InputError("Only ratings over the same domain can be combined; read both with one domain.")
         sources = (self, other)
         users = [Encoded(_row_of_each(each.matrix), each.user_values, each.user_texts) for each in sources]
         items = np.concatenate([each.matrix.indices for each in sources])

@@ -128,8 +128,8 @@ def _unbroken() -> Iterator[None]:
         raise
     except Exception as error:  # of the database; its text may hold a cell
         raise InputError(
-            f"The stream of ratings broke off ({type(error).__name__}); nothing was kept of it. Run the query"
-            " again."
+            f"The stream of ratings ended early ({type(error).__name__}), so nothing was stored; run the "
+            "query again."
         ) from None
 
 

@@ -153,7 +153,7 @@ def files_at(path: str, filesystem: Any = None) -> list[File]:
             return [File(path, filesystem)]
         inside = system.get_file_info(fs.FileSelector(path, recursive=True))
     except (OSError, pa.ArrowException):
-        raise InputError(f"{path!r} cannot be listed; are address and access right?") from None
+        raise InputError(f"{path!r} cannot be listed; check the address and the access rights.") from None
     root = path.rstrip("/") + "/"
     names = sorted(file.path for file in inside if file.type == fs.FileType.File)
     files = [File(name, filesystem, _keys(name.removeprefix(root))) for name in names]

@@ -210,8 +210,8 @@ def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
         )
     if statement.ledger is None or not statement.releases:
         raise InputError(
-            "This model was trained without a ledger, so nothing shows what was released of the same people;"
-            " certify one that was charged to a ledger."
+            "This model was trained without a ledger, so other releases about its users are unknown; "
+            "certify a model that was charged to a ledger."
         )
     if dataset is not None and dataset != statement.ledger.dataset:
         raise InputError(

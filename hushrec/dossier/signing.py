@@ -90,7 +90,8 @@ def _key(path: str | os.PathLike[str], kind: str, load: Any) -> Any:
         ) from None
     except TypeError:
         raise InputError(
-            f"The key {str(path)!r} asks for a password; pass one without, that you alone can read.",
+            f"The key {str(path)!r} needs a password; pass a key without one, in a file that only you can "
+            "read.",
             parameter=parameter,
         ) from None
     except (ValueError, UnsupportedAlgorithm):

@@ -502,7 +502,7 @@ def _grid(
     planned = {name for name in wanted if models[name] is None}
     if unknown := set(settings) - {*planned, *REFERENCES[bool(lists)]}:
         raise InputError(
-            f"Settings are given for {sorted(unknown)[0]!r}, which is not among the models that are named."
+            f"Settings are given for {sorted(unknown)[0]!r}, which is not one of the compared models."
         )
     if likes:
         settings["als"] = {**LIKES_ALS, **settings.get("als", {})}

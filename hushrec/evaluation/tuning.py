@@ -201,4 +201,6 @@ def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Setting
     for settings in candidates:
         check_run(model, budget, ratings.domain, None, settings)
         if choose(model, budget, ratings.domain, n_users=1, settings=settings).scores != "ratings":
-            raise InputError(f"{model} ranks likes and predicts no ratings, which the score is made of.")
+            raise InputError(
+                f"{model} predicts no ratings, and the score needs them; pass a model of ratings."
+            )

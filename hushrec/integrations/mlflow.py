@@ -68,7 +68,7 @@ def save_model(
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{str(path)!r} exists and is not empty; pass the name of a new folder.")
     if missing := [str(each) for each in artifacts if not Path(each).is_file()]:
-        raise InputError(f"{missing[0]!r} is not a file; pass the paths of files to keep beside the model.")
+        raise InputError(f"{missing[0]!r} is not a file; pass the paths of files to log with the model.")
     folder.mkdir(parents=True, exist_ok=True)
     _checked(model).save(folder / _FILE)
     for each in artifacts:
@@ -111,5 +111,7 @@ def _load_pyfunc(path: str) -> _Lists:
 
 def _checked(model: Any) -> Model:
     if not isinstance(model, Model):
-        raise InputError(f"A trained model is logged, not {type(model).__name__}; pass what fit returned.")
+        raise InputError(
+            f"model must be a trained model, not {type(model).__name__}; pass the result of fit."
+        )
     return model

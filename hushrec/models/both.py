@@ -164,7 +164,7 @@ class Both(Estimator[BothUsers]):
                 raise InputError(f"{name} must be an estimator, not {type(model).__name__}.")
         if not hasattr(self.lists, "like_threshold"):
             raise InputError(
-                f"{self.lists.name} does not tell likes from ratings; pass PrivateEigenRec or EASE as lists."
+                f"{self.lists.name} does not learn from likes; pass PrivateEigenRec or EASE as lists."
             )
         super().__post_init__()
         object.__setattr__(
@@ -181,7 +181,7 @@ class Both(Estimator[BothUsers]):
         """Plan the best model for either job, each for its share (docs/guides/both.md)."""
         check_names(cls, changes)
         if domain.likes:
-            raise InputError("Likes leave no ratings to predict; train for lists with private-eigenrec.")
+            raise InputError("Likes have no ratings to predict; train private-eigenrec.")
         little = (budget.mu * n_users) ** 2 / domain.n_items < _LITTLE
         share = _POPULARITY_SHARE if little else cls.lists_share
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range

@@ -157,7 +157,7 @@ class Service:
         limits = limits or Limits()
         respond: Respond = answer if in_loop else _in_threads(answer)
         if key is not None and certificate is None:
-            raise InputError("A TLS key is of no use without its certificate; pass both.")
+            raise InputError("A TLS key needs its certificate; pass both.")
         config = uvicorn.Config(
             middleware(_application(respond, limits, note, admit)),
             http=_protocol(HttpToolsProtocol if in_loop else H11Protocol, limits.request_seconds),
@@ -322,9 +322,7 @@ def _length(request: Request, longest: int) -> int:
     if not length.isdecimal() or "Transfer-Encoding" in request.headers:
         raise Refusal(411, "A POST request needs a Content-Length.")
     if request.method != "POST" and int(length):
-        raise Refusal(
-            413, f"A {request.method} request has no body here; the body of a POST request is read."
-        )
+        raise Refusal(413, f"A {request.method} request must have no body; send a POST request.")
     if int(length) > longest:
         raise Refusal(413, f"A POST request has at most {longest:,} bytes.")
     return int(length)

@@ -174,7 +174,9 @@ def _trusting(ca: str | None) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(cafile=ca)
     except OSError as error:
-        raise InputError(f"Cannot read the authority's certificate {ca!r} ({error.strerror}).") from None
+        raise InputError(
+            f"Cannot read the authority's certificate {ca!r} ({error.strerror}); check the path."
+        ) from None
 
 
 def _sentence(raw: bytes) -> str:

@@ -252,8 +252,8 @@ class Accountant(Single):
         """
         if not isinstance(bounded, Bounded):
             raise InputError(
-                f"Release {label!r} must be a Bounded, not {type(bounded).__name__}; let the function that"
-                " clips it say its bound."
+                f"Release {label!r} must be a Bounded, not {type(bounded).__name__}; pass the result of the"
+                " function that clips it."
             )
         release = self._release_of(bounded, mechanism, label, sensitivity)
         add_noise = self._noise_for(bounded, release, mechanism)
@@ -434,7 +434,9 @@ class _RunAccountant(Accountant):
     def _check_fit(self, coming: Iterable[Release]) -> None:
         releases = (*self._releases, *coming)
         if any(release.failure for release in releases):
-            raise BudgetError("A run of a selection cannot make a selection itself; choose once, outside.")
+            raise BudgetError(
+                "A run of a selection cannot make a selection itself; make one selection, outside of the run."
+            )
         super()._check_fit(coming)
         mu = Plan(self.budget, releases).mu
         if mu * mu > self.budget.mu**2 * (1 + ROUNDING):

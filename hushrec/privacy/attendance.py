@@ -96,8 +96,8 @@ class Attendance:
             if last is None:
                 return {**belongs, "key": os.urandom(32).hex(), "runs": [None]}, {}
             raise InputError(
-                f"{where} is lost, and the users' counts with it; restore it, or close the season and open"
-                " another one, which adds to it. Nothing was charged."
+                f"{where} is lost, and the users' counts with it; restore it, or close the season and open "
+                "another one, whose cost adds to this one's. Nothing was charged."
             )
         raw = self.path.read_bytes()
         content = raw[_DIGEST:]

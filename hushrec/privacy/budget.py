@@ -122,8 +122,8 @@ class Budget:
         object.__setattr__(self, "failure", failure)
         if 0 < self.mu < SMALLEST_MU:
             raise InputError(
-                f"epsilon = {self.epsilon:g} at delta = {self.delta:g} allows a mu of {self.mu:.3g} only, and"
-                f" noise for less than {SMALLEST_MU:g} drowns everything; declare a larger epsilon or delta.",
+                f"epsilon = {self.epsilon:g} at delta = {self.delta:g} allows a mu of {self.mu:.3g} only, "
+                f"and the least useful one is {SMALLEST_MU:g}; declare a larger epsilon or delta.",
                 parameter="epsilon",
             )
 
@@ -191,9 +191,9 @@ class Budget:
         failure = math.fsum(cost.failure for cost in costs)
         if self.private and failure > self.failure:
             raise BudgetError(
-                f"Chances of failure come to {failure:g}, for which {self.spell(self.epsilon)}"
-                f" reserves {self.failure:g} of delta; reserve it before anything is released with"
-                f" Budget(..., failure={failure:g}), or hushrec ledger open --failure {failure:g}."
+                f"The probabilities of failure sum to {failure:g}, for which {self.spell(self.epsilon)} "
+                f"reserves {self.failure:g} of delta; reserve it before the first release with Budget(..., "
+                f"failure={failure:g}), or hushrec ledger open --failure {failure:g}."
             )
 
     def part_left(self, costs: Iterable[Cost]) -> float:

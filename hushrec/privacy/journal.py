@@ -84,8 +84,8 @@ class Journal:
         entry = self._kept[self._used]
         if entry.release != _words(release):
             raise InputError(
-                f"The journal goes on with release {entry.release[0]!r}, this training with"
-                f" {release.label!r}, or with other noise; train again, without resuming."
+                f"The journal continues with release {entry.release[0]!r}, this training with "
+                f"{release.label!r}, or with other noise; train again, without resuming."
             )
         value = self._array(entry)
         if value.shape != shape:

@@ -518,9 +518,9 @@ class Ledger(Single):
                 both = epsilon_together([*(summary.season.budget for summary in known), budget], budget.delta)
                 raise BudgetError(
                     f'Data set "{dataset}" has had {plural(len(known), "season")}'
-                    f" ({', '.join(map(shown, names))}), and this one adds to it: whoever is in all of them"
-                    f" would be promised {budget.spell(both)}; pass --allow-composition"
-                    " (allow_composition=True) if that is understood."
+                    f" ({', '.join(map(shown, names))}), and this one adds to it: users of all of them"
+                    f" would have {budget.spell(both)}; pass --allow-composition"
+                    " (allow_composition=True) if you accept that."
                 )
             trainings = self._running(book, dataset)
             committed = [*book.committed(dataset), *trainings]
@@ -785,8 +785,8 @@ class Ledger(Single):
             left = Path(f"{self.path}{suffix}")
             if left.exists() and not self.path.exists():  # or another process was first
                 raise LedgerError(
-                    f"The ledger {self.path} is gone but its log {left.name} is there; restore the ledger, or"
-                    " move the log away."
+                    f"The ledger {self.path} is missing but its log {left.name} exists; restore the ledger,"
+                    " or move the log away."
                 )
         if not self.path.parent.exists():
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -847,8 +847,8 @@ def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]
     both = budget.spell(composed_epsilon(costs, budget.delta))
     return BudgetError(
         f'Data set "{dataset}" has no budget but an open season {names}, and this run adds to it:'
-        f" whoever is in all that was charged{_beside(still)} and in this would be promised {both}; pass"
-        " --allow-composition (allow_composition=True) if that is understood."
+        f" users of all charged runs{_beside(still)} and of this one would have {both}; pass"
+        " --allow-composition (allow_composition=True) if you accept that."
     )
 
 

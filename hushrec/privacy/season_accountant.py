@@ -223,8 +223,8 @@ class SeasonAccountant(Accountant):
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
         if self._attendance is not None and not self._admits:
             raise BudgetError(
-                "A week of a lifetime season releases nothing of rows that were not admitted; train it with"
-                " fit or continue_training."
+                "A week of a lifetime season cannot release rows that were not admitted; train it with fit"
+                " or continue_training."
             )
         step = len(self.week_releases)
         charge = ledger.charge(self.dataset, self.run, release, step=step, week=self.week, early=self._early)
@@ -256,7 +256,7 @@ def _check_meant(week: int, number: int, season: Season) -> None:
         )
     if week > number:
         raise InputError(
-            f"Week {week} of season {shown(season.name)} is not the next one, which is week {number}; go on"
-            " from the model of the week before. Nothing was charged.",
+            f"Week {week} of season {shown(season.name)} is not the next one, which is week {number}; "
+            "continue the model of the week before. Nothing was charged.",
             parameter="week",
         )

@@ -76,9 +76,9 @@ class RepeatAndSelect:
             return cls(math.inf, budget.delta, mean_runs, shape)
         if not budget.failure:
             raise BudgetError(
-                "A selection holds but for a chance of failure, for which this budget reserves no part of"
-                f" delta; declare Budget(..., failure={budget.delta:g}), or less where Gaussian releases are"
-                " to follow."
+                "A selection can fail with a small probability, and this budget reserves no part of delta "
+                f"for it; declare Budget(..., failure={budget.delta:g}), or less if Gaussian releases "
+                "follow."
             )
         delta = budget.failure
         low, high = 0.0, budget.epsilon

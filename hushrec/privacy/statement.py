@@ -310,8 +310,8 @@ def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
     if statement.private or PUBLIC_DATA in statement.reasons:
         return ""
     return (
-        f"Warning: {path} is NOT PRIVATE ({'; '.join(statement.reasons)}): whoever gets its file may learn"
-        " ratings that it was trained on."
+        f"Warning: {path} is NOT PRIVATE ({'; '.join(statement.reasons)}): anyone with the file may learn "
+        "ratings that it was trained on."
     )
 
 

@@ -119,18 +119,17 @@ class PublicRatings:
         judged = bool(self._donor_ids or same)
         if not judged and estimator.scores == "likes":
             raise InputError(
-                "There is nobody to judge what ratings of another population do for lists: declare donors, or"
-                " ratings of the same population, or make item features of them"
-                " (hushrec.public.item_vectors)."
+                "Ratings of another population alone cannot improve lists: declare donors, or ratings of "
+                "the same population, or make item features of them (hushrec.public.item_vectors)."
             )
         if judged and not found.same.n_users:
             raise InputError(
-                "Neither the donors nor the public ratings of the same population have a row that can be"
-                " used, so there is nobody to judge; check how ids are written, and that the ratings are"
-                " numbers within the declared range."
+                "Neither the donors nor the public ratings of the same population have a row that can be "
+                "used, so their weight cannot be chosen; check how ids are written, and that the ratings "
+                "are numbers within the declared range."
                 if same
-                else "None of the donors has a rating here, so there is nobody to judge; a file of donors"
-                " holds one id a line, as the ratings have it, and nothing else."
+                else "None of the donors has a rating here, so no weight can be chosen; a file of donors "
+                "holds one id a line, as the ratings have it, and nothing else."
             )
         if found.external is not None and not found.external.n_ratings:
             raise InputError(

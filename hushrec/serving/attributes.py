@@ -135,7 +135,7 @@ def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | N
     ids, table, places = read_item_table(source, domain.item_texts, what)
     if (places < 0).all():
         raise InputError(
-            f"No item of the catalogue is in the {what}; check that the table's ids are written as there."
+            f"No item of the catalogue is in the {what}; check that the table uses the catalogue's ids."
         )
     order = np.full(domain.n_items, -1)
     order[places[places >= 0]] = np.flatnonzero(places >= 0)

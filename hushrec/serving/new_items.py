@@ -74,9 +74,7 @@ def check_larger(last: Domain, domain: Domain) -> None:
             "The new domain has another rating range than the model's; declare the same range, or likes."
         )
     if (domain.index(last.items) < 0).any():
-        raise InputError(
-            "The new catalogue lacks items of the model's; add new items to it and take none away."
-        )
+        raise InputError("The new catalogue lacks items of the model's; keep all of them and add new ones.")
     if domain.n_items == last.n_items:
         raise InputError("The new catalogue has no item that the model's lacks; there is nothing to add.")
     if domain.item_features is None:
@@ -113,11 +111,10 @@ def _learned(model: Recommender, position: Array) -> dict[str, Array]:
     learned = place[model.arrays["learned_items"]]
     if (learned < 0).any():
         raise InputError(
-            "Items recommend items in this model, and one that it learned cannot be retired within a"
-            " season; keep it in the catalogue."
+            "A model of item pairs cannot drop a learned item within a season; keep it in the catalogue."
         )
     if (np.diff(learned) < 0).any():
-        raise InputError("A catalogue that grows keeps the order of the items that it had.")
+        raise InputError("The new catalogue must keep the order of the model's items.")
     return {"learned_items": learned.astype(np.int32), "item_factors": model.arrays["item_factors"]}
 
 

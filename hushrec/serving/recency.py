@@ -25,8 +25,8 @@ def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any],
     """
     if isinstance(history, Mapping):
         raise InputError(
-            "next needs an order, which a mapping has not: pass a list of [item, rating, time], or of"
-            " pairs or items with the latest last."
+            "next needs an order, and a mapping has none: pass a list of [item, rating, time], or of pairs"
+            " or items with the latest last."
         )
     places = [domain.position(entry[0]) for entry in pairs]
     order = list(range(len(pairs)))

@@ -114,6 +114,6 @@ def _refuse(model: Model, lister: Recommender, given: list[Any]) -> None:
             " features and donors help a training of few users; another training adds to the privacy cost."
         )
     raise InputError(
-        f"Nothing is known of item {given[0]!r}: too few users like it to tell at this epsilon, and no public"
-        " data describe it. Ask for a more popular one, or train with item features or donors."
+        f"Nothing is known of item {given[0]!r}: too few users like it at this epsilon, and no public data "
+        "describe it. Pass a more popular item, or train with item features or donors."
     )

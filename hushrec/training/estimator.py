@@ -63,7 +63,7 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
     planned = []
     for label, share, bound in rounds:
         if not share > 0:
-            raise InputError(f"Release {label!r} gets no part of the budget; raise the share that is for it.")
+            raise InputError(f"Release {label!r} gets no part of the budget; raise its budget fraction.")
         sensitivity = bound.under(budget.relation)
         if math.isinf(sensitivity) and not budget.private:
             sensitivity = 1.0  # no clip, and no noise either

@@ -95,7 +95,7 @@ class PlannedGate:
             raise InputError(f"Release {label!r} is not planned; list it in the estimator's `releases`.")
         if not isinstance(bounded, Bounded):
             raise InputError(
-                f"Release {label!r} is not a Bounded; let the function that clips it say its bound."
+                f"Release {label!r} is not a Bounded; pass the result of the function that clips it."
             )
         declared = bounded.sensitivity(planned.relation)
         fits = bounded.unit == planned.unit and bounded.norm == planned.mechanism.norm

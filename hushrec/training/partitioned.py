@@ -289,5 +289,7 @@ def _arrays(value: Any) -> Iterator[Array]:
 def _several(found: Any) -> tuple[Bounded, ...]:
     several = found if isinstance(found, tuple) else (found,)
     if not all(isinstance(each, Bounded) for each in several):
-        raise HushrecError("What this estimator asks of its users cannot be added over partitions of them.")
+        raise HushrecError(
+            "This estimator's sums cannot be added over partitions of users; train it in memory."
+        )
     return several

@@ -131,7 +131,7 @@ LINES = {
     f"{COMPARE} --epsilons 1 --set rank=8": "--set rank names no model; write for example --set both.rank=",
     f"{COMPARE} --epsilons 1 --set item-bias.clip=-1": "clip=-1 is out of range",
     f"tune {B} {D} --model item-bias --try clip=0.3": "Pass RATINGS, or --generated USERS to try",
-    f"split shop.csv {D} --out-dir p": "only one of --test-share",
+    f"split shop.csv {D} --out-dir p": "one way to split: --test-share",
     f"split shop.csv {D} --out-dir p --test-share 1": "--test-share",
     "ledger open --epsilon inf --delta 1e-6": "epsilon",
     "audit canaries --model global-mean --epsilon 5 --delta 1e-6": "one canary alone",

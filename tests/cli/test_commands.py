@@ -116,7 +116,7 @@ def test_lists_keep_to_rules_and_show_titles(run, files):
     for wrong, words in (
         (rules, "--where, --at-most and --boost are about a table of the items; pass --attributes FILE."),
         (["--attributes", "items.csv", "--where", "stock"], "there are: brand, title."),
-        (["--attributes", "items.csv", "--at-most", "brand"], "--at-most 'brand' ends in no number"),
+        (["--attributes", "items.csv", "--at-most", "brand"], "--at-most 'brand' does not end in a number"),
         (["--attributes", files.train], "The attributes hold an item id twice"),
         (["--titles", "nowhere.csv"], "'nowhere.csv' cannot be read"),
     ):

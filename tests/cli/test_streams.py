@@ -60,9 +60,7 @@ def test_a_model_that_was_written_is_no_failure(streams, files, tmp_path):
     done = shell(tmp_path, STREAMS[streams], *line, *files.domain, "--out", "model.hush")
     assert done.returncode == 2 and runs(tmp_path) == 1
     if streams == "a full stdout":
-        assert (
-            done.stderr.startswith(b"Error: 'model.hush' is there already") and done.stderr.count(b"\n") == 1
-        )
+        assert done.stderr.startswith(b"Error: 'model.hush' exists already") and done.stderr.count(b"\n") == 1
 
 
 def test_what_other_commands_did_is_done(files, tmp_path):

@@ -70,7 +70,7 @@ REFUSED = [
     (np.zeros((3, 2)), "4 catalogue items"),
     (np.array([["a"]] * 4), "numbers"),
     (np.full((4, 1), np.inf), "finite"),
-    ({"item": ["y", "z"], "drama": [1, 0]}, "ids are written"),
+    ({"item": ["y", "z"], "drama": [1, 0]}, "uses the catalogue.s ids"),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
     ({"item": ["b", "c"], "title": ["Alien", "Babe"]}, "'title' is text with 2 different values"),
     ({"item": ["b", "c"], "day": [date(2026, 1, 1)] * 2}, "'day' holds date32.*leave the column out"),

@@ -250,14 +250,14 @@ REFUSED = [
     (3, {}, "cannot be read from int"),
     (table(9), {"partitions": 5000}, "at most 4,096"),
     (table(9), {"filesystem": fs.LocalFileSystem()}, "filesystem is for paths"),
-    (["jester-data-1.csv", "jester-data-2.csv"], {}, "row numbers, which each file has"),
+    (["jester-data-1.csv", "jester-data-2.csv"], {}, "number their users by row"),
     ("nowhere.parquet", {"domain": Domain(["1"], (2, 5)), "implicit": True}, "range that holds 1"),
     (table(9), {"domain": (1, 5)}, "declare the public catalogue"),
     (Ratings.from_any(table(9), DOMAIN), {"domain": Domain([1], (1, 5))}, "read over another domain"),
-    ("nowhere.parquet", {"out": "bad.parquet", "force": True}, "is there and no store"),
-    ("nowhere.parquet", {"out": "mine", "force": True}, "is there and no store"),
+    ("nowhere.parquet", {"out": "bad.parquet", "force": True}, "exists and is not a store"),
+    ("nowhere.parquet", {"out": "mine", "force": True}, "exists and is not a store"),
     ("nowhere.parquet", {"out": "no/s"}, "Cannot write to .*a folder that exists and is writable"),
-    ("nowhere.parquet", {"out": "there"}, "there already and would be replaced; pass force=True"),
+    ("nowhere.parquet", {"out": "there"}, "exists and would be replaced; pass force=True"),
 ]
 
 
@@ -417,7 +417,7 @@ def test_a_killed_prepare_leaves_no_store_and_the_next_one_clears_up(tmp_path, w
 
 def test_of_two_at_once_neither_harms_the_other(tmp_path, monkeypatch) -> None:
     at_sync(monkeypatch, 1, lambda: Store.prepare(table(10), tmp_path / "s", DOMAIN))
-    with pytest.raises(InputError, match="there already"):
+    with pytest.raises(InputError, match="exists"):
         Store.prepare(table(), tmp_path / "s", DOMAIN, partitions=1)
     assert os.listdir(tmp_path) == ["s"]
     assert_same(Store(tmp_path / "s"), Ratings.from_any(table(10), DOMAIN))

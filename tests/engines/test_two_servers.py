@@ -891,7 +891,7 @@ def test_what_is_refused(few, tmp_path):
         "not the first and the second": lambda: world.answer(0, servers=world.lines[:1] * 2),
         "Another process": lambda: in_use(world, name),
         "answered under": lambda: world.answer(1, public=edited),
-        "another node's": lambda: world.answer(0, folder=world.folder / world.names[1]),
+        "belongs to another node": lambda: world.answer(0, folder=world.folder / world.names[1]),
         "use its folder": lambda: world.answer(1, folder=world.folder / "lost"),
     }
     own = Ledger(tmp_path / "own.sqlite")
@@ -932,7 +932,7 @@ def test_windows_which_has_no_fcntl_locks_a_folder_too(few, monkeypatch):
 
     monkeypatch.setitem(sys.modules, "fcntl", None)
     monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(LK_NBLCK=2, locking=locking))
-    with pytest.raises(InputError, match="Another process is at work"):
+    with pytest.raises(InputError, match="Another process uses the folder"):
         in_use(world, world.names[0])
 
 

@@ -90,7 +90,7 @@ def test_likes_are_the_ratings_from_the_threshold_up(threshold: float) -> None:
 def test_what_makes_no_sense_is_refused() -> None:
     with pytest.raises(InputError, match="lists_share=1.0 is out of range"):
         Both(lists_share=1.0)
-    with pytest.raises(InputError, match="train for lists"):
+    with pytest.raises(InputError, match="train private-eigenrec"):
         Both.planned(BUDGET, Domain(DOMAIN.items, likes=True), 300)
     with pytest.raises(InputError, match="must be an estimator"):
         Both(lists="private-eigenrec")  # type: ignore[arg-type]

@@ -136,7 +136,7 @@ def test_duplicates_and_strangers(tmp_path):
         with pytest.raises(Refusal) as refused:
             connection.post(other, Accepted, "columns", token="x" * 40)
         assert refused.value.status == 403
-        with pytest.raises(InputError, match="a second mask"):
+        with pytest.raises(InputError, match="a second upload"):
             client.submit(connection, client.PrivateKey.load(key.path), seen[0], matrix[1, seen[0]])
         keys += submit_all(service.url, tmp_path, names[-1:], matrix[-1:], seen[-1:])
         late = client.PrivateKey.create(tmp_path / "late.key", "late", "catalogue")

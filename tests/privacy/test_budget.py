@@ -176,7 +176,7 @@ def test_a_chance_of_failure_is_taken_off_delta_first():
     endless = Budget(math.inf, 1e-6)
     endless.check_reserve([chosen])
     assert endless.allows([chosen, Gaussian(0.0)])
-    with pytest.raises(BudgetError, match="Chances of failure come to 1e-06"):
+    with pytest.raises(BudgetError, match="probabilities of failure sum to 1e-06"):
         Budget(1.0, 1e-6, failure=0.9e-6).check_reserve([chosen])
     Budget(1.0, 1e-6, failure=1e-6).check_reserve([chosen])
     with pytest.raises(BudgetError, match="no Gaussian noise fits"):

@@ -306,7 +306,7 @@ def test_what_a_lifetime_season_refuses(tmp_path):
     week = shop.week()
     with pytest.raises(BudgetError, match="not admitted"):
         week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.1), "sums")
-    with pytest.raises(BudgetError, match="Chances of failure"):
+    with pytest.raises(BudgetError, match="probabilities of failure"):
         week.select(RepeatAndSelect(0.05, 1e-7, 2.0), "choice", lambda inner: (None, 0.0))
     without_ids = Ratings.from_any(sp.csr_array(np.full((4, rows.n_items), 3.0)), rows.domain)
     with pytest.raises(InputError, match="these rows have none"):

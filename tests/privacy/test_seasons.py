@@ -247,7 +247,7 @@ def test_a_week_is_charged_in_the_unit_and_from_the_reserve_of_its_season():
         accountant = SeasonAccountant(season)
         with pytest.raises(InputError, match="for unit 'rating'"):
             accountant.release(Bounded(np.zeros(2), counted(1.0), unit="rating"), Gaussian(100.0), "sums")
-        with pytest.raises(BudgetError, match="Chances of failure"):
+        with pytest.raises(BudgetError, match="probabilities of failure"):
             accountant.select(RepeatAndSelect(1e-3, 2e-8, 2.0), "best", lambda inner: (None, 0.0))
         assert accountant.releases == ()
 

@@ -551,8 +551,8 @@ def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     words = "train", "r.csv", "--epsilon", 1, "--delta", 1e-6, "--rating-range", 1, 5, "--users", 500
     words = *words, "--catalogue", "items.txt", "--ledger", "ledger"
     refused = {
-        ("--public-ratings", "same.csv=same"): "is the private ratings",
-        ("--public-ratings", "far.csv"): "does not say whose they are",
+        ("--public-ratings", "same.csv=same"): "holds private ratings",
+        ("--public-ratings", "far.csv"): "names no population",
         ("--model", "lists", "--public-ratings", "far.csv=external"): "make item features of them",
     }
     for more, said in refused.items():

@@ -95,7 +95,7 @@ def test_many_users_get_what_each_gets_alone(tmp_path) -> None:
 
 def test_what_has_no_order_is_refused_in_one_sentence() -> None:
     for history in (dict(HISTORY), {}):
-        with pytest.raises(InputError, match="next needs an order, which a mapping has not: pass a list"):
+        with pytest.raises(InputError, match="next needs an order, and a mapping has none: pass a list"):
             MODELS["likes"].recommend(history, next=True)
     for history in ([()], [(1, 2, 3, 4)], [(ITEMS[0],)], [(ITEMS[0], 3, 4), ITEMS[1]]):
         with pytest.raises(InputError) as error:

@@ -63,7 +63,7 @@ REFUSED = {
     "the other of both": (lambda: Both(lists=ROWS), "lists must be an estimator, not list."),
     "likes": (
         lambda: Both.planned(BUDGET, Domain(range(9), likes=True), 50),
-        "Likes leave no ratings to predict; train for lists with private-eigenrec.",
+        "Likes have no ratings to predict; train private-eigenrec.",
     ),
     "a setting": (
         lambda: ItemBias().set_params(clips=ROWS),
@@ -83,7 +83,7 @@ REFUSED = {
     ),
     "no share": (
         lambda: plan_of([Round("a", 0.0, counted(1.0))], BUDGET, 1.0),
-        "Release 'a' gets no part of the budget; raise the share that is for it.",
+        "Release 'a' gets no part of the budget; raise its budget fraction.",
     ),
 }
 

@@ -107,7 +107,7 @@ def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) ->
     registry.register(PrivateSLIM)
     again = hushrec.load(tmp_path / "slim.hush")
     assert again.recommend({"i0": 5.0}, n=3) == model.recommend({"i0": 5.0}, n=3)
-    with pytest.raises(InputError, match="name of its own"):
+    with pytest.raises(InputError, match="unique name"):
         registry.register(Popular)
 
 

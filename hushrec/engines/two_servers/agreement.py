@@ -122,8 +122,8 @@ class Agreement:
             raise InputError(f"{name} has releases that are not Gaussian; two servers cannot share those.")
         if any(release.mechanism.noise_sd(1.0) > LARGEST_MULTIPLIER for release in self.sent.releases):
             raise InputError(
-                f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, for"
-                " which shares have no room, and nothing is learned from it; declare a larger epsilon."
+                f"A release would get noise of more than {LARGEST_MULTIPLIER:,.0f} times its sensitivity, "
+                "which is too large for its shares; declare a larger epsilon."
             )
 
     @cached_property

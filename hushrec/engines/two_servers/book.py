@@ -55,7 +55,7 @@ class Book:
             except OSError as error:
                 if isinstance(error, (BlockingIOError, PermissionError)):
                     raise InputError(
-                        f"Another process is at work in the folder {str(self.path)!r}; let it end first."
+                        f"Another process uses the folder {str(self.path)!r}; wait until it ends."
                     ) from None
                 raise InputError(
                     f"The file system of the folder {str(self.path)!r} has no file locks ({error.strerror});"

@@ -137,7 +137,9 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
                 "This is not the agreement that this node answered under; pass that one. Nothing was sent."
             )
         if book.get("node") not in (None, node.name.encode()):
-            raise HushrecError("This folder is another node's; pass one of this node. Nothing was sent.")
+            raise HushrecError(
+                "This folder belongs to another node; pass this node's folder. Nothing was sent."
+            )
         if all(state.over for state in states):
             return "over"
         state = states[0]
@@ -196,8 +198,8 @@ def _check_session(book: Book, sessions: set[str]) -> None:
         book.put("session", "".join(sessions).encode())
     elif known is not None and sessions - {"", known.decode()}:
         raise HushrecError(
-            "The servers are not in the training that this node began with; to take part in another one,"
-            " which is charged anew, pass another folder."
+            "The servers are not in the training that this node began with; to take part in another one, "
+            "which is charged again, pass another folder."
         )
 
 

@@ -302,7 +302,10 @@ class CollectingServer:
         """Agree on a session with the other server: neither can make it one that was before."""
         theirs = self._ask(Nonce, "nonce")
         if theirs is None:
-            raise InputError("At its address no other server collects; check --peer. Nothing was charged.")
+            raise InputError(
+                "The address in --peer is not the other server of this training; check it. Nothing was "
+                "charged."
+            )
         self._check_fit(theirs)
         nonces = {self.settings.role: self._nonce}
         nonces.setdefault("first", theirs.nonce)
@@ -375,7 +378,7 @@ class CollectingServer:
         if now is None:
             which = self.agreement.round_for(self._totals, int(wanted.question.min()))
             if any(closed.which.release == which.release for closed in self._collected):
-                raise HushrecError("This training asks something else each time; it stops.")
+                raise HushrecError("This training asked other questions when it was repeated, so it stops.")
             self._book.put(f"round-{which.release}", json.dumps([*which, time.time()]).encode())
             self._open(which, 0.0)
             return True

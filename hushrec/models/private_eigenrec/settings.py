@@ -148,8 +148,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         super().__post_init__()
         if self.pairs and self.tuning.features_share:
             raise InputError(
-                "Where items recommend items there is no vote on item features; set pairs to False or"
-                " features_share to 0."
+                "A model of item pairs has no vote on item features; set pairs to False or features_share "
+                "to 0."
             )
         if self.pairs and self.tuning.learned_items > MOST_ITEMS:
             raise InputError(

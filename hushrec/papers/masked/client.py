@@ -119,8 +119,8 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
         key.save()
     elif key.uploads[round - 1] != upload.fingerprint():
         raise InputError(
-            "These are not the ratings that this key file was used for, and a second mask over them would"
-            " give the first away; use the same ratings, or another key file and node name."
+            "This key file was used for other ratings, and a second upload with it would reveal them; use "
+            "the same ratings, or another key file and node name."
         )
     connection.post(upload, Accepted, "columns", token=key.token)
     return task, upload

@@ -262,7 +262,7 @@ class CompletionServer:
             if not self._columns:
                 raise Refusal(425, "The matrix is not complete yet.")
             if node not in self._columns:
-                raise Refusal(409, "This node's last column came too late, or never.")
+                raise Refusal(409, "This node's last column did not arrive in time.")
             return Column(self._columns[node])
 
     def _work(self) -> None:

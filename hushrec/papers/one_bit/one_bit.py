@@ -213,9 +213,9 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
                 raise InputError(f"{name} is missing: output-published needs it.", parameter=name)
         if not self.acknowledge_cost:
             raise InputError(
-                "Algorithm 4 as published costs entry_epsilon for each entry it releases, so the whole matrix"
-                " costs n_users * n_items * entry_epsilon; acknowledge_cost with a budget of that size, or"
-                " take another mechanism",
+                "Algorithm 4 as published costs entry_epsilon for each entry it releases, so the whole "
+                "matrix costs n_users * n_items * entry_epsilon; pass acknowledge_cost=True with a budget "
+                "of that size, or another mechanism",
                 parameter="mechanism",
                 value="output",
             )

@@ -93,7 +93,7 @@ def _one_user(path: str, domain: Domain, user: str | None) -> tuple[Any, Any]:
     if user is not None:
         ratings = ratings.for_users([user])
     if ratings.n_users != 1:
-        raise InputError(f"{path!r} does not hold one user's ratings; say whose with --user ID.")
+        raise InputError(f"{path!r} does not hold exactly one user's ratings; pass --user ID.")
     if ratings.n_ratings == 0:
         raise InputError(f"{path!r} holds no usable rating of this user; nothing was sent.")
     return ratings.matrix.indices, ratings.matrix.data.astype("float64")
