@@ -1,4 +1,4 @@
-"""Predictions, ranked lists and explanations for users, from released values and their own ratings."""
+"""Predictions, lists and explanations for users, from released values and the users' own ratings."""
 
 from __future__ import annotations
 
@@ -25,23 +25,28 @@ from hushrec.serving.rules import Rules
 from hushrec.serving.score_mixing import lowered, standard
 from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
 from hushrec.serving.vectors import item_vectors, queries, reach
-from hushrec.types import ModelArrays
+from hushrec.types import Array, ModelArrays
 
-#: Up to this many ids are looked up one by one.
+#: Up to this many ids are looked up one by one, which is faster.
 _FEW_IDS = 1000
 
 
-class ListOptions(TypedDict, total=False):
+class RuleOptions(TypedDict, total=False):
+    """Rules of :meth:`Recommender.recommend`."""
+
+    attributes: Any
+    where: str | None
+    at_most: Mapping[str, int] | None
+    boost: Mapping[str, float] | None
+
+
+class ListOptions(RuleOptions, total=False):
     """Options of :meth:`Recommender.recommend` for lists of many users."""
 
     next: bool
     exclude_seen: bool
     items: Sequence[Any] | None
     exclude_items: Sequence[Any] | None
-    attributes: Any
-    where: str | None
-    at_most: Mapping[str, int] | None
-    boost: Mapping[str, float] | None
 
 
 Rating = float | None
@@ -54,12 +59,10 @@ class Recommended(NamedTuple):
     Attributes
     ----------
     item
-        Its id.
     score : float
-        The list is ranked by it: it never rises from one rank to the next. Compare it within one user's
-        scores only.
+        The list is ranked by it. Compare scores of one user only.
     rating : float or None
-        The result of :meth:`Recommender.predict` for the item; None where the model predicts no ratings.
+        The predicted rating; None where the model predicts none.
 
     Examples
     --------
@@ -83,7 +86,7 @@ class Ranked(NamedTuple):
         Best first; -1 past the end of a list.
     scores : ndarray, same shape
     ratings : ndarray or None
-        Predicted ratings of the items, NaN past the end; None for models that predict none.
+        NaN past the end of a list; None for models that predict none.
     """
 
     columns: NDArray[np.int64]
@@ -92,15 +95,7 @@ class Ranked(NamedTuple):
 
 
 class Because(NamedTuple):
-    """One of a user's items, and how much it moved the score of another.
-
-    Attributes
-    ----------
-    item
-        Its id.
-    moved : float
-        Contribution to the score; negative if it lowered it.
-    """
+    """One of a user's items, and its contribution to the score of another."""
 
     item: Any
     moved: float
@@ -112,13 +107,12 @@ class Explanation(NamedTuple):
     Attributes
     ----------
     item
-        Its id.
     score : float
         Before items that do not exceed the noise are lowered, as they are in lists.
     base : float
         The score without the items below.
     because : list of Because
-        The contribution of each of the user's items to the base, the largest effect first.
+        The contribution of each of the user's items, the largest first.
 
     Examples
     --------
@@ -140,8 +134,7 @@ class Algorithm(Protocol):
     """The members of an estimator that serving uses."""
 
     @property
-    def name(self) -> str:
-        """The name in model files."""
+    def name(self) -> str: ...
 
     @property
     def scores(self) -> str:
@@ -151,26 +144,16 @@ class Algorithm(Protocol):
     def expected(self) -> ModelArrays | Mapping[str, Any]:
         """The kinds and shapes of its own arrays (`hushrec.serving.modelfile.Expected`)."""
 
-    def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """Compute each user's state from the released arrays and their own rows."""
+    def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState: ...
 
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
-    ) -> NDArray[np.float64]:
-        """Return what each rating of one user adds to the score of an item."""
+    ) -> NDArray[np.float64]: ...
 
 
 @dataclass(frozen=True, eq=False)
 class PublicPart:
-    """A model of public ratings that is mixed with a private one (docs/guides/public.md).
-
-    Attributes
-    ----------
-    model : Recommender
-        The public model.
-    weight : float
-        Its weight, in (0, 1].
-    """
+    """A model of public ratings and its weight, in (0, 1], next to a private one (docs/guides/public.md)."""
 
     model: Recommender
     weight: float
@@ -183,20 +166,17 @@ class Recommender:
     Attributes
     ----------
     estimator : Algorithm
-        The algorithm and its hyper-parameters.
     domain : Domain
-        The declared catalogue and rating range.
     arrays : mapping of str to ndarray
         The released values: always ``center`` (a scalar), ``item_bias`` (n_items,) and ``item_factors``
-        (n_items, rank), of which rows of zeros are not stored. Items with ``supported`` 0 do not exceed the
-        noise and come last in lists. ``directions``: how many first columns of the factors exceed it. With
-        ``learned_items`` (ascending positions), items recommend items: the factors are weights between these.
+        (n_items, rank). Items with ``supported`` 0 do not exceed the noise and come last in lists.
+        ``directions``: how many first columns of the factors exceed it. With ``learned_items`` (ascending
+        positions), the factors are weights between these items.
     lists : Recommender or None
-        The model that recommends and finds similar items, where this one only predicts.
+        The model for lists, where this one only predicts.
     state : mapping of str to ndarray
-        In a season: means and variances of released statistics, from which the next week continues.
+        In a season: means and variances of released statistics.
     public : PublicPart or None
-        A model of public ratings, mixed into predictions, lists and explanations.
     """
 
     estimator: Algorithm
@@ -208,7 +188,7 @@ class Recommender:
 
     @property
     def scores(self) -> str:
-        """The kind of scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``; ratings keep to the range."""
+        """The kind of the scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
         return self.estimator.scores
 
     @property
@@ -227,18 +207,7 @@ class Recommender:
         return self.arrays["item_bias"]
 
     def fold_in(self, history: Ratings) -> UserState:
-        """Compute users' offsets and factors from their own ratings.
-
-        Parameters
-        ----------
-        history : Ratings
-            The users' own rows, over the model's catalogue. They need not have been in training.
-
-        Returns
-        -------
-        UserState
-            One row a user, in the order of ``history.users``.
-        """
+        """Compute users' offsets and factors from their own ratings, one row a user."""
         if history.domain.fingerprint != self.domain.fingerprint:
             raise InputError(
                 "These ratings were read with another catalogue or rating range than the model's;"
@@ -268,13 +237,13 @@ class Recommender:
         history : mapping or pairs of item id and rating, or Ratings
             One user's own ratings, or many users'.
         items : sequence of item ids, or a table
-            Items of the catalogue. With Ratings also a data frame, Arrow table or mapping with a column of
-            users and one of items (their usual names): one prediction a row.
+            With Ratings also a data frame, Arrow table or mapping with a column of users and one of items
+            (their usual names).
 
         Returns
         -------
         list of float
-            For one user, in the order of ``items``.
+            For one user.
         ndarray
             For Ratings: of shape (n_users, n_items); (n_rows,) for a table, NaN where the item is not in the
             catalogue. Users without a row in ``history`` are served from released values alone.
@@ -289,23 +258,12 @@ class Recommender:
         return predicted[0].tolist() if single else predicted
 
     def predict_pairs(self, history: Ratings, targets: Ratings) -> NDArray[np.float64]:
-        """Return predicted ratings at the cells of ``targets``, clipped to the declared range.
+        """Return predicted ratings at the cells of ``targets``, in the order of ``targets.matrix.data``.
 
-        Parameters
-        ----------
-        history : Ratings
-            The users' own ratings.
-        targets : Ratings
-            The cells to predict; users without a row in ``history`` are served from released values alone.
-
-        Returns
-        -------
-        ndarray of shape (targets.n_ratings,)
-            In the order of ``targets.matrix.data``.
+        Users without a row in ``history`` are served from released values alone.
         """
-        state = self.fold_in(history).moved(history.user_index(targets))
-        rows = np.repeat(np.arange(targets.n_users), np.diff(targets.matrix.indptr))
-        return self._clip(scores_at(self.arrays, state, rows, targets.matrix.indices))
+        users = np.repeat(history.user_index(targets), np.diff(targets.matrix.indptr))
+        return self._predict_cells(history, users, targets.matrix.indices)
 
     def recommend(
         self,
@@ -316,10 +274,7 @@ class Recommender:
         exclude_seen: bool = True,
         items: Sequence[Any] | None = None,
         exclude_items: Sequence[Any] | None = None,
-        attributes: Any = None,
-        where: str | None = None,
-        at_most: Mapping[str, int] | None = None,
-        boost: Mapping[str, float] | None = None,
+        **rules: Unpack[RuleOptions],
     ) -> list[Recommended]:
         """Return the best items for one user, from the user's own ratings.
 
@@ -335,12 +290,10 @@ class Recommender:
             history is then a list, ordered by its times or, where it has none, with the latest last.
         exclude_seen : bool
             Leave out the items in the history.
-        items : sequence of item ids, optional
-            Recommend among these only.
-        exclude_items : sequence of item ids, optional
-            Recommend none of these.
+        items, exclude_items : sequence of item ids, optional
+            Recommend among these only, and none of those.
         attributes : Attributes, table or path, optional
-            The public table of the items (:meth:`hushrec.serving.Attributes.read`) for the rules below
+            The public table of the items (:meth:`hushrec.serving.Attributes.read`) for these rules
             (docs/guides/rules.md).
         where : str, optional
             Recommend items of which this condition is true, such as ``"in_stock and price < 50"``.
@@ -350,11 +303,6 @@ class Recommender:
             Factors for items of which a condition is true: ``{"new": 1.1}``. They multiply how far an item's
             score is above the user's lowest.
 
-        Returns
-        -------
-        list of Recommended
-            Best first: tuples of item id, score and, from a model that predicts, rating.
-
         Privacy
         -------
         Rules are post-processing: they use released values, the public table and the user's own ratings.
@@ -362,14 +310,8 @@ class Recommender:
         rows, single = self._rows(history, next)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
-        options: Any = {
-            "next": next,
-            "exclude_seen": exclude_seen,
-            "items": items,
-            "exclude_items": exclude_items,
-        }
-        options |= {"attributes": attributes, "where": where, "at_most": at_most, "boost": boost}
-        (block,) = self.rank(rows, n, **options)
+        options: Any = {"items": items, "exclude_items": exclude_items, **rules}
+        (block,) = self.rank(rows, n, next=next, exclude_seen=exclude_seen, **options)
         columns, scores = block.columns[0].tolist(), block.scores[0].tolist()
         ratings = [None] * len(columns) if block.ratings is None else block.ratings[0].tolist()
         return [
@@ -386,7 +328,6 @@ class Recommender:
         Parameters
         ----------
         history : Ratings
-            The users to serve and their own ratings.
         n, **options
             As in :meth:`recommend`.
         progress : bool
@@ -395,8 +336,9 @@ class Recommender:
         Returns
         -------
         pyarrow.Table
-            Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, of a model that predicts, ``rating``
-            (:class:`Recommended`), ``title`` where the attributes have one; private, like any recommendation.
+            Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, where they exist, ``rating``,
+            ``new`` and ``title``. User ids have the type of an Arrow, polars or Parquet column, or of
+            pandas' ``Int64``. All others become text, because one cell can change a NumPy column's type.
         """
         blocks = []
         with progress_bar(progress, getattr(history, "n_users", 0), "lists (private)") as advance:
@@ -437,15 +379,7 @@ class Recommender:
         exclude_items: Sequence[Any] | None = None,
         **rules: Any,
     ) -> Iterator[Ranked]:
-        """Yield the lists of :meth:`recommend_batch` as positions in the catalogue, in blocks of users.
-
-        Parameters
-        ----------
-        history, n, next, exclude_seen, items, exclude_items, **rules
-            As in :meth:`recommend`.
-        predict : bool
-            Yield predictions too, where the model makes any.
-        """
+        """Yield the lists of :meth:`recommend_batch` as positions in the catalogue, in blocks of users."""
         if not isinstance(history, Ratings):
             raise InputError(
                 f"history must be Ratings, not {type(history).__name__}; load it with Ratings.from_any(table,"
@@ -480,13 +414,6 @@ class Recommender:
     def explain(self, history: History, item: Any) -> Explanation:
         """Return which of a user's items moved the score of this one; private, like the list.
 
-        Parameters
-        ----------
-        history : mapping or pairs of item id and rating
-            May be empty.
-        item
-            An item of the catalogue.
-
         Raises
         ------
         InputError
@@ -508,7 +435,7 @@ class Recommender:
         return Explanation(self.domain.items[column], score, score - sum(moved), because)
 
     def score_parts(self, history: Ratings, state: UserState, column: int) -> NDArray[np.float64]:
-        """Return what each rating of one user adds to the score of an item."""
+        """Return the contribution of each rating of one user to the score of an item."""
         parts = self.estimator.score_parts(self.arrays, history, column)
         if self.public is None or state.public is None:
             return parts
@@ -544,7 +471,6 @@ class Recommender:
 
     @property
     def _ranking(self) -> Recommender:
-        """The one model that makes the lists; no inner product ranks as two mixed models do."""
         lister = self.lists or self
         if lister.public is not None and lister.public.weight < 1:
             raise InputError(
@@ -555,11 +481,6 @@ class Recommender:
 
     def query(self, history: Ratings | History) -> NDArray[np.float32]:
         """Return a user's vector for an index of :meth:`item_vectors`; private, like the list.
-
-        Parameters
-        ----------
-        history : mapping or pairs of item id and rating, or Ratings
-            One user's own ratings, or many users'.
 
         Returns
         -------
@@ -581,17 +502,19 @@ class Recommender:
     # ------------------------------------------------------------------ inside
 
     def _predict_rows(self, history: Any, table: Any) -> NDArray[np.float64]:
-        """Predict each row of a table of users and items; NaN where there is no such item."""
         if not isinstance(history, Ratings):
             raise InputError("To predict a table of users and items, pass the users' histories as Ratings.")
         read = read_columns(table, None, None, implicit=True)
         users, columns = history.user_index(read.users), self.domain.index(read.items)
-        known = columns >= 0
-        rows = np.where(users < 0, history.n_users, users)[known]  # the last one has no ratings
-        state = self.fold_in(history).moved(np.append(np.arange(history.n_users), -1))
-        predicted = np.full(len(columns), np.nan)
-        predicted[known] = self._clip(scores_at(self.arrays, state, rows, columns[known]))
+        known, predicted = columns >= 0, np.full(len(columns), np.nan)
+        predicted[known] = self._predict_cells(history, users[known], columns[known])
         return predicted
+
+    def _predict_cells(self, history: Ratings, users: Array, columns: Array) -> NDArray[np.float64]:
+        """Predict cells; a negative user has no ratings."""
+        state = self.fold_in(history).moved(np.append(np.arange(history.n_users), -1))
+        rows = np.where(users < 0, history.n_users, users)
+        return self._clip(scores_at(self.arrays, state, rows, columns))
 
     def _rows(self, history: Any, ordered: bool = False) -> tuple[Ratings, bool]:
         if isinstance(history, Ratings):
@@ -599,9 +522,9 @@ class Recommender:
         return self.own_ratings(history, ordered), True
 
     def own_ratings(self, history: Any, ordered: bool = False) -> Ratings:
-        """Return one user's ratings; refused where some cannot be used, since they are the caller's own.
+        """Return one user's ratings; refused where some cannot be used.
 
-        If they are to be ordered, or some have a time, their times are places in the order.
+        If they are ordered, or some have a time, their times are places in the order.
         """
         domain, is_bought = self.domain, (self.lists or self).takes_purchases
         pairs = _pairs(history, domain, self.scores == "likes")
@@ -638,7 +561,7 @@ class Recommender:
 
 
 def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:
-    """Return the entries of a history, of two or three parts each; ids of liked items become pairs."""
+    """Return the entries of a history as tuples; ids of liked items become pairs."""
     if isinstance(history, str | bytes):
         raise InputError(
             f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
@@ -665,7 +588,6 @@ def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:
 
 
 def _refuse_unusable(pairs: list[Any], domain: Domain, is_bought: bool) -> None:
-    """Name the first pair without an item of the catalogue or without a rating in the range."""
     items, ratings = [entry[0] for entry in pairs], [entry[-1] for entry in pairs]
     known = np.fromiter(map(domain.position, items), np.int64, len(items)) >= 0
     rated = ~np.isnan(within_range(encode_ratings(ratings), domain))
