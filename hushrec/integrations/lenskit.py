@@ -32,19 +32,19 @@ class HushrecConfig(BaseModel):
     Attributes
     ----------
     epsilon, delta, relation
-        As of a `hushrec.Budget`; the unit is a user.
+        As in `hushrec.Budget`; the unit is a user.
     catalogue : list of item ids
-        Declared: the items of a LensKit data set are those that its users rated, which is theirs to know.
+        Declared: the items of a LensKit data set are those that its users rated, which is private.
     rating_range : (float, float), optional
         Declared; None for likes only.
     n_users : int, optional
-        Declared number of users, if it is public; else it is released for a small part of the budget.
+        Number of users, if it is public; else it is released for a small part of the budget.
     model : str, optional
-        By its name, with its ``settings``; the best for the budget by default.
+        A name; the best for the budget by default.
     score : {"lists", "ratings"}
-        Scores: those that lists are ranked by, or predicted ratings.
+        Scores that rank lists, or predicted ratings.
     ledger : path, optional
-        Ledger of the trainings, which are charged to ``dataset``. Each ``train`` is charged.
+        Each ``train`` is charged to ``dataset`` in it.
     """
 
     epsilon: float | None = None
@@ -66,7 +66,6 @@ class HushrecScorer(Component[ItemList], Trainable):
     Attributes
     ----------
     model_ : Model
-        The trained model; its ``privacy`` is the statement.
     """
 
     config: HushrecConfig
@@ -107,7 +106,6 @@ class HushrecScorer(Component[ItemList], Trainable):
 
 
 def _rows(asked: ItemList | None, domain: Domain) -> Ratings:
-    """A user's history; empty for a user without one."""
     if asked is None or not len(asked):
         return Ratings.of_user([], domain)
     values = None if domain.likes else asked.field("rating")

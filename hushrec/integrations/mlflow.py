@@ -28,17 +28,7 @@ _FILE = "model.hush"
 def log_model(model: Model, name: str = "model", **options: Any) -> Any:
     """Log a model to the active run, like the ``log_model`` of any flavour.
 
-    Parameters
-    ----------
-    model : Model
-        Released values only, so anyone who may read the run may read it.
-    name : str
-    **options
-        ``artifacts`` as of `save_model`, ``registered_model_name`` and other parameters of MLflow.
-
-    Returns
-    -------
-    mlflow.models.model.ModelInfo
+    ``options`` are ``artifacts`` of `save_model`, ``registered_model_name`` and other parameters of MLflow.
     """
     this = sys.modules[__name__]
     return MlflowModel.log(artifact_path=None, name=name, flavor=this, model=_checked(model), **options)
@@ -62,7 +52,6 @@ def save_model(
     artifacts : sequence of path
         Public files to store with the model, such as its dossier.
     metadata : dict, optional
-        Further metadata.
     """
     folder, described = Path(path), MlflowModel() if mlflow_model is None else mlflow_model
     if folder.exists() and any(folder.iterdir()):
@@ -89,12 +78,12 @@ def save_model(
 
 
 def load_model(model_uri: str) -> Model:
-    """Read a model by any address that MLflow knows, such as ``runs:/…/model`` or ``models:/films/3``."""
+    """Read a model by an address such as ``runs:/…/model`` or ``models:/films/3``."""
     return load(Path(download_artifacts(model_uri)) / _FILE)
 
 
 class _Lists:
-    """A model as MLflow calls it: data frames of users' ratings in, of their lists out; both are private."""
+    """Lists for MLflow: data frames of ratings in, of lists out; both are private."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -1,4 +1,4 @@
-"""Turns requests into replies. A history is held only while its reply is computed."""
+"""Replies to requests. A history is held only while its reply is computed."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IMMUTABLE = {"Cache-Control": "public, max-age=31536000, immutable", "X-Content
 _PAGE = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
-    "Content-Security-Policy": "frame-ancestors 'none'",  # the page itself sets the rest
+    "Content-Security-Policy": "frame-ancestors 'none'",  # the page sets the rest
 }
 _DOCS = _PAGE | {
     "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
@@ -43,7 +43,7 @@ _MEDIA = {
     ".svg": "image/svg+xml",
     ".webmanifest": "application/manifest+json",
 }
-#: Beginnings of the headers by which proxies mark a request that they pass on.
+#: Prefixes of the headers by which proxies mark a request.
 _PROXY_HEADERS = (
     "forwarded",
     "via",
@@ -68,9 +68,9 @@ class Answers:
     models : Models
     metrics : Metrics
     tokens : sequence of str
-        Bearer tokens. A request for a list or for metrics needs one, unless there are none.
+        Bearer tokens. If there are any, a request for a list or for metrics needs one.
     names : sequence of str
-        Names by which clients reach the server, in addition to its addresses and localhost.
+        Names of the server in addition to its addresses and localhost.
     page : Path, optional
         Folder of a page that is served at ``/``, with the first model.
     """
@@ -132,9 +132,8 @@ class Answers:
     def _let_in(self, request: Request) -> None:
         """Refuse a request without a token or, where none is needed, under a name that is not the server's.
 
-        A web page can let its own name resolve to this server (DNS rebinding). It then reads the answers in
-        the browser of a person who can reach the server. It has no token, and cannot change the name in
-        ``Host``.
+        A web page can let its own name resolve to this server (DNS rebinding) and read answers in the browser
+        of a person who can reach it. It has no token and cannot change ``Host``.
         """
         if self._tokens:
             given = hashlib.sha256(bearer(request).encode()).digest()
@@ -175,7 +174,7 @@ class Answers:
         return {"models": listed}
 
     def _measured(self, request: Request) -> Reply:
-        """Return the counts, for the operator: they show the outcome and time of single requests."""
+        """Return the counts for the operator only: they show the outcome and time of single requests."""
         self._let_in(request)
         if not self._tokens and not _from_here(request):
             raise Refusal(403, "Metrics are given on the server's own machine, or for a token.")
@@ -183,7 +182,6 @@ class Answers:
         return Reply(text.encode(), "text/plain; version=0.0.4; charset=utf-8", headers=_NO_STORE)
 
     def _static(self, path: str) -> Callable[[Request], Reply] | None:
-        """Return a model's file, by name or by digest, or a file of the page."""
         for model in self._models.all():
             if path == f"/models/{model.name}/{model.digest}.hush":
                 return _file(model.content, _MODEL_FILE, model.digest, _IMMUTABLE)
@@ -197,7 +195,7 @@ class Answers:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a request comes from this machine, and no proxy marks it as passed on."""
+    """Whether a request comes from this machine and not through a proxy."""
     client = request.client
     passed_on = any(name.startswith(_PROXY_HEADERS) for name in request.headers)
     return client is not None and not passed_on and ip_address(client.host).is_loopback
@@ -245,7 +243,6 @@ def _text(served: Served, item: Any) -> str:
 
 
 def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Add the titles of items that have one."""
     titles = None if served.attributes is None else served.attributes.title_column
     if titles is None:
         return entries
@@ -256,7 +253,6 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
 
 
 def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
-    """Return the ratings of a request; refused where some cannot be used."""
     return served.model.own_ratings(_history(served, fields), fields.get("next", False))
 
 
@@ -273,7 +269,7 @@ def _history(served: Served, fields: dict[str, Any]) -> Any:
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:
-    """Reply with a file under its digest. It is always whole: a range would show which items are read."""
+    """Reply with a whole file under its digest: a range would show which items are read."""
     tag = f'"{digest}"'
 
     def reply(request: Request) -> Reply:
@@ -286,7 +282,7 @@ def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> C
 
 
 def _files(folder: Path, titled: bool) -> dict[str, tuple[bytes, str, str]]:
-    """Return bytes, media type and digest of each file of a page."""
+    """Return content, media type and digest of each file of a page."""
     files = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in _MEDIA:

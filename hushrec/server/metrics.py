@@ -1,7 +1,6 @@
 """Counts and times of requests by address and outcome, summed over all users, for Prometheus.
 
-They hold no identity, item, address or body size. Each worker counts in a separate row of a shared array, so
-any worker can return the sum.
+They hold no identity, item, address or body size. Each worker counts in its row of a shared array.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ ROUTES = (
 )  # fmt: skip
 #: Upper ends of the time buckets, in seconds.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)
-#: Numbers of a route: replies of 2xx to 5xx, replies by time, and their seconds.
+#: Numbers of a route: replies of 2xx to 5xx, replies by time, and seconds.
 _CODES, _WIDTH = 4, 4 + len(_BUCKETS) + 2
 _OWN = ("exchanged", "refused")
 #: Numbers of one worker.
@@ -25,7 +24,7 @@ SIZE = len(ROUTES) * _WIDTH + len(_OWN)
 
 
 def route_of(path: str) -> str:
-    """Return the route under which a path is counted; never the path itself, which the client chooses."""
+    """Return the route under which a path is counted; a path itself is private."""
     if path in ROUTES:
         return path
     if path.startswith("/models/") or path == "/model.hush":
@@ -34,21 +33,13 @@ def route_of(path: str) -> str:
 
 
 class Metrics:
-    """The counts of all workers, one of which is this one.
-
-    Parameters
-    ----------
-    shared : buffer of float64
-        `SIZE` numbers for each worker.
-    worker : int
-    """
+    """The counts of all workers: `SIZE` float64 numbers for each in a shared buffer."""
 
     def __init__(self, shared: Any, worker: int = 0) -> None:
         self._all = np.frombuffer(shared, np.float64).reshape(-1, SIZE)
         self._own = self._all[worker]
 
     def note(self, path: str, status: int, seconds: float) -> None:
-        """Count a reply."""
         start = ROUTES.index(route_of(path)) * _WIDTH
         self._own[start + min(max(status // 100 - 2, 0), _CODES - 1)] += 1
         self._own[start + _CODES + bisect_left(_BUCKETS, seconds)] += 1
@@ -59,7 +50,7 @@ class Metrics:
         self._own[-len(_OWN) :] = exchanged, refused
 
     def text(self, models: list[tuple[str, str]]) -> str:
-        """Return the text for Prometheus; ``models`` are names and digests."""
+        """Return the text for Prometheus; models are names and digests."""
         total = self._all.sum(axis=0)
         lines = ["# TYPE hushrec_requests_total counter"]
         seconds = ["# TYPE hushrec_request_seconds histogram"]

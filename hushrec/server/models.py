@@ -17,7 +17,7 @@ from hushrec.serving.modelfile import read
 
 log = logging.getLogger("hushrec.server")
 
-#: Inode, size and time of a file: one of them differs after it was replaced.
+#: Inode, size and time of a file: a replaced file differs in one.
 _Stamp = tuple[int, int, int]
 #: Files of attributes and of titles.
 Tables = tuple[Path | None, Path | None]
@@ -25,7 +25,7 @@ Tables = tuple[Path | None, Path | None]
 
 @dataclass(frozen=True, eq=False)
 class Served:
-    """One model: the bytes of its file, which are published unchanged, and the model that they hold."""
+    """One model and the bytes of its file, which are published unchanged."""
 
     name: str
     content: bytes
@@ -35,7 +35,7 @@ class Served:
 
     @cached_property
     def titles(self) -> tuple[bytes, str] | None:
-        """The titles of the items as JSON for the page, with a digest."""
+        """The titles of the items as JSON, and their digest."""
         if self.attributes is None:
             return None
         content = self.attributes.titles_json(self.model.domain)
@@ -81,11 +81,11 @@ class Models:
         return name in self._served
 
     def all(self) -> list[Served]:
-        """Return all models, in the order of the command line."""
+        """Return all models, in order."""
         return list(self._served.values())
 
     def look(self) -> None:
-        """Take new files; one that cannot be served is logged once, and the old model stays."""
+        """Take new files; log one that cannot be served once, and keep the old model."""
         for name, files in self._files.items():
             stamp = _stamp(*files)
             if stamp == self._stamps[name]:
@@ -104,7 +104,7 @@ class Models:
 
 
 def _visible(text: str) -> str:
-    """Escape characters that act on the terminal of a log, such as in a column's name."""
+    """Escape characters that act on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

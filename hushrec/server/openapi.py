@@ -41,8 +41,6 @@ def openapi() -> dict[str, Any]:
 
 
 def _posts() -> dict[str, Any]:
-    """Describe the addresses of POST requests."""
-
     def scored(optional: bool, *names: str, **example: Any) -> tuple[dict[str, Any], dict[str, Any]]:
         entry = _object(item=_TEXT, title=_TEXT, **dict.fromkeys(names, _NUMBER))
         entry["required"] = ["item"] if optional else ["item", *names]
@@ -113,7 +111,6 @@ def _because() -> tuple[dict[str, Any], dict[str, Any]]:
 
 
 def _gets() -> dict[str, Any]:
-    """Describe the addresses of GET requests."""
     model = _object(name=_TEXT, digest=_TEXT, bytes={"type": "integer"}, file=_TEXT, by_digest=_TEXT)
     files = "/models/films.hush", f"/models/films/{_DIGEST}.hush"
     listed = {"name": "films", "digest": _DIGEST, "bytes": 92768, "file": files[0], "by_digest": files[1]}
@@ -211,7 +208,6 @@ def page(document: dict[str, Any]) -> str:
 
 
 def _fields(path: str, operation: dict[str, Any]) -> str:
-    """List the parameters and the fields of the body."""
     rows = [
         [each["name"], each["in"], each.get("description", "")] for each in operation.get("parameters", ())
     ]

@@ -1,4 +1,4 @@
-"""The processes of a server: workers, each with all models and its own socket, and one that watches them."""
+"""The processes of a server: workers, each with all models and a socket, and one that watches them."""
 
 from __future__ import annotations
 
@@ -30,24 +30,9 @@ _AGAIN = 1.0
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
-    """Settings of a server.
+    """Settings of a server, as in `Models`, `Answers` and `Service`.
 
-    Attributes
-    ----------
-    models : mapping of str to Path
-    tables : mapping of str to a pair of Path or None
-    columns : mapping of str to str
-        As of `Models`.
-    tokens, names : sequence of str
-        As of `Answers`.
-    origins : sequence of str
-        Origins of pages that may read the answers in a browser.
-    page : Path or None
-        As of `Answers`.
-    limits : Limits
-        Of each worker.
-    certificate, key : str or None
-        As of a `Service`.
+    Pages of ``origins`` may read the answers in a browser. ``limits`` hold for each worker.
     """
 
     models: Mapping[str, Path]
@@ -62,7 +47,6 @@ class Settings:
     key: str | None = None
 
     def service(self, listening: socket, models: Models, metrics: Metrics) -> Service:
-        """Return the service of one worker."""
         return Service(
             Answers(models, metrics, tokens=self.tokens, names=self.names, page=self.page),
             listening=listening,
@@ -75,7 +59,7 @@ class Settings:
         )
 
     def _shared(self, application: Any) -> Any:
-        """Let pages of the declared origins read all answers but the metrics."""
+        """Let pages of the declared origins read all answers except the metrics."""
         if not self.origins:
             return application
         headers = ["Authorization"] if self.tokens else []
@@ -92,15 +76,7 @@ class Settings:
 def serve(settings: Settings, host: str, port: int, workers: int, ready: Callable[[str], None]) -> None:
     """Serve until SIGTERM or SIGINT; requests in progress are answered first.
 
-    Parameters
-    ----------
-    settings : Settings
-    host, port : str and int
-        Port 0: a free one.
-    workers : int
-        The number of processes.
-    ready : callable
-        Called with the address once the server answers.
+    Port 0 is a free one. ``ready`` is called with the address once the server answers.
     """
     _more_files()
     stop = threading.Event()
@@ -120,7 +96,6 @@ def serve(settings: Settings, host: str, port: int, workers: int, ready: Callabl
 
 
 def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
-    """Replace models with new files, until the end."""
     parent = os.getppid()
     while not stop.wait(_LOOK) and os.getppid() == parent:
         models.look()
@@ -128,7 +103,7 @@ def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
 
 
 class _Workers:
-    """Several processes, each with a listening socket that stays open when it ends."""
+    """Several processes, whose listening sockets stay open when they end."""
 
     def __init__(self, settings: Settings, host: str, port: int, count: int) -> None:
         self._settings, self._spawn = settings, multiprocessing.get_context("spawn")
@@ -139,7 +114,6 @@ class _Workers:
         self._up: Any = self._spawn.SimpleQueue()
 
     def run(self, stop: threading.Event, ready: Callable[[str], None]) -> None:
-        """Start all workers, restart those that end, and end all."""
         for name in ("NUMBA_NUM_THREADS", "OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
             os.environ.setdefault(name, "1")  # the workers share the cores
         processes = [self._start(worker) for worker in range(len(self._sockets))]
@@ -171,7 +145,6 @@ class _Workers:
         return process
 
     def _first_word(self, processes: Sequence[Any], stop: threading.Event) -> str:
-        """Return the address that a worker serves, or raise its error."""
         while self._up.empty():
             if stop.wait(0.02):
                 return ""
@@ -184,13 +157,10 @@ class _Workers:
 
 
 def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: Any) -> None:
-    """Run one worker until SIGTERM."""
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
     stop = threading.Event()
     signal.signal(signal.SIGTERM, lambda *_: stop.set())
-    signal.signal(
-        signal.SIGINT, signal.SIG_IGN
-    )  # the terminal sends it to all processes; the first one ends the others
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a terminal sends it to all; the first process ends others
     _more_files()
     metrics = Metrics(counts, worker)
     try:
@@ -205,7 +175,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
 
 
 def _more_files() -> None:
-    """Raise the limit on open files, and so on connections, to the system's."""
+    """Raise the limit on open files, which bounds connections, to the system's."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

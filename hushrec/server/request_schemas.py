@@ -10,13 +10,13 @@ from typing import Any
 
 from hushrec.errors import InputError
 
-#: Items that a list or a prediction may have, ratings of a user, ids to choose among, and items of a basket.
+#: Most items of a list or prediction, ratings of a user, ids to choose among, and items of a basket.
 MOST_LISTED, MOST_RATINGS, MOST_IDS, MOST_IN_BASKET = 1000, 10_000, 100_000, 100
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field of a request, with its allowed values as text and as JSON Schema."""
+    """A field of a request, with its allowed values as text and as JSON Schema."""
 
     fits: Callable[[Any], bool]
     words: str
@@ -34,7 +34,7 @@ def _are_ids(value: Any, most: int = MOST_IDS, least: int = 0) -> bool:
 
 
 def _are_ratings(value: Any) -> bool:
-    """Whether these are ratings; NaN, lists and needless None are refused later, with the item's name."""
+    """Whether these are ratings; NaN and lists are refused later, with the item's name."""
     if not isinstance(value, dict | list) or len(value) > MOST_RATINGS:
         return False
     if isinstance(value, dict):
@@ -43,7 +43,6 @@ def _are_ratings(value: Any) -> bool:
 
 
 def _is_rating(entry: Any) -> bool:
-    """Whether this is an id, ``[item, rating]`` or ``[item, rating, time]``."""
     if not isinstance(entry, list):
         return _is_id(entry)
     if len(entry) not in (2, 3) or not _is_id(entry[0]) or isinstance(entry[1], bool | str):
@@ -102,12 +101,7 @@ _SEEN = _flag(True, "Leave out the items that are rated in the request.")
 _SKIP = _flag(
     False, "Ignore ratings of items that the catalogue lacks, such as new ones; else they are refused."
 )
-_NEXT = Field(
-    lambda value: isinstance(value, bool),
-    "true or false",
-    {"type": "boolean", "default": False, "description": "The latest ratings of a list count half."},
-    default=False,
-)
+_NEXT = _flag(False, "The latest ratings of a list count half.")
 _ONLY = Field(
     _are_ids,
     f"a list of item ids, {MOST_IDS:,} at most",
@@ -136,11 +130,9 @@ _BOOST = Field(
         "description": "Items of which the condition is true count for more.",
     },
 )
-#: Fields of a list, by the names of `Recommender.recommend`.
 RULES = {"where": _WHERE, "at_most": _AT_MOST, "boost": _BOOST}
 _ITEM = Field(_is_id, "an item id", _ID, needed=True)
 
-#: Fields of every request by path.
 BODIES: dict[str, dict[str, Field]] = {
     "/v1/recommend": {
         "ratings": _RATINGS,
@@ -181,17 +173,17 @@ BODIES: dict[str, dict[str, Field]] = {
 
 
 def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
         twice = Counter(name for name, _ in pairs).most_common(1)[0][0]
         raise InputError(
             f"The body of this request names {twice[:50]!r} twice; name each field and item once."
         )
-    return found
+    return fields
 
 
 def body_of(path: str, raw: bytes) -> dict[str, Any]:
-    """Return the fields of a request, or refuse with the reason; None for a missing one."""
+    """Return the fields of a request; None for a missing one."""
     fields = BODIES[path]
     try:
         given = json.loads(raw, object_pairs_hook=_named_once)

@@ -18,7 +18,7 @@ from hushrec.data.features import named_item_table, read_item_table
 from hushrec.errors import InputError
 from hushrec.serving.conditions import Condition
 
-#: Columns that name an item for people, the first that there is.
+#: Columns of titles; the first that exists counts.
 _TITLES = ("title", "name")
 _TEXTS = (pa.string(), pa.large_string(), pa.string_view())
 
@@ -54,19 +54,13 @@ class Attributes:
         Parameters
         ----------
         source : data frame, Arrow table, mapping of columns, or path of a CSV or Parquet file; or None
-            One column holds item ids (named item, item_id, movieId, id or the like); items that the catalogue
+            One column holds item ids (named item, item_id, movieId, id or the like). Items that the catalogue
             lacks are left out.
         domain : Domain
-            The model's.
         titles : the same, optional
-            Another table, with the titles in a column named title or name.
+            Another table, with a column named title or name.
         columns : mapping, optional
             Names or positions of the columns ``"item"`` and ``"title"`` in files.
-
-        Raises
-        ------
-        InputError
-            A source is no such table, an id occurs twice, or there is no column of titles.
         """
         table = (
             source
@@ -82,24 +76,24 @@ class Attributes:
 
     @property
     def title_column(self) -> pa.Array | None:
-        """The titles of the items, from the column title or name."""
+        """The titles of the items."""
         held = [self.columns[name] for name in _TITLES if name in self.columns]
         return next((column for column in held if pa.types.is_large_string(column.type)), None)
 
     @property
     def titles(self) -> list[str | None] | None:
-        """The titles as a list; None where there are none."""
+        """The titles as a list; None without a column of titles."""
         return None if self.title_column is None else self.title_column.to_pylist()
 
     def titles_json(self, domain: Domain) -> bytes | None:
-        """Return the titles by item as the page reads them."""
+        """Return the titles by item as JSON."""
         if self.titles is None:
             return None
         named = {text: title for text, title in zip(domain.text_list, self.titles) if title is not None}
         return json.dumps(named, ensure_ascii=False).encode(errors="backslashreplace")
 
     def matching(self, condition: str | Condition) -> NDArray[np.bool_]:
-        """Return which items a condition is true of; null is not true, as in SQL."""
+        """Return for which items a condition is true; null is not true, as in SQL."""
         condition = condition if isinstance(condition, Condition) else Condition(condition)
         truth = condition.evaluate(self.column)
         if isinstance(truth, pa.Scalar):
@@ -107,11 +101,10 @@ class Attributes:
         return pc.fill_null(truth, False).to_numpy(zero_copy_only=False)
 
     def codes(self, name: str) -> NDArray[np.int64]:
-        """A number for each value of a column, by item; -1 where there is none."""
+        """Return a number for each item's value of a column; -1 for a missing value."""
         return pc.fill_null(self.column(name).dictionary_encode().indices, -1).to_numpy().astype(np.int64)
 
     def column(self, name: str) -> pa.Array:
-        """Return a column; refused with the names of those that exist."""
         if name not in self.columns:
             known = ", ".join(self.columns) or "none"
             raise InputError(f"There is no column {name!r} in the attributes; there are: {known}.")
@@ -129,7 +122,6 @@ def titled_page(page: bytes) -> bytes:
 
 
 def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | None) -> dict[str, pa.Array]:
-    """Return the columns of a table without its ids, in the order of the catalogue."""
     if columns and isinstance(source, str | os.PathLike):
         source = named_item_table(os.fspath(source), columns, what)
     ids, table, places = read_item_table(source, domain.item_texts, what)
@@ -145,10 +137,9 @@ def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | N
 
 
 def _plain(column: pa.ChunkedArray, places: pa.Array) -> pa.Array:
-    """The cells at these places: numbers as float64 without NaN, texts and dates as texts.
+    """Return the cells at these places; the type binary marks a column of an unsupported type.
 
-    A column without values is float64, as in JSON. A column of another type is marked
-    by the type binary.
+    A column without values is float64, as in JSON.
     """
     try:
         cells = _cast(column).take(places).combine_chunks()

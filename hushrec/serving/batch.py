@@ -47,27 +47,20 @@ def write_lists(
     ----------
     model : Model
     history : Ratings or Store
-        The users to serve and their own ratings; a file for each partition of a store.
+        A store gives one file for each partition.
     folder : path
-        Does not exist yet, or is empty. It appears when all files are written.
-    n
-        As in :meth:`Model.recommend`.
+        A new or empty folder. It appears when all files are written.
     progress : bool
         Show the fraction of users served, and the time: private.
     engine : Dask, optional
         Serve the partitions of a store on its workers, which write into the folder.
-    **options
-        As in :meth:`Model.recommend`: ``items``, ``where`` and the like.
+    n, **options
+        As in :meth:`Model.recommend`.
 
     Returns
     -------
     list of path
         Files with the columns of :meth:`Model.recommend_batch`, marked private inside.
-
-    Raises
-    ------
-    InputError
-        An item is unknown, or the folder cannot be written.
 
     Examples
     --------
@@ -102,15 +95,7 @@ def stream_lists(
 
     DuckDB, Polars, pandas and ADBC read the result like any Arrow stream, once.
 
-    Parameters
-    ----------
-    model, history, n, **options
-        As in `write_lists`.
-
-    Returns
-    -------
-    pyarrow.RecordBatchReader
-        The columns of :meth:`Model.recommend_batch`. PRIVATE: each user's rows are for that user alone.
+    Parameters and columns as in `write_lists`. PRIVATE: each user's rows are for that user alone.
 
     Examples
     --------
@@ -123,14 +108,13 @@ def stream_lists(
     blocks = (read() for part in parts for read in part)
     tables = (_lists(model, rows, schema, chosen) for rows in blocks)
     return pa.RecordBatchReader.from_batches(
-        schema, (each for table in tables for each in table.to_batches())
+        schema, (batch for table in tables for batch in table.to_batches())
     )
 
 
 def _planned(
     model: Recommender, history: Ratings | Store, options: dict[str, Any]
 ) -> tuple[list[list[Callable[[], Ratings]]], pa.Schema, dict[str, Any]]:
-    """Return readers of parts of the users, the schema of their lists, and options with read attributes."""
     if options.get("attributes") is not None:
         options |= {"attributes": Attributes.read(options["attributes"], model.domain)}
     schema = model.recommend_batch(of_nobody(model.domain), **options).schema  # refuses wrong options
@@ -145,7 +129,6 @@ def _lists(model: Recommender, rows: Ratings, schema: pa.Schema, options: dict[s
 
 
 def _parts(history: Ratings | Store) -> list[list[Callable[[], Ratings]]]:
-    """Return functions that read the rows of some users, for each part."""
     if isinstance(history, Store):
         history.verify()
         return [list(part.blocks()) for part in history.partitions()]
@@ -181,7 +164,7 @@ def _write_there(number: int, partitions: Sequence[Partition], public: tuple[Any
 
 @contextlib.contextmanager
 def _made(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder that is renamed to the target on success and removed on failure."""
+    """Yield a temporary folder, which becomes the target on success."""
     folder = None
     try:
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))

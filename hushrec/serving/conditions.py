@@ -35,17 +35,7 @@ class _Token(NamedTuple):
 
 
 class Condition:
-    """A condition that was read into tokens; nothing is computed yet.
-
-    Parameters
-    ----------
-    text : str
-
-    Raises
-    ------
-    InputError
-        It is too long, or holds something that is no token.
-    """
+    """A condition as tokens; nothing is computed yet."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > _MOST_LETTERS:
@@ -73,10 +63,7 @@ class Condition:
     def evaluate(self, column: Callable[[str], pa.Array]) -> Any:
         """Return true, false or null for each item; a scalar where no column is named.
 
-        Parameters
-        ----------
-        column : callable
-            Returns a column by its name: floats or texts, or only nulls.
+        ``column`` returns a column of floats or texts by its name.
         """
         self._column, self._next, self._depth, self._start = column, 0, 0, 0
         truth = self._disjunction()
@@ -137,7 +124,6 @@ class Condition:
         return pc.not_equal(left, 0.0)
 
     def _membership(self, left: Any) -> Any:
-        """Compare with all numbers and texts of a list at once, and with each column of it."""
         self._expect("(")
         operands = [self._operand()]
         while self._take(","):
@@ -173,7 +159,7 @@ class Condition:
         self._refuse(start, "should go on with a column, a number or a text")
 
     def _comparable(self, left: Any, right: Any) -> tuple[Any, Any]:
-        """Both operands in one type; a column that holds only nulls takes the other's."""
+        """Return both operands in one type; a column of nulls takes the other's."""
         if left.type == right.type:
             return left, right
         if isinstance(right, pa.Array) and right.null_count == len(right):

@@ -1,4 +1,4 @@
-"""Arrays with a row for each item, of which only the rows that are not zero are stored and multiplied."""
+"""Arrays with a row for each item that store and multiply only rows that are not zero."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ from hushrec.types import Array
 
 
 class ItemRows:
-    """An array of shape (n_items, n_columns) that is zero but for the rows of some items.
+    """An array of shape (n_items, n_columns) that is zero except in the rows of some items.
 
-    NumPy takes it as the whole array. Which rows are zero follows from the released array alone.
-
-    Parameters
-    ----------
-    rows : ndarray of shape (n_stored, n_columns)
-    items : ndarray of int, shape (n_stored,)
-        Their positions in the catalogue, ascending.
-    n_items : int
+    NumPy takes it as the whole array. ``items`` are the positions of ``rows`` in the catalogue, ascending.
     """
 
     ndim = 2
@@ -32,12 +25,10 @@ class ItemRows:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """The type of its numbers."""
         return self.rows.dtype
 
     @property
     def nbytes(self) -> int:
-        """The bytes that are held."""
         return self.rows.nbytes + self.items.nbytes
 
     def __len__(self) -> int:
@@ -57,27 +48,21 @@ class ItemRows:
         return chosen
 
     def places(self, columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return where these items are among the stored rows, and whether they are there."""
+        """Return the places of items among the stored rows, and whether each is stored."""
         places = np.minimum(np.searchsorted(self.items, columns), max(len(self.items) - 1, 0))
         return places, (self.items[places] == columns if len(self.items) else np.zeros(len(columns), bool))
 
     def astype(self, dtype: Any) -> Array:
-        """Return the whole array in another type."""
         return np.asarray(self, dtype)
 
 
 def stored_rows(array: Any) -> tuple[Array, NDArray[np.integer] | None]:
-    """Return the rows that are stored, and their positions; None where all are."""
+    """Return the stored rows, and their positions; None if all are stored."""
     return (array.rows, array.items) if isinstance(array, ItemRows) else (np.asarray(array), None)
 
 
 def compact(array: Any) -> Any:
-    """Return an array of shape (n_items, n_columns) without rows of zeros, where these are half or more.
-
-    Parameters
-    ----------
-    array : ndarray or ItemRows
-    """
+    """Return an array without rows of zeros, where these are half or more."""
     if isinstance(array, ItemRows) or array.ndim != 2 or not array.size:
         return array
     present = array.any(axis=1)
@@ -94,14 +79,7 @@ def without_rows_of_zeros(arrays: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def weighted_sums(likes: sp.csr_array, factors: Any, weight: Array) -> NDArray[np.float64]:
-    """Return the sums of the factors of each user's items times the items' weights.
-
-    Parameters
-    ----------
-    likes : csr_array of shape (n_users, n_items)
-    factors : ndarray of shape (n_items, rank), or ItemRows
-    weight : ndarray of shape (n_items,)
-    """
+    """Return the sums of the weighted factors of each user's items, shape (n_users, rank)."""
     rows, items = stored_rows(factors)
     if items is not None:
         likes, weight = likes[:, items], weight[items]

@@ -18,27 +18,23 @@ class Judged:
     Attributes
     ----------
     job : {"lists", "ratings"}
-        The job of the model that was judged.
     donors : int
-        Number of public users of the same population, who judged.
+        Number of donors of the same population.
     external, features : bool
         Whether the public model was fitted to ratings of another population too, and to item features.
     agreement : float
-        Agreement of the donors' item popularity, or of what they rate high, with the released values, over
-        the agreement that users of the same population would have; in [0, 1].
+        Agreement of the donors' ratings with the released values, over the agreement that users of the same
+        population would have; in [0, 1].
     weight : float
         Weight of the public model in scores, in [0, 1]; 0 where it was refused.
     metric : {"recall@20", "rmse"}
-        Metric of the figures.
     private, public, together : dict
-        ``value``, ``low`` and ``high``: the figure of either model alone and of both on held-out ratings of
-        donors, with a 95% interval over donors. The weight was chosen on the same donors. A public model of
-        ratings is judged with the private one merged into it.
+        ``value``, ``low`` and ``high``: the figure of either model and of both on held-out ratings of donors,
+        with a 95% interval over donors. The weight was chosen on the same donors.
 
     Privacy
     -------
-    Computed from released values and from ratings whose owners agreed to publish them: it has no privacy
-    cost and may be published.
+    No cost: computed from released values and from ratings whose owners agreed to publish them.
     """
 
     job: str
@@ -53,7 +49,7 @@ class Judged:
     together: dict[str, float | None]
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for a model file, or for a program."""
+        """Return plain values, as in a model file."""
         return asdict(self)
 
     @classmethod

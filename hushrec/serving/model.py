@@ -30,7 +30,7 @@ from hushrec.serving.modelfile import (
     encode,
     other_version,
     read,
-    write,
+    write_atomically,
 )
 from hushrec.serving.new_items import check_larger, grown
 from hushrec.serving.recommend import Algorithm, PublicPart, Recommender
@@ -40,7 +40,7 @@ from hushrec.types import ModelArrays
 
 Served = TypeVar("Served", bound=Recommender)
 
-#: The arrays that any model may have; an estimator declares its own.
+#: Arrays of any model; an estimator declares more.
 _SERVED = {
     "center": Expected(),
     "item_bias": Expected("f", ("items",)),
@@ -59,19 +59,17 @@ _SERVED = {
 class Model(Recommender):
     """A trained model: released values, the declared domain, the settings and the privacy statement.
 
-    All of it was released with noise, so it may be printed, published and shipped to devices. It holds no
-    user: users, new ones too, supply their own ratings (joint differential privacy). The result for one user
-    is private: show it to that user only, and do not use it for shared results.
+    It may be printed, published and shipped to devices. It holds no user: users, new ones too, supply their
+    own ratings (joint differential privacy). The result for one user is private: show it to that user only.
 
     Attributes
     ----------
     estimator, domain, arrays, lists, state
         As of a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
-        Releases, cost and assumptions.
     public, judged
         A model of public ratings that is mixed with this one, and the donors' judgement of it: one entry a
-        job, as of `hushrec.public.Judged`. Both are public, and no release (docs/guides/public.md).
+        job, as of `hushrec.serving.judged.Judged`. Both are public (docs/guides/public.md).
 
     Examples
     --------
@@ -102,7 +100,7 @@ class Model(Recommender):
     def of(
         cls, estimator: Any, domain: Domain, found: ModelArrays | Mapping[str, Any], privacy: PrivacyStatement
     ) -> Model:
-        """Build the model that a training returned; only that of a season keeps its state."""
+        """Build the model of a training; only in a season does it keep its state."""
         parts, lists = ModelArrays.of(found), None
         weekly = privacy.week is not None
         if parts.lists is not None:
@@ -116,7 +114,6 @@ class Model(Recommender):
         return f"Model({self.privacy.stamp}{self.privacy.budget}, {self.estimator!r}, {self.domain!r})"
 
     def _repr_html_(self) -> str:
-        """Show the model, its settings and its promise in a notebook; released values only."""
         settings = [
             (key, f"{value:g}" if isinstance(value, float) else str(value))
             for key, value in settings_of(self.estimator).items()
@@ -132,20 +129,13 @@ class Model(Recommender):
     def similar_items(self, item: Any, n: int = 10) -> list[Similar]:
         """Return items that go together with one, or with several; public.
 
-        They are ranked as for a user who likes only these. So they follow all that lists follow: released
-        taste dimensions, item features that users voted for, donors, public ratings. All of it is in the
-        model file.
+        They are ranked as in the list of a user who likes only the given ones.
 
         Parameters
         ----------
         item : item id, or list of them
         n : int
             The number of items, at most.
-
-        Returns
-        -------
-        list of Similar
-            Tuples of item, score and the sources that know the items asked for.
 
         Raises
         ------
@@ -164,23 +154,23 @@ class Model(Recommender):
         progress: bool = False,
         public: Any = None,
     ) -> Model:
-        """The next week's model of a season, for this week's slice of its budget.
+        """Return the next week's model of a season, for this week's slice of its budget.
 
         Parameters
         ----------
         ratings : Ratings or Store
-            The current private rows; users may have come and gone. Their catalogue may have grown.
+            The current private rows. Their catalogue may have grown.
         accountant : SeasonAccountant
             ``SeasonAccountant.following(model.privacy, ledger=...)``.
         since : date, datetime, ISO 8601 text or number, optional
-            Only ratings given since this declared date count; they must have been read with their times
-            (docs/guides/time.md). It follows what changes, and gives no budget back.
+            Only ratings since this declared date count; they must have been read with their times
+            (docs/guides/time.md). It gives no budget back.
         drop_missing_items : bool
             Items that the catalogue lacks are dropped; else they are an error.
         progress : bool
-            Show a bar with the number of releases made and the time, nothing else.
+            Show the number of releases made and the time.
         public : PublicRatings, optional
-            As in a first training: this week's public model is trained again.
+            As in a first training.
 
         Raises
         ------
@@ -188,36 +178,26 @@ class Model(Recommender):
             The model is of another season or data set, the week was run already, the season is closed or
             spent, or the catalogue lacks items: nothing is spent.
         """
-        estimator = cast(Any, self.estimator)
-        options = {
-            "since": since,
-            "drop_missing_items": drop_missing_items,
-            "progress": progress,
-            "public": public,
-        }
-        return cast(Model, estimator.next_week(self, ratings, accountant, **options))
+        estimator: Any = self.estimator
+        options: Any = {"since": since, "drop_missing_items": drop_missing_items, "public": public}
+        return cast(Model, estimator.next_week(self, ratings, accountant, progress=progress, **options))
 
     @property
     def new_items(self) -> tuple[Any, ...]:
-        """The items that :meth:`with_items` added, of which no rating was used."""
+        """The items that :meth:`with_items` added."""
         fresh = self.arrays.get("new", np.zeros(0))
         return tuple(self.domain.items[place] for place in np.flatnonzero(fresh).tolist())
 
     def with_items(self, domain: Domain) -> Model:
-        """Return the model with new items, placed by their public features.
+        """Return the model with new items, placed by their public features (docs/guides/item-features.md).
 
-        It has no training and no privacy cost; the other items keep their bias and factors. In a season, the
-        next week continues from the model as it was trained.
+        The other items keep their bias and factors. In a season, the next week continues from the model as it
+        was trained.
 
         Parameters
         ----------
         domain : Domain
             The model's catalogue and more, with ``item_features`` of old items and new ones.
-
-        Returns
-        -------
-        Model
-            Its ``new_items`` are ranked like any other (docs/guides/item-features.md).
 
         Raises
         ------
@@ -226,7 +206,7 @@ class Model(Recommender):
 
         Privacy
         -------
-        Costs nothing: a function of released values and public features.
+        No cost: a function of released values and public features.
         """
         check_larger(self.domain, check_domain(domain))
         larger = grown(self, domain)
@@ -240,26 +220,24 @@ class Model(Recommender):
         ----------
         path : str or Path
         int8 : bool
-            Store item factors in one byte each, with a scale for each item: a quarter of the size.
+            Store item factors in one byte each: a quarter of the size.
         """
         check_kind(path, (str, os.PathLike), "path", "pass the name of a file, for example 'model.hush'")
-        write(path, *self._stored(int8))
+        write_atomically(Path(path), encode(*self._stored(int8)))
 
     def to_bytes(self, *, int8: bool = False) -> bytes:
-        """Return the bytes that :meth:`save` writes."""
+        """Return the bytes of the model file."""
         return b"".join(encode(*self._stored(int8)))
 
     @staticmethod
     def from_bytes(content: bytes) -> Model:
-        """Read what :meth:`to_bytes` gave."""
+        """Read the bytes of a model file."""
         return _model("in memory", read(content))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the bytes of the model file."""
         return Model.from_bytes, (self.to_bytes(),)
 
     def _stored(self, int8: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-        """The header and the arrays of a model file."""
         declared, ids = pack(self.domain)
         estimator: Any = self.estimator
         sections, states = {"serve": _entry(estimator)}, {"state": self.state}
@@ -290,7 +268,6 @@ def load(path: str | Path, *, memory_map: bool = False) -> Model:
     Parameters
     ----------
     path : str or Path
-        A file that :meth:`Model.save` wrote.
     memory_map : bool
         Leave the arrays in the file and read each when it is first used.
 
@@ -312,8 +289,8 @@ def load(path: str | Path, *, memory_map: bool = False) -> Model:
 
 
 def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Copies that cannot be written to, without rows of zeros of the item factors."""
-    if isinstance(arrays, MappingProxyType | StoredArrays):  # they are already, and perhaps not yet read
+    """Return read-only copies, without rows of zeros of the item factors."""
+    if isinstance(arrays, MappingProxyType | StoredArrays):  # already read-only
         return arrays
     copies = without_rows_of_zeros(
         {name: value if isinstance(value, ItemRows) else np.array(value) for name, value in arrays.items()}
@@ -325,7 +302,6 @@ def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _with_other(model: Served, parts: ModelArrays) -> Served:
-    """Return the model, mixed with the other one of its training where that has a weight."""
     if not parts.weight:
         return model
     other = Recommender(model.estimator, model.domain, _read_only(parts.beside))
@@ -338,17 +314,14 @@ def _stored_state(state: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 
 
 def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    """The arrays of several sections as a file names them."""
     return {f"{section}/{name}": each for section, held in sections.items() for name, each in held.items()}
 
 
 def _entry(estimator: Algorithm) -> dict[str, Any]:
-    """Return the entry of a model in the sections of a model file."""
     return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
 
 
 def _model(place: str, stored: ModelFile) -> Model:
-    """Return the model of a file; refused where its header makes no sense."""
     try:
         return _of_stored(stored)
     except BAD_HEADER as error:
@@ -358,7 +331,7 @@ def _model(place: str, stored: ModelFile) -> Model:
 
 
 def _of_stored(stored: ModelFile) -> Model:
-    """Return the model that the sections of a file hold; raises BAD_HEADER's errors where they hold none."""
+    """Return the model of a file; raises BAD_HEADER's errors where the header makes no sense."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
     served, lists = _with_public(stored, "serve", "public", "state", domain), None
@@ -379,7 +352,6 @@ def _of_stored(stored: ModelFile) -> Model:
 
 
 def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: Domain) -> Recommender:
-    """Return the model of a section, mixed with a public one where there is one."""
     model = _section(stored, name, state, domain)
     if public not in stored.header["sections"]:
         return model
@@ -391,7 +363,7 @@ def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: 
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
-    """Return the model of a section; its arrays fit the catalogue, as those of its state do."""
+    """Return the model of a section; its arrays and its state fit the catalogue."""
     entry, section = stored.header["sections"][name], stored.arrays.section(name)
     arrays = StoredArrays(section, domain.n_items)
     kept = StoredArrays(stored.arrays.section(state), domain.n_items, whole=True)
@@ -425,7 +397,7 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
 
 
 def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str, int]:
-    """Sizes behind the words in the shapes of `Expected`."""
+    """Return the sizes for the words in the shapes of `Expected`."""
     learned = arrays.positions(FACTORS)
     if "learned_items" in arrays:
         learned = np.asarray(arrays["learned_items"], dtype=np.int64)

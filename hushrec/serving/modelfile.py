@@ -1,10 +1,8 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
-This module reads and writes a header, which is a plain dictionary, and named arrays; `model` gives them
-their meaning. Loading uses no pickle and executes no code. The last 32 bytes of a file are the digest of its
-header, which holds the digest of every array, so that a mapped file can be checked array by array. Anyone can
-compute a digest, so the header is checked too: arrays share no byte, leave no hole and end where the file
-does. Numbers that no training releases are refused (:class:`Expected`).
+Loading executes no code. The last 32 bytes of a file are the digest of its header, which holds the digest of
+every array, so a mapped file is checked array by array. Anyone can compute a digest, so the header is checked
+too: arrays share no byte, leave no hole and end where the file does.
 """
 
 from __future__ import annotations
@@ -29,19 +27,16 @@ from hushrec.types import Array
 
 FORMAT = "hushrec"
 VERSION = 1
-#: Arrays begin at multiples of this number of bytes, as computing in a mapped file requires.
+#: Arrays begin at multiples of this many bytes, as computing in a mapped file requires.
 ALIGNMENT = 64
-#: Errors of reading a header that is valid JSON but not as expected.
+#: Errors of a header that is valid JSON but not as expected.
 BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
 #: No training releases a number with a square that overflows.
 LARGEST = 1e150
-#: The file's last array, which is not listed among the digests: SHA-256 of the header.
+#: The file's last array: SHA-256 of the header.
 DIGEST = "digest"
 
 _MARK = b'{"__metadata__":{"format":"hushrec",'
-#: Files of versions that were never released began so.
-_UNRELEASED = b"HUSHREC1", b'{"__metadata__":{"format":"hushrec model",'
-#: Of SHA-256.
 _DIGEST_BYTES = 32
 _DTYPES = {
     "U8": "|u1",
@@ -58,17 +53,16 @@ _NAMES = {np.dtype(code).newbyteorder("="): name for name, code in _DTYPES.items
 
 
 class Expected(NamedTuple):
-    """The kind, shape and range of an array of a model; a file in which it is another is refused.
+    """The kind, shape and range of an array of a model; any other array is refused.
 
     Attributes
     ----------
     kind : {"f", "iu"}
-        Floats, or integers.
     shape : tuple of int or str
         A word stands for a size that follows from the model: ``"items"``, ``"rank"``, ``"own rank"``
         (less columns of item features), ``"components"`` (of item features, in lists), ``"tables"`` of these.
     low, high : float
-        Least and largest number, both allowed.
+        Least and largest number allowed.
     """
 
     kind: str = "f"
@@ -78,7 +72,7 @@ class Expected(NamedTuple):
 
 
 class Arrays(Mapping[str, Array]):
-    """Read-only arrays over the bytes of a file; digest and numbers of each are checked at its first use."""
+    """Read-only arrays over the bytes of a file, each checked at its first use."""
 
     def __init__(self, entries: Mapping[str, _Entry], place: str, prefix: str = "") -> None:
         self._entries, self._place, self._prefix = entries, place, prefix
@@ -95,7 +89,7 @@ class Arrays(Mapping[str, Array]):
         return entry.array
 
     def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
-        """Refuse an array of another type or shape; its numbers are checked at its first use."""
+        """Refuse an array of another type or shape."""
         entry = self._entries[self._prefix + name]
         shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
         if entry.array.dtype.kind not in expected.kind:
@@ -107,7 +101,6 @@ class Arrays(Mapping[str, Array]):
             self._check(entry, self._prefix + name)
 
     def _check(self, entry: _Entry, name: str) -> None:
-        """Refuse numbers that no training releases, without a copy of them."""
         if not entry.array.size:
             return
         least, largest = float(entry.array.min()), float(entry.array.max())
@@ -128,15 +121,13 @@ class Arrays(Mapping[str, Array]):
         return sum(1 for _ in self)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """The shape of an array; its bytes are not read."""
         return self._entries[self._prefix + name].array.shape
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        """The type of an array; its bytes are not read."""
         return self._entries[self._prefix + name].array.dtype
 
     def section(self, name: str) -> Arrays:
-        """The arrays of one section, without those of sections within it."""
+        """Return the arrays of one section, without those of sections within it."""
         prefix = f"{self._prefix}{name}/"
         own = {full: each for full, each in self._entries.items() if full.rpartition("/")[0] + "/" == prefix}
         return Arrays(own, self._place, prefix)
@@ -144,7 +135,7 @@ class Arrays(Mapping[str, Array]):
 
 @dataclass
 class _Entry:
-    """One array: its bytes, their digest until it was checked, and its least and largest number allowed."""
+    """One array and its bytes; ``digest`` is None once it was checked."""
 
     array: Array
     octets: memoryview
@@ -156,17 +147,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The content of a model file.
-
-    Attributes
-    ----------
-    header : dict
-        Sections, domain and privacy statement, as JSON has them.
-    arrays : Arrays
-        By name, ``section/array``.
-    digest : str
-        SHA-256, hexadecimal.
-    """
+    """The content of a model file; arrays are named ``section/array``."""
 
     header: dict[str, Any]
     arrays: Arrays
@@ -174,15 +155,7 @@ class ModelFile:
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes | memoryview]:
-    """The content of a model file, in parts.
-
-    Parameters
-    ----------
-    header : mapping of str to what JSON can hold
-        Stored unchanged, one JSON text per key.
-    arrays : mapping of str to ndarray
-        By name, ``section/array``.
-    """
+    """Return the content of a model file, in parts."""
     payload: list[bytes | memoryview] = []
     places: dict[str, Any] = {}
     digests: dict[str, str] = {}
@@ -212,32 +185,20 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes
     return [head, *payload, hashlib.sha256(head).digest()]
 
 
-def write(path: str | Path, header: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
-    """Write a model file whole, or leave the path as it was.
-
-    Raises
-    ------
-    InputError
-        If the folder does not exist or cannot be written to.
-    """
-    write_atomically(Path(path), encode(header, arrays))
-
-
 def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
     """Read a model file.
 
     Parameters
     ----------
     path : str, Path or bytes
-        The file, or what it holds.
+        The file, or its content.
     memory_map : bool
         Leave the arrays in the file, and check each at its first use. Such a file may be replaced, as
-        :func:`write` does, but never written into.
+        :func:`write_atomically` does, but never written into.
 
     Raises
     ------
     ModelFileError
-        If the file is missing, is no model file, is damaged, or was written by another version.
     """
     place = "in memory" if isinstance(path, bytes) else str(path)
     raw: Any = path if isinstance(path, bytes) else _content(Path(path), memory_map)
@@ -256,7 +217,6 @@ def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
 
 
 def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
-    """The bytes of a file, read or mapped."""
     try:
         with path.open("rb") as file:
             if not memory_map or not os.fstat(file.fileno()).st_size:
@@ -269,7 +229,6 @@ def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
 
 
 def other_version(place: str, error: Exception) -> NoReturn:
-    """Refuse a file with correct digests and a header that cannot be read."""
     raise ModelFileError(
         f"Model file {place!r} was written by another version of hushrec ({error});"
         " read it with the version that wrote it."
@@ -277,7 +236,7 @@ def other_version(place: str, error: Exception) -> NoReturn:
 
 
 def write_atomically(target: Path, parts: list[Any]) -> None:
-    """Write bytes to a temporary file beside ``target``, its owner's alone, sync, and rename over it."""
+    """Write a file that only its owner may read, whole or not at all."""
     try:
         handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
     except OSError as error:
@@ -314,10 +273,6 @@ def _damaged(place: str, why: object) -> NoReturn:
 
 
 def _decode(raw: memoryview, place: str) -> ModelFile:
-    if bytes(raw[:60]).startswith(_UNRELEASED[0]) or bytes(raw[8:60]).startswith(_UNRELEASED[1]):
-        raise ModelFileError(
-            f"Model file {place!r} was written before the first release of hushrec; train the model again."
-        )
     length = int.from_bytes(raw[:8], "little")
     if raw[8 : 8 + len(_MARK)] != _MARK:
         raise ModelFileError(f"{place!r} is not a hushrec model file; pass one that `hushrec train` wrote.")
@@ -343,7 +298,7 @@ def _decode(raw: memoryview, place: str) -> ModelFile:
 def _entries(
     parts: list[tuple[str, str, Any, Any]], payload: memoryview, digests: Mapping[str, str]
 ) -> dict[str, _Entry]:
-    """Return arrays that follow each other and fill the payload, so that no byte of it is read twice."""
+    """Return the arrays, which must follow each other and fill the payload."""
     entries: dict[str, _Entry] = {}
     end = 0
     for name, kind, shape, (begin, stop) in parts:
@@ -365,7 +320,6 @@ def _entries(
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Return a JSON object; refuse one with a key twice."""
     content = dict(pairs)
     if len(content) != len(pairs):
         raise _LayoutError("a name occurs twice")
@@ -377,7 +331,6 @@ def _json(value: Any) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """NumPy scalars as Python numbers."""
     if isinstance(value, np.generic):
         return value.item()
     raise TypeError(f"{type(value).__name__} cannot be stored in a model file")

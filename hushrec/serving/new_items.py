@@ -22,8 +22,7 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
     """Return a model over a larger catalogue, in which new items get what their features predict.
 
     Biases and factors of the learned items are regressed on the features, with the ridge of smallest error on
-    items left out one at a time. It is a function of released values and public features alone. The state of
-    a season is left out.
+    items left out one at a time. The state of a season is left out.
     """
     position = model.domain.index(domain.items)
     fresh, kept = position < 0, np.flatnonzero(position >= 0)
@@ -48,7 +47,6 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
 
 
 def _expected(scores: Array, target: Array, others: Array) -> Array:
-    """Predict each column by the ridge regression of least error on rows left out in turn."""
     middle, mean = scores.mean(axis=0), target.mean(axis=0)
     left, values, right = np.linalg.svd(scores - middle, full_matrices=False)
     along, best = left.T @ (target - mean), np.full(len(mean), np.inf)
@@ -68,7 +66,6 @@ def _expected(scores: Array, target: Array, others: Array) -> Array:
 
 
 def check_larger(last: Domain, domain: Domain) -> None:
-    """Refuse a catalogue that is not the model's with more items, or has no features of these."""
     if domain.rating_range != last.rating_range or domain.likes != last.likes:
         raise InputError(
             "The new domain has another rating range than the model's; declare the same range, or likes."
@@ -103,7 +100,6 @@ def moved(model: Recommender, position: Array) -> ModelArrays:
 
 
 def _learned(model: Recommender, position: Array) -> dict[str, Array]:
-    """Return the arrays of the learned items over another catalogue."""
     if "learned_items" not in model.arrays:
         return {}
     place = np.full(model.domain.n_items, -1)
@@ -119,7 +115,7 @@ def _learned(model: Recommender, position: Array) -> dict[str, Array]:
 
 
 def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
-    """Return arrays over another catalogue: those whose rows are items are moved, except the fixed ones."""
+    """Return arrays over another catalogue; rows of items are moved, except in the fixed arrays."""
     return {
         name: at(each, position) if _by_item(name) and name not in fixed else each
         for name, each in arrays.items()
@@ -127,7 +123,7 @@ def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[st
 
 
 def at(rows: Array, position: Array) -> Array:
-    """Return the rows at these positions, and zeros where a position is negative."""
+    """Return the rows at these positions, zeros for a negative one."""
     moved_rows = rows[np.maximum(position, 0)].copy()
     moved_rows[position < 0] = 0
     return moved_rows

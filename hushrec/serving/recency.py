@@ -19,10 +19,7 @@ def latest(history: Ratings) -> Ratings:
 
 
 def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], list[int]]:
-    """Return one user's pairs of item and rating, the oldest first, and the items' positions.
-
-    Entries with a time are sorted by it, as in `Ratings.age`. A list without times is in order.
-    """
+    """Return one user's pairs of item and rating, the oldest first, and the items' positions."""
     if isinstance(history, Mapping):
         raise InputError(
             "next needs an order, and a mapping has none: pass a list of [item, rating, time], or of pairs"

@@ -1,7 +1,7 @@
 """Rules for lists: which items may be listed, how many may share a value, and which are boosted.
 
-They use a public table of items and the user's own scores, after all noise was drawn: they have no privacy
-cost (post-processing). A column that was counted from private ratings, such as sales, is not public.
+They have no privacy cost: they use a public table and a user's own scores. A column that was counted from
+private ratings, such as sales, is not public.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from hushrec.serving.conditions import Condition
 
 Limits = tuple[tuple[NDArray[np.int64], int], ...]
 
-#: A larger boost would have no further effect, and a product of several would be infinite.
+#: A larger boost has no further effect, and a product of several could be infinite.
 _MOST_BOOST = 1_000_000
 #: Conditions of boost, and columns of at_most.
 _MOST_ENTRIES = 20
@@ -31,11 +31,11 @@ _MOST_WORK = 50_000_000
 class Rules(NamedTuple):
     """The rules of a list, evaluated for every item of the catalogue."""
 
-    #: Which items may be listed; None: all.
+    #: Whether each item may be listed; None: all may.
     allowed: NDArray[np.bool_] | None = None
-    #: The factor of each item's score; None: nothing.
+    #: The factor of each item's score; None: 1.
     factors: NDArray[np.float64] | None = None
-    #: For each limited column: the code of every item's value (-1: none), and how many items may share one.
+    #: Of each limited column: the code of every item's value (-1: none), and the most items that share one.
     limits: Limits = ()
 
     @classmethod
@@ -47,13 +47,7 @@ class Rules(NamedTuple):
         at_most: Mapping[str, int] | None = None,
         boost: Mapping[str, float] | None = None,
     ) -> Rules:
-        """Check all rules of `Recommender.recommend`, then evaluate them.
-
-        Raises
-        ------
-        InputError
-            A rule makes no sense, or all together would take too long.
-        """
+        """Check the rules of `Recommender.recommend`, then evaluate them."""
         if where is None and not at_most and not boost:
             return cls()
         if attributes is None:
@@ -80,7 +74,6 @@ class Rules(NamedTuple):
 
 
 def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, float]]:
-    """Return limits and boosts; refused where they are no mappings, too many, or out of range."""
     if not isinstance(at_most, Mapping) or not isinstance(boost, Mapping):
         raise InputError("at_most and boost are dictionaries, such as {'brand': 2} and {'new': 1.1}.")
     for name, rules in (("boost", boost), ("at_most", at_most)):
@@ -104,7 +97,7 @@ def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, 
 
 
 def boosted(scores: NDArray[np.float64], factors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Multiply how far each score is above the user's lowest: a factor above 1 lowers no score."""
+    """Multiply the distance of each score to the user's lowest: a factor above 1 lowers no score."""
     least = scores.min(axis=1, keepdims=True, initial=np.inf)
     return least + factors * (scores - least)
 
@@ -117,18 +110,9 @@ def limited(
     taken: NDArray[np.integer] | None = None,
     first: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Return the best columns of each row and their scores, with at most so many items of one value.
+    """Return the best columns of each row and their scores within the limits; -1 is past the end.
 
-    An item is left out if enough better ones share its value; -1 is past the end.
-
-    Parameters
-    ----------
-    limits
-        As of `Rules`.
-    columns
-        The best ones without limits.
-    scores, indptr, taken, first
-        As of `hushrec.kernels.topk.top_k`.
+    ``columns`` are the best without limits; the rest is as in `hushrec.kernels.topk.top_k`.
     """
     count = columns.shape[1]
     kept, best = np.full(columns.shape, -1), np.full(columns.shape, -np.inf)

@@ -14,12 +14,7 @@ def lowered(scores: Array, supported: Array | None) -> Array:
     """Lower the scores of items that do not exceed the noise to below all others.
 
     All of them are lowered by one number for each user: the best comes just below the least supported item.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_users, n_items)
-    supported : ndarray of shape (n_items,), optional
-        Whether an item exceeds the noise; all do by default.
+    Scores have shape (n_users, n_items).
     """
     first = None if supported is None else np.asarray(supported).astype(bool)
     if first is None or first.all() or not first.any():
@@ -31,29 +26,18 @@ def lowered(scores: Array, supported: Array | None) -> Array:
 
 
 def standard(scores: Array) -> tuple[Array, Array]:
-    """Return scores with mean 0 and deviation 1 over a user's items, and the deviations they had.
-
-    Equal scores become 0, and their deviation counts as 1.
-    """
+    """Return scores with mean 0 and deviation 1 over a user's items, and the deviations; 1 for equal ones."""
     spread = scores.std(axis=1)
     spread = np.where(spread > 1e-12 * np.abs(scores).max(axis=1, initial=1e-300), spread, 1.0)
     return (scores - scores.mean(axis=1, keepdims=True)) / spread[:, None], spread
 
 
 def mixed(private: Array, public: Array, weight: float) -> Array:
-    """Return the weighted mean of both scores."""
     return (1.0 - weight) * private + weight * public
 
 
 def ranks(scores: Array, seen: Array, held: Array) -> Array:
-    """Return the ranks of a user's held-out items among the items not seen; ties get the middle rank.
-
-    Parameters
-    ----------
-    scores : ndarray of shape (n_items,)
-    seen, held : ndarrays of int
-        Columns.
-    """
+    """Return the ranks of a user's held-out items among the items not seen; ties get the middle rank."""
     order = np.sort(np.delete(scores, seen))
     below, up_to = (np.searchsorted(order, scores[held], side) for side in ("left", "right"))
     return np.asarray(len(order) - (below + up_to + 1) / 2)

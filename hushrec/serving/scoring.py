@@ -1,4 +1,4 @@
-"""Scores of items for users, from released arrays and what users computed from their own ratings."""
+"""Scores of items for users, from released arrays and the users' own state."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from hushrec.serving.rules import Rules, boosted, limited
 from hushrec.serving.score_mixing import lowered, mixed, standard
 from hushrec.types import Array
 
-#: Scores of a block of users: memory does not grow with the number of users.
+#: Scores of a block of users: bounds the memory.
 _SCORES_PER_BLOCK = 1 << 22
 
 
@@ -29,9 +29,8 @@ class UserState(NamedTuple):
     factors : ndarray or csr_array of shape (n_users, rank)
         The users' taste, in the space of the item factors; sparse where it is a row of likes.
     public : PublicScores, optional
-        A public model's part of the scores.
     latest : UserState, optional
-        The same from the user's latest ratings alone; it counts half.
+        The same from the user's latest ratings; it counts half.
 
     Examples
     --------
@@ -51,12 +50,11 @@ class UserState(NamedTuple):
         return cls(offset=table[:, -1], factors=table[:, :-1])
 
     def at(self, rows: slice) -> UserState:
-        """Return the state of some users."""
         parts = self.public and self.public.at(rows), self.latest and self.latest.at(rows)
         return UserState(self.offset[rows], self.factors[rows], *parts)
 
     def moved(self, position: Array) -> UserState:
-        """Return the rows at ``position``; a negative one gives zeros, for the released values alone."""
+        """Return the rows at ``position``, zeros for a negative one."""
         known = position >= 0
         start = np.concatenate([[0], np.cumsum(known)])
         chosen = sp.csr_array(
@@ -72,11 +70,9 @@ class PublicScores(NamedTuple):
     Attributes
     ----------
     arrays : mapping of str to ndarray
-        The public model's.
     state : UserState
-        The users', folded into the public model.
     weight : float
-        The weight of the public model, in (0, 1]; the private one has the rest.
+        In (0, 1]; the private model has the rest.
     ranks : bool
         Scores only rank: both are first standardised over each user's items.
     """
@@ -87,7 +83,6 @@ class PublicScores(NamedTuple):
     ranks: bool
 
     def at(self, rows: slice) -> PublicScores:
-        """Return the part of some users."""
         return self._replace(state=self.state.at(rows))
 
 
@@ -158,24 +153,10 @@ def best_columns(
     excluded: sp.csr_array | None = None,
     rules: Rules = Rules(),
 ) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
-    """Yield the best items of each user, a block of users at a time.
+    """Yield users, columns and scores of shape (n_users, count), best first, a block of users at a time.
 
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        The released arrays. Items whose ``supported`` is 0 come after all others, with scores below theirs.
-    state : UserState
-    count : int
-        The length of the lists, at most the number of items.
-    excluded : csr_array of shape (n_users, n_items), optional
-        Cells that must not be chosen.
-    rules : Rules, optional
-
-    Yields
-    ------
-    (users, columns, scores)
-        Columns and scores of shape (users in the block, count), best first; columns are -1 past the end of a
-        list. The score of an item depends on no other argument, unless rules boost some.
+    Columns are -1 past the end of a list. Items whose ``supported`` is 0 come after all others, with scores
+    below theirs. Cells of ``excluded``, of shape (n_users, n_items), are not chosen.
     """
     supported = arrays.get("supported")
     if state.public is not None and state.public.ranks:
@@ -197,7 +178,7 @@ def best_columns(
 
 
 def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array) -> Array:
-    """Lower the scores of chosen items that are not of ``first`` to below all that are."""
+    """Lower the scores of chosen items that are not in ``first`` to below all that are."""
     other = ~first[columns] & (columns >= 0)
     (users,) = np.nonzero(other.any(axis=1))
     if not len(users):  # the usual case in short lists
@@ -209,7 +190,6 @@ def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array
 
 
 def _blocks(arrays: Mapping[str, Any], state: UserState) -> Iterator[slice]:
-    """Blocks of users with a bounded number of scores."""
     block = max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
     for start in range(0, len(state.offset), block):
         yield slice(start, start + block)

@@ -1,4 +1,4 @@
-"""Items that go together, ranked as in the list of a user who likes only the given ones."""
+"""Items that go together."""
 
 from __future__ import annotations
 
@@ -29,9 +29,8 @@ class Similar(NamedTuple):
     Attributes
     ----------
     item
-        Its id.
     score : float
-        The list is ranked by it. It compares items of one list only.
+        The list is ranked by it. Compare scores of one list only.
     by : tuple of str
         The sources that know the given items: ``("5 taste dimensions", "category and brand", "40 donors")``.
 
@@ -48,7 +47,6 @@ class Similar(NamedTuple):
 
 
 def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
-    """Return the items of :meth:`Model.similar_items`."""
     given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
     if not given:
         raise InputError("The list of items is empty; pass one item or more.")
@@ -66,22 +64,21 @@ def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
 
 
 def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
-    """Return the names of the sources that know items of a history; empty if none does."""
+    """Return the names of the sources that know the items of a history."""
     public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
-    judged = next((each for each in model.judged if each["job"] == job and each["weight"]), None)
+    judged = next((entry for entry in model.judged if entry["job"] == job and entry["weight"]), None)
     if public is None or judged is None:  # a public part that no donors judged has the users' votes
         return _learned(model, *((lister.arrays, state) if public is None else (public.arrays, public.state)))
-    found = _learned(model, lister.arrays, state) if judged["weight"] < 1 else ()
+    sources = _learned(model, lister.arrays, state) if judged["weight"] < 1 else ()
     if not _known(public.state.factors):
-        return found
-    features = judged["features"] and _features(model) not in found
+        return sources
+    features = judged["features"] and _features(model) not in sources
     donors, external = judged["donors"], judged["external"]
-    found += (_features(model),) * features + (plural(donors, "donor"),) * (donors > 0)
-    return found + ("ratings of another population",) * external
+    sources += (_features(model),) * features + (plural(donors, "donor"),) * (donors > 0)
+    return sources + ("ratings of another population",) * external
 
 
 def _learned(model: Model, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
-    """Return those of a private model: pairs, or taste dimensions and features that users voted for."""
     if isinstance(state.factors, sp.csr_array):
         return ("pairs of items",) * _known(state.factors)
     rank = state.factors.shape[1]

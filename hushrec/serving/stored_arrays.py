@@ -1,4 +1,4 @@
-"""The arrays of a section of a model file: without rows of zeros, item factors in one byte each on demand."""
+"""The arrays of a section of a model file: without rows of zeros, item factors optionally in one byte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hushrec.serving.modelfile import Arrays
 from hushrec.types import Array
 
 FACTORS, BYTES, SCALE = "item_factors", "item_factors_int8", "item_factors_scale"
-#: Ends the name of the positions of the rows that are stored of an array.
+#: Suffix of the name of the positions of an array's stored rows.
 ROWS = "_rows"
 #: Largest magnitude of a stored byte.
 _LARGEST = 127
@@ -22,10 +22,7 @@ _SCALE_BITS = 17
 
 
 def packed(factors: Array) -> dict[str, Array]:
-    """Return factors as bytes and a float32 scale for each row: the products are the factors to half a scale.
-
-    Packing what :func:`unpacked` returns gives the same bytes.
-    """
+    """Return factors as bytes and a float32 scale for each row; packing them again gives the same bytes."""
     largest = np.abs(factors).max(axis=1, initial=0.0).astype(np.float64)
     if not (largest < np.finfo(np.float32).max).all():
         raise InputError("These item factors are not all finite in float32; save without int8.")
@@ -37,7 +34,6 @@ def packed(factors: Array) -> dict[str, Array]:
 
 
 def unpacked(stored: Mapping[str, Array]) -> Array:
-    """Return the float32 factors of :func:`packed`; read-only."""
     factors = stored[BYTES] * stored[SCALE][:, None]
     factors.setflags(write=False)
     return factors
@@ -63,11 +59,6 @@ class StoredArrays(Mapping[str, Any]):
     n_items : int
     whole : bool
         Return arrays with their rows of zeros.
-
-    Raises
-    ------
-    ValueError
-        Bytes, scales or positions are of another type, or there are factors besides the bytes.
     """
 
     def __init__(self, section: Arrays, n_items: int, *, whole: bool = False) -> None:
@@ -101,11 +92,11 @@ class StoredArrays(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of the rows that are stored, without reading them."""
+        """Return the shape of the stored rows, without reading them."""
         return self._section.shape(BYTES if name == FACTORS and BYTES in self._section else name)
 
     def positions(self, name: str) -> Array | None:
-        """Return the positions of the rows that are stored; None where all are."""
+        """Return the positions of the stored rows; None if all are stored."""
         if name + ROWS not in self._section:
             return None
         positions = np.asarray(self._section[name + ROWS])

@@ -13,13 +13,7 @@ from hushrec.serving.item_rows import stored_rows
 
 
 def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Return each item's factors, its bias and, where only some items exceed the noise, whether it does.
-
-    Parameters
-    ----------
-    arrays : mapping of str to ndarray
-        The released arrays.
-    """
+    """Return each item's factors, its bias and, where only some items exceed the noise, whether it does."""
     factors, items = stored_rows(arrays["item_factors"])
     bias, lifted, rank = np.asarray(arrays["item_bias"], float), _lifted(arrays), factors.shape[1]
     vectors = np.zeros((len(bias), rank + 1 + lifted), np.float32)

@@ -209,7 +209,7 @@ def test_a_week_goes_on_from_the_model_that_the_last_one_wrote(change, tmp_path)
     else:
         header["privacy"]["releases"].pop()
     edited = tmp_path / "edited.hush"
-    modelfile.write(edited, header, arrays)
+    modelfile.write_atomically(edited, modelfile.encode(header, arrays))
     board = load(edited)
     accountant = SeasonAccountant.following(board.privacy, ledger=ledger)
     with pytest.raises(InputError, match="is not the one that week 0 of season '1' wrote"):
