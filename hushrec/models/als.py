@@ -32,22 +32,10 @@ from hushrec.types import Array
 #: With fewer ratings, chance is larger than the noise. This and the exponent were chosen on validation
 #: ratings of ML-1M, ML-100K, coat, Flixster and Yahoo! R3.
 _NOISE_PART = 0.72
-_RANK = 32
-#: Ranks and parts that are tried where ratings are not too many, and the rounds of a try: more rounds chose
-#: the same on validation ratings of ML-100K, coat, Yahoo! R3 and Jester (which is best with the first). Few
-#: factors are best where there are no more, as on generated ratings of 400 and 1,000 items.
-_TRIED = ((_RANK, 0.6), (_RANK, _NOISE_PART), (_RANK, 0.86), (8, 0.5))
-_TRIED_ROUNDS, _MOST_TRIED = 6, 5_000_000
-#: Ratings that a choice is judged by at least, where there are as many: fewer would choose by chance.
-_JUDGED = 20_000
-# No study chose the others: safeguards, and rounds after which nothing moves.
-
-#: If from this round on factors leave less than this part of the variance, the noise was overestimated.
-_SETTLED, _MUCH_LESS = 4, 0.5
-#: Smallest and largest ridge on offsets and biases, in ratings.
-_RIDGES = 0.2, 200.0
-#: Rounds of biases before the first factors.
-_BIAS_ROUNDS = 6
+#: Rank, and ridge for likes, where none is given.
+_RANK, _RIDGE = 32, 20.0
+#: Largest ridge on offsets and biases, in ratings.
+_LARGEST_RIDGE = 200.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,16 +45,14 @@ class ALS(Estimator[Ratings]):
     Parameters
     ----------
     rank : int or None
-        Number of factors, >= 0 (0 leaves offsets and biases). None takes 32, or the better one of 8 and 32 on
-        held-out tenths if these choose the ridge too; 32 for likes.
+        Number of factors, >= 0 (0 leaves offsets and biases). None takes 32.
     iterations : int
         Sweeps over users and items, >= 1.
     regularization : float or None
         Ridge on the factors of a user or an item with the mean number of ratings, > 0. None chooses it from
         the ratings: their noise (a part of the variance after biases), times the sum of the roots of the mean
         number of ratings per user and per item, where noise stops looking like a factor (Candes and Plan
-        2010), and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72, or with five
-        million ratings and fewer the best of a few from 0.5 to 0.86 on held-out tenths. 20 for likes.
+        2010), and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72. 20 for likes.
     bias_regularization : float or None
         Ridge on user offsets and item biases, > 0. None chooses both from the ratings: variance of a rating
         over that of the users' levels, and over that of the items'.
@@ -114,16 +100,15 @@ class ALS(Estimator[Ratings]):
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
         """Alternate the two half sweeps from a random start."""
+        rank = _RANK if self.rank is None else self.rank
         if self.scores == "likes":
-            rank = _RANK if self.rank is None else self.rank
             items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
-            center, ridge, offset_ridge = 0.0, self.regularization or 20.0, 5.0
+            center, ridge, offset_ridge = 0.0, self.regularization or _RIDGE, 0.0
             for _ in range(self.iterations):
                 users = half_sweep(csr(ratings.matrix), center, items, self._of_likes(ridge))
                 items = half_sweep(csr(ratings.transposed), center, users, self._of_likes(ridge))
         else:
-            chosen = self._chosen(ratings, seed)
-            center, _, items, ridge, offset_ridge = self._of_ratings(ratings, chosen, self.iterations, seed)
+            center, items, ridge, offset_ridge = self._of_ratings(ratings, rank, seed)
         released = BiasedFactors(gate.release("exact model", Bounded(items, Bound(math.inf, math.inf))))
         return {
             "center": np.float64(center),
@@ -152,47 +137,26 @@ class ALS(Estimator[Ratings]):
             settings = SweepSettings(regularization=ridge, bias_regularization=offset_ridge)
         return ridge_parts(arrays, history.matrix, settings, column)
 
-    def _of_ratings(self, ratings: Ratings, tried: _Tried, iterations: int, seed: int) -> _Solved:
-        rank, part = tried
+    def _of_ratings(self, ratings: Ratings, rank: int, seed: int) -> tuple[float, Array, float, float]:
+        """Return the level, the items, and the ridges of a user with one rating."""
         items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
         center = mean_of_user_means(user_means(ratings), ratings.domain)
-        start = _biases_first(ratings, center, self.bias_regularization)
+        start = _biases_first(ratings, center, self.bias_regularization, self.iterations)
         BiasedFactors(items).biases[:] = start.biases
         by_user = _Side(csr(ratings.matrix), start.offset_ridge, self.ridge_exponent)
         by_item = _Side(csr(ratings.matrix.T.tocsr()), start.bias_ridge, self.ridge_exponent)
-        ridge, noise = self._regularization(ratings, by_item.rated, part * start.noise), start.noise
-        falls = self.regularization is None
-        for step in range(iterations):
+        ridge = self._regularization(ratings, by_item.rated, _NOISE_PART * start.noise)
+        for _ in range(self.iterations):
             users = np.empty(0)  # frees the arrays of the last round
             users = by_user.solve(center, items, ridge * by_user.per_count)
-            if falls and step >= _SETTLED:
-                left = _left(ratings, center, users, items)
-                falls = left < _MUCH_LESS * noise
-                if falls:
-                    noise, ridge = left, self._regularization(ratings, by_item.rated, part * left)
             items = by_item.solve(center, users, ridge * by_item.per_count)
-        return _Solved(center, users, items, ridge * by_user.per_count, start.offset_ridge)
-
-    def _chosen(self, ratings: Ratings, seed: int) -> _Tried:
-        """Rank and part of the noise that do best on held-out tenths, where ratings are not too many."""
-        rank = _RANK if self.rank is None else self.rank
-        if rank == 0 or self.regularization is not None or not 0 < ratings.n_ratings <= _MOST_TRIED:
-            return rank, _NOISE_PART
-        tries = _TRIED if self.rank is None else [(rank, part) for most, part in _TRIED if most == _RANK]
-        errors = dict.fromkeys(tries, 0.0)
-        tenth = np.random.default_rng(seed).integers(10, size=ratings.n_ratings)
-        for number in range(min(10, math.ceil(10 * _JUDGED / ratings.n_ratings))):
-            train, test = (ratings.where(p, drop_empty=False) for p in (tenth != number, tenth == number))
-            for tried in errors:
-                solved = self._of_ratings(train, tried, min(_TRIED_ROUNDS, self.iterations), seed)
-                errors[tried] += _left(test, solved.center, solved.users, solved.items) ** 2
-        return min(errors, key=errors.__getitem__)
+        return center, items, ridge * by_user.per_count, start.offset_ridge
 
     def _regularization(self, ratings: Ratings, rated: int, noise: float) -> float:
         if self.regularization is not None:
             return self.regularization
         if not ratings.n_ratings:
-            return 20.0
+            return _RIDGE
         per_row = ratings.n_ratings / ratings.n_users, ratings.n_ratings / rated
         noise *= 1 + min(per_row) ** (-2 / 3)
         return max(noise, 1e-3 * ratings.domain.half_width) * sum(map(math.sqrt, per_row))
@@ -203,19 +167,6 @@ class ALS(Estimator[Ratings]):
             bias_regularization=None,
             unobserved_weight=self.unobserved_weight,
         )
-
-
-_Tried = tuple[int, float]
-
-
-class _Solved(NamedTuple):
-    """Both sides after the last round, and the ridges for one rating."""
-
-    center: float
-    users: Array
-    items: Array
-    ridge: float
-    offset_ridge: float
 
 
 class _Side:
@@ -260,7 +211,7 @@ class _Biases(NamedTuple):
     noise: float
 
 
-def _biases_first(ratings: Ratings, center: float, ridge: float | None) -> _Biases:
+def _biases_first(ratings: Ratings, center: float, ridge: float | None, rounds: int) -> _Biases:
     """Alternating means, shrunk by the variances of ratings, users and items (method of moments)."""
     matrix, n_items = ratings.matrix, ratings.n_items
     counts, biases = np.diff(matrix.indptr), np.zeros(n_items)
@@ -276,7 +227,7 @@ def _biases_first(ratings: Ratings, center: float, ridge: float | None) -> _Bias
     between = float((means[many] ** 2 - within / counts[many]).mean()) if many.any() else 0.0
     offset_ridge = _ratio(within, between) if ridge is None else ridge
     bias_ridge = offset_ridge
-    for _ in range(_BIAS_ROUNDS):
+    for _ in range(rounds):
         offsets = (by_user - cells @ biases) / (counts + offset_ridge)
         sums = by_item - cells.T @ offsets
         if ridge is None and rated.any():
@@ -289,7 +240,7 @@ def _biases_first(ratings: Ratings, center: float, ridge: float | None) -> _Bias
 
 def _ratio(noise: float, signal: float) -> float:
     """Ridge of a mean: variance of a rating over that of the mean."""
-    return float(np.clip(noise / max(signal, 1e-9), *_RIDGES))
+    return noise / max(signal, noise / _LARGEST_RIDGE) if noise else 1.0
 
 
 def mean_of_user_means(means: NDArray[np.float64], domain: Domain) -> float:

@@ -18,7 +18,7 @@ from hushrec.privacy import Budget, Plan, jointly, positive, signed, together
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import SEEN, Tracked
-from hushrec.training.posterior import level
+from hushrec.training.posterior import level, ratio
 from hushrec.training.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 from hushrec.types import Array, ModelArrays
 
@@ -150,7 +150,7 @@ class ItemBias(Estimator[Users]):
         state = {"item_seen": np.ones(domain.n_items)}
         for name, statistic in zip(_TRACKED, tracked):
             state |= statistic.to_arrays(name)
-        biases = sums.mean * counts / np.maximum(counts**2 + variance, 1e-12)
+        biases = ratio(sums.mean * counts, counts**2 + variance)
         return ModelArrays(_served(level(levels.mean, domain)[0], biases), state)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:

@@ -27,7 +27,7 @@ from hushrec.registry import best
 from hushrec.training.estimator import Estimator, UserState
 from hushrec.training.gate import Gate, LabelledGate
 from hushrec.training.named import choose
-from hushrec.training.posterior import item_weights, likely_variance
+from hushrec.training.posterior import item_weights, likely_variance, ratio
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
@@ -37,9 +37,8 @@ from hushrec.types import Array, ModelArrays
 _POPULARITY_SHARE, _LITTLE = 0.85, 50.0
 #: Release of both models with the number of ratings, or likes, of each item.
 _WEIGHTS = "item weights"
-#: Usual squared deviation of the likes' item weights from those expected, as a part of their square, and how
-#: much its logarithm varies.
-_USUAL_DEVIATION = 0.02, 1.0
+#: Usual squared deviation of the likes' item weights from those expected, as a part of their square.
+_USUAL_DEVIATION = 0.02
 
 
 class BothUsers(Users):
@@ -107,14 +106,14 @@ def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Arr
     The expectation is known up to a factor, and deviates from the truth in proportion to it: factor and
     deviation follow from all items at once.
     """
-    factor = np.clip(released.sum() / max(float(expected.sum()), 1e-300), 1.0, 1 / RATED)
+    factor = np.clip(ratio(released.sum(), expected.sum()), 1.0, 1 / RATED)
     expected, expected_sd = factor * expected, factor * expected_sd
     variance = noise_sd**2 + expected_sd**2
     size = np.square(item_weights(expected, math.sqrt(float((expected_sd**2).mean()))).mean)
     mean, missed = float(size.mean()), float(((released - expected) ** 2 - variance).mean())
     missed_sd = math.sqrt(2 / len(released)) * float(variance.mean())
-    doubt = expected_sd**2 + likely_variance(missed / mean, missed_sd / mean, *_USUAL_DEVIATION) * size
-    gain = noise_sd**2 / np.maximum(noise_sd**2 + doubt, 1e-300)
+    doubt = expected_sd**2 + likely_variance(missed / mean, missed_sd / mean, _USUAL_DEVIATION) * size
+    gain = ratio(noise_sd**2, noise_sd**2 + doubt)
     left = (1 - gain) ** 2 * noise_sd**2 + (gain * expected_sd) ** 2
     return released + gain * (expected - released), math.sqrt(float(left.mean()))
 

@@ -23,7 +23,7 @@ from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.training.gate import Gate
-from hushrec.training.posterior import posterior_means
+from hushrec.training.posterior import posterior_means, ratio
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
@@ -66,13 +66,13 @@ def votes_share(signal: float, count: int) -> float:
 
 def popularities(mean: float) -> Array:
     """Candidates of an item's popularity, given the mean one."""
-    return max(mean, 1e-12) * _POPULARITIES
+    return mean * _POPULARITIES
 
 
 def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
     """Each item's mean popularity over the largest, from the released item weights."""
     likes = math.sqrt(max((float(noisy.sum()) / n_users) ** 2, _FEWEST))  # a weight's, on average
-    candidates = popularities(max(float(noisy.sum()), noise_sd) / n_users / len(noisy))
+    candidates = popularities(max(float(noisy.sum()), noise_sd, 1.0) / n_users / len(noisy))
     variance = noise_sd**2 + n_users * candidates / likes
     misfit = (noisy[:, None] - n_users * candidates) ** 2 / variance + np.log(variance)
     found = posterior_means(candidates, -misfit / 2)[0]
@@ -147,9 +147,9 @@ def _components(features: Array | None, popularity: Array) -> Array:
     """Components of the features, of one strength but for weak ones; items without features have none."""
     scores = feature_scores(features, len(popularity))
     told = np.asarray(scores.any(axis=1))
-    weight = popularity * told / max(float(popularity @ told), 1e-300)
+    weight = ratio(popularity * told, popularity @ told)
     scores = np.where(told[:, None], scores - weight @ scores, 0.0)
     with one_blas_thread():
         variance, axes = np.linalg.eigh((scores * weight[:, None]).T @ scores)
-        least = _RIDGE * max(float(variance.max(initial=0.0)), 1e-300)
-        return np.asarray(scores @ (axes * np.sqrt(_STRENGTH / (np.maximum(variance, 0.0) + least))))
+        least = _RIDGE * float(variance.max(initial=0.0))
+        return np.asarray(scores @ (axes * np.sqrt(ratio(_STRENGTH, np.maximum(variance, 0.0) + least))))

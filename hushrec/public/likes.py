@@ -124,7 +124,7 @@ class Released:
             Likes of public users.
         """
         public, trained = self._sums
-        rate = popularities(float(public.likes.mean()) / max(public.users, 1))
+        rate = popularities(max(float(public.likes.sum()), 1.0) / likes.n_items / max(public.users, 1))
         rate = rate[rate < 1]
         likers = np.bincount(likes.matrix.indices, minlength=likes.n_items)[:, None]
         likelihood: Array = likers * np.log(rate) + (likes.n_users - likers) * np.log1p(-rate)

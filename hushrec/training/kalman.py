@@ -6,7 +6,6 @@ fitted to released values by likelihood: the state holds the log likelihood of e
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.serving.modelfile import Expected
 from hushrec.training.gate import Gate
+from hushrec.training.posterior import ratio
 from hushrec.training.users import Users
 from hushrec.types import Array
 
@@ -27,14 +27,10 @@ SEEN = {"item_seen": Expected("f", ("items",), 0.0, 1.0)}
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 #: Drifts above this are unlikely before any week.
 _USUAL_DRIFT = 2e-3
-#: Log likelihoods count for this part: the measurements of a week are not quite as the model has them.
-_TEMPER = 0.5
-#: Log likelihoods of earlier weeks are forgotten by this factor a week, so a drift may begin or end.
-_REMEMBERED = 0.97
-#: Deviation of a season's growth from one week to the next, before it is measured.
+#: Deviation of a season's growth from one week to the next before it is measured, and of a declared number of
+#: users, as a part of it.
 _USUAL_GROWTH = 0.05
-#: Deviation of a declared number of users, as a part of it.
-_DECLARED = 0.01
+_TINY = float(np.finfo(np.float64).tiny)
 
 
 def no_evidence() -> Array:
@@ -66,15 +62,14 @@ def learned(
     usual : float or ndarray
         Variance that drifts are given in units of.
     """
-    told = np.maximum(slope**2 / np.maximum(noise, 1e-300), 1e-300)  # by a week, a unit of variance
     fit = np.zeros(len(DRIFTS))
     for place, part in enumerate(DRIFTS):
-        gained = part * np.asarray(usual)
+        gained = slope**2 * part * np.asarray(usual)
         # a drift that went unnoticed has left as much unknown as the filter would settle at with it
-        settled = np.sqrt(gained**2 / 4 + gained / told) - gained / 2
-        total = np.maximum(slope**2 * (np.maximum(variance, settled) + gained) + noise, 1e-250)
+        settled = np.sqrt((gained / 2) ** 2 + gained * noise) - gained / 2
+        total = np.maximum(np.maximum(slope**2 * variance, settled) + gained + noise, _TINY)
         fit[place] = -0.5 * (np.log(total) + surprise**2 / total).sum()
-    return _REMEMBERED * evidence + _TEMPER * (fit - fit.max())
+    return evidence + fit - fit.max()
 
 
 class Tracked(NamedTuple):
@@ -134,17 +129,17 @@ class Tracked(NamedTuple):
         if grows:
             factor = _growth(mean, released, variance + noise)
             mean, variance = factor * mean, factor**2 * variance
-        usual = max(float((mean**2).mean()), 1e-200)  # so zero can become positive
+        usual = float((mean**2).mean())
         one = np.ones_like(released)
         evidence = learned(self.evidence, released - mean, one, variance, noise, usual)
         variance = variance + drift(evidence) * usual
-        gain = variance / np.maximum(variance + noise, 1e-300)
+        gain = 1 - ratio(noise, variance + noise)
         return Tracked(mean + gain * (released - mean), (1 - gain) * variance, evidence)
 
 
 def first_count(n_users: float, counted_sd: float) -> Array:
     """The number of users and its variance, released in week 0 or declared then."""
-    return np.array([n_users, max(counted_sd, _DECLARED * n_users) ** 2])
+    return np.array([n_users, max(counted_sd, _USUAL_GROWTH * n_users) ** 2])
 
 
 def counted_again(
@@ -161,6 +156,5 @@ def counted_again(
 
 def _growth(mean: Array, released: Array, variance: Array) -> float:
     precision = _USUAL_GROWTH**-2.0
-    weight = mean / np.maximum(variance, 1e-200)
-    factor = (precision + float((weight * released).sum())) / (precision + float((weight * mean).sum()))
-    return min(max(factor, 0.1), 10.0) if math.isfinite(factor) else 1.0
+    weight = ratio(mean, variance)
+    return (precision + float((weight * released).sum())) / (precision + float((weight * mean).sum()))

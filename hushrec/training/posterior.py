@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.data import Domain
+from hushrec.serving.score_mixing import LISTED
 from hushrec.types import Array
 
 #: Released item weights are not taken for smaller than this, nor than their noise. No study chose it.
@@ -19,16 +20,14 @@ _SMALLEST_WEIGHT = 1e-2
 #: An item is recommended before others only if its released weight is this many times its noise. No study
 #: chose it: noise alone has it once in three million items.
 _SUPPORT = 5.0
-#: Factor of the declared variance of the item biases that is usual, and the deviation of its logarithm.
-#: Chosen on coat, ML-100K and `realistic` data: the benchmark never_loses.
-_USUAL_SCALE = 0.4, 0.8
-#: Part of the noise that stays in a weight. Same study, and the validation ratings of ML-1M.
-_NOISE_KEPT = 0.3
-#: Points of the distribution of the weights, and bins of the released values, at least of a fifth of the
-#: noise; rounds of a fitted distribution. Limits of time: no result depends on them.
+#: Part of the noise that stays in a weight. Chosen on coat, ML-100K, `realistic` data and the validation
+#: ratings of ML-1M: benchmarks/never_loses.py.
+_NOISE_KEPT = 0.5
+#: Candidates of a variance over its usual value, in logarithms. Beforehand they are standard normal.
+_LOGARITHMS = np.linspace(-8.0, 8.0, 401)
+#: Points of the distribution of the weights, bins of the released values, and rounds of a fitted
+#: distribution. Limits of time: no result depends on them.
 _WEIGHT_GRID, _WEIGHT_BINS, _ROUNDS = 200, 4000, 100
-#: Items of a list.
-_LISTED = 20
 
 
 def level(noisy: Array, domain: Domain) -> tuple[float, float]:
@@ -78,11 +77,11 @@ def item_weights(released: Array, noise_sd: float) -> ItemWeights:
     likelihood = -0.5 * ((step * bins[:, None] - support) / blurred) ** 2 - np.log(blurred)
     means, masses = posterior_means(support, likelihood, counts)
     mean = np.interp(released, step * bins, means)
-    listed = min(_LISTED, len(released))
+    listed = min(LISTED, len(released))
     heaviest = (
         np.diff(np.minimum(np.cumsum(len(released) * masses[::-1]), listed), prepend=0.0) @ support[::-1]
     )
-    known = min(float(np.sort(mean)[-listed:].sum()) / max(float(heaviest), 1e-300), 1.0)
+    known = min(float(np.sort(mean)[-listed:].sum() / heaviest), 1.0)
     return ItemWeights(np.hypot(mean, _NOISE_KEPT * noise_sd), supported, known)
 
 
@@ -114,14 +113,20 @@ def adaptive_weights(weights: Array, exponent: float) -> Array:
     return np.asarray((weights / weights.max()) ** exponent)
 
 
+def ratio(numerator: Array | float, denominator: Array | float) -> Array:
+    """Divide; 0 where the denominator is 0."""
+    numerator, denominator = np.broadcast_arrays(numerator, denominator)
+    return np.divide(numerator, denominator, out=np.zeros(numerator.shape), where=denominator > 0)
+
+
 def shrinkage(prior_sd: Array | float, noise_sd: float) -> Array:
     """Part of a released number's deviation from its prior that is estimated to be signal."""
-    return np.asarray(prior_sd**2 / np.maximum(prior_sd**2 + noise_sd**2, 1e-300))
+    return ratio(prior_sd**2, prior_sd**2 + noise_sd**2)
 
 
 def wiener_gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
     """Expected change per unit of the measurement ``slope * change + noise``."""
-    return np.asarray(variance * slope / np.maximum(slope**2 * variance + noise_variance, 1e-300))
+    return ratio(variance * slope, slope**2 * variance + noise_variance)
 
 
 def regression(
@@ -137,46 +142,48 @@ def regression(
     precision : ndarray of shape (n_columns, n_columns)
         Prior variance of the coefficients.
     """
-    scaled = slope[:, None] * design / np.maximum(noise_variance + slope**2 * variance, 1e-300)[:, None]
+    scaled = ratio(slope, noise_variance + slope**2 * variance)[:, None] * design
     total = precision + scaled.T @ (slope[:, None] * design)
     return np.linalg.solve(total, scaled.T @ released), total
 
 
-def likely_variance(measured: float, noise_sd: float, usual: float, spread: float) -> float:
+def likely_variance(measured: float, noise_sd: float, usual: float) -> float:
     """Posterior mean of a variance that was released with noise.
 
-    Beforehand its logarithm is normal, about that of a usual value and with that spread.
+    Beforehand its logarithm is normal, about that of a usual value.
     """
-    if noise_sd < 0.02 * measured:  # finer than the grid
-        return measured
-    values = usual * np.exp(spread * np.linspace(-8, 8, 401))
-    noise_sd = max(noise_sd, 1e-3 * usual)
-    surprise = ((values - measured) / noise_sd) ** 2 / 2 + (np.log(values / usual) / spread) ** 2 / 2
-    likelihood = np.exp(surprise.min() - surprise)
-    return float(values @ likelihood / likelihood.sum())
+    values = usual * np.exp(_LOGARITHMS)
+    # with hardly any noise, as precise as the candidates are
+    precise = np.hypot(noise_sd, (_LOGARITHMS[1] - _LOGARITHMS[0]) * measured) + values[0]
+    return _posterior_mean(values, ((values - measured) / precise) ** 2 / 2)
 
 
 def likely_scale(released: Array, variance: Array, noise_variance: Array) -> float:
     """Posterior mean of the factor of the variance, from released numbers, noise and all.
 
-    Beforehand its logarithm is normal (:data:`_USUAL_SCALE`): that is what remains where noise hides the
-    numbers.
+    Beforehand its logarithm is normal, about that of 1/2: that remains where noise hides the numbers.
     """
-    scales = np.geomspace(1e-4, 1e1, 51)
-    totals = np.maximum(scales[:, None] * variance + noise_variance, 1e-300)
-    surprise = (np.log(totals) + released**2 / totals).sum(axis=1) / 2
-    surprise += (np.log(scales / _USUAL_SCALE[0]) / _USUAL_SCALE[1]) ** 2 / 2
+    scales = 0.5 * np.exp(_LOGARITHMS)
+    totals = (scale * variance + noise_variance for scale in scales)
+    surprise = [float((np.log(total) + released**2 / total).sum()) / 2 for total in totals]
+    return _posterior_mean(scales, np.array(surprise))
+
+
+def _posterior_mean(candidates: Array, surprise: Array) -> float:
+    """Posterior mean, given the negative log likelihood of each candidate."""
+    surprise = surprise + _LOGARITHMS**2 / 2
     likelihood = np.exp(surprise.min() - surprise)
-    return float(scales @ likelihood / likelihood.sum())
+    return float(candidates @ likelihood / likelihood.sum())
 
 
 def visible_part(noisy: Array, noise_sd: float) -> float:
     """Part of the variance of released numbers that is not their noise's."""
-    return float(np.clip(1 - noise_sd**2 / max(float(np.var(noisy)), 1e-300), 0.0, 1.0))
+    variance = float(np.var(noisy))
+    return float(ratio(max(variance - noise_sd**2, 0.0), variance))
 
 
 def standardised(values: Array, weights: Array) -> Array:
-    """Values with weighted mean 0 and variance 1, cut at 4."""
-    centred = values - np.average(values, weights=weights)
-    spread = np.sqrt(np.average(centred**2, weights=weights))
-    return np.clip(centred / max(float(spread), 1e-12), -4.0, 4.0)
+    """Values with weighted mean 0 and variance 1; all 0 if they are equal."""
+    above = values - values.min()
+    centred = above - np.average(above, weights=weights)
+    return ratio(centred, np.sqrt(np.average(centred**2, weights=weights)))

@@ -74,7 +74,7 @@ def test_factors_change_as_a_normal_vector_does_that_was_measured():
     change, variance = factor_update(slopes, FactorPrior(usual, np.zeros((6, 0))), found)
     for item in range(6):
         measured = slopes[item] * np.diag(values)
-        noise = np.diag(0.36 + 0.3 * 0.8 * slopes[item] * values)
+        noise = np.diag(0.36 + 0.8 * slopes[item] * values)
         prior = np.diag(usual[item])
         gain = prior @ measured @ np.linalg.inv(measured @ prior @ measured + noise)
         assert change[item] == pytest.approx(vectors @ gain @ vectors.T @ sums[item])

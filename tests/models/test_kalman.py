@@ -60,7 +60,7 @@ def test_growth_is_what_is_expected_of_it_given_all_entries() -> None:
 
 
 def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:
-    """Half of the normal log likelihood, up to what is common to all drifts."""
+    """The normal log likelihood, up to a term that all drifts share."""
     rng = np.random.default_rng(9)
     variance, noise, slope = rng.uniform(50, 60, (3, 30))  # known so badly that no drift would settle there
     surprise, usual = rng.normal(0, 9, 30), 7.0
@@ -69,7 +69,7 @@ def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:
         norm.logpdf(surprise, scale=np.sqrt(slope**2 * (variance + part * usual) + noise)).sum()
         for part in DRIFTS
     ]
-    assert found - found[0] == pytest.approx((np.array(expected) - expected[0]) / 2)
+    assert found - found[0] == pytest.approx(np.array(expected) - expected[0])
 
 
 def test_new_entries_are_usual_and_unknown() -> None:
@@ -89,6 +89,6 @@ def test_what_is_known_before_any_week() -> None:
     likely = [math.exp(-each / 0.002) for each in expected]
     mean = math.fsum(map(math.prod, zip(expected, likely))) / math.fsum(likely)
     assert drift(no_evidence()) == pytest.approx(mean)
-    # a declared number of users is known to a hundredth, a released one by its noise
-    assert kalman.first_count(300.0, 0.0).tolist() == [300.0, 9.0]
-    assert kalman.first_count(300.0, 7.0).tolist() == [300.0, 49.0]
+    # a declared number of users is known to a twentieth, a released one by its noise
+    assert kalman.first_count(300.0, 0.0) == pytest.approx([300.0, 225.0])
+    assert kalman.first_count(300.0, 17.0).tolist() == [300.0, 289.0]

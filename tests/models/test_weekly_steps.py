@@ -10,7 +10,8 @@ from hushrec.data import realistic
 from hushrec.kernels.packed import unpacked
 from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.models.private_als.server import (
-    FACTOR_SAMPLING,
+    BIAS_SLOPE,
+    RESIDUAL_BOUND,
     KnownFactors,
     Level,
     bias_sampling,
@@ -118,16 +119,16 @@ def test_a_week_of_private_als(users: int | None) -> None:
     told, ridge = gate.asked["fit"]
     assert told == pytest.approx(items) and ridge == level.ridge(residual)
     told, used, most = gate.asked["residual_variance"]
-    assert told == pytest.approx(items) and np.array_equal(used, slopes) and most == 4 * residual
+    assert told == pytest.approx(items) and np.array_equal(used, slopes) and most == RESIDUAL_BOUND * residual
     told, clip, unit = gate.asked["item_residuals"]
-    assert told == pytest.approx(items) and (clip, unit) == (0.7, math.sqrt(residual))
+    assert told == pytest.approx(items) and (clip, unit) == (model.tuning.bias_clip, math.sqrt(residual))
     told, used, *bounds = gate.asked["item_sums"]
     assert told == pytest.approx(items) and np.array_equal(used, slopes)
-    clip = 0.85 * model.tuning.factor_clip
+    clip = model.tuning.factor_clip
     assert bounds == pytest.approx([model.tuning.user_norm, clip, spread, spread * math.sqrt(residual)])
 
     # biases
-    slope, drawn, evidence = 0.55 * slopes, residual * 4.0, last.state["evidence"]
+    slope, drawn, evidence = BIAS_SLOPE * slopes, residual * 4.0, last.state["evidence"]
     variance = last.state["item_bias_variance"]
     biases = learned(evidence[1], values["item biases"], slope, variance, np.full(ITEMS, drawn), usual)
     variance = np.minimum(variance + drift(biases) * usual, usual)
@@ -137,25 +138,25 @@ def test_a_week_of_private_als(users: int | None) -> None:
     assert found.state["item_bias_variance"] == pytest.approx(variance)
 
     # the Gramian, then the factors along its directions
-    prior = known.gramian_variance + (0.02 * np.abs(known.gramian).mean()) ** 2
+    prior = known.gramian_variance
     noise = packed_variance(1.5 / n_users, RANK, model.tuning.user_norm, spread)
     precision = 1 / prior + 1 / noise
     gram = (known.gramian / prior + values["gramian"] / n_users / noise) / precision
     assert found.state["gramian"] == pytest.approx(gram)
     assert found.state["gramian_variance"] == pytest.approx(1 / precision)
     unsure = users_uncertainty(factors, slopes, gram[-1], level, residual)
-    values_of = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), 1e-2 * user_variance)
+    values_of = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), 0.0)
     sums = values["item sums"] - np.array([s * f @ unsure for s, f in zip(slopes, factors)])
     slope, drawn = np.outer(slopes, values_of), spread**2 * residual * 0.16
-    size = (factors**2 + known.variance).mean(axis=0) + 1e-9 * model.tuning.factor_prior**2
+    size = (factors**2 + known.variance).mean(axis=0)
     tastes = learned(evidence[2], sums, slope, known.variance, np.full(slope.shape, drawn), size)
-    variance = np.clip(known.variance + drift(tastes) * size, 1e-9 * size, size)
-    change, variance = conditioned(sums, slope, variance, drawn + FACTOR_SAMPLING * residual * slope)
+    variance = np.minimum(known.variance + drift(tastes) * size, size)
+    change, variance = conditioned(sums, slope, variance, drawn + residual * slope)
     assert found.serve["item_factors"] == pytest.approx(factors + change, rel=1e-5, abs=1e-6)
     assert found.state["item_factor_variance"] == pytest.approx(variance)
 
     # what is kept, and what users are served with
-    now = residual_variance(values["residual variance"], residual, 4 * residual, n_users, 3.0)
+    now = residual_variance(values["residual variance"], residual, RESIDUAL_BOUND * residual, n_users, 3.0)
     numbers = [n_users, float(counts.variance[0]), spread, user_variance, now, usual]
     assert found.state["numbers"] == pytest.approx(numbers)
     assert found.state["evidence"] == pytest.approx(np.array([tracked.evidence, biases, tastes]))

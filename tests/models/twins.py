@@ -66,20 +66,20 @@ def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[f
         spread += row[s].var(ddof=1)
         offsets += (row[s].mean() - 3.0) ** 2 - row[s].var(ddof=1) / len(s)
     error = noise_sd["spreads"] / n_users
-    spread = likely(spread / n_users / half**2, error, 0.25, 0.6)
-    offsets = likely((offsets / n_users - center**2) / half**2, error, 0.08, 0.8) + (1 - known)
-    return 3.0 + center, n_users, half * math.sqrt(spread), min(max(spread / offsets, 0.2), 300.0)
+    spread = likely(spread / n_users / half**2, error, 0.25)
+    offsets = likely((offsets / n_users - center**2) / half**2, error, 0.1) + (1 - known)
+    return 3.0 + center, n_users, half * math.sqrt(spread), spread / offsets
 
 
-def likely(measured: float, error: float, usual: float, spread: float) -> float:
+def likely(measured: float, error: float, usual: float) -> float:
     """Posterior mean of a number of log-normal prior that was measured with normal noise, by integration."""
 
     def weighted(power: int) -> float:
         def density(x: float) -> float:
-            value = usual * math.exp(spread * x)
+            value = usual * math.exp(x)
             return value**power * math.exp(-(((value - measured) / error) ** 2 + x**2) / 2)
 
-        return quad(density, -8, 8, points=[math.log(max(measured, 1e-3) / usual) / spread], limit=500)[0]
+        return quad(density, -8, 8, points=[math.log(max(measured, 1e-3) / usual)], limit=500)[0]
 
     return weighted(1) / weighted(0)
 
@@ -100,12 +100,12 @@ def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
             ]
             shares.append([cell / sum(row) for cell in row])
         masses = np.mean(shares, axis=0)
-    return np.sqrt((np.array(shares) @ grid) ** 2 + (0.3 * noise_sd) ** 2)
+    return np.sqrt((np.array(shares) @ grid) ** 2 + (0.5 * noise_sd) ** 2)
 
 
 def likely_factor(values: np.ndarray, variance: np.ndarray, error: np.ndarray) -> float:
-    """Posterior mean of a variance's factor, whose log is normal about that of 0.4 with deviation 0.8."""
-    factors = [10 ** (-4 + 0.1 * step) for step in range(51)]
-    surprises = [surprise(values, f * variance + error) + (math.log(f / 0.4) / 0.8) ** 2 for f in factors]
+    """Posterior mean of a variance's factor, whose log is normal about that of 1/2."""
+    factors = [0.5 * math.exp(-8 + 0.01 * step) for step in range(1601)]
+    surprises = [surprise(values, f * variance + error) + math.log(f / 0.5) ** 2 for f in factors]
     chances = [math.exp((min(surprises) - each) / 2) for each in surprises]
     return sum(map(math.prod, zip(factors, chances))) / sum(chances)

@@ -98,7 +98,7 @@ def _fit(
     """Fit for a given variance of ``e_j`` and the best of some variances of ``B f_j``."""
     alone, spectra = 0.0, []
     for column in range(released.shape[1]):
-        root = np.sqrt(np.maximum(slope[:, column] ** 2 * variance + noise_variance[:, column], 1e-300))
+        root = np.sqrt(slope[:, column] ** 2 * variance + noise_variance[:, column])
         design, target = scores * (slope[:, column] / root)[:, None], released[:, column] / root
         values, vectors = np.linalg.eigh(design.T @ design)
         spectra.append((np.maximum(values, 0.0), vectors.T @ (design.T @ target), vectors))

@@ -11,29 +11,21 @@ import numpy as np
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.models.private_als.features import expected_from_features
-from hushrec.training.posterior import shrinkage, wiener_gain
+from hushrec.training.posterior import ratio, shrinkage, wiener_gain
 from hushrec.types import Array
 
 # Chosen with the constants of private_als.py (docs/guides/planning.md).
 
-#: Sampling variance of a released sum of the biases per unit of weight and per unit of weight times a cell's
-#: usual weight. Chosen as the constants of private_als.py.
-_BIAS_SAMPLING, _BIAS_SAMPLING_CELL = 0.2, 0.6
-#: Sampling variance of the released sums of the factors, per residual variance.
-FACTOR_SAMPLING = 0.3
-#: Part of a user's mean squared residual that is taken for noise: their factors will explain the rest.
-_RESIDUAL_SHRINKAGE = 0.8
-#: The residual variance falls from one release to the next by no more than this factor.
-_SMALLEST_RESIDUAL = 1e-3
-#: Squared change of a direction's length in a week: smallest and largest.
-_TURNED = 0.25, 4.0
+_TINY = float(np.finfo(np.float64).tiny)
 #: Number of items whose factors are updated at a time.
 _ITEMS_AT_A_TIME = 1 << 10
 #: Numbers of ratings that users may have in the mean.
 _COUNTS = np.geomspace(1e-3, 1e7, 400)
 #: A bias round moves a user's own offset too, and contributions are clipped. So the slope of the release in
-#: the biases is this fraction of the released weight. Chosen as the constants of private_als.py.
-BIAS_SLOPE = 0.45
+#: the biases is this fraction of the released weight. Tuned in benchmarks/never_loses.py.
+BIAS_SLOPE = 0.5
+#: A user's squared residual counts for at most this many times the last released residual variance.
+RESIDUAL_BOUND = 2.0
 
 
 def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
@@ -76,7 +68,7 @@ class Level(NamedTuple):
     def ridge(self, residual: float) -> SweepSettings:
         """Users' ridge where the model leaves that residual variance."""
         return SweepSettings(
-            regularization=_RESIDUAL_SHRINKAGE * residual / self.user_variance,
+            regularization=residual / self.user_variance,
             bias_regularization=self.bias_regularization,
         )
 
@@ -104,16 +96,21 @@ class Biases(NamedTuple):
     Attributes
     ----------
     items : ndarray of shape (n_items, 1)
-    variance, reliability : ndarrays of shape (n_items,)
-        Remaining prior variance, and the reliable part of it.
+    prior, variance : ndarrays of shape (n_items,)
+        Variance before the rounds, and after.
     informative : bool
         Whether item features explain any of them.
     """
 
     items: Array
+    prior: Array
     variance: Array
-    reliability: Array
     informative: bool
+
+    @property
+    def reliability(self) -> Array:
+        """The part of the prior variance that the rounds removed."""
+        return 1 - self.variance / self.prior
 
 
 def weighted_slopes(weights: Array, relative: Array) -> Array:
@@ -122,10 +119,10 @@ def weighted_slopes(weights: Array, relative: Array) -> Array:
 
 
 def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
-    """Return the variance that the model leaves, one vote a user; near the last where noise hides it."""
+    """Return the variance that the model leaves, one vote a user; at least half of the last one."""
     gain = float(shrinkage(last, bound * noise_sd / n_users))
     mean = float(released[0]) / n_users
-    return max(last + gain * (mean - last), _SMALLEST_RESIDUAL * last)
+    return max(last + gain * (mean - last), last / 2)
 
 
 class KnownFactors(NamedTuple):
@@ -153,9 +150,7 @@ def packed_variance(noise_sd: float, rank: int, user_norm: float, spread: float)
 def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
     """Sampling variance of the released sums of the biases."""
     cell = n_users / slopes.sum()  # a cell's usual weight
-    return np.asarray(
-        (_BIAS_SAMPLING * (BIAS_SLOPE * slopes) + _BIAS_SAMPLING_CELL * cell * slopes) * unit**2
-    )
+    return np.asarray(cell * slopes * unit**2)
 
 
 class FactorPrior(NamedTuple):
@@ -196,7 +191,7 @@ class FactorSums(NamedTuple):
 
     def variance(self, slope: Array) -> Array:
         """Return the variance of the sums about slope times change: their noise and what sampling adds."""
-        return np.asarray(self.noise_sd**2 + FACTOR_SAMPLING * self.residual * slope)
+        return np.asarray(self.noise_sd**2 + self.residual * slope)
 
 
 def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> tuple[Array, Array, float]:
@@ -265,9 +260,8 @@ def canonical(
     values, vectors = np.linalg.eigh(unpacked(known.gramian[:-1]) + unsure)
     parts = weights / weights.sum()
     energy = parts @ (factors @ vectors) ** 2
-    least = max(1e-100 * float(values[-1]), 1e-300)  # where there are no factors yet
-    usual = max(float(energy @ values) / max(float(energy.sum()), 1e-300), least)
-    root = np.sqrt(np.clip(values / usual, *_TURNED))
+    usual = max(float(ratio(energy @ values, energy.sum())), _TINY)
+    root = np.sqrt(np.clip(values, usual / 2, 2 * usual) / usual)
     turned = factors @ (vectors * root)
     _, turn = np.linalg.eigh((turned * parts[:, None]).T @ turned)
     there = vectors * root @ turn

@@ -129,7 +129,7 @@ class PrivateALS(Estimator[FittedUsers]):
         start: Literal["random", "spectral"] = "random"
         start_clip: Clip | None = 0.4
         level_share: Share = 0.01
-        weights_share: Share = 0.26
+        weights_share: Share = 0.15
         start_share: Share = 0.1
         bias_share: Share = 0.4
         factor_share: Share = 0.35
@@ -153,30 +153,17 @@ class PrivateALS(Estimator[FittedUsers]):
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """Choose by the signal, mu times the users of an item (docs/guides/planning.md)."""
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
-        settings: dict[str, Any] = {
-            "n_users": n_users,
-            "bias_share": 0.73,
-            # adaptive weights that noise hides are worse than none
-            "weight_exponent": -0.25 * signal / (signal + 0.1),
-        }
-        if signal < 0.1:  # noisy weights spoil all later rounds
-            settings |= {"bias_rounds": 2, "weights_share": 0.4}
+        settings: dict[str, Any] = {"n_users": n_users}
         if signal >= 1 and domain.n_items >= 8:
             large = signal >= 10
-            spectral = large and domain.n_items <= _LARGEST_SPECTRAL
-            paid = spectral or changes.get("start") == "spectral"
-            rank = min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
             settings |= {
-                "rank": rank,
+                "rank": min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8)),
                 # a random start has further to go: ML-1M validation ratings, ML-100K, `realistic` data
                 "iterations": 4 if large else 8,
-                "weights_share": 0.15,
-                "factor_share": (factor_share := min(0.55, 0.3 + 0.05 * signal)),
-                "start_share": (start_share := 0.1 if paid else 0.0),
-                "bias_share": 0.835 - factor_share - start_share,
-                "factor_clip": 0.1 * math.sqrt(rank),
-                "start": "spectral" if spectral else "random",
+                "factor_share": min(0.8, 0.3 + 0.1 * signal),
+                "start": "spectral" if large and domain.n_items <= _LARGEST_SPECTRAL else "random",
             }
+            settings["factor_clip"] = 0.1 * math.sqrt(settings["rank"])
         return cls.of(settings, changes)
 
     @property

@@ -23,6 +23,7 @@ from hushrec.kernels.sweeps import initial_items
 from hushrec.models.private_als.features import expected_from_features, slope_columns
 from hushrec.models.private_als.server import (
     BIAS_SLOPE,
+    RESIDUAL_BOUND,
     Biases,
     FactorPrior,
     FactorSums,
@@ -60,10 +61,9 @@ if TYPE_CHECKING:
 # Fractions, decays, priors and bounds were tuned in one study (docs/guides/planning.md, "How far to trust the
 # plan"). Limits of size and of floating point were not tuned.
 
-#: Usual values, in units of half the rating range, and the spread of their logarithm between data sets:
-#: squared spread of a user's ratings about their mean, and of the users' means. Chosen on coat, ML-100K and
-#: `realistic` data (seeds 0 to 3), epsilon 0.05 to 20: the benchmark never_loses.
-_USUAL_SPREAD, _USUAL_OFFSETS = (USUAL_SPREAD, 0.6), (0.08, 0.8)
+#: Usual variance of the users' means, in units of squared half the rating range. Chosen on coat, ML-100K and
+#: `realistic` data: benchmarks/never_loses.py.
+_USUAL_OFFSETS = 0.1
 #: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so
 #: users without a level are not drawn to the middle.
 _USUAL_LEVEL = 1.0
@@ -71,19 +71,9 @@ _USUAL_LEVEL = 1.0
 #: before the first round. Same study, and the validation ratings of ML-1M.
 _BIAS_PRIOR = 0.65
 #: Prior deviation of the common part of all items: their mean from the level, and a slope on the log weight.
-_COMMON_PRIOR = 0.5, 0.3
+_COMMON_PRIOR = 0.5
 #: The slope of the part of the biases that item features explain, which no Wiener gain damps.
 _FEATURE_SLOPE = 0.8
-#: Users' factors vary less in the model than declared if the mean root of the users' numbers of ratings is
-#: below this: few ratings show mostly noise. Same study, epsilon 5 to 20.
-_MANY_RATINGS = 8.0
-#: Part of an item factor's prior variance that returns from one iteration to the next, since users move too.
-_DRIFT = 0.5
-#: A user's squared residual counts for at most this many times the last released one; of the squared spread
-#: at first.
-_RESIDUAL_BOUND, _FIRST_RESIDUAL_BOUND = 4.0, 2.0
-#: Smallest and largest ridge on a user's offset, in ratings, and smallest squared spread.
-_OFFSET_RIDGES, _SMALLEST_SPREAD = (0.2, 300.0), 1 / 400
 
 
 def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
@@ -95,8 +85,6 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
     relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
     users.weigh(level.center, relative)
-    root = weights.sum() / level.n_users  # of a user's number of ratings
-    level = level._replace(user_variance=min(1.0, root / _MANY_RATINGS) * level.user_variance)
 
     dtype = np.float64 if gate.private else np.float32  # released sums are in float64
     ground = Ground(level, slopes, feature_scores(domain.item_features, domain.n_items))
@@ -132,13 +120,11 @@ def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
         unsure = (1 - known) * _USUAL_LEVEL**2
     squares = gate.release("spreads", users.spreads()) / (n_users * half**2)
     noise_sd = gate.noise_sd("spreads") / n_users
-    within = likely_variance(squares[0], noise_sd, *_USUAL_SPREAD)
-    within = min(max(within, _SMALLEST_SPREAD), 1.0)
-    offsets = likely_variance(squares[1] - center**2, noise_sd, *_USUAL_OFFSETS) + unsure
-    ridge = float(np.clip(within / offsets, *_OFFSET_RIDGES))
+    within = min(likely_variance(squares[0], noise_sd, USUAL_SPREAD), 1.0)
+    offsets = likely_variance(squares[1] - center**2, noise_sd, _USUAL_OFFSETS) + unsure
     center = domain.midpoint + half * center if model.scores == "ratings" else 0.0
     variance = model.tuning.user_variance * half**2 * within
-    return Level(center, n_users, half * math.sqrt(within), ridge, variance)
+    return Level(center, n_users, half * math.sqrt(within), within / offsets, variance)
 
 
 def _learn_biases(
@@ -151,7 +137,7 @@ def _learn_biases(
     prior = np.full(len(items), (_BIAS_PRIOR * unit) ** 2)
     variance = prior
     design = np.column_stack([np.ones(len(items)), popularity])
-    precision = np.diag((np.array(_COMMON_PRIOR) * unit) ** -2.0)
+    precision = np.eye(2) / (_COMMON_PRIOR * unit) ** 2
     ridge = level.ridge(unit**2)
     sampling = bias_sampling(slopes, level.n_users, unit)
     for step, (label, _, clip) in enumerate(model.bias_releases()):
@@ -175,7 +161,7 @@ def _learn_biases(
         change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
         items = items + change[:, None].astype(items.dtype)
         variance = variance * (1 - gain * slope)
-    return Biases(items, variance, 1 - variance / prior, informative)
+    return Biases(items, prior, variance, informative)
 
 
 def _start(
@@ -209,14 +195,13 @@ def _learn_factors(
     """
     level, slopes, scores = ground
     square, n_users = level.spread**2, level.n_users
-    residual, most = square, _FIRST_RESIDUAL_BOUND * square
-    usual, known = model.tuning.factor_prior**2, None
-    prior = np.full((len(items), model.rank), usual)
+    residual, known = square, None
+    prior = np.full((len(items), model.rank), model.tuning.factor_prior**2)
     for step, (votes, _, gramian, sums, clip) in enumerate(model.factor_releases()):
         users.fit(items, level.ridge(residual))
+        most = RESIDUAL_BOUND * residual
         released = gate.release(votes.label, users.residual_variance(items, slopes, most))
         residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
-        most = _RESIDUAL_BOUND * residual
         if step == 0:  # later sums are of the fit that the residual variance was released of
             items = _start(model, users, gate, level, items, public, seed)
             users.fit(items, level.ridge(residual))
@@ -237,7 +222,6 @@ def _learn_factors(
         released_sums = FactorSums(noisy, values, vectors, sums_sd, residual)
         change, left = factor_update(slopes, FactorPrior(prior, scores), released_sums)
         factors += change
-        prior = np.minimum(left + _DRIFT * usual, usual)
         gram_sd, norm = gate.noise_sd(gramian.label) / n_users, model.tuning.user_norm or 1.0
         gram_variance = packed_variance(gram_sd, model.rank, norm, level.spread)
         known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)

@@ -17,7 +17,8 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
 from hushrec.models.private_als.server import (
-    FACTOR_SAMPLING,
+    BIAS_SLOPE,
+    RESIDUAL_BOUND,
     Biases,
     KnownFactors,
     Level,
@@ -43,7 +44,14 @@ from hushrec.training.kalman import (
     learned,
     no_evidence,
 )
-from hushrec.training.posterior import adaptive_weights, item_weights, standardised, visible_part, wiener_gain
+from hushrec.training.posterior import (
+    adaptive_weights,
+    item_weights,
+    ratio,
+    standardised,
+    visible_part,
+    wiener_gain,
+)
 from hushrec.training.users import FittedUsers
 from hushrec.types import Array, ModelArrays
 
@@ -56,20 +64,6 @@ if TYPE_CHECKING:
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
-#: Bound of a user's weighted residuals for the biases, in units of the root of the residual variance.
-_BIAS_CLIP = 0.7
-#: Slope of the released biases, as a part of the released weight, where they are clipped so.
-_BIAS_SLOPE = 0.55
-#: Bound of the factors' sums, as a multiple of that of the last round of the first training.
-_FACTOR_CLIP = 0.85
-#: A user's squared residual counts for at most this many times the last released residual variance.
-_RESIDUAL_BOUND = 4.0
-#: Drift of the users' second moments from week to week, as a part of their mean.
-_GRAMIAN_DRIFT = 0.02
-#: Factors are not taken for known better than this, in units of their usual variance.
-_LEAST_KNOWN = 1e-9
-#: Smallest variance of users' factors in a direction, in units of the usual one.
-_LEAST_TASTE = 1e-2
 #: Number of items that the prior of new ones counts for.
 _NEW_PRIOR = 10.0
 
@@ -101,12 +95,12 @@ def weekly_rounds(model: PrivateALS) -> list[Round]:
         Round("residual variance", _RESIDUAL, counted(1.0)),
     ]
     if model.bias_rounds:
-        rounds.append(Round("item biases", _BIASES, signed(_BIAS_CLIP)))
+        rounds.append(Round("item biases", _BIASES, signed(or_infinite(model.tuning.bias_clip))))
     if model.rank and model.iterations:
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(model.tuning.user_norm) ** 2)
         rounds += [
             Round("gramian", _GRAMIAN, gramian),
-            Round("item sums", _FACTORS, signed(_clip(model))),
+            Round("item sums", _FACTORS, signed(or_infinite(model.tuning.factor_clip))),
         ]
     return rounds
 
@@ -147,10 +141,9 @@ class State(NamedTuple):
         factors: KnownFactors | None,
     ) -> State:
         """Return the state after week 0."""
-        prior = float((biases.variance / np.maximum(1 - biases.reliability, 1e-12)).mean())
         users = first_count(level.n_users, counted_sd)
         return cls(
-            np.array([*users, level.spread, level.user_variance, residual, prior]),
+            np.array([*users, level.spread, level.user_variance, residual, float(biases.prior.mean())]),
             np.ones(len(biases.variance)),
             weights[0],
             np.full(len(biases.variance), weights[1] ** 2),
@@ -227,13 +220,13 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
     users.weigh(level.center, relative)
     users.fit(items, level.ridge(residual))
 
-    most, before = _RESIDUAL_BOUND * residual, Last(items.copy(), level, slopes, state)
+    most, before = RESIDUAL_BOUND * residual, Last(items.copy(), level, slopes, state)
     votes = gate.release("residual variance", users.residual_variance(before.items, slopes, most))
     label = "residual variance"
     now = residual_variance(votes, residual, most, level.n_users, gate.noise_sd(label))
     bias_variance, evidence = state.item_bias_variance, [tracked.evidence, *state.evidence[1:]]
     if model.bias_rounds:
-        change, bias_variance, evidence[1] = _bias_change(users, gate, before)
+        change, bias_variance, evidence[1] = _bias_change(model, users, gate, before)
         BiasedFactors(items).biases[:] += change
     factors = state.factors
     if factors is not None:
@@ -295,17 +288,19 @@ def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[
     known = columns.any(axis=1)
     if scores.size and known.any():
         design, new = np.column_stack([np.ones(len(scores)), scores]), ~known & scores.any(axis=1)
-        columns[new] = design[new] @ np.linalg.lstsq(design[known], columns[known], rcond=1e-6)[0]
+        columns[new] = design[new] @ np.linalg.lstsq(design[known], columns[known])[0]
     return {**last.serve, "item_factors": factors[:, :rank]}, columns
 
 
-def _bias_change(users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
+def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
     """Expected change of the biases, their variance, and the log likelihoods of their drift."""
     items, level, slopes, state = last
     residual, usual = last.residual, state.numbers[5]
     variance, evidence = state.item_bias_variance, state.evidence[1]
-    unit, slope = math.sqrt(residual), _BIAS_SLOPE * slopes
-    noisy = gate.release("item biases", users.item_residuals(items, _BIAS_CLIP, unit))
+    unit, slope = math.sqrt(residual), BIAS_SLOPE * slopes
+    noisy = gate.release(
+        "item biases", users.item_residuals(items, or_infinite(model.tuning.bias_clip), unit)
+    )
     drawn = np.full(len(items), (unit * gate.noise_sd("item biases")) ** 2)
     # most rows are those of last week, so sampling error is no news and shows no drift
     evidence = learned(evidence, noisy, slope, variance, drawn, usual)
@@ -323,23 +318,24 @@ def _factor_change(
     residual, evidence = last.residual, state.evidence[2]
     unit, norm = level.spread * math.sqrt(residual), or_infinite(model.tuning.user_norm)
     n_users = level.n_users
-    sums, gramian = users.item_sums(items, slopes, norm, _clip(model), level.spread, unit)
+    sums, gramian = users.item_sums(
+        items, slopes, norm, or_infinite(model.tuning.factor_clip), level.spread, unit
+    )
     gram = gate.release("gramian", gramian) / n_users
     noisy = gate.release("item sums", sums)
     noise = packed_variance(gate.noise_sd("gramian") / n_users, model.rank, norm, level.spread)
-    prior = known.gramian_variance + (_GRAMIAN_DRIFT * np.abs(known.gramian).mean()) ** 2
-    gain = prior / (prior + noise)
+    prior = known.gramian_variance
+    gain = ratio(prior, prior + noise)
     gram, gram_variance = known.gramian + gain * (gram - known.gramian), (1 - gain) * prior
     factors = BiasedFactors(items).factors
     unsure = users_uncertainty(factors, slopes, gram[-1], level, residual)
-    least = _LEAST_TASTE * level.user_variance
-    values = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), least)
+    values = np.maximum(np.diag(unpacked(gram[:-1]) + unsure), 0.0)
     noisy = noisy - slopes[:, None] * (factors @ unsure)
     slope, drawn = slopes[:, None] * values, (unit * gate.noise_sd("item sums")) ** 2
-    usual = (factors**2 + known.variance).mean(axis=0) + _LEAST_KNOWN * model.tuning.factor_prior**2
+    usual = (factors**2 + known.variance).mean(axis=0)
     evidence = learned(evidence, noisy, slope, known.variance, np.full_like(slope, drawn), usual)
-    variance = np.clip(known.variance + drift(evidence) * usual, _LEAST_KNOWN * usual, usual)
-    gain = wiener_gain(slope, variance, drawn + FACTOR_SAMPLING * residual * slope)
+    variance = np.minimum(known.variance + drift(evidence) * usual, usual)
+    gain = wiener_gain(slope, variance, drawn + residual * slope)
     known = KnownFactors((1 - gain * slope) * variance, gram, gram_variance)
     return gain * noisy, known, evidence
 
@@ -368,8 +364,3 @@ def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tupl
         item_bias_variance=bias_variance,
         factors=factors,
     )
-
-
-def _clip(model: PrivateALS) -> float:
-    """Return the clip of the factors' sums."""
-    return _FACTOR_CLIP * or_infinite(model.tuning.factor_clip)

@@ -12,13 +12,10 @@ import numpy as np
 from scipy.linalg import svd
 
 from hushrec.kernels.packed import unpacked
-from hushrec.training.posterior import posterior_means
+from hushrec.training.posterior import posterior_means, ratio
 from hushrec.types import Array
 
-#: Smallest singular value, as a part of the largest.
-_SMALLEST_VALUE = 1e-3
-#: A round counts with the others if its sum of lengths is this many times its noise.
-_CLEAR = 3.0
+_PRECISION = float(np.finfo(np.float64).eps)
 #: Candidates of a regression coefficient of one half of the likes on the other. Negative ones are as usual as
 #: positive ones at first, so that noise alone has a mean of 0.
 _OF_HALVES = np.linspace(-1.0, 1.0, 101)
@@ -46,7 +43,7 @@ class Sums(NamedTuple):
 
     def clear(self) -> bool:
         """Return whether it exceeds its noise."""
-        return self.lengths > _CLEAR * self.noise_sd * float(np.linalg.norm(self.probe))
+        return self.lengths > self.noise_sd * float(np.linalg.norm(self.probe))
 
     @staticmethod
     def of_all(rounds: list[Sums], n_users: float) -> Sums:
@@ -64,22 +61,22 @@ class Sums(NamedTuple):
         span = np.linalg.qr(rounds[-1].probe)[0]
         along = probes.T @ span
         precision, axes = np.linalg.eigh(along.T @ along)
-        root = np.sqrt(np.maximum(precision, 1e-12 * precision[-1]))
+        root = np.sqrt(np.maximum(precision, _PRECISION * precision[-1]))
         sums = np.hstack([past.sums / past.noise_sd for past in clear]) @ (along @ (axes / root))
         probe = span @ (axes * root)
-        length = math.sqrt(max(float((probe * sums).sum()), 1e-9) / n_users)
+        length = math.sqrt(abs(float((probe * sums).sum())) / n_users)
         return Sums(probe, sums / length, 1 / length)
 
     def directions(self) -> tuple[Array, Array]:
         """Return the left singular vectors, in columns, and the singular values, the largest first."""
         left, values, _ = svd(self.sums, full_matrices=False, lapack_driver="gesvd")
         signs = np.sign(left[np.abs(left).argmax(axis=0), np.arange(left.shape[1])])  # the same everywhere
-        return left * signs, np.maximum(values, max(_SMALLEST_VALUE * values[0], 1e-100))
+        return left * signs, np.maximum(values, _PRECISION * (values[0] or 1.0))
 
     def shown(self) -> float:
         """Return the part of the largest squared singular value that no noise makes, 0 to 1."""
         edge = self.noise_sd * (math.sqrt(self.sums.shape[0]) + math.sqrt(self.sums.shape[1]))
-        return max(1 - (edge / max(float(np.linalg.norm(self.sums, 2)), 1e-100)) ** 2, 0.0)
+        return max(1 - float(ratio(edge, float(np.linalg.norm(self.sums, 2)))) ** 2, 0.0)
 
 
 class Halves(NamedTuple):
@@ -121,14 +118,14 @@ class Halves(NamedTuple):
         """
         product = np.einsum("jk,ji,ik->k", along, self.products, along)
         square = np.einsum("jk,ji,ik->k", along, self.squares, along)
-        square = np.maximum(square, np.maximum(np.abs(product), 1e-100))
+        square = np.maximum(square, np.abs(product))
         self_part = np.minimum(n_users / (values.sum() * values), 1.0)  # of a user's row in the dimension
         product = product - self_part * (product + square)
         deviation = np.sqrt(self.noise_sd**2 + square**2 / n_users)
-        misfit = (product[:, None] - square[:, None] * _OF_HALVES) / deviation[:, None]
+        misfit = ratio(product[:, None] - square[:, None] * _OF_HALVES, deviation[:, None])
         half = np.maximum(posterior_means(_OF_HALVES, -(misfit**2) / 2)[0], 0.0)
         gains = 2 * half / (1 + half)
-        order = np.argsort(-product / deviation, kind="stable")
+        order = np.argsort(-ratio(product, deviation), kind="stable")
         learned = int((product > _LEARNED * deviation).sum())
         return Taste(vectors[:, order], gains[order], learned)
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.models.private_eigenrec.denoise import Taste
-from hushrec.training.posterior import item_weights
+from hushrec.training.posterior import item_weights, ratio
 from hushrec.types import Array
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ def served(
     if factors.size:
         vectors = (taste.vectors * np.sqrt(taste.gains))[:, counts]
         factors[items.learned] = length * vectors / items.scale[items.learned, None]
-    lowest = noisy / max(float(noisy.max()), noise_sd, 1e-100)
+    lowest = ratio(noisy, max(float(noisy.max()), noise_sd))
     return {
         "center": np.float64(0.0),
         "item_bias": np.where(supported, popularity, lowest),

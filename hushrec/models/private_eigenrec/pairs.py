@@ -157,7 +157,7 @@ class ItemMatrix:
         full = np.copysign(sparse, self.residual) + self.low_rank()
         full += strength * np.outer(popularity, popularity)
         np.fill_diagonal(full, np.maximum(self.diagonal, 0.0) + strength * popularity**2)
-        ridge = max(_RIDGE * float(np.diag(full).mean()), 1e-9)
+        ridge = _RIDGE * (float(np.diag(full).mean()) or 1.0)
         least = float(eigh(full, eigvals_only=True, subset_by_index=[0, 0])[0])
         full[np.diag_indices(len(full))] += ridge + max(-least, 0.0)
         return item_weights(np.asfortranarray(full))

@@ -29,7 +29,7 @@ from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.week import SeasonState
 from hushrec.privacy import Bounded
 from hushrec.training.gate import Gate
-from hushrec.training.posterior import item_weights
+from hushrec.training.posterior import item_weights, ratio
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
@@ -37,8 +37,6 @@ if TYPE_CHECKING:
 
 #: Largest part of the first two rounds that releases the item weights again.
 _MOST_OF_FIRST = 0.5
-#: Rounds release item weights too while this part of the weight of the popular items is unknown.
-_DOUBTFUL = 0.05
 
 
 def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
@@ -85,9 +83,9 @@ def _power_iteration(
         if part > 0:
             again, noisy = np.split(noisy, [len(weights)])
             variance = noise_sd**2 / part
-            total = max(weights_sd**2 + variance, 1e-300)  # without noise both are 0
-            weights = weights + (again - weights) * weights_sd**2 / total
-            weights_sd *= math.sqrt(variance / total)
+            total = weights_sd**2 + variance  # 0 without noise
+            weights = weights + (again - weights) * ratio(weights_sd**2, total)
+            weights_sd *= math.sqrt(ratio(variance, total))
         return noisy, noise_sd / math.sqrt(1 - part) if part < 1 else 0.0
 
     for step in range(1, model.iterations + 1):
@@ -110,7 +108,7 @@ def _power_iteration(
 
 def weights_part(rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
     """Return the part of a round for the item weights: large where no taste shows and they are doubtful."""
-    doubt = min((1 - item_weights(noisy, noise_sd).known) / _DOUBTFUL, 1.0)
+    doubt = 1 - item_weights(noisy, noise_sd).known
     if len(rounds) < 2:
-        return float(np.rint(100 * min(doubt, _MOST_OF_FIRST)) / 100)
-    return float(np.rint(100 * doubt * (1 - Sums.of_all(rounds, n_users).shown())) / 100)
+        return round(min(doubt, _MOST_OF_FIRST), 2)
+    return round(doubt * (1 - Sums.of_all(rounds, n_users).shown()), 2)

@@ -227,7 +227,7 @@ def _votes(likes: sp.csr_array, model: Mapping[str, Array], other: Mapping[str, 
             liked = slice(likes.indptr[row], likes.indptr[row + 1])
             seen, held = columns[liked][known[liked]], columns[liked][~known[liked]]
             one, two = (float(worth(ranks(score[row - start], seen, held)).sum()) for score in scores)
-            votes[row] = np.sign(two - one) if abs(two - one) > 1e-9 else 0
+            votes[row] = np.sign(two - one) if not math.isclose(one, two) else 0
     return votes
 
 
