@@ -23,7 +23,6 @@ from benchmarks.matrices import jtt18_matrix
 from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.models import Estimator, GlobalMean, ItemBias, Popular
 from hushrec.papers.frank_wolfe import (
-    CorrectiveFrankWolfe,
     FrankWolfe,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
@@ -237,9 +236,6 @@ def synthetic_methods(k: float, quick_gradient: bool) -> dict[str, Method]:
         "same with power iteration, 4 products": lambda e: PrivateFrankWolfe.of(
             **generous, eigenvector="power"
         ),
-        "corrective FW, 1 step": lambda e: CorrectiveFrankWolfe.of(
-            block=1, regularization=0.1, residual_clip=3.0, **middle
-        ),
         "private SVD, local scale (Algorithm 4)": lambda e: PrivateSVD.of(rank=1, scale="local", **middle),
         "private SVD, ridge": lambda e: PrivateSVD.of(rank=1, regularization=0.1, **middle),
         "cleansed SVD": lambda e: CleansedSVD(rank=1, prediction="neighbours"),
@@ -293,7 +289,6 @@ def users(long: bool) -> None:
     chosen = (
         "private FW, k true, B = 3",
         "private FW, k declared, falling B",
-        "corrective FW, 1 step",
         "private SVD, local scale (Algorithm 4)",
         "private SVD, ridge",
     )
@@ -333,7 +328,7 @@ def real_methods(
 ) -> dict[str, Method]:
     size = math.sqrt(ratings.n_users * ratings.n_items)
     n_users, domain = ratings.n_users, ratings.domain
-    refits = {"max_ratings_per_user": cap}
+    capped = {"max_ratings_per_user": cap}
     methods: dict[str, Method] = {
         "global mean": lambda e: GlobalMean(),
         "user mean + item bias": lambda e: ItemBias(),
@@ -344,16 +339,10 @@ def real_methods(
             nuclear_norm=size, iterations=5, max_ratings_per_user=cap
         ),
         "private FW, biases first, B = 2": lambda e: PrivateFrankWolfe.planned(
-            Budget(e, DELTA), domain, n_users, iterations=5, **refits
+            Budget(e, DELTA), domain, n_users, iterations=5, **capped
         ),
-        "corrective FW, biases first": lambda e: CorrectiveFrankWolfe.planned(
-            Budget(e, DELTA), domain, n_users, **refits
-        ),
-        "corrective FW with power iteration": lambda e: CorrectiveFrankWolfe.planned(
-            Budget(e, DELTA), domain, n_users, **refits, eigenvector="power", inner_steps=3
-        ),
-        "private SVD, ridge (Algorithm 4)": lambda e: PrivateSVD.of(rank=3, row_clip=3.0, **refits),
-        "private SVD, biases first": lambda e: PrivateSVD.of(rank=3, row_clip=3.0, center="biases", **refits),
+        "private SVD, ridge (Algorithm 4)": lambda e: PrivateSVD.of(rank=3, row_clip=3.0, **capped),
+        "private SVD, biases first": lambda e: PrivateSVD.of(rank=3, row_clip=3.0, center="biases", **capped),
         "cleansed SVD": lambda e: CleansedSVD(max_ratings_per_user=cap),
         "cleansed SVD, neighbours": lambda e: CleansedSVD(prediction="neighbours", max_ratings_per_user=cap),
     }
@@ -404,7 +393,7 @@ def real(name: str, ratings: Ratings, cap: int, options: argparse.Namespace, spe
         lambda run: split_ratings(ratings, (0.99, 0.01), seed=run), ratings, methods, epsilons, runs, spent_mu
     )
     table(results, epsilons)
-    paired(results, "corrective FW, biases first", epsilons)
+    paired(results, "user mean + item bias", epsilons)
 
 
 def jester() -> Ratings:

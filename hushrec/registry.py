@@ -14,7 +14,6 @@ _PLACES = {
     "dpals": "hushrec.papers.dpals.DPALS",
     "frank-wolfe": "hushrec.papers.frank_wolfe.FrankWolfe",
     "private-frank-wolfe": "hushrec.papers.frank_wolfe.PrivateFrankWolfe",
-    "corrective-frank-wolfe": "hushrec.papers.frank_wolfe.CorrectiveFrankWolfe",
     "private-svd": "hushrec.papers.frank_wolfe.PrivateSVD",
     "projected-gradient": "hushrec.papers.frank_wolfe.ProjectedGradient",
     "private-projected-gradient": "hushrec.papers.frank_wolfe.PrivateProjectedGradient",

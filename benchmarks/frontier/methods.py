@@ -27,7 +27,6 @@ from hushrec.models import (
 )
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
-    CorrectiveFrankWolfe,
     FrankWolfe,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
@@ -156,7 +155,6 @@ RATINGS: dict[str, Method] = {
     "private-als-tuned": Method("private ALS, tuned", _planned(PrivateALS), VALIDATION, "tuned", short=False),
     "both": Method("both (ratings and lists)", _planned(Both), _RULE, "rival"),
     "dpals": Method("DPALS (Algorithm 1)", _published, VALIDATION, "rival"),
-    "corrective": Method("corrective Frank-Wolfe", _planned_walk(CorrectiveFrankWolfe), _RULE),
     "frank-wolfe-biases": Method(
         "Frank-Wolfe, biases first", _planned_walk(PrivateFrankWolfe), _RULE, short=False
     ),

@@ -23,7 +23,6 @@ _STYLES: dict[str, tuple[str, Any, str]] = {
     "private-als": ("#000000", "-", "o"),
     "private-eigenrec": ("#000000", "-", "o"),
     "dpals": ("#404040", (0, (5, 2)), "s"),
-    "corrective": ("#404040", (0, (1, 1.2)), "^"),
     "frank-wolfe": ("#8c8c8c", (0, (1, 1.2)), "v"),
     "private-svd": ("#8c8c8c", (0, (5, 2)), "D"),
     "cleansed-svd": ("#8c8c8c", (0, (4, 1.5, 1, 1.5)), "P"),

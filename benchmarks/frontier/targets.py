@@ -39,7 +39,7 @@ _MARGIN, _PRECISE = 0.002, 0.0007
 #: One split with fewer held-out ratings is too noisy: `make bench PART=never_loses` judges over many.
 _LEAST_TARGET = 500
 _BASELINES = ("item-bias", "user-mean")
-_WALKS = ("frank-wolfe", "frank-wolfe-biases", "corrective", "oja")
+_WALKS = ("frank-wolfe", "frank-wolfe-biases", "oja")
 #: Made anew may differ from the stored draws by so many of their standard deviations, and so much.
 _STRAYS, _ROUNDING = 5.0, 5e-4
 

@@ -52,7 +52,6 @@ GROUPS = {
         [
             "papers.DPALS",
             "papers.PrivateFrankWolfe",
-            "papers.CorrectiveFrankWolfe",
             "papers.PrivateSVD",
             "papers.PrivateProjectedGradient",
             "papers.CleansedSVD",

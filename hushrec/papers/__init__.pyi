@@ -1,6 +1,5 @@
 from .dpals import DPALS as DPALS
 from .frank_wolfe import (
-    CorrectiveFrankWolfe as CorrectiveFrankWolfe,
     FrankWolfe as FrankWolfe,
     PrivateFrankWolfe as PrivateFrankWolfe,
     PrivateProjectedGradient as PrivateProjectedGradient,

@@ -58,7 +58,6 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
         "nuclear norm": _of("nuclear_norm", "30", "1000"),
         "damping": _of("step_damping", "0.5"),
     },
-    "corrective-frank-wolfe": {**_STEPS, "regularization": _of("regularization", "0.1")},
     "private-svd": {
         "rank": _of("rank", "2"),
         "scale": _of("scale", "local", "paid"),

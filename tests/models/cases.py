@@ -30,7 +30,6 @@ from hushrec.models.private_eigenrec.denoise import Sums
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
-    CorrectiveFrankWolfe,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
     PrivateSVD,
@@ -146,10 +145,6 @@ CASES += [
     Case("private-frank-wolfe, power, biases", PrivateFrankWolfe.of(nuclear_norm=30.0, iterations=2,
          residual_clip=0.2, eigenvector="power", inner_steps=2, block=2, center="biases", bias_clip=0.1),
          loose={"step": ALONG}),
-    Case("corrective-frank-wolfe", CorrectiveFrankWolfe.of(iterations=2, residual_clip=0.05, block=2,
-         bias_clip=0.1, regularization=0.1)),
-    Case("corrective-frank-wolfe, power", CorrectiveFrankWolfe.of(iterations=2, residual_clip=0.1,
-         eigenvector="power", block=3, center="user"), loose={"step": ALONG}),
     Case("private-svd", PrivateSVD(rank=2, row_clip=0.2)),
     Case("private-svd, paid scale", PrivateSVD(rank=2, row_clip=0.2, scale="paid", max_ratings_per_user=3)),
     Case("private-projected-gradient", PrivateProjectedGradient(nuclear_norm=30.0, iterations=3,
@@ -161,19 +156,10 @@ CASES += [
 ]  # fmt: skip
 
 FRANK_WOLFE = {"nuclear_norm": 30.0, "iterations": 2, "residual_clip": 0.2}
-CORRECTIVE = {"iterations": 2, "residual_clip": 0.05, "bias_clip": 0.1, "regularization": 0.1}
 CASES += [
     Case("private-frank-wolfe, power, open-ended", PrivateFrankWolfe.of(**FRANK_WOLFE, eigenvector="power",
          schedule="open-ended"), loose={"step": ALONG}),
     Case("private-frank-wolfe, biases", PrivateFrankWolfe.of(**FRANK_WOLFE, center="biases", bias_clip=0.1)),
-    Case("corrective-frank-wolfe, oja", CorrectiveFrankWolfe.of(**CORRECTIVE, eigenvector="oja"),
-         loose={"step": ALONG}),
-    Case("corrective-frank-wolfe, user, open-ended", CorrectiveFrankWolfe.of(**CORRECTIVE, center="user",
-         schedule="open-ended")),
-    Case("corrective-frank-wolfe, power, biases", CorrectiveFrankWolfe.of(**CORRECTIVE, eigenvector="power",
-         block=2), loose={"step": ALONG}),
-    Case("corrective-frank-wolfe, middle, polynomial", CorrectiveFrankWolfe.of(**CORRECTIVE, center="middle",
-         schedule="polynomial")),
     Case("private-svd, biases", PrivateSVD(rank=2, row_clip=0.2, center="biases", bias_clip=0.1)),
     Case("private-svd, local scale", PrivateSVD(rank=2, row_clip=0.2, scale="local", center="middle")),
     Case("private-projected-gradient, user", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,

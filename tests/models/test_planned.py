@@ -8,7 +8,6 @@ from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.models import Both, PrivateALS, PrivateEigenRec
 from hushrec.papers.frank_wolfe import (
-    CorrectiveFrankWolfe,
     FrankWolfe,
     PrivateFrankWolfe,
     PrivateProjectedGradient,
@@ -79,6 +78,6 @@ def test_models_of_the_papers(n_users: int, n_items: int) -> None:
     steps = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
     assert PrivateFrankWolfe.planned(*asked) == PrivateFrankWolfe.of(nuclear_norm=3 * size, **steps)
     assert FrankWolfe.planned(*asked, nuclear_norm=7.0).nuclear_norm == 7.0
-    for model in (ProjectedGradient, FrankWolfe, PrivateFrankWolfe, CorrectiveFrankWolfe):
+    for model in (ProjectedGradient, FrankWolfe, PrivateFrankWolfe):
         with pytest.raises(InputError, match="n_users=0"):
             model.planned(Budget(1.0, 1e-6), domain, 0)

@@ -438,7 +438,7 @@ PAPERS = [  # the algorithms of the papers and of lists
               "return Bounded(packed, positive(bound**2 / 4), weight")),
         sensitivity("private-frank-wolfe, residual clip")),
     bug("T - 1 steps charged (Frank-Wolfe)", f"{PLAN}[private-frank-wolfe, residual clip]",
-        "papers/frank_wolfe/frank_wolfe:PrivateSteps.releases", "return Plan(budget, planned)",
+        "papers/frank_wolfe/frank_wolfe:PrivateFrankWolfe.releases", "return Plan(budget, planned)",
         "return Plan(budget, planned[:-1])"),
     bug("noise of a covariance not symmetrised",
         "papers/test_frank_wolfe.py::test_noise_of_a_matrix_is_symmetrised", "kernels/packed:frobenius_scale",

@@ -9,7 +9,6 @@ import scipy.sparse as sp
 import hushrec
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import (
-    CorrectiveFrankWolfe,
     FrankWolfe,
     PrivateFrankWolfe,
     PrivateSVD,
@@ -137,7 +136,7 @@ def test_noise_of_a_matrix_is_symmetrised() -> None:
     np.testing.assert_allclose(amounts[~np.eye(N_ITEMS, dtype=bool)], sd / math.sqrt(2))
 
 
-@pytest.mark.parametrize("name", ["svd", "svd, ridge", "corrective", "projected", "cleansed"])
+@pytest.mark.parametrize("name", ["svd", "svd, ridge", "projected", "cleansed"])
 def test_users_are_served_in_float64(name: str) -> None:
     """To the last digits, by dense algebra: what is released is not rounded on its way to a user."""
     rng, ratings = np.random.default_rng(9), small(2)
@@ -149,7 +148,6 @@ def test_users_are_served_in_float64(name: str) -> None:
     model = {
         "svd": PrivateSVD(scale="local", center="middle", row_clip=100.0),
         "svd, ridge": PrivateSVD.of(center="middle", regularization=0.6),
-        "corrective": CorrectiveFrankWolfe(center="middle", regularization=0.6),
         "projected": ProjectedGradient.of(nuclear_norm=3.0, center="middle", step_size=0.5),
         "cleansed": CleansedSVD.of(residual_clamp=0.3, user_shrinkage=2.0),
     }[name]

@@ -1,4 +1,4 @@
-"""Jain, Thakkar and Thakurta 2018, with its constants corrected; and Frank-Wolfe with local refits."""
+"""Jain, Thakkar and Thakurta 2018, with its constants corrected."""
 
 import lazy_loader
 

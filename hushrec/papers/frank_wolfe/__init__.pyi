@@ -1,4 +1,3 @@
-from .corrective import CorrectiveFrankWolfe as CorrectiveFrankWolfe
 from .eigensolvers import private_pca as private_pca
 from .frank_wolfe import FrankWolfe as FrankWolfe, PrivateFrankWolfe as PrivateFrankWolfe
 from .private_svd import PrivateSVD as PrivateSVD

@@ -104,14 +104,11 @@ class Eigenpairs(NamedTuple):
 
 @dataclass(frozen=True)
 class CovarianceSolver:
-    """Algorithm 1: release the whole matrix, decompose it.
-
-    Without its diagonal if so wanted, where the noise of the single ratings adds up.
-    """
+    """Algorithm 1: release the whole matrix, decompose it."""
 
     bound: float
-    block: int = 1
-    diagonal: bool = True
+
+    block = 1
 
     def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
         """The matrix."""
@@ -120,8 +117,6 @@ class CovarianceSolver:
     def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
         """Top eigenpairs; the noise of their values is the norm of the symmetrised noise matrix."""
         matrix = unpacked(gate.release(label, users.covariance(self.bound)))
-        if not self.diagonal:
-            np.fill_diagonal(matrix, 0.0)
         values, vectors = top_eigenpairs(matrix, self.block)
         return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix), failure))
 

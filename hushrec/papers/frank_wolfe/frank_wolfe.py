@@ -43,7 +43,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
     random_block,
 )
 from hushrec.privacy import Bound, Bounded, Budget, Plan
-from hushrec.training.estimator import PrivateSide, UserState
+from hushrec.training.estimator import UserState
 from hushrec.training.gate import Gate
 from hushrec.types import Array
 
@@ -119,91 +119,7 @@ class FrankWolfe(ExactEstimator):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateSteps(CentredEstimator[PrivateSide]):
-    """The base of the private variants: T steps, each with the top eigenvectors of the residuals' covariance.
-
-    Parameters
-    ----------
-    iterations : int
-        Steps T, >= 1: as many updates as releases.
-    tuning : PrivateSteps.Tuning
-        Settings of a step.
-    max_ratings_per_user, center, bias_clip, bias_share
-        As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
-    """
-
-    @dataclass(frozen=True, kw_only=True)
-    class Tuning(Settings):
-        """Settings of a step; chosen on splits of public data (docs/papers/frank-wolfe.md).
-
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
-
-        Parameters
-        ----------
-        residual_clip : float or None
-            Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
-            > 0. None means twice the bound of a row, which no residual exceeds: the paper's calibration.
-        residual_clip_decay : float
-            Factor of that bound from one step to the next, in (0, 1].
-        eigenvector : {"covariance", "oja", "power"}
-            Release the items x items matrix (Algorithm 1), or products with it (Algorithm 2, or block power
-            iteration), in memory linear in the items.
-        inner_steps : int
-            Products a step (Gamma) of "oja" and "power", >= 1.
-        block : int
-            Vectors that "power" iterates, >= 1; directions of a step of corrective Frank-Wolfe.
-        schedule : {"uniform", "polynomial", "open-ended"}
-            Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
-            leaves budget for more steps.
-        schedule_power : float
-            In (-10, 10].
-        failure_probability : float
-            Probability that the bound on the noise of an eigenvalue fails, in (0, 0.5].
-        """
-
-        residual_clip: Clip | None = None
-        residual_clip_decay: Annotated[float, "(0, 1]"] = 1.0
-        eigenvector: Literal["covariance", "oja", "power"] = "covariance"
-        inner_steps: Count = 4
-        block: Count = 1
-        schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
-        schedule_power: Annotated[float, "[-10, 10]"] = 1.0
-        failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
-
-    iterations: Count = 10
-    tuning: Tuning = Tuning()
-    center: Released = "user"
-
-    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        planned, left = self._level_releases(budget, domain, fraction)
-        for step, share in enumerate(self._shares(), 1):
-            planned += self._solver(domain, step).releases(f"step {step}", budget, left * share).releases
-        return Plan(budget, planned)
-
-    def _shares(self) -> list[float]:
-        """Part of the budget of each step; fixed in advance, at most 1 together."""
-        steps = np.arange(1, self.iterations + 1, dtype=np.float64)
-        if self.tuning.schedule == "open-ended":
-            return list(6 / (math.pi * steps) ** 2)
-        weights = steps ** (0.0 if self.tuning.schedule == "uniform" else self.tuning.schedule_power)
-        return list(weights / weights.sum())
-
-    def _solver(self, domain: Domain, step: int) -> Solver:
-        bound = self._residual_bound(domain) * self.tuning.residual_clip_decay ** (step - 1)
-        if self.tuning.eigenvector == "oja":
-            return OjaSolver(bound, self.tuning.inner_steps)
-        if self.tuning.eigenvector == "power":
-            return PowerSolver(bound, self.tuning.inner_steps, min(self.tuning.block, domain.n_items))
-        return CovarianceSolver(bound)
-
-    def _residual_bound(self, domain: Domain) -> float:
-        """B of the first step in rating units."""
-        clip = self.tuning.residual_clip or 2 * math.sqrt(self.max_ratings_per_user)
-        return clip * domain.half_width
-
-
-@dataclass(frozen=True, kw_only=True)
-class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
+class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     """Private Frank-Wolfe (Algorithm 1).
 
     Parameters
@@ -216,8 +132,10 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
     step_damping : float
         >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
         generous k. From 1 on, a user with ratings along v moves by at most their residual.
-    iterations, tuning
-        As in :class:`PrivateSteps`.
+    iterations : int
+        Steps T, >= 1: as many updates as releases.
+    tuning : PrivateFrankWolfe.Tuning
+        Settings of a step.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -240,15 +158,78 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
 
     name: ClassVar[str] = "private-frank-wolfe"
 
+    @dataclass(frozen=True, kw_only=True)
+    class Tuning(Settings):
+        """Settings of a step; chosen on splits of public data (docs/papers/frank-wolfe.md).
+
+        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
+
+        Parameters
+        ----------
+        residual_clip : float or None
+            Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
+            > 0. None means twice the bound of a row, which no residual exceeds: the paper's calibration.
+        residual_clip_decay : float
+            Factor of that bound from one step to the next, in (0, 1].
+        eigenvector : {"covariance", "oja", "power"}
+            Release the items x items matrix (Algorithm 1), or products with it (Algorithm 2, or block power
+            iteration), in memory linear in the items.
+        inner_steps : int
+            Products a step (Gamma) of "oja" and "power", >= 1.
+        block : int
+            Vectors that "power" iterates, >= 1.
+        schedule : {"uniform", "polynomial", "open-ended"}
+            Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
+            leaves budget for more steps.
+        schedule_power : float
+            In (-10, 10].
+        failure_probability : float
+            Probability that the bound on the noise of an eigenvalue fails, in (0, 0.5].
+        """
+
+        residual_clip: Clip | None = None
+        residual_clip_decay: Annotated[float, "(0, 1]"] = 1.0
+        eigenvector: Literal["covariance", "oja", "power"] = "covariance"
+        inner_steps: Count = 4
+        block: Count = 1
+        schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
+        schedule_power: Annotated[float, "[-10, 10]"] = 1.0
+        failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
+
     nuclear_norm: Positive
     row_clip: Clip | None = None
     step_damping: NotNegative = 0.0
+    iterations: Count = 10
+    tuning: Tuning = Tuning()
+    center: Released = "user"
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls.of(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
+
+    def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
+        planned, left = self._level_releases(budget, domain, fraction)
+        for step, share in enumerate(self._shares(), 1):
+            planned += self._solver(domain, step).releases(f"step {step}", budget, left * share).releases
+        return Plan(budget, planned)
+
+    def _shares(self) -> list[float]:
+        """Part of the budget of each step; fixed in advance, at most 1 together."""
+        steps = np.arange(1, self.iterations + 1, dtype=np.float64)
+        if self.tuning.schedule == "open-ended":
+            return list(6 / (math.pi * steps) ** 2)
+        weights = steps ** (0.0 if self.tuning.schedule == "uniform" else self.tuning.schedule_power)
+        return list(weights / weights.sum())
+
+    def _solver(self, domain: Domain, step: int) -> Solver:
+        bound = self._residual_bound(domain) * self.tuning.residual_clip_decay ** (step - 1)
+        if self.tuning.eigenvector == "oja":
+            return OjaSolver(bound, self.tuning.inner_steps)
+        if self.tuning.eigenvector == "power":
+            return PowerSolver(bound, self.tuning.inner_steps, min(self.tuning.block, domain.n_items))
+        return CovarianceSolver(bound)
 
     def users(self, ratings: Ratings) -> IteratingUsers:
         return IteratingUsers(ratings, self)
@@ -284,9 +265,10 @@ class PrivateFrankWolfe(PrivateSteps["IteratingUsers"]):
         return self.nuclear_norm * domain.half_width
 
     def _residual_bound(self, domain: Domain) -> float:
+        """B of the first step in rating units."""
         if self.tuning.residual_clip is None:
             return 2 * self._row_bound(self.row_clip, domain)
-        return super()._residual_bound(domain)
+        return self.tuning.residual_clip * domain.half_width
 
     def _singular_value(self, found: Eigenpairs, domain: Domain) -> float:
         """Upper bound on the residuals' singular value along v, lambda' of the paper, damped."""
