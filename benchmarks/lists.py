@@ -21,7 +21,7 @@ import numpy as np
 
 from benchmarks.frontier.tables import write_part
 from benchmarks.harness import DELTA, OUTPUT, ROOT, TABLES, TOY, Targets, table, there
-from hushrec.data import Ratings, paired_likes, realistic, split_ratings
+from hushrec.data import Ratings, lifelike, realistic, split_ratings
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.baselines import popular_by_plan
 from hushrec.evaluation.measured import TABLE
@@ -47,7 +47,7 @@ TITLES = {
 #: Generated tables with wide catalogues: a function of the seed, and whether they have ratings.
 GENERATED: dict[str, tuple[Callable[[int], Ratings], bool]] = {
     "generated-films": (lambda seed: realistic(1_500, 12_000, 60_000, seed=seed), True),
-    "generated-shop": (lambda seed: paired_likes(3_000, 9_000, 45_000, seed=seed), False),
+    "generated-shop": (lambda seed: lifelike("shop", n_users=3_000, n_items=9_000, seed=seed), True),
 }
 _FIRST_SEED = 5000
 PAGE = ROOT / "docs" / "understand" / "how-many-users.md"

@@ -22,7 +22,6 @@ GROUPS = {
             "strong_generalization",
             "data.sample_per_user",
             "realistic",
-            "data.paired_likes",
             "data.lifelike",
         ],
     ),

@@ -1,5 +1,5 @@
 from .domain import Domain as Domain
-from .generators import paired_likes as paired_likes, realistic as realistic
+from .generators import realistic as realistic
 from .lifelike import lifelike as lifelike
 from .ratings import Ratings as Ratings
 from .sampling import sample_per_user as sample_per_user

@@ -31,8 +31,8 @@ _READ: dict[str, Callable[[str], Any]] = {
 def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the other declarations, and the catalogue as arrays: ``text``, ``offsets`` and ``kinds``.
 
-    An id of another type than those of :data:`KINDS` (such as a decimal number) becomes its text. Only the
-    names of item features are kept.
+    An id of another type than those of :data:`KINDS` becomes its text. Only the names of item features are
+    kept.
     """
     kinds, texts = [], []
     for item in domain.items:
@@ -56,12 +56,9 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -> Domain:
-    """The domain that :func:`pack` packed.
+    """Return the domain that :func:`pack` packed.
 
-    Raises
-    ------
-    KeyError, TypeError, ValueError
-        Something is missing or wrong; InputError if a domain refuses.
+    Raises KeyError, TypeError or ValueError if something is missing or wrong.
     """
     low, high = declared["rating_range"]
     names = declared.get("item_features", [])

@@ -1,4 +1,4 @@
-"""The public side of a data set, which must be declared before a private row is read."""
+"""The public side of a data set, declared before a private row is read."""
 
 from __future__ import annotations
 
@@ -39,34 +39,30 @@ HOW_TO_DECLARE = (
 
 @dataclass(frozen=True, kw_only=False)
 class Domain:
-    """The declared, public side of a data set: which items exist, how ratings are bounded.
+    """The declared, public side of a data set: which items exist, and how ratings are bounded.
 
     It must not come from the private ratings: the set of rated items and the largest rating are private.
-    `Domain.observed` reads them from data, for public data only, and marks the domain.
+    `Domain.observed` reads them from public data, and marks the domain.
 
     Parameters
     ----------
     items : iterable of ids
-        The catalogue, in the order that numbers the items. Ids may be text, integers, UUIDs, bytes; they are
-        given back as declared. Two ids that read the same (7 and "7", see `hushrec.data.ids.canonical_text`)
-        are a duplicate.
+        The catalogue, in the order that numbers the items: text, integers, UUIDs, bytes. Two ids that read
+        the same (7 and "7", see `hushrec.data.ids.canonical_text`) are a duplicate.
     rating_range : (float, float)
-        The lowest and the highest rating that counts; a rating outside is dropped. None with ``likes``, which
-        have none.
+        The lowest and the highest rating; a rating outside is dropped. None with ``likes``.
     max_ratings_per_user : int
-        At most this many ratings of one user count; beyond it a sample that is random in the user's id is
-        kept. The default, 10,000, is above every user of MovieLens 100K to 20M.
+        Cap on the ratings of a user; of more, a random sample counts. The default, 10,000, is above every
+        user of MovieLens 100K to 20M.
     declared : bool
         False marks a domain read from data; private training refuses it.
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
-        Public facts on the items as numbers: genres as 0 and 1, vectors of a text. See
-        `hushrec.data.features.read_item_features`. Held as an array, NaN where a feature is missing. Used in
-        training only: the model file holds their names, the fingerprint nothing of them.
+        Public facts on the items, see `hushrec.data.features.read_item_features`. Held as an array, NaN where
+        missing. Used in training only: the model file holds their names, the fingerprint nothing of them.
     likes : bool
-        True without ratings: every row of a user is a like with any value, and counts as 1 in a range from 0
-        to 1.
-    feature_names : tuple of tuple of str
-        Names of the columns of each table of ``item_features``.
+        Every row of a user is a like and counts as 1, with any value.
+    feature_names : tuple of str
+        Names of the columns of a table of ``item_features``.
     feature_widths : tuple of int
         Number of features of each table.
 
@@ -138,22 +134,22 @@ class Domain:
 
     @property
     def half_width(self) -> float:
-        """Half the width of the rating range: no rating is further than this from the midpoint."""
+        """Half the width of the rating range."""
         return (self.high - self.low) / 2
 
     @property
     def like_threshold(self) -> float | None:
-        """The rating that a like is planned from: three quarters up the range, 4 on 1 to 5; None of likes."""
+        """The default threshold of likes: three quarters up the range, 4 on 1 to 5; None for likes."""
         return None if self.likes else self.low + 0.75 * (self.high - self.low)
 
     @property
     def item_texts(self) -> pa.Array:
-        """The canonical text of each item id (an Arrow array), the form in which ids are compared."""
+        """The canonical text of each item id (an Arrow array)."""
         return self._texts
 
     @cached_property
     def text_list(self) -> list[str]:
-        """The canonical texts as Python has them, to look a few of them up."""
+        """The canonical texts as a list."""
         return self._texts.to_pylist()
 
     @cached_property
@@ -166,23 +162,13 @@ class Domain:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 (hexadecimal) of catalogue, range and cap: equal where two domains mean the same."""
+        """SHA-256 (hexadecimal) of catalogue, range and cap."""
         public = [self._texts.to_pylist(), self.low, self.high, self.max_ratings_per_user]
         public += ["likes"] if self.likes else []
         return hashlib.sha256(json.dumps(public).encode()).hexdigest()
 
     def index(self, ids: Any) -> np.ndarray:
-        """The positions of item ids in the catalogue.
-
-        Parameters
-        ----------
-        ids : sequence of ids, in any form that reads the same as the declared one
-
-        Returns
-        -------
-        ndarray of int64, shape (n_ids,)
-            -1 for an id that is not in the catalogue.
-        """
+        """Return the positions (int64) of item ids in the catalogue; -1 for an id that is not there."""
         return lookup(ids, self._texts)
 
     def position(self, item: Any) -> int:
@@ -201,15 +187,15 @@ class Domain:
 
     @classmethod
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
-        """Read the item ids of a text file, one a line.
+        """Read the item ids of a UTF-8 text file, one a line.
 
-        The file is UTF-8 text, with or without a byte-order mark. Blank lines are ignored. An id may be in
-        double quotes, as in a CSV file. It must be if it holds a delimiter and most ids of the list hold one.
+        Blank lines are ignored. An id may be in double quotes, as in a CSV file. It must be if it holds a
+        delimiter and most ids of the list hold one.
 
         Raises
         ------
         InputError
-            The file cannot be read, is not UTF-8 text, holds no id, or is a table or has a header line.
+            The file cannot be read, holds no id, is a table, or has a header line.
         """
         return read_item_list(path)
 
@@ -223,7 +209,7 @@ class Domain:
         implicit: bool = False,
         max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER,
     ) -> Domain:
-        """The items and the range that occur in public data; private training refuses such a domain.
+        """Return the items and the range in public data; private training refuses such a domain.
 
         Parameters
         ----------
@@ -317,7 +303,6 @@ def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
 
 
 def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
-    """Canonical texts of the items, in order; refuses what cannot number the columns of a matrix."""
     if not items:
         raise InputError("The item catalogue is empty; declare at least one item id.")
     if len(items) >= 1 << 31:

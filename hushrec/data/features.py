@@ -47,7 +47,7 @@ _HOW = "pass a table with one row an item: a column of item ids, and columns of 
 def read_item_features(
     source: Any, texts: pa.Array
 ) -> tuple[np.ndarray, tuple[tuple[str, ...], ...], tuple[int, ...]]:
-    """Return features in the order of the catalogue, the names of each table's columns, and its width.
+    """Return features in the order of the catalogue, the names of their columns, and the tables' widths.
 
     Parameters
     ----------
@@ -63,16 +63,15 @@ def read_item_features(
     -------
     features : ndarray of float64, shape (n_items, n_features)
         NaN where a feature is missing; a row of NaN where an item is not in the table.
-    names : tuple of tuple of str
-        As each table names them; an array names none.
+    names : tuple of str
+        As the tables name them; an array names none.
     widths : tuple of int
         The number of features of each table.
 
     Raises
     ------
     InputError
-        The source is no such table, a column holds something else, an id occurs twice, a number is infinite,
-        or no item of the catalogue has a feature.
+        The source is no such table, an id occurs twice, a number is infinite, or no item has a feature.
     """
     if isinstance(source, list | tuple) and source:
         parts = [read_item_features(each, texts) for each in source]
@@ -98,10 +97,10 @@ def read_item_features(
 
 
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
-    """Principal components of the standardised features, shape (n_items, n_components), leading ones first.
+    """Return principal components of the standardised features, shape (n_items, n_components).
 
-    Mean squared norm 1 over the items that have features; zero, the plain prior, for the others. A feature
-    that is missing counts as its mean. At most one component for ten items, at least 1 and at most 64.
+    Mean squared norm 1 over the items that have features; zero for the others. A missing feature counts as
+    its mean. One component for ten items, at least 1 and at most 64.
     """
     if features is None:
         return np.zeros((n_items, 0))
@@ -135,16 +134,7 @@ def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
 
 
 def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Table, np.ndarray]:
-    """Read a public table with one row an item.
-
-    Parameters
-    ----------
-    source
-        As of `read_item_features`, but no array.
-    texts : Arrow array of str
-        Canonical ids of the catalogue.
-    what : str
-        Name of the table in errors.
+    """Read a public table with one row an item, called ``what`` in errors.
 
     Returns
     -------
@@ -179,15 +169,9 @@ def _column_of_ids(names: list[str], what: str) -> int:
 
 
 def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Table:
-    """Read a file of items and call its columns item and title, which are asked for by name or position.
+    """Read a file of items and call its columns item and title.
 
-    Parameters
-    ----------
-    path : str
-    columns : mapping
-        Names for "item" and "title"; a name that the table lacks is ignored.
-    what : str
-        Name of the table in errors.
+    ``columns`` has names or positions for "item" and "title"; a name that the table lacks is ignored.
     """
     table = _from_file(File(path), what, columns)
     names = list(table.column_names)
@@ -266,7 +250,7 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
 
 
 def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of texts as numbers where all its cells are numbers, some with a decimal comma."""
+    """Return a column of texts as numbers if all are numbers, some with a decimal comma."""
     if not pa.types.is_string(column.type):
         return column
     cells = column.to_pylist()
@@ -277,7 +261,7 @@ def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """Return a column as float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
+    """Return float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = column.type
@@ -311,7 +295,7 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 
 def _categories(cells: list[Any], name: str) -> np.ndarray:
-    """A column of 0 and 1 for each category of a column of texts, or of lists such as ``Comedy|Drama``."""
+    """Return a column of 0 and 1 for each category of texts, or of lists such as ``Comedy|Drama``."""
     given = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
     each = [{word.strip() for word in words or () if word} - {""} for words in given]
     counts = Counter(word for words in each for word in words)

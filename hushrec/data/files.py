@@ -46,7 +46,6 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
 
 
 def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
-    """Read all chunks of a file; each distinct id of a chunk is held once."""
     chunks = [
         chunk._replace(users=compact(chunk.users), items=compact(chunk.items))
         for chunk in read_chunks(file, columns, format, implicit)
@@ -82,7 +81,7 @@ def _one_below_another(tables: list[Columns], joined: Callable[[list[Any]], Any]
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
     """Read the columns of a file, some rows at a time in their order, each chunk as if it were alone.
 
-    There is at least one chunk, perhaps without rows. Jester's files are one chunk.
+    There is at least one chunk, perhaps without rows.
     """
     kind = file_format(file, format, columns)
     unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
@@ -116,7 +115,7 @@ _OTHER_KINDS = {
 
 
 def file_format(file: File, format: str | None, columns: Any = None) -> str:
-    """The given format, or that of the file's name and first bytes; its rows do not count."""
+    """Return the given format, or that of the name and first bytes; rows do not count."""
     if format is None and file.suffix in _OTHER_KINDS:
         what = _OTHER_KINDS[file.suffix]
         how = "unpack it" if what == "an archive" else "save it as CSV or Parquet, one row per rating"
@@ -142,7 +141,7 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
 
 @contextlib.contextmanager
 def readable(file: File, kind: str) -> Iterator[None]:
-    """Return in one sentence why a file cannot be read."""
+    """Say in one sentence that a file cannot be read."""
     try:
         yield
     except InputError:
@@ -154,7 +153,6 @@ def readable(file: File, kind: str) -> Iterator[None]:
 
 
 def parquet_schema(file: File) -> pa.Schema:
-    """Return the names and types of a Parquet file's columns."""
     with readable(file, "parquet"):
         return _open_parquet(file, _metadata_without_schema(file)).schema_arrow
 
@@ -237,12 +235,11 @@ def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: boo
 
 
 def with_keys(names: list[str], file: File) -> list[str]:
-    """The names of a file's columns, then those of the keys that its folders' names hold."""
+    """Return a file's columns, and the keys that its folders' names hold."""
     return names + [name for name in file.keys if name not in names]
 
 
 def _repeated(file: File, name: str, length: int) -> pa.ChunkedArray:
-    """A column of the value that a folder's name holds."""
     values = pa.array([file.keys[name]], pa.string())
     return pa.chunked_array([pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), values)])
 
@@ -289,10 +286,10 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
-    """Jester's published matrix: a line per user, their number of ratings, then 100 ratings, 99 = not rated.
+    """Read Jester's matrix: a line per user, their number of ratings, then 100 ratings, 99 = not rated.
 
-    The lines carry no user id, so the line number (from 1) is the id, and the number of lines is public. A
-    line that is malformed or blank keeps its number: so a user is left out. Items are the jokes' numbers.
+    The line number (from 1) is the user's id, so the number of lines is public. A malformed or blank line
+    keeps its number. Items are the jokes' numbers.
     """
     users: list[np.ndarray] = []
     items: list[np.ndarray] = []
@@ -315,7 +312,6 @@ def _read_jester(stream: Any, implicit: bool) -> Columns:
 
 
 def _guess_format(file: File, magic: bytes) -> str:
-    """The format by the file's name, else by Parquet's magic bytes in a header's place; never by its rows."""
     suffix = file.suffix
     if suffix in (".parquet", ".pq"):
         return "parquet"

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pyarrow as pa
 
-from hushrec.checks import check_count, is_number
+from hushrec.checks import check_count
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
 from hushrec.data.keys import check_seed
@@ -16,10 +16,9 @@ from hushrec.data.ratings_builder import Entries, build, slices
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time
-#: Rank of the tastes of people who rate films, and of a shop's customers.
-_RANK, _SHOP_RANK = 8, 12
-#: Share of a shop's items that have a companion, and the chance that it is bought along.
-_PAIRED = 0.6
+_RANK = 8  # of users' tastes
+#: Standard deviations of item biases, of the low-rank part and of the rest, in quarters of the range.
+_BIASES, _TASTES, _REST = 0.45, 0.45, 0.83
 
 
 def realistic(
@@ -28,30 +27,24 @@ def realistic(
     n_ratings: int,
     *,
     rating_range: tuple[float, float] = (1.0, 5.0),
-    bias_spread: float = 0.45,
-    taste_spread: float = 0.45,
-    noise: float = 0.83,
     n_features: int = 0,
     seed: int,
 ) -> Ratings:
-    """Ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank, rounded.
+    """Generate ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank.
 
-    Users are called "u000001" and on, items "i00001" and on, by their number. On a 1 to 5 scale the mean is
-    near 3.5 and the standard deviation near 1.1. Biases alone predict to about 0.90 and a low-rank model to
-    about 0.85, as on MovieLens-1M.
+    Users are called "u000001" and on, items "i00001" and on. On a 1 to 5 scale the mean is near 3.5 and the
+    standard deviation near 1.1. Biases alone predict to about 0.90 and a low-rank model to about 0.85, as on
+    MovieLens-1M.
 
     Parameters
     ----------
     n_users, n_items, n_ratings : int
         Met exactly: every user has at least one rating and no pair occurs twice. MovieLens-10M has the shape
-        (69_878, 10_677, 10_000_054), MovieLens-20M (138_493, 26_744, 20_000_263).
+        (69_878, 10_677, 10_000_054).
     rating_range : (float, float)
         Ratings are ``low``, ``low + 1``, ... up to ``high``.
-    bias_spread, taste_spread, noise : float
-        Standard deviations of the item biases, of the low-rank part and of what nothing explains, in quarters
-        of the range, >= 0.
     n_features : int
-        Number of public features of the items, 0 or 1 like genres; they are ``domain.item_features``.
+        Number of ``domain.item_features``, 0 or 1 like genres.
     seed : int
 
     Examples
@@ -62,9 +55,6 @@ def realistic(
     """
     for name, size in (("n_users", n_users), ("n_items", n_items)):
         check_count(name, size)
-    for name, spread in (("bias_spread", bias_spread), ("taste_spread", taste_spread), ("noise", noise)):
-        if not (is_number(spread) and spread >= 0):
-            raise InputError(f"{name} must be a number >= 0, not {spread!r}.")
     features = _features(n_items, n_features, seed) if n_features else None
     domain = Domain(names("i", n_items, 5), rating_range=rating_range, item_features=features)
     most = min(n_items, domain.max_ratings_per_user)
@@ -78,9 +68,9 @@ def realistic(
     rows, columns = _distinct_items(activity, popularity, rng)
     user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
     item_bias = _explained(rng.standard_normal((n_items, 1)), features, seed)[:, 0]
-    item_bias = bias_spread * item_bias + 0.13 * (np.log(popularity * n_items) - 2.0)
+    item_bias = _BIASES * item_bias + 0.13 * (np.log(popularity * n_items) - 2.0)
     spectrum = 1.0 / np.sqrt(np.arange(1, _RANK + 1))  # falling, as in real data
-    spectrum *= taste_spread / math.sqrt(float((spectrum**2).sum()))
+    spectrum *= _TASTES / math.sqrt(float((spectrum**2).sum()))
     user_factors = rng.standard_normal((n_users, _RANK), dtype=np.float32)
     item_factors = _explained(rng.standard_normal((n_items, _RANK)), features, seed) * spectrum
     item_factors = item_factors.astype(np.float32)
@@ -92,7 +82,7 @@ def realistic(
         score = np.einsum("ij,ij->i", user_factors[rows[part]], item_factors[columns[part]])
         score += user_bias[rows[part]]
         score += item_bias[columns[part]].astype(np.float32)
-        score += noise * rng.standard_normal(len(score), dtype=np.float32)
+        score += _REST * rng.standard_normal(len(score), dtype=np.float32)
         score *= unit
         score += domain.low + 2.66 * unit
         np.clip(np.rint(score - domain.low) + domain.low, domain.low, top, out=scores[part])
@@ -100,87 +90,21 @@ def realistic(
     return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), columns, scores)))
 
 
-def paired_likes(
-    n_users: int,
-    n_items: int,
-    n_likes: int,
-    *,
-    seed: int,
-) -> Ratings:
-    """Likes of a catalogue in which many items have a companion: a sequel, another size, an accessory.
-
-    A user picks items one after the other, in proportion to their popularity (as in :func:`realistic`) times
-    the exponential of their taste for them, of low rank. Companions are alike in popularity and in taste, and
-    who picks one of them takes the other along with a chance of 60%. No factorisation of moderate
-    rank can separate so many pairs, and a model of items on items can. With 4,200 users, 7,200 items and
-    310,000 likes, EASE recommends better by a quarter than a factorisation of rank 100.
-
-    Parameters
-    ----------
-    n_users, n_items, n_likes : int
-        Met exactly: every user likes something and no pair occurs twice.
-    seed : int
-
-    Examples
-    --------
-    >>> likes = hushrec.data.paired_likes(200, 30, 2000, seed=0)
-    >>> likes.n_users, likes.n_items, likes.n_ratings
-    (200, 30, 2000)
-    """
-    for name, size in (("n_users", n_users), ("n_items", n_items)):
-        check_count(name, size)
-    domain = Domain(names("i", n_items, 5), likes=True)
-    most = min(n_items, domain.max_ratings_per_user)
-    if not n_users <= n_likes <= n_users * most:
-        raise InputError(f"n_likes must be from {n_users:,} (n_users) to {n_users * most:,} here.")
-    rng = np.random.default_rng(check_seed(seed))
-    popularity = _zipf(n_items, rng) ** 1.2  # a shop has more that hardly sells
-    popularity /= popularity.sum()
-    activity = _activity(n_users, most, n_likes, rng)
-    companion = _companions(popularity, rng)
-    item_factors = rng.standard_normal((n_items, _SHOP_RANK)) / math.sqrt(_SHOP_RANK)
-    item_factors = item_factors[np.minimum(companion, np.arange(n_items))]  # of the first of the two
-    chosen = []
-    for part in slices(n_users, max(1, _CELLS // n_items)):
-        wanted = activity[part]
-        keys = rng.standard_normal((len(wanted), _SHOP_RANK)) @ item_factors.T + np.log(popularity)
-        keys += rng.gumbel(size=keys.shape)
-        for count, own in zip(wanted, keys):
-            best = np.argpartition(-own, count - 1)[:count]
-            best = best[np.argsort(-own[best])]
-            along = np.where(rng.random(count) < _PAIRED, companion[best], best)
-            picked, first = np.unique(np.column_stack([best, along]), return_index=True)
-            chosen.append(np.sort(picked[np.argsort(first)[:count]]))
-    rows = np.repeat(np.arange(n_users, dtype=np.int32), activity)
-    users = pa.array(names("u", n_users, 6), pa.large_string())
-    likes = np.concatenate(chosen).astype(np.int32), np.ones(n_likes, dtype=np.float32)
-    return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), *likes)))
-
-
-def _companions(popularity: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """The other item of each item's pair, or itself; pairs are next to each other in popularity."""
-    companion = np.arange(len(popularity))
-    order = np.argsort(-popularity, kind="stable")[: len(popularity) // 2 * 2].reshape(-1, 2)
-    pairs = order[rng.permutation(len(order))[: round(_PAIRED * len(popularity) / 2)]]
-    companion[pairs] = pairs[:, ::-1]
-    return companion
-
-
 def names(letter: str, count: int, digits: int) -> tuple[str, ...]:
-    """Names of generated users or items, by their number."""
+    """Return names of generated users or items, by their number."""
     width = max(len(str(count)), digits)
     return tuple(f"{letter}{number:0{width}d}" for number in range(1, count + 1))
 
 
 def _zipf(n_items: int, rng: np.random.Generator) -> np.ndarray:
-    """Popularity of each item (adds up to 1): Zipf's law, flat at the head and cut off in the tail."""
+    """Return each item's popularity: Zipf's law, flat at the head and cut off in the tail."""
     place = np.arange(n_items) / n_items
     weight = np.exp(-3 * place) / (place + 0.01)
     return rng.permutation(weight / weight.sum())
 
 
 def _activity(n_users: int, most: int, n_ratings: int, rng: np.random.Generator) -> np.ndarray:
-    """Number of ratings of each user, adding up to n_ratings: a least number and a log-normal one on top."""
+    """Return the number of ratings of each user: a least number and a log-normal one on top."""
     least = max(1, min(20, n_ratings // (8 * n_users)))
     drawn = np.exp(1.1 * rng.standard_normal(n_users))
     low, high = 0.0, n_ratings / drawn.min()
@@ -198,10 +122,10 @@ def _activity(n_users: int, most: int, n_ratings: int, rng: np.random.Generator)
 def _distinct_items(
     activity: np.ndarray, popularity: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Items of each user, drawn one after the other without repetition, in proportion to popularity.
+    """Draw items of each user one after the other, without repetition, in proportion to popularity.
 
-    Drawing repeated items again gives the same distribution. Users who want much of the catalogue, or who
-    would need many rounds, are drawn outright instead: the largest of popularity plus Gumbel noise.
+    Drawing repeated items again gives the same distribution. Users who want much of the catalogue are drawn
+    outright: the largest of popularity plus Gumbel noise.
     """
     n_users, n_items = len(activity), len(popularity)
     edges = np.cumsum(popularity)
@@ -234,7 +158,7 @@ def _distinct_items(
 
 
 def _features(n_items: int, n_features: int, seed: int) -> np.ndarray:
-    """Features of 0 and 1, some common and most rare, like genres; shape (n_items, n_features)."""
+    """Return features of 0 and 1, some common and most rare, like genres."""
     common = 0.4 * np.arange(1, check_count("n_features", n_features) + 1) ** -0.7
     drawn = np.random.default_rng([1, check_seed(seed)]).random((n_items, n_features))
     return (drawn < common).astype(np.float64)

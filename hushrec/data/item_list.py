@@ -52,7 +52,6 @@ def read_item_list(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _unquoted(line: str) -> str:
-    """Return an id without the quotes of a CSV field, if it is one."""
     inner = line[1:-1].replace('""', "")
     is_quoted = len(line) > 2 and line[0] == line[-1] == '"' and '"' not in inner
     return line[1:-1].replace('""', '"').strip() if is_quoted else line
@@ -77,7 +76,7 @@ def _is_json(lines: Sequence[str]) -> bool:
 def _columns_of_table(lines: Sequence[str]) -> int:
     """Return the number of columns, or 0 for a list.
 
-    A table has a delimiter outside of quotes in most of its lines, or names an item column in the first line.
+    A table has a delimiter outside of quotes in most lines, or names an item column in the first.
     """
     for mark in _DELIMITERS:
         first = _fields(lines[0], mark)

@@ -30,11 +30,11 @@ _LIKE_THEIR_SERIES = 0.5  # part of an item's taste that it has in common with i
 class _World:
     """Constants of a setting, chosen by hand so summary figures are near those of real tables.
 
-    Choice is in logarithms of chances: popularity falls by ``tail`` and, at its head, as 1 / (place +
-    ``head``), all of it ``steep``; ``taste`` (of so many ``directions``, each weaker by the power ``fall``)
-    and ``series`` are standard deviations. Histories are ``least`` and a log-normal number more. The rest are
-    standard deviations of stars, in parts of their range: ``agree`` is the correlation of liking with
-    choosing, and ``known`` that of quality with popularity.
+    Logarithms of chances to choose: popularity falls by ``tail`` and, at its head, as 1 / (place + ``head``),
+    all of it ``steep``; ``taste`` (in ``directions``, each weaker by the power ``fall``) and ``series`` are
+    standard deviations. Histories are ``least`` and a log-normal number more. The rest are deviations
+    of stars, in parts of their range; ``agree`` correlates liking with choosing, ``known`` quality with
+    popularity.
     """
 
     users: int
@@ -87,9 +87,8 @@ def lifelike(
     """Generate ratings of 1 to 5 by users whose tastes affect their choices and their ratings.
 
     In :func:`realistic` all users choose by popularity, so no model can make better lists. Here popularity,
-    lengths of histories, taste in choices and in stars, and item pairs are like those of real tables
-    (docs/reference/generated-data.md compares them). A user's rows depend on the seed and their number only:
-    adding users changes no other user.
+    lengths of histories, tastes and item pairs are like those of real tables
+    (docs/reference/generated-data.md). A user's rows depend on the seed and their number only.
 
     Parameters
     ----------
@@ -149,7 +148,6 @@ def lifelike(
 
 
 def _uniform(base: Array, cells: Array) -> Array:
-    """A number of the open interval (0, 1) for each cell, by its hash."""
     return (cell_keys(base, cells) >> np.uint64(11)) * 2.0**-53 + 2.0**-54
 
 

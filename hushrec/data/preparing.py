@@ -1,10 +1,7 @@
-"""Tables of any size to a store: rows are distributed to partitions of users, then each partition is cleaned
-alone.
+"""Tables of any size to a store: rows are dealt to partitions of users, then each partition is cleaned alone.
 
-The functions that read a table into memory decide what becomes of a row: `hushrec.data.files`,
-`hushrec.data.ids` and, for all rows of a partition at once, `hushrec.data.ratings_builder`. A user's rows are
-in one partition, in the order of the input, so the same rows stay. Memory is bounded by the chunks that are
-read and by a few partitions.
+The functions that read a table into memory decide what becomes of a row. A user's rows are in one
+partition, in the order of the input, so the same rows stay.
 """
 
 from __future__ import annotations
@@ -99,7 +96,7 @@ def write_store(
 
 
 def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
-    """The columns of the source, some rows at a time, and about how many rows there are; 0 of a stream."""
+    """Return the columns, some rows at a time, and about how many rows there are; 0 of a stream."""
     if isinstance(source, Columns):
         return [source], len(source.ratings)
     if isinstance(source, list) and len(source) == 1:
@@ -132,7 +129,6 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
 
 
 def _rows_of(file: File, kind: str) -> int:
-    """Rows of a Parquet file; about as many as another file may have."""
     if kind == "parquet":
         from pyarrow import parquet
 
@@ -173,7 +169,7 @@ def _deal_out(
 
 
 def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
-    """Append the held rows to their partitions' files, grouped by type; then hold 0 rows."""
+    """Append the held rows to their partitions; then hold 0 rows."""
 
     def spill(number: int) -> None:
         with (folder / _spill(number)).open("ab") as file:
@@ -231,13 +227,12 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
 
 
 def _clean_all(domain: Domain, folder: Path, count: int, rows: int, is_ordered: bool) -> list[dict[str, Any]]:
-    """Clean partitions of about so many rows each; of large ones few at a time."""
+    """Clean partitions of about so many rows each; large ones few at a time."""
     with ThreadPoolExecutor(min(_workers(), _CLEANED_ROWS // max(rows, 1)) or 1) as pool:
         return list(pool.map(partial(_clean, domain, folder, is_ordered), range(count)))
 
 
 def _clean(domain: Domain, folder: Path, is_ordered: bool, number: int) -> dict[str, Any]:
-    """Clean a partition and write it; its entry in the manifest."""
     spilled, name = folder / _spill(number), f"part-{number:05d}.arrow"
     rows = _rows_of_spill(domain, spilled, is_ordered)
     batches = store_files.partition_batches(rows)
@@ -253,7 +248,6 @@ def _clean(domain: Domain, folder: Path, is_ordered: bool, number: int) -> dict[
 
 
 def _rows_of_spill(domain: Domain, path: Path, is_ordered: bool) -> Rows:
-    """The rows that are left of a partition."""
     sort = partial(latest, n_items=domain.n_items, is_ordered=is_ordered)
     held: list[Entries] = []
     for run in _runs(path):
@@ -281,7 +275,7 @@ def _joined(parts: Sequence[Entries]) -> Entries:
 
 
 def _runs(path: Path) -> Iterator[pa.Table]:
-    """The rows of a partition in the order of the input, those of one type together."""
+    """Yield the rows of a partition in the order of the input, those of one type together."""
     if not path.exists():
         return
     run: list[pa.RecordBatch] = []
@@ -363,7 +357,6 @@ def _lock(path: Path, file: Any) -> bool:
 
 
 def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: set[str]) -> None:
-    """The manifest, last."""
     kinds = {kind for each in entries if (kind := each.pop("ids")) and each["users"]}
     manifest = store_files.new_manifest(
         domain,

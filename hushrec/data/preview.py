@@ -1,7 +1,6 @@
-"""Show which rows of a table training uses, and why it does not use others, before any budget is spent.
+"""Show which rows of a table training uses, and why it does not use others.
 
-All of it is private: only `Ratings.check` and ``hushrec check`` show it. The rules are those of
-`hushrec.data.ratings_builder`; a test compares the two.
+All of it is private. The rules are those of `hushrec.data.ratings_builder`; a test compares the two.
 """
 
 from __future__ import annotations
@@ -65,15 +64,7 @@ _LABELS = (
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows that are not used.
-
-    Attributes
-    ----------
-    why : str
-    count : int
-    first : tuple of int
-        Numbers of the first few: lines of a text file, from 1 with its header, else rows from 1.
-    """
+    """Rows that are not used; the numbers of the first few are of lines of a text file, else of rows."""
 
     why: str
     count: int
@@ -98,13 +89,13 @@ class Preview:
     users, users_over_cap, items_unseen : int
         Users with a usable rating, users above the cap, and declared items without a rating.
     histogram : tuple of (low, high, count)
-        Histogram of the numeric ratings; low and high are equal if each value has a bar.
+        Of the numeric ratings; low and high are equal if each value has a bar.
     scales : tuple of (low, high)
-        The usual scales that all of these fit.
+        The usual scales that fit all of these.
     without_time : int or None
-        Number of usable ratings with an unreadable time; None without a column of times.
+        Usable ratings with an unreadable time; None without a column of times.
     hints : tuple of str
-        Possible faults of the file, as text.
+        Possible faults of the file.
     """
 
     columns: dict[str, str]
@@ -333,7 +324,7 @@ class _Read:
         return asked is not columns
 
     def _numbered(self, blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
-        """Yield blocks of lines, each line with its number before it."""
+        """Put its number before each line."""
         for block in blocks:  # each line ends with a line break
             lines = block.split(b"\n")[:-1]
             self.field_counts.update(_n_fields(line, delimiter) for line in lines)
@@ -440,7 +431,6 @@ def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterat
 
 
 def _is_rounded(cell: Any) -> bool:
-    """Return whether a cell is a whole number that floats cannot hold, or the text of one."""
     if isinstance(cell, (int, np.integer)):
         return abs(int(cell)) >= _LARGEST
     if isinstance(cell, (float, np.floating)):

@@ -61,18 +61,17 @@ class Ratings:
     matrix : scipy.sparse.csr_array, shape (n_users, n_items), float32 data, int32 indices
         Private. Items ascend within a user and none occurs twice; a stored zero is a rating of zero.
     user_values, user_texts : arrays with one entry per user
-        Private. The ids as given and in canonical form; `users` shows the former as a NumPy array.
+        Private. The ids as given and in canonical form.
     times : ndarray of int64, or None
         Private, in the order of ``matrix.data``; `hushrec.data.times.NO_TIME` where a row has no usable time,
-        None where no times were asked for (docs/guides/time.md).
+        None if no times were asked for (docs/guides/time.md).
     hand_picked : bool
         Public. Whether users or ratings were chosen by a rule that may look at several users at once
         (`where`, `rows`, `for_users`). Then one added user can change the rows of others, and a private
-        training refuses. It tracks the methods of this class only. It cannot know the source of a date or a
-        mask, or what was chosen in pandas or SQL (docs/understand/sharp-edges.md).
+        training refuses. It tracks the methods of this class only (docs/understand/sharp-edges.md).
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
-        removed by emptying their row, which leaves all others their numbers; the number of rows is public.
+        removed by emptying their row; the number of rows is public.
     purchases : bool
         Public. Whether a column of quantities was read. A rating of NaN is then a purchase without a rating.
     splits : tuple of str
@@ -81,30 +80,27 @@ class Ratings:
 
     Notes
     -----
-    Unusable rows are dropped within the user they belong to, silently. So no user can affect another, and no
-    message reveals the rows:
+    Unusable rows are dropped within their user, silently. So no user can affect another, and no message
+    reveals the rows:
 
-    * a rating that is missing, no number, NaN, infinite or outside the declared range: the row is dropped;
-    * an item that is missing or not in the catalogue: the row is dropped;
-    * a missing user id: the row is dropped;
-    * an id, a rating or a time that is written with more than 1,024 bytes: it is missing;
-    * several ratings of one item by one user: the latest stays, and the last in the order of the input where
-      times are equal or missing (in a stream of Arrow blocks, which has no order, the largest rating); a row
-      without a time is before all that have one;
-    * where a column of quantities is named: they are added up for each user and item, and an item without a
-      rating stays if the sum is above 0, as a rating of NaN, or of 1 over a domain of likes;
+    * a rating that is no number, NaN, infinite or outside the declared range: the row is dropped;
+    * an item that is missing or not in the catalogue, or a missing user id: the row is dropped;
+    * an id, a rating or a time of more than 1,024 bytes is missing;
+    * several ratings of one item by one user: the latest stays, and the last of the input where times are
+      equal or missing (the largest rating in a stream of Arrow blocks, which has no order); a row without a
+      time is before all others;
+    * quantities are added up for each user and item, and an item without a rating stays if the sum is above
+      0, as a rating of NaN, or of 1 over a domain of likes;
     * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the
-      user's id and of each item, without regard to any other user;
+      user's id and of each item;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
-    A user without any usable row does not exist: they add nothing to any sum or to ``n_users``. Ids are
-    compared by `hushrec.data.ids.canonical_text`. An integer id of 2^53 or more in NumPy, or in pandas with a
-    NumPy type, is not an id: one missing id turns the whole column into floats, rounded before they are read.
-    Read such ids as text (``astype("string")``), as pandas' ``Int64`` or ``int64[pyarrow]``, or from Arrow,
-    polars or Parquet, which hold them exactly.
+    A user without any usable row does not exist. Ids are compared by `hushrec.data.ids.canonical_text`. An
+    integer id of 2^53 or more in NumPy, or in pandas with a NumPy type, is not an id: one missing id turns
+    the column into floats, rounded before they are read. Read such ids as text (``astype("string")``), as
+    pandas' ``Int64`` or ``int64[pyarrow]``, or from Arrow, polars or Parquet.
 
-    Users are numbered by first appearance. No order, number or type here may be published: ``n_users``,
-    ``n_ratings`` and every array are private.
+    Users are numbered by first appearance. ``n_users``, ``n_ratings`` and every array are private.
 
     Examples
     --------
@@ -148,24 +144,24 @@ class Ratings:
             * a stream of Arrow blocks: a record batch reader, or the result of a query in DuckDB or ADBC;
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
-              with an id for each row. Without ids they are the numbers of the rows: how many there are is
-              then public, and a user is left out by emptying their row. If an entry is stored twice, the last
-              counts. A stored zero is a rating of zero, and no like;
-            * a `Store` or the path of one, all of it;
+              with an id for each row. Without ids they are the row numbers, and their number is public. If an
+              entry is stored twice, the last counts. A stored zero is a rating of zero, and no like;
+            * a `Store` or the path of one;
             * `Ratings` over the same domain, which are given back.
         domain : Domain
         columns : dict, optional
             Names of the columns of "user", "item", "rating", "time" and "quantity". Usual names (userId,
-            customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it, by the header
-            alone. Times and quantities are read where they are asked for: ``{"time": True}`` finds timestamp,
-            date, created_at and the like. Positions from 1 read a text file without a header.
+            customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it. Times and
+            quantities are read only where asked for: ``{"time": True}`` finds timestamp, date, created_at and
+            the like. Positions from 1 read a text file without a header.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
             separated by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated), or the delimiter of
-            a table. Follows from the file's name by default; the delimiter of a CSV file from its header.
+            a table. By default it follows from the file's name, and the delimiter of a CSV file from its
+            header.
         implicit : bool
-            Every row counts as a like, which is a rating of 1. Its rating column may hold any value or be
-            absent. Entries of a matrix count if they are above 0. A domain of likes implies it.
+            Every row counts as a like, which is a rating of 1. Entries of a matrix count if they are above 0.
+            A domain of likes implies it.
 
         Raises
         ------
@@ -195,19 +191,9 @@ class Ratings:
         format: str | None = None,
         implicit: bool = False,
     ) -> Preview:
-        """Preview what becomes of each row of a source, and why: for the curator, before anything is spent.
+        """Preview what becomes of each row of a source, and why, before anything is spent.
 
-        Private: nothing of it may be declared, logged or published.
-
-        Parameters
-        ----------
-        source, domain, columns, format, implicit
-            As in `from_any`.
-
-        Returns
-        -------
-        Preview
-            Counts, line numbers, a histogram; ``print`` it.
+        Private: nothing of it may be declared, logged or published. The parameters are those of `from_any`.
         """
         from hushrec.data.preview import preview
 
@@ -217,15 +203,12 @@ class Ratings:
     def of_user(
         cls, ratings: Any, domain: Domain, *, implicit: bool = False, purchases: bool = False
     ) -> Ratings:
-        """The ratings of one user who is to be served: always one row, which may be empty.
+        """Read the ratings of one user who is to be served: always one row, which may be empty.
 
         Parameters
         ----------
-        ratings : mapping from item to rating, or sequence of (item, rating) pairs; with ``implicit``, or
-            where the domain is of likes, item ids will do
+        ratings : mapping from item to rating, or sequence of (item, rating) pairs; item ids for likes
         domain : Domain
-        purchases : bool
-            A rating of None is a purchase without a rating.
         """
         check_domain(domain)
         try:
@@ -258,7 +241,7 @@ class Ratings:
 
     @property
     def n_users(self) -> int:
-        """Number of rows. Private under add/remove: release it or declare it before it is used in public."""
+        """Number of rows. Private."""
         return self.matrix.shape[0]
 
     @property
@@ -273,10 +256,9 @@ class Ratings:
 
     @cached_property
     def users(self) -> np.ndarray:
-        """Return the user ids as given, one per row. Private.
+        """The user ids as given, one per row. Private.
 
-        Integers of an Arrow or polars column or a file become an integer array, and all else objects. A
-        number is an int or a float for any other cells of its column.
+        Integers of an Arrow or polars column or a file are an integer array, all else objects.
         """
         if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
             return self.user_values.to_numpy(zero_copy_only=False)
@@ -286,36 +268,36 @@ class Ratings:
     def user_column(self) -> pa.Array:
         """The user ids as an Arrow array, in the type of an Arrow or polars column or a file, else as text.
 
-        Private. A type chosen for the present ids would reveal one user's id of another type to all.
+        Private. A type chosen for the present ids would reveal one user's id of another type.
         """
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
     @cached_property
     def user_keys(self) -> np.ndarray:
-        """One uint64 per user: a hash of the user's id only. Random draws for the user start from it."""
+        """A hash (uint64) of each user's id. Random draws for the user start from it."""
         return text_keys(self.user_texts.to_pylist())
 
     @cached_property
     def users_differ(self) -> bool:
-        """True where every row is another user's, as it must be for training."""
+        """Whether every row is another user's, as it must be for training."""
         return len(self.user_texts.unique()) == self.n_users
 
     @cached_property
     def transposed(self) -> sp.csr_array:
-        """The matrix with items as rows, shape (n_items, n_users), in CSR form; computed once."""
+        """The matrix with items as rows, in CSR form; computed once."""
         return self.matrix.T.tocsr()
 
     def user_index(self, ids: Any) -> np.ndarray:
-        """The row of each user id, or of each user of other ratings: int64, -1 where they are not here."""
+        """Return the row (int64) of each user id, or of each user of other ratings; -1 if absent."""
         if isinstance(ids, Ratings):
             return places(ids.user_texts, self.user_texts).astype(np.int64)
         return lookup(ids, self.user_texts)
 
     def to_arrow(self) -> pa.Table:
-        """An Arrow table of user, item, rating and, where known, time, with the ids as given. Private.
+        """Return a table of user, item, rating and, if known, time, with the ids as given. Private.
 
-        Its metadata keep ``hand_picked``, ``by_position`` and ``splits``, which `from_any` finds there; they
-        are lost where the table goes through pandas, polars or CSV.
+        Its metadata keep ``hand_picked``, ``by_position`` and ``splits`` for `from_any`; pandas, polars and
+        CSV lose them.
         """
         marks = " ".join([*(mark for mark in MARKS if getattr(self, mark)), *self.splits])
         table = {
@@ -367,19 +349,18 @@ class Ratings:
         return self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)
 
     def aligned_to(self, other: Ratings) -> Ratings:
-        """This object's ratings of the other's users, row by row; empty for users who have none here."""
+        """Return these ratings in the rows of the other's users; empty for users who are not here."""
         users = Encoded(np.arange(other.n_users), other.user_values, other.user_texts)
         return marked(self._at(places(other.user_texts, self.user_texts), users), self, other)
 
     def where(self, mask: np.ndarray, *, drop_empty: bool = True, keyed: bool = False) -> Ratings:
-        """The ratings for which the mask (bool, shape (n_ratings,), in the order of ``matrix.data``) is true.
-
-        Users left without a rating are dropped, unless ``drop_empty`` is False.
+        """Return the ratings for which the mask is true.
 
         Parameters
         ----------
-        mask : ndarray of bool
+        mask : ndarray of bool, in the order of ``matrix.data``
         drop_empty : bool
+            Drop users who are left without a rating.
         keyed : bool
             Declares that each user's part of the mask was computed from that user's rows, the id and public
             values only, as in `split_ratings`. Without it the result is ``hand_picked``.
@@ -393,7 +374,7 @@ class Ratings:
         return self._with(mask, counts, users, not keyed)
 
     def age(self) -> np.ndarray:
-        """Number of later ratings of the same user, for each rating in the order of ``matrix.data``. Private.
+        """Return the number of later ratings of the same user, in the order of ``matrix.data``. Private.
 
         A rating without a time is the oldest; ties go by the catalogue.
         """
@@ -408,8 +389,7 @@ class Ratings:
         return self.matrix.indptr[users + 1] - 1 - place
 
     def liked(self, threshold: float | None) -> Ratings:
-        """Return purchases without a rating, and ratings from a declared threshold up; None means all of
-        them.
+        """Return purchases without a rating, and ratings from a threshold up; None means all.
 
         There is a row for each user, also without any.
         """
@@ -419,13 +399,13 @@ class Ratings:
         return self.where(is_liked, drop_empty=False, keyed=True)
 
     def starred(self) -> Ratings:
-        """Return the ratings without the purchases that have none; a row for each user, also without any."""
+        """Return the ratings without the purchases that have none; a row for each user."""
         if not self.purchases:
             return self
         return self.where(~np.isnan(self.matrix.data), drop_empty=False, keyed=True)
 
     def union(self, other: Ratings) -> Ratings:
-        """The ratings of both, such as training and validation, as if the other's had been read last."""
+        """Return the ratings of both, as if the other's had been read last."""
         if other.domain.fingerprint != self.domain.fingerprint:
             raise InputError("Only ratings over the same domain can be combined; read both with one domain.")
         sources = (self, other)
@@ -437,7 +417,7 @@ class Ratings:
         return marked(Ratings(self.domain, *build(self.domain, entries)), *sources)
 
     def rated(self) -> Ratings:
-        """The users who have a rating: a row without one is no user, and counts nowhere."""
+        """Return the users who have a rating."""
         if np.diff(self.matrix.indptr).all():
             return self
         return self.where(np.ones(self.n_ratings, dtype=bool), keyed=True)

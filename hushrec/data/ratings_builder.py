@@ -22,7 +22,7 @@ from hushrec.errors import InputError
 
 
 class Rows(NamedTuple):
-    """The fields of `Ratings` after its domain, in their order."""
+    """The fields of `Ratings` after its domain."""
 
     matrix: sp.csr_array
     user_values: np.ndarray | pa.Array
@@ -35,7 +35,7 @@ class Rows(NamedTuple):
 
     @property
     def user_column(self) -> pa.Array:
-        """The user ids as an Arrow array, as of `Ratings`."""
+        """As of `Ratings`."""
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
 
@@ -49,14 +49,12 @@ class Entries(NamedTuple):
     quantities: np.ndarray | None = None
 
     def where(self, kept: np.ndarray) -> Entries:
-        """Return the chosen rows."""
         users = replace(self.users, codes=self.users.codes[kept])
         items, ratings = self.items[kept], self.ratings[kept]
         return Entries(users, items, ratings, _at(self.times, kept), _at(self.quantities, kept))
 
 
 def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> Rows:
-    """Rows of any source; see `hushrec.data.Ratings.from_any`."""
     if implicit:
         check_implicit(domain, columns)
     found = read_columns(source, columns, format, implicit, domain.item_texts)
@@ -83,10 +81,7 @@ def check_implicit(domain: Domain, columns: Any = None) -> None:
 
 
 def build(domain: Domain, entries: Entries, *, is_ordered: bool = True) -> Rows:
-    """Apply the rules for bad rows and sort; ``entries.ratings`` may be overwritten.
-
-    ``is_ordered`` is of `latest`.
-    """
+    """Apply the rules for bad rows and sort; ``entries.ratings`` may be overwritten."""
     return rows_of(domain, latest(usable(domain, entries), domain.n_items, is_ordered=is_ordered))
 
 
@@ -119,7 +114,7 @@ def rows_of(domain: Domain, found: Entries) -> Rows:
 
 
 def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_array:
-    """The matrix of one user within the cap, who has a row also without a usable rating; see `build`."""
+    """Return the matrix of one user within the cap, who has a row also without a usable rating."""
     values = within_range(ratings, domain)
     usable = np.flatnonzero((items >= 0) & ~np.isnan(values))
     order = usable[np.argsort(items[usable], kind="stable")]
@@ -131,16 +126,8 @@ def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_ar
 def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entries:
     """Sort usable rows by user and item; keep of a pair the latest rating, and the sum of its quantities.
 
-    The result may be joined with more rows and sorted again: that gives what all rows together give.
-
-    Parameters
-    ----------
-    entries : Entries
-        As from `usable`.
-    n_items : int
-    is_ordered : bool
-        Whether the last row in the input stays where times tie; otherwise the largest rating does, and users
-        are sorted by their text.
+    The result may be joined with more rows and sorted again. Where times tie, the last row of the input stays
+    if ``is_ordered``; otherwise the largest rating does, and users are sorted by their text.
     """
     if not is_ordered:
         entries = entries._replace(users=_sorted_by_text(entries.users), ratings=entries.ratings + 0.0)
@@ -166,10 +153,10 @@ def has_value(entries: Entries) -> np.ndarray:
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
-    """Return ratings as float32 within the declared range, and NaN for all others.
+    """Return ratings as float32 within the declared range, NaN for all others; float32 in place.
 
-    The comparison uses float32, so 4.1 is within (0.1, 4.1) for any type. No stored value is above
-    ``domain.high`` or below ``domain.low``, not even by rounding. A float32 array is changed in place.
+    The comparison uses float32, so 4.1 is within (0.1, 4.1) for any type. No stored value is outside the
+    range, not even by rounding.
     """
     low, high = np.float32(domain.low), np.float32(domain.high)
     with np.errstate(all="ignore"):  # a signalling NaN would warn
@@ -189,7 +176,6 @@ def _sorted_by_text(users: Encoded) -> Encoded:
 
 
 def _by_pair(entries: Entries, n_items: int) -> Entries:
-    """Return the rows by user and item, those of one pair in the order of the input."""
     users, items = entries.users, entries.items
     if _sorted_already(users.codes, items):
         return entries
@@ -203,7 +189,6 @@ def _by_pair(entries: Entries, n_items: int) -> Entries:
 
 
 def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
-    """Return whether rows are grouped by user, with the items of each in the order of the catalogue."""
     for part in slices(len(users) - 1):
         one, next_one = slice(part.start, part.stop), slice(part.start + 1, part.stop + 1)
         same = users[one] == users[next_one]
@@ -215,17 +200,14 @@ def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
 def _by_cell(
     users: np.ndarray, items: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> sp.csc_array:
-    """Values in the order of users, their items, and the input: two conversions of SciPy, which count."""
+    """Sort values by users, their items, and the input: two conversions of SciPy, which count."""
     cells = sp.coo_array((values, (items, users)), shape=shape[::-1])
     cells.has_canonical_format = True  # else those of one cell would be added up
     return cells.tocsr().tocsc()
 
 
 def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
-    """Mark the entry of each group of neighbours with the largest keys (the last key counts first).
-
-    The last entry of a tie is marked; ``ends`` marks the last one of each group.
-    """
+    """Mark the entry of each group with the largest keys, the last key first, and the last of a tie."""
     doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
     last = ends[doubles]
     order = np.lexsort((*(key[doubles] for key in keys), np.cumsum(last) - last))
@@ -245,7 +227,7 @@ def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int
 
 
 def join_rows(parts: Sequence[Any], n_items: int) -> Rows:
-    """Put the rows of different users together, each `Rows` or `Ratings`, with every mark of any of them."""
+    """Join the rows of different users, each `Rows` or `Ratings`, with every mark of any of them."""
     if len(parts) == 1:
         return Rows(*(getattr(parts[0], name) for name in Rows._fields))
     matrix = csr(

@@ -26,8 +26,7 @@ _TOGETHER = 1 << 20  # entries of a matrix, or rows of a stream
 def read_columns(
     source: Any, columns: Any, format: str | None, implicit: bool, items: pa.Array | None = None
 ) -> Columns:
-    """Return the columns of any source; a matrix's columns are the items of the given texts, or their
-    numbers."""
+    """Return the columns of any source; the columns of a matrix are the items of the given texts."""
     if isinstance(source, (str, os.PathLike)):
         return read_path(os.fspath(source), columns, format, implicit)
     if format is not None:
@@ -61,20 +60,14 @@ def in_memory(source: Any) -> Any:
 
 
 def is_stream(source: Any) -> bool:
-    """Return whether a source gives Arrow blocks without a declared order: a reader, or a query's result."""
+    """Return whether a source gives Arrow blocks without a declared order."""
     is_table = isinstance(source, (pa.Table, pa.RecordBatch, pa.ChunkedArray)) or hasattr(source, "iloc")
     is_frame = is_table or type(source).__module__.startswith("polars")
     return hasattr(source, "__arrow_c_stream__") and not is_frame
 
 
 def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
-    """Return the blocks of a stream, and their schema.
-
-    Raises
-    ------
-    InputError
-        Now, or when a block is read: the stream broke off.
-    """
+    """Return the blocks of a stream and its schema; raise InputError, perhaps later, where it breaks off."""
     with _unbroken():
         reader = pa.RecordBatchReader.from_stream(source)
 
@@ -86,7 +79,7 @@ def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
 
 
 def piped(path: str) -> pa.RecordBatchReader:
-    """Read an Arrow IPC stream from a pipe, which must close it with the end mark of the format."""
+    """Read an Arrow IPC stream from a pipe, which must end with the end mark of the format."""
     pipe = _Pipe(path)
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -114,7 +107,6 @@ class _Pipe:
         self.tail = b""
 
     def read(self, size: int) -> bytes:
-        """Return the next bytes."""
         found = self._file.read(size)
         self.tail = (self.tail + found)[-len(_END_OF_STREAM) :]
         return found
@@ -158,10 +150,7 @@ def _arrow_table(source: Any) -> pa.Table:
 
 
 def _of_matrix(users: Any, matrix: Any, texts: pa.Array | None, implicit: bool) -> Columns:
-    """Read stored entries as ratings, explicit zeros too; as likes those above 0.
-
-    A row is the user given for it, or its number.
-    """
+    """Read stored entries as ratings, explicit zeros too; as likes those above 0."""
     check_sparse(matrix)
     if matrix.ndim != 2 or (texts is not None and matrix.shape[1] != len(texts)):
         raise InputError(

@@ -123,7 +123,8 @@ def files_at(path: str, filesystem: Any = None) -> list[File]:
     Parameters
     ----------
     path : str
-        A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as ``s3://bucket/folder``.
+        A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as
+        ``s3://bucket/folder``.
     filesystem : pyarrow.fs.FileSystem, optional
         File system of the path, by default that of the address, or this machine.
     """

@@ -1,7 +1,6 @@
 """Training and test parts. Each user's part depends on hashes of that user's id and items.
 
-Adding or removing a user changes no other user's part, so a part may be trained on privately. A part may be
-split again with another seed only, since the same seed would give the same hashes.
+Adding or removing a user changes no other user's part, so a part may be trained on privately.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ class HeldOutUsers(NamedTuple):
 def split_ratings(
     ratings: Ratings, fractions: Sequence[float] = (0.8, 0.1, 0.1), *, seed: int
 ) -> tuple[Ratings, ...]:
-    """Random parts of the ratings, by a hash of (seed, user, item).
+    """Split ratings at random, by a hash of (seed, user, item).
 
     Parameters
     ----------
@@ -39,13 +38,11 @@ def split_ratings(
     fractions : sequence of float
         Positive, adding up to 1; by default training, validation and test. They hold in expectation.
     seed : int
-        The same user, item and seed give the same part.
 
     Returns
     -------
     tuple of Ratings
-        One for each fraction. A user without a rating in a part is not in it; `Ratings.aligned_to` gives the
-        rows of one part in the order of another's users.
+        One for each fraction. A user without a rating in a part is not in it; see `Ratings.aligned_to`.
 
     Examples
     --------
@@ -65,7 +62,7 @@ def split_ratings(
 
 
 def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
-    """Every one of ``k`` random parts in turn, by a hash of (seed, user, item), and the others together.
+    """Yield each of ``k`` random parts in turn as the test part, and the others together.
 
     Yields
     ------
@@ -90,10 +87,7 @@ def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Rating
 
 
 def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ratings]:
-    """Set aside ``k`` random ratings of each user.
-
-    A user with ``k`` ratings or fewer stays in the training part with all of them, and has none in the test
-    part.
+    """Set aside ``k`` random ratings of each user who has more.
 
     Returns
     -------
@@ -144,16 +138,15 @@ def leave_last_out(ratings: Ratings) -> tuple[Ratings, Ratings]:
 
 
 def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
-    """Ratings given before a declared date, and those from it on.
+    """Split into ratings given before a declared date, and those from it on.
 
     Parameters
     ----------
     ratings : Ratings
         Read with their times (docs/guides/time.md); one without a time counts as given before all others.
     date : date, datetime, ISO 8601 text or number
-        Declared, as the times are read: never the time of some rating. The library cannot know the source of
-        a date. With ``ratings.times.max()`` one user's last rating decides which ratings of all others are in
-        a part, and the guarantee does not hold.
+        Declared, never the time of some rating. With ``ratings.times.max()`` one user's last rating decides
+        the parts of all others, and the guarantee does not hold.
 
     Returns
     -------
@@ -187,12 +180,9 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
 
 
 def check_sides(ratings: Ratings, date: Any) -> None:
-    """Refuse a date that divides no ratings; for the curator's own look, since the sentence is private.
+    """Refuse a date with all ratings on one side, or in another unit than they.
 
-    Raises
-    ------
-    InputError
-        All ratings are on one side of the date, perhaps because times and date have different units.
+    The sentence is private, for the curator's own look.
     """
     moment = parse_time(date)
     if ratings.times is None or moment == NO_TIME or not len(ratings.times):
@@ -222,11 +212,10 @@ def strong_generalization(
     ----------
     ratings : Ratings
     heldout : float
-        Share of the users that is held out, in (0, 1). It holds in expectation: a hash of a user's id decides
-        about them.
+        Fraction of the users that is held out, in (0, 1), in expectation.
     fold_in : float
-        Share of a held-out user's ratings from which they are folded in, in (0, 1). The number of target
-        ratings is rounded down, so a user with few ratings may have none and is then in ``fold_in`` only.
+        Fraction of a held-out user's ratings from which they are folded in, in (0, 1). The number of target
+        ratings is rounded down; a user without any is in ``fold_in`` only.
     seed : int
 
     Returns

@@ -24,7 +24,7 @@ from hushrec.errors import InputError
 class Store:
     """The ratings of all users, on disk; made by `Store.prepare` or ``hushrec prepare``.
 
-    Everything but ``domain`` and the three marks is private, as of `Ratings`.
+    Everything but ``domain`` and the marks is private, as of `Ratings`.
 
     Parameters
     ----------
@@ -74,15 +74,15 @@ class Store:
     def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
         """Write ratings of any number to disk, cleaned and in partitions of users, to train on from there.
 
-        Rows are read like in `Ratings.from_any`. Ids that are neither integers nor text become text. Memory
-        is bounded. The store takes 5 to 8 bytes per rating, and 4 more with its time. While it is written,
+        Rows are read as in `Ratings.from_any`. Ids that are neither integers nor text become text. Memory is
+        bounded. The store takes 5 to 8 bytes per rating, and 4 more with its time. While it is written,
         about 20 more bytes per rating are on the same disk (docs/guides/scaling.md).
 
         Parameters
         ----------
         source : path, list of paths, or any other source that `Ratings.from_any` takes
-            A stream of Arrow blocks is read block by block (docs/guides/warehouse.md), also from a pipe.
-            A path may be an address such as ``s3://bucket/folder``. Names of folders, as in
+            A stream of Arrow blocks is read block by block (docs/guides/warehouse.md), also from a pipe. A
+            path may be an address such as ``s3://bucket/folder``. Keys in names of folders, as in
             ``date=2024-06-30``, are columns too.
         out : path
             The store, a folder. It comes into being whole.
@@ -92,8 +92,8 @@ class Store:
         filesystem : pyarrow.fs.FileSystem, optional
             File system of the paths.
         partitions : int, optional
-            Number of files for the users; 32 by default, for any rows. Beyond some 100 million rows pass
-            about one for each 2 million you expect: a partition is cleaned in memory.
+            Number of files for the users, 32 by default. Beyond some 100 million rows pass about one for
+            each 2 million you expect: a partition is cleaned in memory.
         force : bool
             Replace a store that is there.
         progress : bool
@@ -118,11 +118,11 @@ class Store:
         return [Partition(self, number) for number in range(len(self._manifest["partitions"]))]
 
     def blocks(self) -> list[Callable[[], Ratings]]:
-        """Functions that each read the rows of some users, all users together."""
+        """Return functions that each read the rows of some users, all users together."""
         return [block for each in self.partitions() for block in each.blocks()]
 
     def rated(self) -> Store:
-        """The users who have a rating, as of `Ratings`: all of them."""
+        """As of `Ratings`."""
         return self
 
     def ratings(self) -> Ratings:
@@ -130,7 +130,7 @@ class Store:
         return joined(self.domain, [block() for block in self.blocks()])
 
     def for_users(self, ids: Any) -> Ratings:
-        """One row for each id, in that order, as of `Ratings.for_users`; reads their partitions only."""
+        """As `Ratings.for_users`; reads only the partitions of these users."""
         wanted = encode_ids(ids, exact=True)
         parts = self.partitions()
         chosen = sorted(set((hashes_of(wanted.texts) % np.uint64(len(parts))).tolist()))
@@ -139,13 +139,7 @@ class Store:
         return joined(self.domain, found).for_users(ids)
 
     def verify(self) -> None:
-        """Read every byte and refuse a changed file.
-
-        Raises
-        ------
-        InputError
-            A partition is missing or damaged; the first one is named.
-        """
+        """Read every byte and refuse a missing or changed file."""
         store_files.verify(self.path, self._manifest)
 
 

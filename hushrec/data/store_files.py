@@ -1,8 +1,7 @@
 """Files of a store: its manifest, its catalogue, and partitions of users, which are mapped into memory.
 
 A folder of Arrow IPC files, each a partition by a hash of the user's id, and a manifest, written last
-(docs/guides/scaling.md). A record batch is a block of users with a list of ratings each. Reading does not
-copy, except for ratings of few different values, which are stored as numbers of one byte.
+(docs/guides/scaling.md). A record batch is a block of users with a list of ratings each.
 """
 
 from __future__ import annotations
@@ -90,7 +89,6 @@ def all_rows(path: Path, domain: Domain) -> Rows:
 
 
 def manifest_bytes(manifest: Mapping[str, Any]) -> bytes:
-    """Return a manifest as text, with its own checksum."""
     return json.dumps({**manifest, "checksum": _checksum(manifest)}, indent=1).encode()
 
 
@@ -100,7 +98,7 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def new_manifest(domain: Domain, partitions: list[dict[str, Any]], **marks: Any) -> dict[str, Any]:
-    """Return a manifest, but for its checksum."""
+    """Return a manifest without its checksum."""
     declared, _ = pack(domain)
     return {
         "format": _FORMAT,
@@ -147,7 +145,6 @@ def _domain_of(path: str, checksum: str) -> Domain:
 
 
 def catalogue_bytes(domain: Domain) -> bytes:
-    """Return the stored catalogue: the bytes of each id, and its type."""
     _, arrays = pack(domain)
     offsets, text = pa.py_buffer(arrays["offsets"].astype(np.int64)), pa.py_buffer(arrays["text"])
     ids = pa.Array.from_buffers(pa.large_binary(), domain.n_items, [None, offsets, text])
@@ -177,7 +174,6 @@ def _lost(path: Path, why: str) -> InputError:
 
 
 def arrow_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
-    """An Arrow IPC file of record batches of one type."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_file(sink, batches[0].schema) as writer:
         for batch in batches:
@@ -186,7 +182,7 @@ def arrow_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 
 
 def partition_batches(rows: Rows) -> list[pa.RecordBatch]:
-    """The record batches of a partition, a block of users each; at least one."""
+    """Return the record batches of a partition, a block of users each; at least one."""
     matrix = rows.matrix
     metadata: dict[str, Any] = {}
     columns: dict[str, np.ndarray] = {"item": matrix.indices}
@@ -226,7 +222,7 @@ def _block_ends(indptr: np.ndarray) -> list[tuple[int, int]]:
 
 
 def id_columns(users: Encoded) -> dict[str, pa.Array]:
-    """The ids as given, where they are integers or text, and their canonical text where it is another."""
+    """Return the ids as given if they are integers or text, and their canonical text where it differs."""
     texts = users.texts
     values: Any = users.values
     if isinstance(values, pa.Array) and pa.types.is_integer(values.type):
@@ -239,7 +235,7 @@ def id_columns(users: Encoded) -> dict[str, pa.Array]:
 
 
 def _packed_times(times: np.ndarray) -> tuple[np.ndarray, int]:
-    """Times in four octets after the first of them, where they fit."""
+    """Store times in four bytes after the first of them, where they fit."""
     known = times != NO_TIME
     first = int(times[known].min(initial=np.iinfo(np.int64).max)) if known.any() else 0
     last = int(times[known].max()) if known.any() else 0
@@ -271,7 +267,6 @@ class _Mapped:
         return np.array(self._metadata["values"], np.float32)
 
     def rows(self, number: int, n_items: int, ids: str) -> Rows:
-        """The rows of a block, its users' ids of an Arrow type."""
         with self._lock:
             batch = self._reader.get_batch(number)
         ratings = batch.column("ratings")

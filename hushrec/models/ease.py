@@ -49,10 +49,10 @@ class EASE(Estimator[Ratings]):
 
     Examples
     --------
-    >>> likes = hushrec.data.paired_likes(200, 30, 2000, seed=0)
+    >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
     >>> no_privacy = hushrec.Accountant(hushrec.Budget(float("inf"), 1e-6), data_is_public=True)
-    >>> model = hushrec.EASE().fit(likes, no_privacy)
-    >>> model.privacy.private, len(model.recommend({likes.domain.items[0]: 1}, n=3))
+    >>> model = hushrec.EASE(like_threshold=4).fit(ratings, no_privacy)
+    >>> model.privacy.private, len(model.recommend({"i00001": 5}, n=3))
     (False, 3)
     """
 

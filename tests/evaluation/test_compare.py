@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import hushrec
-from hushrec.data import k_folds, paired_likes, realistic, split_ratings
+from hushrec.data import Domain, Ratings, k_folds, realistic, split_ratings
 from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare, cross_validate, evaluate
 from hushrec.evaluation.compare import LIKES_ALS
@@ -45,7 +45,9 @@ def test_public_data_are_not_charged(parts, tmp_path):
 
 @pytest.fixture(scope="module")
 def liked():
-    return split_ratings(paired_likes(300, 60, 4000, seed=0), (0.8, 0.2), seed=0)
+    rows = realistic(300, 60, 4000, seed=0)
+    likes = Ratings.from_any(rows.to_arrow(), Domain(rows.domain.items, likes=True))
+    return split_ratings(likes, (0.8, 0.2), seed=0)
 
 
 LIKES = {"als": {"rank": 8}, "ease": {"regularization": 50.0}}

@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 import hushrec
 from hushrec import Accountant, Budget, InputError, PublicRatings, Ratings, Season, SeasonAccountant, Store
-from hushrec.data import lifelike, paired_likes
+from hushrec.data import Domain, lifelike
 from hushrec.data.features import feature_scores
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
@@ -397,7 +397,8 @@ def rows_of(ratings: Ratings) -> np.ndarray:
 
 def test_donors_help_and_misleading_ones_do_not_count() -> None:
     """The figures are the donors' own; permuted ones agree with themselves, and with nobody else."""
-    likes = paired_likes(1500, 300, 30_000, seed=2)
+    rows = lifelike("films", n_users=1500, n_items=300, seed=2)
+    likes = Ratings.from_any(rows.to_arrow(), Domain(rows.domain.items, likes=True))
     donors = likes.rows(slice(0, 90), keyed=True)
     private = released_by("private-eigenrec", likes, seed=2)
     honest = added(PublicRatings(donors=list(donors.users)), private, likes)
