@@ -18,15 +18,15 @@ from hushrec.errors import HushrecError, InputError
 #: Groups of commands, with a line about each.
 _GROUPS = {
     "Before training": {
-        "check": "Show which rows of your ratings will be used, and why others will not.",
-        "plan": "Show the privacy cost, and results on similar public tables. Reads no ratings.",
+        "check": "Show which rows of your ratings will be used.",
+        "plan": "Show the privacy cost, and results on similar public tables.",
         "settings": "List the models, or the settings of one.",
     },
     "Train and evaluate": {
         "train": "Train a model on private ratings or likes.",
         "evaluate": "Measure a model on held-out ratings.",
         "split": "Split ratings for training and test.",
-        "compare": "Train several models at several epsilons: a table and a plot.",
+        "compare": "Compare several models at several epsilons.",
         "tune": "Choose settings.",
         "prepare": "Write ratings of any number to a store on disk, to train from.",
         "season": "Open, show or close a budget for many weekly trainings.",
@@ -51,14 +51,14 @@ _GROUPS = {
         "servers join": "Take part with ratings that stay on this machine.",
     },
     "Budgets, audits, dossiers, and experiments of papers": {
-        "ledger": "Show what data sets were charged, or give them budgets.",
-        "ledger show": "Show what was charged to data sets, also as a page.",
+        "ledger": "Show the charges to data sets, or give them budgets.",
+        "ledger show": "Show the charges to data sets, also as a page.",
         "ledger open": "Give a data set a budget, or lower its budget.",
         "ledger close": "Allow no further charge to a data set.",
-        "ledger free": "Give back what trainings that are gone have reserved.",
+        "ledger free": "Free the budget that ended trainings reserved.",
         "audit": "Attack released values, on generated data.",
         "audit distinguish": "Try to distinguish two neighbouring data sets.",
-        "audit canaries": "Bound epsilon from below in one run, with made-up users.",
+        "audit canaries": "Bound epsilon from below in one run, with planted users.",
         "certify": "Write a signed dossier on a model.",
         "verify": "Check a dossier against its model.",
         "papers": "Masked completion: obfuscation, not privacy.",

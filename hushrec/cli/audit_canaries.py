@@ -21,14 +21,14 @@ def audit_canaries(
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
-    """Train once on generated users who are in or out by a coin, and guess the coins from the releases.
+    """Train once with a random half of planted users, and guess from the releases which ones took part.
 
       hushrec audit canaries --model private-als --epsilon 1 --delta 1e-5 --canaries 10000
 
     Parameters
     ----------
     n_canaries
-        Users who are in or out by a coin.
+        Number of planted users; each takes part with probability one half.
     """
     budget = promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))

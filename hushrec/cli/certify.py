@@ -27,9 +27,9 @@ class Stated:
     purpose
         Purpose of the lists.
     period
-        When the ratings were given.
+        Period of the ratings.
     contact
-        Whom to ask about privacy.
+        Contact for privacy questions.
     review
         Date of the next review.
     consent

@@ -86,10 +86,10 @@ def compare(
     holdout
         Share of the ratings to test on.
     folds
-        Test on each of so many parts in turn instead, and show the mean; with --data-is-public only, since
-        every fold would be charged.
+        Cross-validate with this many folds instead; only with --data-is-public, since every fold would be
+        charged.
     draws
-        Runs of each cell.
+        Trainings of each model at each epsilon.
     """
     levels, domain = promises.levels(), declared.domain(reading.implicit, ratings, reading.columns)
     budget = promises.budget_of(min(levels))

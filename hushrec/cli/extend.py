@@ -39,7 +39,7 @@ def extend(
     model
         A model file.
     catalogue
-        Text file of the items of MODEL and the new ones, one a line.
+        Text file of the items of MODEL and the new ones, one per line.
     item_features
         Public table of all items, old and new: ids, numbers, categories; repeatable.
     out

@@ -67,9 +67,9 @@ class Ruled(Described):
     where
         List items of which this is true, as in --where "in_stock and price < 50".
     at_most
-        List so many items that share a value of a column, as in --at-most brand=2; repeatable.
+        List at most N items with the same value of a column, as in --at-most brand=2; repeatable.
     boost
-        Let items count for more of which this is true, as in --boost new=1.1; repeatable.
+        Raise the scores of items for which this is true, as in --boost new=1.1; repeatable.
     """
 
     where: Annotated[str | None, Parameter(metavar="CONDITION")] = None

@@ -5,7 +5,7 @@ from hushrec.cli.options import Account, Json
 
 
 def ledger_close(*, account: Account = Account(), as_json: Json = False) -> None:
-    """Allow no further charge to a data set, for good.
+    """Allow no further charge to a data set, permanently.
 
     hushrec ledger close --dataset shop
     """

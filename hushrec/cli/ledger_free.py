@@ -6,10 +6,10 @@ from hushrec.cli.options import Account, Json
 
 
 def ledger_free(*, account: Account = Account(), as_json: Json = False) -> None:
-    """Give back what trainings have reserved, where their processes ended and the ledger cannot know it.
+    """Free the budget that ended trainings reserved, if the ledger cannot detect that they ended.
 
-    A training reserves its whole plan until it ends. A training that still runs goes on for as long as the
-    budget allows.
+    A training reserves its whole plan until it ends. A training that still runs continues as long
+    as the budget allows.
 
     hushrec ledger free --dataset shop
     """

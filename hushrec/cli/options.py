@@ -83,9 +83,9 @@ File = Annotated[str, Parameter(metavar="FILE")]
 PRIVACY = Group("Privacy and ledger", sort_key=4)
 
 _MODEL = "lists, ratings, both, or a model's name (see hushrec settings)."
-_ITEMS = "Text file of all item ids, one a line."
+_ITEMS = "Text file of all item ids, one per line."
 _USERS = "Number of users, if it is public; else it is released for 1% of the budget."
-_SEED = "Of sampling and splits; noise has none."
+_SEED = "Seed of sampling and splits; noise has none."
 _FAILURE = "Part of delta that is reserved for hushrec tune."
 _NO_FAILURE = "tune: all; ledger: none"
 

@@ -32,9 +32,9 @@ def prepare(
 
     PATHS are tables, folders of them, patterns, or addresses such as s3://bucket/folder; or one pipe that
     holds an Arrow stream (IPC), for example of a query. Training on a store needs memory for a few blocks of
-    users only. train, evaluate, recommend and compare take a store in place of a file. It takes 5 to 8 bytes
-    a rating, 4 more with its time, and while it is written some 20 more on the same disk. The output and the
-    store are PRIVATE.
+    users only. train, evaluate, recommend and compare take a store in place of a file. A store takes
+    5 to 8 bytes per rating, 4 more with times, and some 20 more while it is written. The output and the store
+    are PRIVATE.
 
       hushrec prepare ratings/*.parquet --catalogue items.txt --rating-range 1 5 --out shop.store
       hushrec train shop.store --epsilon 5 --delta 1e-6 --out model.hush
@@ -46,12 +46,11 @@ def prepare(
     out
         The store, a folder that is made.
     times
-        Keep when ratings were given.
+        Keep the times of ratings.
     partitions
-        Into how many files the users are dealt out; 32 by default. Beyond some 100 million rows pass about
-        one for each 2 million that you expect.
+        Number of files; 32 by default. Above 100 million rows, pass about one per 2 million expected rows.
     force
-        Replace the store of --out if it is there.
+        Replace an existing store.
     """
     if declared.item_features is not None:
         raise InputError("A store holds no item features; pass --item-features to train.")

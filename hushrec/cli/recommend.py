@@ -75,9 +75,9 @@ def recommend(
     n
         Items per user.
     items
-        Text file of item ids, one a line: recommend these only.
+        Text file of item ids, one per line: recommend these only.
     exclude_items
-        Text file of item ids, one a line: recommend none of them.
+        Text file of item ids, one per line: recommend none of them.
     next
         List what the user may choose next: their latest ratings count half. HISTORY needs a time column.
     include_seen

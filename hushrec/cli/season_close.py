@@ -22,7 +22,7 @@ def season_close(
     Parameters
     ----------
     name
-        Of the season.
+        Name of the season.
     """
     book, dataset = account.open(), account.dataset
     still = [summary.season.name for summary in book.seasons(dataset) if not summary.closed]

@@ -71,13 +71,13 @@ def serve(
     host
         Address to listen on.
     port
-        0: a free one.
+        Port; 0 takes a free one.
     server_name
         Name by which clients reach the server. Its addresses and localhost are known.
     origin
         Site whose pages may read the answers in a browser, as https://shop.example.
     tokens
-        Text file of bearer tokens, one a line. Lists and metrics then need one.
+        Text file of bearer tokens, one per line. Lists and metrics then need one.
     requests_per_second
         Average of one address, in each worker.
     body_bytes

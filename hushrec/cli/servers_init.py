@@ -60,7 +60,7 @@ def servers_init(
     Parameters
     ----------
     agreement
-        Where it goes.
+        File to write.
     implicit
         Every row of a node is a like.
     nodes_per_user

@@ -59,19 +59,19 @@ def servers_join(
     second
         Address of the second server.
     tokens
-        This node's token at the first server, then that at the second, one a line.
+        This node's token at the first server, then the one at the second, one per line.
     folder
         This node's answers; made if missing. A new folder is a new node.
     once
         Answer the open round, if there is one, and end.
     every
-        Seconds between two looks at the servers.
+        Seconds between two requests to the servers.
     patience
         Seconds to keep trying while a server is away.
     ca
         Authority that signed the servers' certificates, PEM.
     plain_http
-        Send over http:// to another machine, since a tunnel encrypts it.
+        Use http:// to another machine, if a tunnel encrypts it.
     """
     from hushrec.engines.two_servers import node as protocol
 
@@ -95,5 +95,5 @@ def servers_join(
             break
         time.sleep(every)
     words = {"answered": answered, "over": outcome == "over", "promises": list(agreed.promises)}
-    text = "The training is over." if outcome == "over" else "The training goes on."
+    text = "The training is over." if outcome == "over" else "The training continues."
     output.done(as_json, words, f"Answered {plural(answered, 'round')}. {text}", *agreed.promises)

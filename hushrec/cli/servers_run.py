@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 _SHORTEST_TOKEN = 32
 #: File that names OUT once both servers have the model.
 _ENDED = "ended"
-#: Seconds between two looks at the other server.
+#: Seconds between two requests to the other server.
 _PAUSE = 0.2
 #: Seconds for which a server that does not fit to this one can still ask.
 _TOLD = 2.0
@@ -50,13 +50,13 @@ class Listening:
     host
         Address to listen on.
     port
-        0: a free one.
+        Port; 0 takes a free one.
     certificate
         Certificate of this server and its chain, PEM: serves HTTPS.
     certificate_key
         Its private key, PEM.
     plain_http
-        Serve and ask over http:// beyond this machine, since a proxy or a tunnel encrypts it.
+        Use http:// beyond this machine, if a proxy or a tunnel encrypts it.
     requests_per_second
         Requests of one address, on average.
     connections
@@ -123,7 +123,7 @@ def servers_run(
 
     Another organisation runs the other server: there is no promise against both together. After a kill, the
     same command continues. The first start writes FOLDER/tokens.csv, a token for each node: give each node
-    its own. The command ends when both servers have the model; public ratings are then weighed into this
+    its own. The command ends when both servers have the model; it then adds public ratings, if any, to this
     one's.
 
       hushrec servers run agreement.json --role first --nodes names.txt --folder first --out model.hush \\
@@ -134,9 +134,9 @@ def servers_run(
     agreement
         The agreement that hushrec servers init wrote, the same file as at the other server.
     role
-        The other server has the other role; the first takes the larger shares.
+        Role of this server; the other server has the other one.
     nodes
-        Names of the nodes that may take part, one a line, as the other server has them.
+        Names of the nodes that may take part, one per line, as the other server has them.
     peer
         Address of the other server.
     peer_token

@@ -69,13 +69,13 @@ def split(
     leave_out
         Number of random ratings of each user that the test gets, of users who have more.
     leave_last
-        The test gets the last rating of each user who has two or more; needs a time column. It tells how well
-        `recommend --next` finds what users choose next.
+        The test gets the last rating of each user who has two or more; needs a time column. Use it to measure
+        `recommend --next`.
     test_users
         Part of the users who are held out: history.parquet has 80% of their ratings, test.parquet the rest.
     date
-        The test gets the ratings given from this declared date on, such as 2024-06-01; needs a time column.
-        A rating without a time counts as given before all others; how many there are is printed, PRIVATE.
+        The test gets the ratings from this declared date on, such as 2024-06-01; needs a time column.
+        Ratings without a time count as the oldest; their number is printed, PRIVATE.
     """
     ways = {
         "--test-share": test_share,

@@ -18,9 +18,7 @@ _ROLES = ("user", "item", "rating", "time", "quantity")
 #: Roles in tables of items: where the ids have another name than in the ratings, and the titles.
 _ITEM_ROLES = ("id", "title")
 _DATA = Group("Data", sort_key=2)
-_HELP = (
-    "As user=uid,item=movie,rating=stars,quantity=pieces, or positions; of tables of items id=sku,title=name."
-)
+_HELP = "Names or positions of columns, as user=uid,item=sku; also rating, quantity, time, id, title."
 Columns = Annotated[
     str, Parameter(name="--columns", metavar="ROLE=NAME,...", show_default="usual", help=_HELP, group=_DATA)
 ]
@@ -163,7 +161,7 @@ class Reading:
     implicit
         Every row is a like; no ratings are needed.
     format
-        As parquet, csv, tsv, movielens-dat, or a delimiter as ";".
+        parquet, csv, tsv, movielens-dat, or a delimiter such as ";".
     """
 
     implicit: Annotated[bool, Parameter(group=MAIN)] = False

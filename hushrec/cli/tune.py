@@ -73,7 +73,7 @@ def tune(
     out
         File for the best model, as in --out model.hush (private choice only).
     n_generated
-        Try on generated ratings of this many users instead of RATINGS: free.
+        Number of generated users to try on instead of RATINGS, without privacy cost.
     mean_runs
         Expected number of runs.
     """

@@ -17,7 +17,7 @@ def verify(
     model: str,
     /,
     *,
-    ledger: Annotated[File, Parameter(show_default="not looked at")] | None = None,
+    ledger: Annotated[File, Parameter(show_default="not checked")] | None = None,
     public_key: Annotated[File, Parameter(show_default="the key in the dossier")] | None = None,
     as_json: Json = False,
 ) -> None:

@@ -13,7 +13,7 @@ from hushrec.cli.options import File
 if TYPE_CHECKING:
     from hushrec.network.transport import Connection
 
-Key = Annotated[File, Parameter(help="The node's secrets; made if missing, for your eyes only.")]
+Key = Annotated[File, Parameter(help="The node's secrets; made if missing, readable by you only.")]
 
 
 @Parameter(name="*")

@@ -36,7 +36,7 @@ def serve_completion(
 ) -> None:
     """Complete the matrix of many nodes from masked columns. Obfuscation, not privacy: epsilon is None.
 
-    Started again with the same options and database, it goes on where it was. Give it a certificate before it
+    Started again with the same options and database, it continues. Give it a certificate before it
     listens on another address than the loopback one.
 
       hushrec papers serve-completion --catalogue items.txt --nodes 50 --enough 40 --rank 4
@@ -44,9 +44,9 @@ def serve_completion(
     Parameters
     ----------
     nodes
-        Columns of the matrix at most.
+        Largest number of columns of the matrix.
     enough
-        Columns that will do.
+        Number of columns that are enough.
     wait
         Seconds of silence after which enough columns are completed without the others.
     mask_rank
@@ -64,7 +64,7 @@ def serve_completion(
     host
         Address to listen on.
     port
-        0: a free one.
+        Port; 0 takes a free one.
     certificate
         PEM of the server and its chain: serves HTTPS.
     certificate_key
