@@ -211,7 +211,8 @@ class Lists:
     k
         Length of the lists.
     relevant_from
-        Held-out ratings from here up are relevant; by default all are, of a model for lists its likes.
+        Held-out ratings from here up and purchases without a rating are relevant; by default all rows, for a
+        model of lists its likes.
     """
 
     k: Annotated[Count, Parameter(name="-k")] = 20

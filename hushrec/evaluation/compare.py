@@ -19,7 +19,7 @@ from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.disk import private_file
 from hushrec.errors import InputError
-from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, shown
+from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, relevant, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 from hushrec.progress import progress_bar
@@ -68,9 +68,11 @@ class Comparison:
     total_epsilon : float
         Epsilon at ``delta`` of all charged runs together; 0 where nothing was charged.
     relevant_from : float or None
-        Held-out ratings from here up are relevant to lists; None means all.
+        Held-out ratings from here up are relevant to lists, and purchases without a rating. All if None.
     folds : int
         Parts of a cross-validation; 1 where one part was held out.
+    purchases : bool
+        Whether the held-out rows may be purchases without a rating.
 
     Examples
     --------
@@ -93,6 +95,7 @@ class Comparison:
     total_epsilon: float
     relevant_from: float | None = None
     folds: int = 1
+    purchases: bool = False
 
     @property
     def stamp(self) -> str:
@@ -175,10 +178,9 @@ class Comparison:
     def markdown(self) -> str:
         """The table for people: one line per model and epsilon."""
         names = self.metrics
-        relevant = "all of them" if self.relevant_from is None else f"ratings from {self.relevant_from:g} up"
         lines = [
             f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}. Of a user's held-out"
-            f" items a list is to find: {relevant}.",
+            f" items a list is to find: {relevant(self.relevant_from, self.purchases)}.",
             "",
             f"| model | epsilon | {' | '.join(names)} | taste dimensions |",
             "|---|---:|" + "---:|" * (len(names) + 1),
@@ -370,6 +372,7 @@ def compare(
         data_is_public=data_is_public,
         total_epsilon=epsilon_of(total_mu(charged), delta),
         relevant_from=relevant_from,
+        purchases=test_ratings.purchases,
     )
 
 

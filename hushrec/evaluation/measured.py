@@ -23,14 +23,14 @@ class Measured:
     n_users, n_items : int
     ratings_per_user : float
     rating_range : tuple of float or None
-        None of likes.
+        Absent for likes.
     epsilon : float
         At delta 1e-6 (unit: user, relation: add-remove).
     recall, recall_popular, recall_donors : float
         Recall@20 of the model's lists, of the most popular items with the same budget, and of the model with
         one user in twenty as a donor.
     rmse, rmse_means, rmse_donors : float or None
-        The same of predictions, on the table's own scale; the baseline is the items' means. None of likes.
+        The same of predictions, on the table's own scale; the baseline is the items' means. Absent for likes.
     """
 
     table: str
@@ -76,16 +76,16 @@ def nearest(
     def distance(row: Measured) -> float:
         return math.fsum(math.log(getattr(row, name) / value) ** 2 for name, value in declared.items())
 
-    found: dict[str, Measured] = {}
+    tables: dict[str, Measured] = {}
     for row in sorted(_rows(), key=distance):
-        found.setdefault(row.table, row)
-    return list(found.values())[:count]
+        tables.setdefault(row.table, row)
+    return list(tables.values())[:count]
 
 
 def public_decides(n_users: int, n_items: int, epsilon: float) -> str:
     """Return a sentence if public data decide on the table that is most like a planned training.
 
-    That is where lists with donors are better than those at the largest epsilon. The sentence is empty
+    There, donors make lists better than the largest epsilon does, and by at least half. The sentence is empty
     elsewhere.
 
     Parameters
@@ -94,9 +94,10 @@ def public_decides(n_users: int, n_items: int, epsilon: float) -> str:
         As in `nearest`.
     """
     (row,) = nearest(n_users, n_items, epsilon, count=1)
-    same = [each for each in _rows() if (each.table, each.n_users) == (row.table, row.n_users)]
-    most = max(same, key=lambda each: each.epsilon)
-    if most is row or row.recall_donors <= max(most.recall, row.recall_popular):
+    same = [other for other in _rows() if (other.table, other.n_users) == (row.table, row.n_users)]
+    most = max(same, key=lambda other: other.epsilon)
+    private = max(row.recall, row.recall_popular)
+    if most is row or row.recall_donors <= most.recall or row.recall_donors - private < private / 2:
         return ""
     return (
         f"On {row.table}, public data decide, not more budget: Recall@20 is {row.recall:.3f} at epsilon"

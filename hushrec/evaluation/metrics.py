@@ -64,7 +64,7 @@ class Evaluation:
     k : int
         Length of the recommendation lists.
     relevant_from : float or None
-        Held-out ratings from here up count as relevant; None means all.
+        Held-out ratings from here up are relevant, and all purchases without a rating. All rows if None.
     n_users, n_ratings : int
         Users with held-out ratings, and those ratings.
     n_known : int
@@ -72,6 +72,8 @@ class Evaluation:
         hits of a list.
     confidence : float
         Level of the intervals.
+    purchases : bool
+        Whether the held-out rows may be purchases without a rating.
 
     Examples
     --------
@@ -92,6 +94,7 @@ class Evaluation:
     n_ratings: int
     n_known: int = 0
     confidence: float = 0.95
+    purchases: bool = False
 
     def __getitem__(self, name: str) -> Estimate:
         return self.metrics[name]
@@ -156,11 +159,9 @@ class Evaluation:
             longest, wide = max(map(len, lines)), max(map(len, column))
             lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column)]
         lines = [line.rstrip() for line in lines]
-        relevant = (
-            "all held-out items" if self.relevant_from is None else f"ratings >= {self.relevant_from:g}"
-        )
-        of = f"{plural(self.n_ratings, 'held-out rating')} of {plural(self.n_users, 'user')}"
-        lines.append(f"{of}; relevant: {relevant}.")
+        what = "held-out rating or purchase" if self.purchases else "held-out rating"
+        of = f"{plural(self.n_ratings, what)} of {plural(self.n_users, 'user')}"
+        lines.append(f"{of}; relevant: {relevant(self.relevant_from, self.purchases)}.")
         if self.n_known:
             lines.append(
                 f"In the history, too: {self.n_known:,} of them; the errors flatter the model, and"
@@ -215,8 +216,8 @@ def evaluate(
     k : int
         Length of the lists, >= 1.
     relevant_from : float, optional
-        Only held-out ratings from here up are relevant to the ranking metrics; by default all are. Items
-        in the user's history are never relevant.
+        Only held-out ratings from here up, and purchases without a rating, are relevant to the ranking
+        metrics; by default all rows are. Items in the user's history are never relevant.
     metrics : sequence of str
         Names out of ``hushrec.evaluation.METRICS``.
     resamples : int
@@ -288,6 +289,7 @@ def evaluate(
         n_users=len(whole.ranks),
         n_ratings=whole.n_ratings,
         n_known=whole.n_known,
+        purchases=targets.purchases,
     )
 
 
@@ -402,6 +404,13 @@ def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
 
 def _called(name: str, k: int) -> str:
     return name if name in (*_ERRORS, "commonest-first") else f"{name}@{k}"
+
+
+def relevant(relevant_from: float | None, purchases: bool) -> str:
+    """Name the held-out items that a list is to find."""
+    if relevant_from is None:
+        return "all held-out items"
+    return f"ratings from {relevant_from:g} up" + ", and purchases without a rating" * purchases
 
 
 def shown(name: str, value: float) -> str:

@@ -171,6 +171,19 @@ def test_the_ratings_part_never_sees_a_purchase_and_costs_the_same_without_any_s
     assert np.isfinite(measured["rmse"].value) and measured["recall@3"].value > 0
 
 
+def test_an_evaluation_counts_purchases_without_stars_as_relevant_and_says_so() -> None:
+    for columns, named in ((COLUMNS, True), ({"rating": "stars"}, False)):
+        rows = Ratings.from_any(frame(table(3, 60, 900)), STARS, columns=columns)
+        parts = hushrec.leave_k_out(rows, 1, seed=0)
+        budgets, options = [5.0], {"delta": 1e-6, "data_is_public": True, "relevant_from": 4}
+        compared = hushrec.compare(*parts, ["popular"], budgets, **options)
+        model = hushrec.Popular().fit(rows, Accountant(Budget(5, 1e-6), data_is_public=True))
+        measured = hushrec.evaluate(model, *parts, relevant_from=4, k=len(ITEMS), metrics=["hit-rate"])
+        assert measured[f"hit-rate@{len(ITEMS)}"].value == 1
+        for text in (measured.text(), compared.markdown()):
+            assert "ratings from 4 up" in text and ("purchases without a rating" in text) == named
+
+
 @pytest.mark.parametrize(
     ("estimator", "epsilon"),
     [
