@@ -731,9 +731,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "parts += [sums.times(math.sqrt(1 - part / 2))] if part < 1 else []"),
     bug("no room for rounding in the item matrix (EigenRec)",
         sensitivity("private-eigenrec, pairs"), f"{EIGENREC}/users:LikingUsers.item_matrix",
-        "room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / "
-        "self._longer)",
-        "room = np.minimum(1, _LONGEST_IN_MATRIX / self._longer)"),
+        "room = self._room(1, step / 2, along_step / 2)", "room = np.ones(matrix.shape[0])"),
     bug("factors clipped at the first step alone (DPALS)", sensitivity("dpals"),
         "papers/dpals/dpals:DPALS._rounds",
         "            users.clip(user_norm)  # line 16\n",

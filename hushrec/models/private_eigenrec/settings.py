@@ -39,15 +39,13 @@ from hushrec.types import Array, ModelArrays
 _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 #: Budget fraction of the item weights, times (rank + 1).
 _WEIGHTS_SHARES = 2.0
-#: Budget fraction of the number of users.
-_COUNT_SHARE = 0.01
+#: Budget fraction of the number of users, and of the halves relative to the rounds.
+_SMALL_SHARE = 0.01
 #: Planned number of learned items: slope in the root of (mu times users); its bound.
 _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 #: From this many (mu times users) on no item features are voted on, and items recommend items if there are
 #: this many for each item: `make bench PART=lists`.
 _MANY, _PAIRS_FROM = 4000.0, 8.0
-#: Budget fraction of the halves, relative to the rounds.
-_HALVES_SHARE = 0.03
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,19 +182,19 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         voting = [Round(label, votes / len(labels), signed(1.0)) for label in labels]
         if not self.rank_in(domain):
             return plan_of([Round("item weights", 1.0 - votes, positive(1.0)), *voting], budget, fraction)
-        left = (1.0 if self.n_users is not None else 1 - _COUNT_SHARE) - votes
+        left = (1.0 if self.n_users is not None else 1 - _SMALL_SHARE) - votes
         rounds = [Round("item weights", left * self.tuning.weights_share, positive(1.0))]
         if self.n_users is None:
-            rounds.insert(0, Round("number of users", _COUNT_SHARE, counted(1.0)))
+            rounds.insert(0, Round("number of users", _SMALL_SHARE, counted(1.0)))
         left *= 1 - self.tuning.weights_share
         if self.pairs:
             rounds.append(Round("item matrix", left, positive(1.0)))
         else:
             growth = [self.tuning.share_growth**step for step in range(self.iterations)]
             for step, part in enumerate(growth, 1):
-                share = left * (1 - _HALVES_SHARE) * part / math.fsum(growth)
+                share = left * (1 - _SMALL_SHARE) * part / math.fsum(growth)
                 rounds.append(Round(f"item sums {step}", share, signed(1.0)))
-            rounds.append(Round("halves of likes", left * _HALVES_SHARE, positive(1.0)))
+            rounds.append(Round("halves of likes", left * _SMALL_SHARE, positive(1.0)))
         return plan_of([*rounds, *voting], budget, fraction, whole=1.0)
 
     def _votes(self, domain: Domain) -> float:

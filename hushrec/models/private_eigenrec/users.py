@@ -32,14 +32,12 @@ from hushrec.types import Array
 #: Part of a like that another item counts which a user rated.
 RATED = 0.4
 #: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
-_LONGEST = 4.0
+_LONGEST = 2.0
 #: Users whose scales have a sum of squares below this, or above its inverse, count for nothing. No training
 #: releases such scales.
 _SMALLEST_SQUARE = 1e-200
 #: Scores of users' lists that are held in memory at once.
 _AT_ONCE = 1 << 22
-#: For that matrix a user's row less its popularity is made longer by less than this factor.
-_LONGEST_IN_MATRIX = 2.0
 
 
 class LikingUsers(Users):
@@ -54,7 +52,6 @@ class LikingUsers(Users):
     _first: Array
     _user_weight: Array
     _along: Array
-    _longer: Array
 
     def item_weights(self) -> Bounded:
         """Sum over users of 1 at items they like and `RATED` at others they rated, at norm 1 a user."""
@@ -84,10 +81,9 @@ class LikingUsers(Users):
             unit = np.divide(1.0, np.sqrt(squares), out=np.zeros_like(squares), where=present)
             along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
             apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
-            per_user = np.column_stack([1 / apart, unit / apart, along / (apart * square)])
+            per_user = np.column_stack([unit / apart, along / (apart * square)])
         self._scale, self._first = scale, first
-        longer, self._user_weight, self._along = finite_or_zero(per_user).T.copy()
-        self._longer = np.maximum(longer, 1.0)
+        self._user_weight, self._along = finite_or_zero(per_user).T.copy()
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
         """Sum over users of (row less its popularity, at norm 1) x (factors, at norm 1): norm <= 1.
@@ -146,9 +142,9 @@ class LikingUsers(Users):
         Between the learned items, a packed triangle. Rows are rounded to integers in units of a step, and all
         that is computed from them is exact.
         """
-        matrix, step = self._ratings.matrix, spacing(_LONGEST_IN_MATRIX * CLIP_MARGIN, FACTOR_BITS)
+        matrix, step = self._ratings.matrix, spacing(_LONGEST * CLIP_MARGIN, FACTOR_BITS)
         along_step = step / grid(self._first)
-        room = self._room(1, step / 2, along_step / 2) * np.minimum(1, _LONGEST_IN_MATRIX / self._longer)
+        room = self._room(1, step / 2, along_step / 2)
         cells = np.repeat(room * self._user_weight, np.diff(matrix.indptr)) * self._scale[matrix.indices]
         rows = at_columns(with_values(matrix, truncated(cells + step / 2, step)), learned)
         first = self._first[learned]
