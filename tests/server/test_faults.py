@@ -30,7 +30,6 @@ from hushrec.serving.modelfile import encode, read
 from tests.command_line import invoke
 from tests.server.conftest import ITEMS, RATINGS, serving, trained
 
-POST = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\n"
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0}
 
 
@@ -87,28 +86,16 @@ def forged(content: bytes, name: str, change=None) -> bytes:
     return b"".join(encode(found.header, {k: v for k, v in arrays.items() if not k.startswith("padding")}))
 
 
-def test_a_model_without_privacy_is_told_of_when_it_takes_the_place_of_another(tmp_path, caplog) -> None:
-    """Killed: a warning at the start only."""
-    path = tmp_path / "m.hush"
+def test_a_new_model_without_privacy_is_told_of_in_a_log_that_acts_on_no_terminal(tmp_path, caplog) -> None:
+    """The warning quotes the name of the model's file, which holds an escape sequence."""
+    path = tmp_path / "\x1b[31mred\x9b.hush"
     private = ESTIMATORS["item-bias"]().fit(RATINGS, Accountant(Budget(5, 1e-6)))
     path.write_bytes(private.to_bytes())
     with serving({"m": path}) as server:
         assert not caplog.records
         path.write_bytes(trained("als").to_bytes())
         server.models.look()
-        said = [record.getMessage() for record in caplog.records]
-        assert server.models.exchanged == 1 and any(
-            "NOT PRIVATE" in each and "m.hush" in each for each in said
-        )
-
-
-def test_a_log_never_acts_on_a_terminal(tmp_path, caplog) -> None:
-    """A warning quotes the name of a model's file, which holds an escape sequence."""
-    path = tmp_path / "\x1b[31mred\x9b.hush"
-    path.write_bytes(trained("als").to_bytes())
-    with serving({"m": path}) as server:
-        path.write_bytes(trained("als", rank=3).to_bytes())
-        server.models.look()
+        assert server.models.exchanged == 1
     said = [record.getMessage() for record in caplog.records]
     assert all(map(str.isprintable, said)) and "\\x1b[31mred\\x9b.hush is NOT PRIVATE" in said[-1]
 
@@ -156,9 +143,8 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.full)])
 def test_slow_clients(files, count: int) -> None:
     """Clients that send a byte at a time, or take none, hold nobody else up and are left in the end."""
-    limits = Limits(
-        connections=2 * count + 50, requests_per_second=1e9, idle_seconds=2.0, request_seconds=2.0
-    )
+    rates = {"requests_per_second": 1e9, "idle_seconds": 1.0, "request_seconds": 1.0}
+    limits = Limits(connections=2 * count + 50, **rates)
     head = b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n"
     with serving({"als": files["als"]}, limits) as server, contextlib.ExitStack() as stack:
         slow = [
@@ -167,13 +153,13 @@ def test_slow_clients(files, count: int) -> None:
         for number, connection in enumerate(slow):
             connection.sendall(head[: 1 + number % len(head)])
         start, answered = time.monotonic(), 0
-        while time.monotonic() - start < 4:
+        while time.monotonic() - start < 2:
             assert server.post("/v1/recommend", ratings=HERS).status_code == 200
             answered += 1
             for connection in slow[:: max(1, count // 20)]:
                 with contextlib.suppress(OSError):
                     connection.sendall(b" ")
-        assert answered > 3
+        assert answered > 1
         ended, waiting = 0, selectors.DefaultSelector()
         for connection in slow:
             waiting.register(connection, selectors.EVENT_READ)
@@ -186,25 +172,6 @@ def test_slow_clients(files, count: int) -> None:
                 ended += 1
         assert ended == count
         assert server.post("/v1/recommend", ratings=HERS).status_code == 200
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"GET /", b"GET /healthz HTTP/1.1\r\nx: ", POST + b"Content-Length: 1000\r\n\r\n"],
-)
-def test_a_request_that_never_ends_is_given_up(body: bytes, files) -> None:
-    """A client that goes on sending a byte now and then is idle at no time."""
-    limits = Limits(requests_per_second=1e9, idle_seconds=1.0, request_seconds=2.0)
-    with serving({"als": files["als"]}, limits) as server:
-        start, connection = time.monotonic(), socket.create_connection(server.address, timeout=0.2)
-        with connection, contextlib.suppress(ConnectionError):
-            connection.sendall(body)
-            while time.monotonic() - start < 20:
-                connection.sendall(b"G")
-                with contextlib.suppress(TimeoutError):
-                    if not connection.recv(1000):
-                        break
-        assert time.monotonic() - start < 10
 
 
 def test_the_command_gives_up_slow_requests_and_takes_names(files, monkeypatch) -> None:
@@ -319,7 +286,7 @@ def test_the_command_serves_and_ends_in_order(files) -> None:
         (("{als}", "{short}"), "not a hushrec model file"),
         (("{als}", "--port", "-1"), "--port"),
         (("{als}", "--requests-per-second", "0"), "--requests-per-second"),
-        (("{als}", "--certificate-key", "{short}", "--port", "0"), "without its certificate"),
+        (("{als}", "--certificate-key", "{short}", "--port", "0"), "needs its certificate"),
     ],
 )
 def test_wrong_words_have_one_sentence(words, sentence: str, files, tmp_path, monkeypatch) -> None:

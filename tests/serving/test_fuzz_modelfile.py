@@ -105,7 +105,9 @@ def forgeries(content: bytes, rng: np.random.Generator, count: int):
         yield signed(bytes(bad), bytes(rows))
 
 
-def check_forgeries(int8: bool, count: int, record, tmp_path) -> None:
+@pytest.mark.parametrize("count", [120, pytest.param(5000, marks=pytest.mark.full)])
+@pytest.mark.parametrize("int8", [False, True])
+def test_what_loads_is_a_file_of_the_format(int8: bool, count: int, record_property, tmp_path) -> None:
     trained = model(rank=8, iterations=1)
     content, path = trained.to_bytes(int8=int8), tmp_path / "model.hush"
     arrays_of(content)
@@ -132,17 +134,6 @@ def check_forgeries(int8: bool, count: int, record, tmp_path) -> None:
                 found.recommend({item: 3.0}, 3)
         except (HushrecError, ValueError, ZeroDivisionError, LookupError):
             pass  # numbers that were forged within a whole file make no list
-    record("forged", count)
-    record("loaded, and rightly", loaded)
+    record_property("forged", count)
+    record_property("loaded, and rightly", loaded)
     assert 0 < loaded < count and largest < 1 << 17  # what the objects of a small header take
-
-
-@pytest.mark.parametrize("int8", [False, True])
-def test_what_loads_is_a_file_of_the_format(int8: bool, record_property, tmp_path) -> None:
-    check_forgeries(int8, 120, record_property, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("int8", [False, True])
-def test_what_loads_is_a_file_of_the_format_at_length(int8: bool, record_property, tmp_path) -> None:
-    check_forgeries(int8, 5_000, record_property, tmp_path)

@@ -89,14 +89,12 @@ def test_only_a_model_of_a_season_has_what_a_next_week_goes_on_from(weekly) -> N
 def test_what_is_loaded_stays_as_it_was_when_the_file_is_written_into(tmp_path) -> None:
     """Unless it is mapped, which must be asked for."""
     model = ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6)))
-    for load in (hushrec.load, hushrec.load):
-        model.save(tmp_path / "m.hush")
-        found = load(tmp_path / "m.hush")
-        stored = read(tmp_path / "m.hush")
-        with open(tmp_path / "m.hush", "r+b") as file:
-            file.write(bytes((tmp_path / "m.hush").stat().st_size))
-        same(found, model)
-        assert stored.arrays["serve/item_bias"].tobytes() == model.item_bias.tobytes()
+    model.save(tmp_path / "m.hush")
+    found, stored = hushrec.load(tmp_path / "m.hush"), read(tmp_path / "m.hush")
+    with open(tmp_path / "m.hush", "r+b") as file:
+        file.write(bytes((tmp_path / "m.hush").stat().st_size))
+    same(found, model)
+    assert stored.arrays["serve/item_bias"].tobytes() == model.item_bias.tobytes()
 
 
 def test_a_mapped_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) -> None:

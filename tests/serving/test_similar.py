@@ -87,15 +87,17 @@ def test_ranks_are_those_of_a_list_for_these_items(name: str, basket: list) -> N
 def test_a_process_without_the_ratings_gives_the_same_answers(tmp_path) -> None:
     """Byte for byte, from the file alone, of every source."""
     code = (
-        "import sys, json, hushrec; m = hushrec.load(sys.argv[1]);"
-        "print(json.dumps([m.similar_items(item, 9) for item in m.domain.items[:40]]))"
+        "import sys, json, hushrec\n"
+        "for m in map(hushrec.load, sys.argv[1:]):\n"
+        "    print(json.dumps([m.similar_items(item, 9) for item in m.domain.items[:40]]))"
     )
-    for name in ("features", "both", "taste"):
-        path = tmp_path / f"{name}.hush"
-        MODELS[name].save(path)
-        here = json.dumps([MODELS[name].similar_items(item, 9) for item in LIKES.domain.items[:40]])
-        there = subprocess.run([sys.executable, "-c", code, path], capture_output=True, text=True, check=True)
-        assert there.stdout.strip() == here
+    names = ("features", "both", "taste")
+    for name in names:
+        MODELS[name].save(tmp_path / name)
+    here = [json.dumps([MODELS[name].similar_items(i, 9) for i in LIKES.domain.items[:40]]) for name in names]
+    line = [sys.executable, "-c", code, *(tmp_path / name for name in names)]
+    there = subprocess.run(line, capture_output=True, text=True, check=True).stdout
+    assert there.splitlines() == here
 
 
 def test_features_that_users_voted_against_do_not_count() -> None:
