@@ -27,7 +27,7 @@ from benchmarks.dependencies import report_of
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "docs" / "data" / "trust.json"
 REPORTS = ROOT / "bench-output" / "trust"
-LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "cryptography", "mpmath", "dp-accounting", "opendp")
+LIBRARIES = ("numpy", "scipy", "numba", "pyarrow", "cryptography", "mpmath", "dp-accounting")
 
 CONTRACT = "models/test_contract.py::"
 SENSITIVITY = f"{CONTRACT}test_sensitivity"

@@ -65,7 +65,6 @@ __all__ = [
     "EDGES",
     "Edge",
     "Forwarding",
-    "PRIVATE_FAILURE",
     "PublicSide",
     "Published",
     "check_edges",
@@ -99,8 +98,6 @@ _TELLS = 1e-12
 _ROUNDED = 1e-14
 #: Users who are tried with the same others; each may replace any other.
 _COMERS = 10
-#: The message that the public side gets about a failure on the private side.
-PRIVATE_FAILURE = "The training failed on the private side; what failed is told there only."
 
 Rows = list[tuple[Any, Any, Any]]
 #: One training with a noise source: its public result, and its charged releases.
@@ -734,10 +731,6 @@ class PublicSide:
     def send(self, released: np.ndarray) -> None:
         self._connection.send(released)
 
-    def fail(self) -> None:
-        """Report that the private side failed, and nothing else."""
-        self._connection.send(None)
-
     def end(self) -> Published:
         """The model file and the output of the public side.
 
@@ -772,9 +765,7 @@ class _Arriving:
         self._connection = connection
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        released: np.ndarray | None = self._connection.recv()
-        if released is None:
-            raise HushrecError(PRIVATE_FAILURE)
+        released: np.ndarray = self._connection.recv()
         if released.shape != value.shape:
             raise HushrecError(f"Release {label!r} has another shape than without rows.")
         return released

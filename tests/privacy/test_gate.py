@@ -19,11 +19,9 @@ from hushrec.privacy import (
     counted,
     positive,
     signed,
-    together,
 )
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.gate import LabelledGate, LocalGate
-from tests.opening import opened
 
 BUDGET = Budget(5, 1e-6)
 
@@ -103,15 +101,6 @@ def test_without_privacy_any_bound_will_do_but_not_another_unit() -> None:
     assert gate.release("sum", sum_of(bound=Bound(math.inf, math.inf))).tolist() == [1.0, 2.0]
     with pytest.raises(InputError, match="unit: rating"):
         gate_of(Budget(math.inf, 1e-6))[0].release("sum", sum_of(unit="rating"))
-
-
-def test_what_is_released_together_keeps_unit_scales_and_steps() -> None:
-    one = Bounded([1.0, 2.0], counted(1.0), scale=3.0, step=0.5, unit="rating")
-    other = Bounded([4.0], signed(2.0), weight=[5.0], step=0.25, unit="rating")
-    both = together([one, other])
-    assert both.unit == "rating" and opened(both).tolist() == [1, 2, 4]
-    assert np.asarray(both.entry_scale).tolist() == [3, 3, 5] and both.step.tolist() == [0.5, 0.5, 0.25]
-    assert both.bound == Bound(math.hypot(3, 2), math.hypot(3, 4))
 
 
 def test_a_part_has_labels_of_its_own() -> None:

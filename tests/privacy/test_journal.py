@@ -105,39 +105,6 @@ def files(path) -> list[Path]:
 # a training that is killed
 
 
-@pytest.mark.parametrize(
-    "seeds, least", [(range(6), 6), pytest.param(range(40, 840), 1000, marks=pytest.mark.full)]
-)
-def test_processes_killed_at_random_steps(tmp_path, seeds, least):
-    """Again and again; then it is made to its end."""
-    kills = 0
-
-    def run(path, log, at=None):
-        with pytest.MonkeyPatch.context() as patch:
-            noise_by_label(patch, log)
-            if at is not None:
-                Kill(patch, at, process=True)
-            return toy(path, resume=any(each.suffix == ".json" for each in files(path)))
-
-    whole = run(tmp_path / "ledger.sqlite", [])
-    for seed in seeds:
-        (folder := tmp_path / str(seed)).mkdir()
-        chance, path, log = random.Random(seed), folder / "ledger.sqlite", folder / "log"
-        Ledger(path)
-        log.touch()
-        for _ in range(chance.randint(1, 3)):
-            process = FORK.Process(target=run, args=(path, log, chance.randint(1, 90)))
-            process.start()
-            process.join()
-            if process.exitcode == 0:
-                break
-            assert process.exitcode == -signal.SIGKILL
-            kills += 1
-        assert process.exitcode == 0 or run(path, log) == whole
-        check_books(path, log.read_text().split())
-    assert kills >= least
-
-
 def begun_as(path, number: int) -> bool:
     """Return whether a training with this binding can be taken up."""
     headers = [json.loads(each.read_text()) for each in files(path) if each.suffix in (".json", ".done")]
@@ -287,13 +254,6 @@ def begun(path, labels=("first", "second", "third"), size=3) -> None:
         for label in labels:
             accountant.release(Bounded(np.zeros(size), counted(1.0)), BUDGET.share(0.25), label)
         raise Killed
-
-
-def test_a_value_that_was_not_drawn_to_its_end_leaves_no_file(path, monkeypatch):
-    """It goes when the training ends with an error, as when another takes it up."""
-    monkeypatch.setattr(Journal, "keep", lambda *_: (_ for _ in ()).throw(Killed))
-    begun(path, labels=("first",))
-    assert [each.suffix for each in files(path)] == [".json"] and charges(path).total() == 1
 
 
 def test_another_release_of_the_same_name_is_not_taken_from_the_journal(path):

@@ -144,14 +144,6 @@ def test_what_gets_no_noise_keeps_every_bit():
             assert "12345" not in str(caught.value)
 
 
-def test_the_test_has_teeth():
-    """A noise law off by one per cent, or used twice, does not pass."""
-    draws = SystemNoise().add_gaussian(np.zeros(DRAWS), 1.0, "a")
-    for wrong in (draws * 1.01, draws * 0.99, np.repeat(draws[: DRAWS // 2], 2)):
-        with pytest.raises(AssertionError):
-            check_law(wrong, stats.norm)
-
-
 @pytest.mark.parametrize("shape", [(), (0, 3), (3, 0), (2, 3, 4), (1, 100_000), (70_001, 2)])
 def test_any_shape(shape):
     """Killed: the last chunk left without noise."""

@@ -142,7 +142,7 @@ def begin(ledger, end):
         with accountant.training(plan):
             release(accountant, plan, LABELS[:1])
             if end == "orphan" and os.fork() == 0:  # it outlives the training
-                time.sleep(5)
+                time.sleep(2)
                 os._exit(0)
             tell.put(os.getpid())
             told.wait(60)

@@ -5,7 +5,6 @@ import shutil
 import sqlite3
 from dataclasses import replace
 from datetime import datetime, timedelta
-from multiprocessing import get_context
 from statistics import NormalDist
 from types import SimpleNamespace
 
@@ -30,12 +29,11 @@ from hushrec.privacy import (
     epsilon_of,
 )
 from hushrec.privacy.schema import Book
-from hushrec.privacy.season import LEAVING, epsilon_together, renamed
+from hushrec.privacy.season import LEAVING, epsilon_together
 from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.4)
-FORK = get_context("fork")
 
 
 @pytest.fixture
@@ -274,13 +272,6 @@ def test_a_week_spends_no_more_than_its_slice(ledger, with_ledger):
             ledger.charge("default", accountant.run, more, step=2, week=accountant.week)
 
 
-@pytest.mark.parametrize("weeks, first", [(2, 0.01), (3, 1 / 3), (52, 0.5), (1000, 0.999)])
-def test_slices_fit_together(weeks, first):
-    season = Season(BUDGET, weeks, first)
-    assert BUDGET.allows([BUDGET.share(season.fraction(n)) for n in range(weeks)])
-    assert math.fsum(season.fraction(n) for n in range(weeks)) == pytest.approx(1.0)
-
-
 def test_a_season_whose_whole_delta_is_reserved_is_refused(tmp_path):
     """No week of it could release anything."""
     season, ledger = Season(Budget(5, 1e-6, failure=1e-6), 3), Ledger(tmp_path / "ledger.sqlite")
@@ -407,15 +398,6 @@ def test_weeks_of_public_data_follow_each_other_and_no_private_one():
         assert second.week_releases == () and len(second.releases) == 1
         with pytest.raises(InputError, match="NOT PRIVATE"):
             SeasonAccountant.following(first.statement())
-
-
-def test_a_season_is_renamed_to_the_first_number_that_is_free(ledger):
-    season = Season(BUDGET, 3, name="any")
-    for name in ("3", "2"):
-        assert renamed(season, ledger.seasons("default")).name == "2"
-        ledger.open_season("default", replace(season, name=name), allow_composition=True)
-    assert renamed(season, ledger.seasons("default")).name == "4"
-    assert [ledger.season("default", name).season.weeks for name in ("1", "2")] == [4, 3]
 
 
 def test_models_of_another_season_or_data_set_are_refused(path):

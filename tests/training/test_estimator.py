@@ -279,12 +279,6 @@ def test_what_a_user_who_is_replaced_moves() -> None:
         assert found == pytest.approx(sensitivities), model.name
 
 
-def test_sums_are_said_to_be_exact_where_they_are() -> None:
-    """They are in a private training of a model whose contributions are in fixed point."""
-    assert fit().privacy.exact_arithmetic is True
-    assert fit(accountant=Accountant(Budget(math.inf, 1e-6))).privacy.exact_arithmetic is False
-
-
 @pytest.mark.parametrize(
     "name", ["foo.rank", "foo__rank", ".rank", "ratings.foo", "ratings.model", "ratings."]
 )
@@ -304,13 +298,6 @@ def test_a_fraction_of_the_budget_is_in_0_to_1(value) -> None:
     with pytest.raises(InputError, match="budget_fraction"):
         fit(accountant=accountant, budget_fraction=value)
     assert not accountant.releases
-
-
-def test_a_notebook_shows_the_notes_as_text() -> None:
-    model = fit()
-    noted = replace(model, privacy=replace(model.privacy, notes=("<b>trust me</b> & all",)))
-    for shown in (noted._repr_html_(), noted.privacy._repr_html_()):
-        assert "&lt;b&gt;trust me&lt;/b&gt; &amp; all" in shown and "<b>trust" not in shown
 
 
 #: Doors at which an estimator meets a budget.

@@ -1,7 +1,6 @@
 """Users in partitions that are asked one query at a time give the model of the whole, byte for byte."""
 
 import contextvars
-import threading
 import time
 
 import numpy as np
@@ -61,16 +60,6 @@ def test_a_store_gives_the_model_of_the_memory_in_any_shape(tmp_path, monkeypatc
     )
 
 
-def test_what_is_wrong_with_a_store_is_said_before_anything_is_spent(tmp_path) -> None:
-    ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
-    rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=3)
-    rows.partitions()[1].path.write_bytes(b"")
-    accountant = Accountant(Budget(1, 1e-6))
-    with pytest.raises(InputError, match="part-00001.arrow"):
-        Popular().fit(rows, accountant)
-    assert not accountant.releases
-
-
 def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> None:
     ratings = ratings_of(hostile_users(np.random.default_rng(5), 23))
     rows = Store.prepare(ratings, tmp_path / "s", ratings.domain)
@@ -124,22 +113,6 @@ def test_a_failure_ends_the_others(count) -> None:
     assert len(begun) < 500
 
 
-@pytest.mark.parametrize("thread", ["_0", "_1"])
-def test_a_failure_of_any_thread_is_told(thread: str) -> None:
-    """Two blocks at once, of which one fails: what is left of the sums is nobody's total."""
-    ratings, both = ratings_of(hostile_users(np.random.default_rng(5), 23)), threading.Barrier(2)
-
-    def read():
-        both.wait(60)
-        if threading.current_thread().name.endswith(thread):
-            raise MemoryError
-        return ratings
-
-    query = Query((), Call("item_weights", (), {}))
-    with threads.limit(2), pytest.raises(MemoryError):
-        answer_all(Popular().users, [read] * 2, query)
-
-
 @pytest.mark.parametrize("room", [1, 1 << 30])
 def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch, room) -> None:
     rows = ratings_of(hostile_users(np.random.default_rng(5), 23))
@@ -189,16 +162,6 @@ def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
         getattr(users, name)(number)
     users.count()
     assert [(call.name, call.positional) for call in asked[0].updates] == [("second", (2,)), ("first", (3,))]
-
-
-def test_sums_are_added_to_numbers_of_their_own() -> None:
-    """A worker's answer may be read-only, or kept by whoever gave it."""
-    first, second = np.arange(3.0), np.ones(3)
-    first.setflags(write=False)
-    totals = partitioned.add(partitioned.add(None, [first]), [second])
-    assert totals[0].tolist() == [1, 2, 3] and first.tolist() == [0, 1, 2] and second.tolist() == [1, 1, 1]
-    with pytest.raises(ValueError, match="shorter"):
-        partitioned.add(totals, [])
 
 
 @pytest.mark.parametrize("answer", [7.25, (np.ones(2),)])
