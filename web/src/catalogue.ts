@@ -1,4 +1,4 @@
-/** The item ids of a model: their texts, and where an id is among them (docs/reference/format.md). */
+/** The item ids of a model (docs/reference/format.md). */
 import { InputError } from "./errors.js";
 import { Hashes } from "./hashes.js";
 import type { ModelFile } from "./modelfile.js";
@@ -15,7 +15,7 @@ const [TEXT, INTEGER, FLOAT, BOOLEAN, UUID, BYTES, JSON_TEXT] = [0, 1, 2, 3, 4, 
 const encoder = new TextEncoder();
 const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
 
-/** The text that identifies an id; undefined where it is none. */
+/** The text that identifies an id; undefined if it is no id. */
 export function idText(id: unknown): string | undefined {
   if (typeof id === "bigint" || typeof id === "boolean") return String(id);
   if (typeof id === "number") return Math.abs(id) < LARGEST ? decimal(id) : undefined;
@@ -37,7 +37,7 @@ export function wellFormed(text: string): boolean {
   return !/[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/.test(text);
 }
 
-/** UTF-8 in hexadecimal, with the surrogates that it has no place for. */
+/** UTF-8 in hexadecimal, with lone surrogates. */
 function surrogateHex(text: string): string {
   const octets: number[] = [];
   for (const character of text) {
@@ -50,7 +50,6 @@ function surrogateHex(text: string): string {
 
 const hex = (octets: Iterable<number>) => Array.from(octets, (o) => o.toString(16).padStart(2, "0")).join("");
 
-/** The catalogue of a model. */
 export class Catalogue {
   readonly length: number;
   private readonly text: Uint8Array;
@@ -58,7 +57,7 @@ export class Catalogue {
   private readonly kinds: Uint8Array;
   /** Positions of ids that are compared byte by byte. */
   private readonly plain: Hashes;
-  /** Positions of all others, by text. */
+  /** Positions of all other ids, by text. */
   private readonly others = new Map<string, number>();
 
   /** @throws Error if the arrays are no catalogue. */
@@ -92,7 +91,6 @@ export class Catalogue {
     }
   }
 
-  /** The id of an item, as text. */
   at(item: number): string {
     if (!(item >= 0 && item < this.length)) throw new InputError(`There is no item number ${item}.`);
     return this.read(item).shown;
@@ -118,19 +116,18 @@ export class Catalogue {
     return { shown: id.startsWith(NO_TEXT) ? String(value) : id, id };
   }
 
-  /** The position of an id; -1 where it is not in the catalogue. */
+  /** The position of an id; -1 if it is not in the catalogue. */
   indexOf(id: Id): number {
     const text = idText(id);
     const found = text === undefined ? -1 : this.find(text);
     return found < 0 && String(id).startsWith(NO_TEXT) ? this.find(String(id)) : found; // bytes, as they are shown
   }
 
-  /** Whether an id is in the catalogue. */
   has(id: Id): boolean {
     return this.indexOf(id) >= 0;
   }
 
-  /** The ids that hold a text, whatever the case of its letters from a to z: the first n of them. */
+  /** The first n ids that contain a text; the case of a to z does not count. */
   search(text: string, n = 10): string[] {
     const found: string[] = [];
     const wanted = encoder.encode(text).map(lower);
@@ -167,7 +164,7 @@ function hashOf(octets: Uint8Array, begin: number, end: number): number {
   return (hash ^ (hash >>> 13)) >>> 0;
 }
 
-/** Whether an id's bytes are its text: printable ASCII, and no number that could be written otherwise. */
+/** Whether an id's bytes are its text: printable ASCII, and no number with several spellings. */
 function isPlain(text: Uint8Array, begin: number, end: number, kind: number): boolean {
   if (begin === end || text[begin] === 32 || text[end - 1] === 32) return false;
   if (kind === UUID) return PATTERNS[UUID]!.test(String.fromCharCode(...text.subarray(begin, end)));

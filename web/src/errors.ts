@@ -1,9 +1,9 @@
-/** A file that is no model, is damaged, or is of another version; one sentence. */
+/** A file that is no model, is damaged, or is of another version. */
 export class ModelFileError extends Error {
   override name = "ModelFileError";
 }
 
-/** Something that was asked for and cannot be done; one sentence that says why. */
+/** A request that cannot be answered, and why. */
 export class InputError extends Error {
   override name = "InputError";
 }

@@ -1,24 +1,24 @@
-/** Folding a user in: what they compute from the released arrays and their own ratings (docs/reference/fold-in.md). */
+/** Folding a user into the released arrays (docs/reference/fold-in.md). */
 import { Cholesky, combined, dot, normalMatrix } from "./ridge.js";
 import type { Section } from "./section.js";
 
-/** One user's own ratings: ascending positions of items, and what they gave them. */
+/** One user's ratings: ascending positions of items, and values. */
 export interface Row {
   items: number[];
   values: number[];
 }
 
-/** What a user computes about themselves. It is for them alone. */
+/** The state of a user; private. */
 export interface UserState {
-  /** Their level: added to every score. */
+  /** Added to every score. */
   offset: number;
-  /** Their taste, in the space of the item factors. */
+  /** The user's taste, in the space of the item factors. */
   factors: Float64Array;
-  /** What each of their items adds to an item's score; with the rest, which they have no part in, they are it. */
+  /** The contribution of each of the user's items to an item's score. */
   moved(item: number): number[];
 }
 
-/** Their state, by the model's own rule. Ratings are kept and compared as float32, as in training. */
+/** The state by the model's rule. Ratings are compared as float32, as in training. */
 export function foldIn(section: Section, row: Row, midpoint: number): UserState {
   const { model, settings } = section;
   switch (model) {
@@ -42,12 +42,11 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   return ridge(section, row, regularization! * factor, offsets);
 }
 
-/** Who is served from released values alone. */
 function nobody({ rank }: Section): UserState {
   return { offset: 0, factors: new Float64Array(rank), moved: () => [] };
 }
 
-/** Ridge regression of their ratings on the item factors, with a constant where there is a ridge for it. */
+/** Ridge regression of the ratings on the item factors, with a constant where it has a ridge. */
 function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number | null): UserState {
   const { center, itemBias, rank, settings } = section;
   const ridges = ridgesOf(rank, regularization, offsetRidge);
@@ -73,7 +72,6 @@ function ridge(section: Section, row: Row, regularization?: number, offsetRidge?
   };
 }
 
-/** A ridge for each factor, and one for the constant unless there is none. */
 function ridgesOf(rank: number, regularization?: number, offsetRidge?: number | null): Float64Array {
   if (!(regularization! >= 0 && (offsetRidge === null || offsetRidge! >= 0))) throw new Error("it has no ridge");
   return Float64Array.of(...new Array<number>(rank).fill(regularization!), ...(offsetRidge === null ? [] : [offsetRidge!]));
@@ -81,7 +79,7 @@ function ridgesOf(rank: number, regularization?: number, offsetRidge?: number | 
 
 const gramians = new WeakMap<Section, Float64Array>();
 
-/** Sum of all items' outer products, computed once a model. */
+/** Sum of all items' outer products, computed once. */
 function gramian(section: Section): Float64Array {
   let found = gramians.get(section);
   if (!found) {
@@ -99,7 +97,7 @@ function gramian(section: Section): Float64Array {
 const STEPS = 12; // each lowers the loss, by its largest curvature
 const CURVATURE = 0.25;
 
-/** Logistic regression of their likes and dislikes on the item factors. */
+/** Logistic regression of likes and dislikes on the item factors. */
 function logistic(section: Section, row: Row, threshold: number): UserState {
   const { center, itemBias, rank } = section;
   const rows = row.items.map((item) => section.row(item, 2));
@@ -126,13 +124,13 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
   };
 }
 
-/** Their likes: rows from the model's threshold up, or all. */
+/** Purchases, and ratings from the model's threshold up, or all. */
 function liked({ settings }: Section, row: Row): number[] {
   const threshold = settings.like_threshold;
   return row.items.filter((_, i) => threshold == null || !(row.values[i]! < Math.fround(threshold))); // NaN: bought
 }
 
-/** Weighted sum of the factors of a user's likes, over that of their popularity or over a stored number. */
+/** Weighted sum of the factors of the likes, divided by their popularity or a stored number. */
 function eigenrec(section: Section, row: Row): UserState {
   const weight = section.array("history_weight", section.nItems);
   if (!weight) throw new Error("it has no weights of a history");
@@ -151,7 +149,7 @@ function eigenrec(section: Section, row: Row): UserState {
   };
 }
 
-/** Items recommend items: their factors are 1 for the learned items that they like. */
+/** Items recommend items: the factors are 1 for liked items. */
 function itemMatrix(section: Section, row: Row): UserState {
   const likes = new Set(liked(section, row));
   const places = row.items.map((item) => (likes.has(item) ? section.place(item) : -1));

@@ -1,4 +1,4 @@
-/** Positions by 32-bit hash. Sorted by the upper half: to build it is to walk through memory, not to jump. */
+/** Positions by 32-bit hash, sorted by the upper half, which builds fast. */
 export class Hashes {
   private readonly starts = new Int32Array((1 << 16) + 1);
 
@@ -13,7 +13,7 @@ export class Hashes {
     for (let bucket = 0; bucket < 1 << 16; bucket++) this.starts[bucket + 1]! += this.starts[bucket]!;
   }
 
-  /** The first item of this hash that is the one; -1 where none is. */
+  /** The first item of this hash that matches; -1 if none does. */
   find(hash: number, isIt: (item: number) => boolean): number {
     const { hashes, items, starts } = this;
     const end = starts[(hash >>> 16) + 1]!;
@@ -21,7 +21,7 @@ export class Hashes {
     return -1;
   }
 
-  /** An item that is the same as one before; -1 where none is. */
+  /** An item that equals an earlier one; -1 if none does. */
   twin(same: (one: number, other: number) => boolean): number {
     const { hashes, items, starts } = this;
     for (let bucket = 0; bucket < 1 << 16; bucket++) {

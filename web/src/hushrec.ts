@@ -1,4 +1,4 @@
-/** hushrec on the user's own device: private recommendations that nobody else sees. */
+/** Private recommendations on the user's own device. */
 export type { Id, Catalogue } from "./catalogue.js";
 export { InputError, ModelFileError } from "./errors.js";
 export type { UserState } from "./foldin.js";

@@ -1,9 +1,9 @@
-/** Fetching a model whole, and keeping it on the device under its digest. */
+/** Fetching a model whole, and keeping it on the device. */
 import { ModelFileError } from "./errors.js";
 import { Model } from "./model.js";
 
 export interface LoadOptions {
-  /** The digest that the model must have; one that is kept under it is read without a request. */
+  /** The digest that the model must have; a kept copy of it is read without a request. */
   digest?: string;
   /** Keep no copy on the device. */
   keep?: boolean;
@@ -12,10 +12,9 @@ export interface LoadOptions {
 const STORE = "hushrec";
 
 /**
- * Load a model: from the device where it is kept and still what the address holds, or where there is no
- * network; else fetched whole, so that no request tells whose items are meant.
+ * Load a model: a kept copy that is current, or without a network; else the whole file, so no request shows a user's items.
  *
- * @throws ModelFileError if it cannot be fetched, is damaged, or is none that a device can serve.
+ * @throws ModelFileError if it cannot be fetched, is damaged, or cannot be served on a device.
  */
 export async function load(url: string | URL, { digest, keep = true }: LoadOptions = {}): Promise<Model> {
   const address = new URL(url, globalThis.location?.href).href;

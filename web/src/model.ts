@@ -1,4 +1,4 @@
-/** A trained model on the user's own device: users fold their ratings in, and nobody else sees them. */
+/** A trained model on the user's own device. */
 import { Catalogue, type Id } from "./catalogue.js";
 import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, type Row, type UserState } from "./foldin.js";
@@ -8,47 +8,43 @@ import { type Domain, pairsOf, type Rated, type Rating, type Ratings, type Refus
 import { allScores, best, mixed, type PublicScores, ranking, scoreOf, standardise } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
-/** An item and its score, or how similar it is. */
 export interface Scored {
   item: string;
-  /** What a list is ranked by: it never rises from one item to the next. */
+  /** A list is ranked by it. */
   score: number;
 }
 
-/** An item of a list. */
 export interface Recommended extends Scored {
-  /** What `predict` says of it, from a model that predicts ratings. */
+  /** The predicted rating, from a model that predicts. */
   rating?: number;
 }
 
 export interface ListOptions extends Rules {
-  /** How many items, at most; 10 by default. */
+  /** The largest number of items; 10 by default. */
   n?: number;
   /** List what the user may choose next: the latest ratings count half. The ratings are then a list in order, or have times. */
   next?: boolean;
-  /** Items to leave out; those they rated by default, none where the list is empty. */
+  /** Items to leave out; the rated ones by default. */
   exclude?: Iterable<Id>;
   /** Recommend among these only. */
   only?: Iterable<Id>;
 }
 
-/** An item that goes together with others. */
 export interface Similar extends Scored {
-  /** What is known of the items asked for, such as "5 taste dimensions" or "40 donors". */
+  /** Sources that know the given items, such as "5 taste dimensions" or "40 donors". */
   by: string[];
 }
 
-/** Why an item has its score, before items that do not stand out of the noise are put below all others. */
+/** Why an item has its score, before items that do not exceed the noise are lowered. */
 export interface Explanation extends Scored {
-  /** What it would be without the items below. */
+  /** The score without the items below. */
   base: number;
-  /** What each of their items adds to the score, what moves it most first. */
+  /** The contribution of each of the user's items, the largest first. */
   because: { item: string; moved: number }[];
 }
 
 /** One of the models of a file. */
 class Recommender {
-  /** What scores are: ratings within the range, likes that only rank, or the log-odds of a like. */
   readonly scores: ScoreKind;
 
   constructor(
@@ -64,18 +60,17 @@ class Recommender {
     }
   }
 
-  /** The verdict of donors who gave the public model a weight. */
   private get judged() {
     const job = this.scores === "ratings" ? "ratings" : "lists";
     return this.about.judged.find((each) => each.job === job && each.weight > 0);
   }
 
-  /** How many taste dimensions exceed the noise; undefined where the model does not know. */
+  /** The number of taste dimensions that exceed the noise; undefined if the model does not know. */
   get directions(): number | undefined {
     return this.section.number("directions") ?? (this.section.rank ? undefined : 0);
   }
 
-  /** What a user computes about themselves: for them alone, like all that is computed from it. */
+  /** The state of a user; private. */
   foldIn(ratings: Ratings): UserState {
     return this.folded(ratings).state;
   }
@@ -92,7 +87,7 @@ class Recommender {
     return this.named(said.best(scores, count(n), supported), (item) => scores[item]!);
   }
 
-  /** Predicted scores of some items; ratings are clipped to the declared range. */
+  /** Predicted scores of some items; ratings are clipped to the range. */
   predict(ratings: Ratings, items: Iterable<Id>): number[] {
     if (this.publicModel) {
       const { scores } = this.scored(ratings);
@@ -102,7 +97,7 @@ class Recommender {
     return this.positions(items).map((item) => this.clipped(scoreOf(this.section, state, item)));
   }
 
-  /** Which of a user's items moved the score of this one. */
+  /** The contribution of the user's items to the score of this one. */
   explain(ratings: Ratings, item: Id): Explanation {
     const { scores, moved: movedBy, rated } = this.scored(ratings);
     const [at] = this.positions([item]);
@@ -113,7 +108,7 @@ class Recommender {
     return { item: this.items.at(at!), score, base: score - moved.reduce((a, b) => a + b, 0), because };
   }
 
-  /** Items that go together with one or several, ranked as for a user who likes only these. */
+  /** Items that go together with one or several. */
   similarItems(item: Id | readonly Id[], n = 10): Similar[] {
     const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
     if (!given.length) throw new InputError("The list of items is empty; pass one item or more.");
@@ -126,7 +121,7 @@ class Recommender {
     return this.named(best(scores, count(n)), (other) => scores[other]!).map((each) => ({ ...each, by }));
   }
 
-  /** Their ratings without those that this model cannot use, and these with the reason. */
+  /** The ratings that this model can use, and the others with the reason. */
   usable(ratings: Ratings): { ratings: Map<string, Rating>; refused: Refused[] } {
     const { row, refused } = rowOf(this.pairs(ratings), this.items, this.domain, this.purchases);
     const ratingOf = (value: number) => (Number.isNaN(value) ? null : value);
@@ -142,7 +137,7 @@ class Recommender {
     return pairsOf(ratings, this.domain, this.scores === "likes");
   }
 
-  /** The same from all ratings and from the latest, which count half. */
+  /** Scores from all ratings and from the latest, which count half. */
   private scoredNext(ratings: Ratings) {
     const pairs = inOrder(ratings) && this.pairs(ratings);
     const [whole, { scores }] = [this.scored(pairs), this.scored(pairs, true)];
@@ -151,7 +146,7 @@ class Recommender {
     return whole;
   }
 
-  /** All scores; what each of their items adds to one; which items come first, where that is still to be done. */
+  /** All scores, contributions to one, and the items that come first if the scores are not lowered yet. */
   private scored(ratings: Ratings, latest = false) {
     const { section, publicModel } = this;
     const { state, rated, row, midpoint } = this.folded(ratings, latest);
@@ -193,7 +188,7 @@ class Recommender {
     return this.scores === "ratings" ? Math.min(Math.max(score, this.domain.low), this.domain.high) : score;
   }
 
-  /** What the model knows of the items of a history, by name; nothing where it is empty. */
+  /** The names of the sources that know the items of a history. */
   private sources(state: UserState, theirs?: UserState): string[] {
     const { judged, publicModel } = this;
     if (!theirs || !judged) {
@@ -206,7 +201,6 @@ class Recommender {
     return judged.external ? [...found, "ratings of another population"] : found;
   }
 
-  /** The same of one model: pairs, or taste dimensions and item features that users voted for. */
   private learned(section: Section, { factors }: UserState): string[] {
     if (section.learned) return known(factors) ? ["pairs of items"] : [];
     const own = section.rank - (section.number("feature_columns") ?? 0);
@@ -239,12 +233,10 @@ class Recommender {
   }
 }
 
-/** What a file says besides its arrays. */
 interface About {
   isPrivate: boolean;
-  /** Names of the item features. */
+  /** Names. */
   features: string[];
-  /** The donors' verdicts. */
   judged: { job: string; weight: number; donors: number; external: boolean; features: boolean }[];
 }
 
@@ -257,9 +249,8 @@ function rated({ items, values }: Row): Row {
 const known = (factors: Float64Array) => factors.some((entry) => entry !== 0);
 const plural = (number: number, what: string) => `${number.toLocaleString("en-US")} ${what}${number === 1 ? "" : "s"}`;
 
-/** A model file, read: `predict` comes from its model of ratings, all else from that of lists where it has one. */
+/** A model file: its model of ratings predicts, that of lists does all else. */
 export class Model extends Recommender {
-  /** What recommends, explains and finds similar items in place of the model that predicts. */
   readonly lists: Recommender | undefined;
 
   private constructor(
@@ -267,9 +258,9 @@ export class Model extends Recommender {
     lists: Section | undefined,
     items: Catalogue,
     domain: Domain,
-    /** The privacy statement: unit, relation, epsilon at delta, every release. */
+    /** The privacy statement. */
     readonly privacy: Readonly<Record<string, any>>,
-    /** SHA-256, hexadecimal: it tells this model from every other. */
+    /** SHA-256, hexadecimal. */
     readonly digest: string,
     about: About,
     publicModel?: PublicScores,
@@ -340,7 +331,7 @@ export class Model extends Recommender {
 
 export type { Recommender };
 
-/** True; refused where ratings have no order. */
+/** True; refuses ratings without an order. */
 function inOrder(ratings: Ratings): true {
   if (ratings instanceof Map || !(typeof ratings !== "object" || ratings === null || Symbol.iterator in ratings)) {
     throw new InputError(

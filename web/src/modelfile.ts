@@ -1,9 +1,4 @@
-/**
- * Bytes of a model file: a header and named arrays, each held against its digest (docs/reference/format.md).
- *
- * All arrays are views of the file's own bytes, so that no header, whatever it says, takes memory that the
- * file does not.
- */
+/** Bytes of a model file (docs/reference/format.md). Arrays are views of its bytes, so no header takes more memory than the file. */
 import { ModelFileError } from "./errors.js";
 
 export type Numbers = Float64Array | Float32Array | Int32Array | Uint32Array | Int8Array | Uint8Array;
@@ -15,11 +10,10 @@ export interface Stored {
 }
 
 export interface ModelFile {
-  /** Sections, domain and privacy statement, as JSON has them. */
   header: Record<string, any>;
   /** By name, `section/array`. */
   arrays: Map<string, Stored>;
-  /** SHA-256, hexadecimal: it tells this model from every other. */
+  /** SHA-256, hexadecimal. */
   digest: string;
 }
 
@@ -35,7 +29,6 @@ export function damaged(why: string): never {
   throw new ModelFileError(`This model file is damaged or cut short (${why}); fetch or train it again.`);
 }
 
-/** Refuse a file whose bytes are whole but make no sense. */
 export function otherVersion(why: string): never {
   throw new ModelFileError(
     `This model file was written by another version of hushrec (${why}); read it with the version that wrote it.`,
@@ -111,7 +104,6 @@ function inOrder(places: Record<string, Entry>): [string, Entry][] {
   );
 }
 
-/** The bytes that an array's type and shape need. */
 function length(name: string, { dtype, shape }: Entry): number {
   if (!shape.every((size) => Number.isSafeInteger(size) && size >= 0)) damaged(`array '${name}' has no shape`);
   const bytes = shape.reduce((product, size) => product * size, WIDTHS[dtype] ?? NaN);
@@ -134,14 +126,14 @@ function numbers(dtype: string, octets: Uint8Array): Numbers {
   return Float64Array.from(whole as BigInt64Array, Number);
 }
 
-/** Whether all numbers are such as a training releases: their squares do not overflow. */
+/** Whether no number has a square that overflows. */
 function finite(values: Numbers): boolean {
   if (!(values instanceof Float32Array || values instanceof Float64Array)) return true;
   for (let at = 0; at < values.length; at++) if (!(Math.abs(values[at]!) <= LARGEST)) return false;
   return true;
 }
 
-/** The number that 16 bits stand for. */
+/** The number of a half-precision float. */
 function half(bits: number): number {
   const [sign, exponent, part] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
   if (exponent === 31) return part ? NaN : sign * Infinity;

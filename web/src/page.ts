@@ -1,4 +1,4 @@
-/** The demo page: search, rate, see the list and why. Once the model is here, nothing can be sent. */
+/** The demo page: search, rate, see the list and why. After loading, nothing can be sent. */
 import { load, type Model } from "./hushrec.js";
 
 const KEPT = "hushrec ratings";
@@ -6,7 +6,7 @@ const LISTED = 10;
 const FOUND = 5;
 const MOST_WAITED = 3000;
 
-/** What a page may still do once the model is loaded: nothing that reaches a network (docs/guides/device-security.md). */
+/** The policy after the model is loaded: no network (docs/guides/device-security.md). */
 const NOTHING = [
   "default-src 'none'", "script-src 'none'", "style-src 'none'", "img-src 'none'", "font-src 'none'",
   "connect-src 'none'", "media-src 'none'", "object-src 'none'", "frame-src 'none'", "child-src 'none'",
@@ -15,7 +15,6 @@ const NOTHING = [
 
 const get = <E extends HTMLElement = HTMLElement>(id: string) => document.getElementById(id) as E;
 
-/** An element with text or other elements in it. */
 function make<K extends keyof HTMLElementTagNameMap>(
   tag: K,
   properties: Partial<HTMLElementTagNameMap[K]> = {},
@@ -43,14 +42,14 @@ async function start(): Promise<void> {
   }
 }
 
-/** Keeps the page's own files for when there is no network; where that fails the page works all the same. */
+/** Keeps the page's files for use without a network; the page works without it. */
 async function keepPage(): Promise<void> {
   const late = new Promise((done) => setTimeout(done, MOST_WAITED));
   const kept = navigator.serviceWorker?.register("service-worker.js").then(() => navigator.serviceWorker.ready);
   await Promise.race([kept, late]).catch(() => {});
 }
 
-/** The second policy, and the count of what was asked for since. */
+/** Sets the second policy, and counts requests since. */
 function lock(): void {
   document.head.append(make("meta", { httpEquiv: "Content-Security-Policy", content: NOTHING }));
   let [requests, blocked] = [0, 0];
@@ -114,7 +113,6 @@ class Page {
     return found;
   }
 
-  /** The buttons that rate an item. */
   private grading(item: string, place: string): HTMLElement {
     const set = make("fieldset", { className: "grades" }, make("legend", {}, this.title(item)));
     for (const grade of this.grades) {
@@ -140,7 +138,6 @@ class Page {
     get("search").focus();
   }
 
-  /** What they rated and what follows. */
   private show(what: string): void {
     const own = [...this.ratings].map(([item, grade]) => {
       const remove = make("button", { type: "button", onclick: () => this.remove(item) }, "Remove");
@@ -158,14 +155,12 @@ class Page {
     if (what) get("done").textContent = `${what} The list has ${list.length} items.`;
   }
 
-  /** Which of their items moved this one. */
   private why(item: string): Node {
     const because = this.model.explain(this.ratings, item).because.filter(({ moved }) => moved > 0).slice(0, 3);
     if (!because.length) return make("small", {}, "liked by many");
     return make("small", {}, `because of ${because.map((each) => this.title(each.item)).join(", ")}`);
   }
 
-  /** A few plain sentences, and the whole statement. */
   private tellPrivacy(): void {
     const { private: isPrivate, epsilon, delta, unit, relation, public_ratings: published, joint_dp: promise } = this.model.privacy;
     const except = published ? "That holds for everybody but those who have published their ratings. " : "";
@@ -176,7 +171,6 @@ class Page {
     get("statement").textContent = `${promise}\n\n${JSON.stringify(this.model.privacy, null, 2)}`;
   }
 
-  /** Ratings are kept on the device where they ask for it. */
   private keep(): void {
     try {
       if (get<HTMLInputElement>("keep").checked) localStorage.setItem(KEPT, JSON.stringify([...this.ratings]));

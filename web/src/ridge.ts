@@ -1,6 +1,6 @@
 /** Ridge regressions of one user's ratings on the factors of their items. */
 
-/** A symmetric positive matrix, factored; `solve` gives its inverse times a vector. */
+/** The Cholesky factor of a symmetric positive matrix. */
 export class Cholesky {
   /** @param matrix row by row, size x size; its lower triangle is read, and overwritten. */
   constructor(
@@ -34,7 +34,7 @@ export class Cholesky {
   }
 }
 
-/** Sum of the rows' outer products, weighed, with a ridge on the diagonal. */
+/** Weighted sum of the rows' outer products, with a ridge on the diagonal. */
 export function normalMatrix(rows: Float64Array[], ridge: Float64Array, weight = 1): Float64Array {
   const size = ridge.length;
   const matrix = new Float64Array(size * size);
@@ -47,7 +47,6 @@ export function normalMatrix(rows: Float64Array[], ridge: Float64Array, weight =
   return matrix;
 }
 
-/** Sum of the rows, each times its weight. */
 export function combined(rows: Float64Array[], weights: ArrayLike<number>, size: number): Float64Array {
   const sum = new Float64Array(size);
   rows.forEach((row, i) => {

@@ -1,9 +1,9 @@
-/** One user's ratings, as they give them, to a row of the model: which of them count, and which are refused. */
+/** One user's ratings as a row of the model. */
 import type { Catalogue, Id } from "./catalogue.js";
 import { InputError } from "./errors.js";
 import type { Row } from "./foldin.js";
 
-/** Seconds since 1970 or any other number that grows, or a date in ISO 8601; unknown where it is none. */
+/** A number that grows, or a date in ISO 8601; anything else is unknown. */
 export type Time = number | string | null;
 
 /** A rating; null is a purchase without one, where lists come from likes. */
@@ -15,23 +15,20 @@ export type Rated = readonly [Id, Rating] | readonly [Id, Rating, Time];
 /** Ids and ratings: a mapping, pairs of both, or, where a model is of likes, ids of liked items. */
 export type Ratings = Iterable<Rated> | Iterable<Id> | Readonly<Record<string, Rating>>;
 
-/** What was declared of ratings. */
 export interface Domain {
   low: number;
   high: number;
-  /** True where every rating is a like of 1, whatever its value. */
+  /** Whether every rating is a like, with any value. */
   likes: boolean;
   mostRatings: number;
 }
 
-/** A rating that a model cannot use, and why. */
 export interface Refused {
   item: Id;
   rating: Rating;
   why: string;
 }
 
-/** Their ratings as pairs. */
 export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): Rated[] {
   if (typeof ratings === "string" || typeof ratings !== "object" || ratings === null) {
     throw new InputError("Ratings must be a mapping from item to rating, or pairs of both.");
@@ -45,10 +42,10 @@ export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): R
   });
 }
 
-/** How many of the latest ratings count half of a list of what comes next. */
+/** The number of latest ratings that count half of a list of what comes next. */
 const LATEST = 5;
 
-/** The time of an entry as Python reads it: whole numbers, seconds of a date; -Infinity where there is none. */
+/** The time of an entry as Python reads it, in whole numbers; -Infinity if there is none. */
 function timeOf(time?: Time): number {
   const zoned = typeof time === "string" && !/(Z|[+-]\d\d:?\d\d)$/i.test(time.trim()) && /[T ]/.test(time.trim());
   const number = typeof time === "string" ? Number(time.trim() || NaN) : time;
@@ -56,7 +53,7 @@ function timeOf(time?: Time): number {
   return typeof value === "number" && Math.abs(value) <= 2 ** 62 ? Math.floor(value) : -Infinity;
 }
 
-/** Ratings by time, the oldest first, ties by the catalogue; as they are where none has a time. */
+/** Ratings by time, the oldest first, ties by the catalogue; unchanged if none has a time. */
 function inOrder(pairs: Rated[], catalogue: Catalogue): Rated[] {
   if (!pairs.some((pair) => pair.length === 3)) return pairs;
   const keyed = pairs.map((pair) => [timeOf(pair[2]), catalogue.indexOf(pair[0]), pair] as const);
@@ -108,7 +105,7 @@ function neighbour(value: number, direction: number): number {
   return new Float32Array(bits.buffer)[0]!;
 }
 
-/** At most so many items, those of smallest hash: what Python keeps of a row beyond the cap. */
+/** The items of smallest hash, which Python keeps of a row beyond the cap. */
 function sampled(items: number[], most: number): number[] {
   if (items.length <= most) return items;
   const keys = new Map(items.map((item) => [item, mixed(0x61fe3b7caf7f47a9n + 0x9e3779b97f4a7c15n * BigInt(item + 1))]));

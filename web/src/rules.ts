@@ -1,23 +1,22 @@
-/** Rules for lists, from a public table of items: as hushrec.serving.Attributes and Rules of the Python library. */
+/** Rules for lists, as hushrec.serving.Attributes and Rules of the Python library. */
 import { type Catalogue, type Id, wellFormed } from "./catalogue.js";
 import { InputError } from "./errors.js";
 import type { Numbers } from "./modelfile.js";
 import { best } from "./scoring.js";
 
 export interface Rules {
-  /** What is publicly known of the items. */
   attributes?: Attributes;
-  /** List items of which this is true, such as "in_stock and price < 50". */
+  /** List items for which this is true, such as "in_stock and price < 50". */
   where?: string;
-  /** How many items may share a value of a column: { brand: 2 }. */
+  /** The most items that may share a value of a column: { brand: 2 }. */
   atMost?: Record<string, number>;
-  /** By how much items count for more of which a condition is true: { new: 1.1 }. */
+  /** Factors for items for which a condition is true: { new: 1.1 }. */
   boost?: Record<string, number>;
 }
 
 type Value = number | string | null;
 type Column = { kind: "number" | "text" | "none" | "other"; values: Value[] };
-/** What a condition compares: a column, or one value for all items. */
+/** A column, or one value for all items. */
 type Operand = { kind: Column["kind"]; at: (item: number) => Value; constant: boolean; truth: boolean };
 /** For each item: 0 false, 1 null, 2 true. */
 type Truths = Uint8Array;
@@ -68,19 +67,18 @@ export class Attributes {
     }
   }
 
-  /** What an item is called, from the column title or name. */
+  /** The title of an item, from the column title or name. */
   title(item: number): string | undefined {
     const held = TITLES.map((name) => this.columns.get(name)).find((column) => column?.kind === "text");
     return (held?.values[item] as string | null | undefined) ?? undefined;
   }
 
-  /** Which items a condition is true of; null is not true, as in SQL. */
+  /** For which items a condition is true; null is not true, as in SQL. */
   matching(condition: string | Condition): boolean[] {
     const read = typeof condition === "string" ? new Condition(condition) : condition;
     return Array.from(read.evaluate((name) => this.column(name), this.nItems), (truth) => truth === 2);
   }
 
-  /** One column by its name; refused with the names that there are. */
   column(name: string): Column {
     const found = this.columns.get(name);
     const known = [...this.columns.keys()].join(", ") || "none";
@@ -90,7 +88,7 @@ export class Attributes {
   }
 }
 
-/** Which items may be listed, by what each counts for more, and limits of kinds. */
+/** Rules, evaluated for every item. */
 export class Applied {
   readonly allowed: boolean[] | undefined;
   readonly factors: Float64Array | undefined;
@@ -125,7 +123,7 @@ export class Applied {
     }
   }
 
-  /** Multiplies how far each score is above the lowest: more than 1 lowers none, whatever its sign. In place. */
+  /** Multiplies the distance of each score to the lowest, in place. */
   boosted(scores: Float64Array): Float64Array {
     const { factors } = this;
     if (!factors) return scores;
@@ -134,7 +132,7 @@ export class Applied {
     return scores;
   }
 
-  /** The best items, of one kind no more than its limit. */
+  /** The best items within the limits. */
   best(scores: Float64Array, n: number, first?: Numbers): number[] {
     if (!this.limits.length) return best(scores, n, first);
     const [left, chosen] = [scores.slice(), [] as number[]];
@@ -157,7 +155,7 @@ export class Applied {
   }
 }
 
-/** Truth values are 1 and 0; an empty text and what is no number say nothing. */
+/** A cell as a number or text; null if it is empty. */
 function plain(cell: unknown): unknown {
   if (typeof cell === "boolean") return Number(cell);
   return cell === undefined || cell === "" || Number.isNaN(cell) ? null : cell;
@@ -175,7 +173,7 @@ function orderOf(one: number | string, other: number | string): number {
   return unit(one) - unit(other);
 }
 
-/** A condition that was read into tokens; nothing is computed yet. */
+/** A condition as tokens. */
 class Condition {
   private readonly tokens: { kind: number; text: string; at: number }[] = [];
   private column!: (name: string) => Column;
@@ -260,7 +258,6 @@ class Condition {
     return this.each((item) => (left.at(item) === null ? 1 : 2 * Number(left.at(item) !== 0)));
   }
 
-  /** Compares with all numbers and texts of a list at once, and with each column of it. */
   private membership(left: Operand): Truths {
     this.need("(");
     const operands = [this.operand()];

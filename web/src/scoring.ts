@@ -4,13 +4,13 @@ import type { Numbers } from "./modelfile.js";
 import { dot } from "./ridge.js";
 import type { Section } from "./section.js";
 
-/** A public model that is mixed with a private one; scores that only rank are standardised first. */
+/** A public model next to a private one; scores that only rank are standardised first. */
 export interface PublicScores {
   section: Section;
   weight: number;
 }
 
-/** The weighted mean of both models' scores, and the factors of the parts of a score. */
+/** The weighted mean of both models' scores, and the factors of both in it. */
 export function mixed(own: Float64Array, theirs: Float64Array, { section, weight }: PublicScores, supported?: Numbers) {
   const ranks = section.scores !== "ratings";
   const spreads = ranks ? [standardise(ranking(own, supported)), standardise(theirs)] : [1, 1];
@@ -18,7 +18,7 @@ export function mixed(own: Float64Array, theirs: Float64Array, { section, weight
   return { scores: own, parts: [(1 - weight) / spreads[0]!, weight / spreads[1]!] as const };
 }
 
-/** Brings scores to mean 0 and deviation 1, in place, and gives the deviation that they had. */
+/** Brings scores to mean 0 and deviation 1, in place; returns their deviation. */
 export function standardise(scores: Float64Array): number {
   const mean = scores.reduce((a, b) => a + b, 0) / scores.length;
   const variance = scores.reduce((a, b) => a + (b - mean) ** 2, 0) / scores.length;
@@ -40,15 +40,11 @@ export function allScores(section: Section, { offset, factors: taste }: UserStat
   return scores;
 }
 
-/** The same for one item. */
 export function scoreOf(section: Section, { offset, factors }: UserState, item: number): number {
   return offset + (section.center + section.itemBias[item]!) + dot(section.row(item), factors);
 }
 
-/**
- * Scores that a list is ranked by: those of items that are not of `first` are all lowered by one number, so that
- * the best of them comes to just below the least of the first. In place.
- */
+/** Lowers the scores of items not in `first` by one number, in place: the best comes just below the least of `first`. */
 export function ranking(scores: Float64Array, first?: Numbers): Float64Array {
   let [least, most] = [Infinity, -Infinity];
   scores.forEach((score, item) => {
@@ -62,7 +58,7 @@ export function ranking(scores: Float64Array, first?: Numbers): Float64Array {
   return scores;
 }
 
-/** Four items at a time: each number of theirs is read once for them, and no sum waits for another. */
+/** Four items at a time, which is faster. */
 function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, scores: Float64Array): void {
   const rank = taste.length;
   const whole = scores.length - (scores.length % 4);
@@ -94,7 +90,7 @@ function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float6
   }
 }
 
-/** Only the columns where their factors are not 0: few of many. */
+/** Only columns where the taste is not 0. */
 function addChosen(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, products: Float64Array): void {
   const chosen = [...taste.keys()].filter((k) => taste[k]);
   products.forEach((_, row) => {
@@ -103,10 +99,7 @@ function addChosen(factors: Numbers, scale: Numbers | undefined, taste: Float64A
   });
 }
 
-/**
- * The items of the best scores: those of `first` before the others, equal ones in ascending order.
- * What is -Infinity or not a number is never chosen.
- */
+/** The items of the best scores: those in `first` before the others, ties ascending. -Infinity and NaN are never chosen. */
 export function best(scores: Float64Array, n: number, first?: Numbers): number[] {
   const group = (item: number) => (first && !first[item] ? 0 : 1);
   const better = (a: number, b: number) => group(b) - group(a) || scores[b]! - scores[a]! || a - b;

@@ -1,13 +1,12 @@
-/** The arrays and settings of one model of a file, which fit its catalogue. */
+/** The arrays and settings of one model of a file. */
 import { InputError } from "./errors.js";
 import type { ModelFile, Numbers } from "./modelfile.js";
 
 export type ScoreKind = "ratings" | "likes" | "log-odds";
 
-/** The models that can be served on a device. */
 const SERVED = ["private-als", "item-bias", "popular", "private-eigenrec", "one-bit-user", "als", "dpals", "ease"];
 
-/** Their normal equations take 32 MB. */
+/** The normal equations of so many take 32 MB. */
 const MOST_FACTORS = 2000;
 
 export class Section {
@@ -19,13 +18,13 @@ export class Section {
   readonly center: number;
   readonly itemBias: Numbers;
   readonly factors: Numbers;
-  /** A scale for each row of the factors, where these are of one byte. */
+  /** A scale for each row of factors of one byte. */
   readonly scale: Numbers | undefined;
   readonly supported: Numbers | undefined;
-  /** The number of rows of the factors, and the items that have one; all where undefined. */
+  /** The number of stored rows of the factors, and their items; all if undefined. */
   readonly rows: number;
   readonly positions: Numbers | undefined;
-  /** The same where items recommend items. */
+  /** The same if items recommend items. */
   readonly learned: Numbers | undefined;
 
   /**
@@ -66,7 +65,7 @@ export class Section {
     [this.factors, this.rank] = [stored!.values, rank];
   }
 
-  /** An array by its name; of so many numbers, or of any number where that is -1. */
+  /** An array of so many numbers; of any number if that is -1. */
   array(name: string, count: number): Numbers | undefined {
     const stored = this.file.arrays.get(`${this.name}/${name}`);
     if (stored && (stored.shape.length !== 1 || (count >= 0 && stored.shape[0] !== count))) {
@@ -75,18 +74,17 @@ export class Section {
     return stored?.values;
   }
 
-  /** An array of a single number. */
   number(name: string): number | undefined {
     const stored = this.file.arrays.get(`${this.name}/${name}`);
     return stored?.shape.length === 0 ? stored.values[0] : undefined;
   }
 
-  /** The factors of an item, with some numbers behind. */
+  /** The factors of an item, then some numbers. */
   row(item: number, ...tail: number[]): Float64Array {
     return this.stored(this.place(item), ...tail);
   }
 
-  /** A row of the factors, zeros where its number is negative, with some numbers behind. */
+  /** A row of the factors, zeros if its number is negative, then some numbers. */
   stored(place: number, ...tail: number[]): Float64Array {
     const row = new Float64Array(this.rank + tail.length);
     const unit = place < 0 ? 0 : (this.scale?.[place] ?? 1);
@@ -95,7 +93,7 @@ export class Section {
     return row;
   }
 
-  /** The number of an item's row of the factors; -1 where it has none. */
+  /** The number of an item's row of the factors; -1 if it has none. */
   place(item: number): number {
     const { positions } = this;
     if (!positions) return item;

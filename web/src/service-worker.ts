@@ -1,4 +1,4 @@
-/** Keeps the page's own files, so that it opens without a network; the model is kept by the page itself. */
+/** Keeps the page's files, so it opens without a network; the page keeps the model. */
 const worker = globalThis as any;
 
 const STORE = "hushrec page";
@@ -16,7 +16,7 @@ worker.addEventListener("fetch", (event: any) => {
   if (request.method === "GET" && own) event.respondWith(fresh(request));
 });
 
-/** What the network has, or what was kept where there is none. */
+/** The network's file, or the kept one. */
 async function fresh(request: Request): Promise<Response> {
   const store = await caches.open(STORE);
   try {
