@@ -202,6 +202,16 @@ class Both(Estimator[BothUsers]):
         """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""
         return budget.part(self.lists_share if job == "lists" else 1 - self.lists_share)
 
+    def budgets(self, budget: Budget) -> list[tuple[Estimator[Any], Budget]]:
+        ratings = self.ratings.budgets(self.part(budget, "ratings"))
+        return [(self, budget), *ratings, *self.lists.budgets(self.part(budget, "lists"))]
+
+    def set_params(self, **settings: Any) -> Self:
+        """Return a copy with these fields changed; without a plan, its models have none either."""
+        if settings.get("planned_for", ...) is None:
+            settings = {"ratings__planned_for": None, "lists__planned_for": None} | settings
+        return super().set_params(**settings)
+
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return self._of_both("releases", budget, domain, fraction)
 

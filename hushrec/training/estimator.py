@@ -233,6 +233,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         check_domain(self, domain)
         return self.releases(budget, domain, 1.0)
 
+    def budgets(self, budget: Budget) -> list[tuple[Estimator[Any], Budget]]:
+        """Return this model and the models within, each with its part of the budget."""
+        return [(self, budget)]
+
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Return the plan of a later week that spends ``fraction`` of the budget's mu squared.
 

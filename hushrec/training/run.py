@@ -224,13 +224,15 @@ def check_rows(
 
 
 def check_budget(estimator: Estimator[Any], budget: Budget) -> None:
-    plan = estimator.planned_for
-    if plan is not None and replace(plan, relation=budget.relation) != budget:  # the noise is the same
-        raise InputError(
-            f"This {estimator.name} was planned for {plan}, and the budget is {budget}; plan"
-            " it for this one, or keep its settings with set_params(planned_for=None).",
-            parameter="budget",
-        )
+    for model, part in estimator.budgets(budget):
+        plan = model.planned_for
+        if plan is not None and replace(plan, relation=part.relation) != part:  # the noise is the same
+            whose = "the" if model is estimator else "its part of the"
+            raise InputError(
+                f"This {model.name} was planned for {plan}, and {whose} budget is {part}; plan"
+                " it for this one, or keep its settings with set_params(planned_for=None).",
+                parameter="budget",
+            )
 
 
 def used_rows(estimator: Estimator[Any], ratings: Ratings) -> Ratings:

@@ -11,7 +11,7 @@ from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.models import ALS, EASE, Both, PrivateEigenRec
 from hushrec.models.both import combined
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.training.named import train
 
 RATINGS = realistic(300, 40, 6000, seed=0)
@@ -153,3 +153,27 @@ def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() 
         found, noise_sd = Both(like_threshold=like_threshold)._expected_weights(Told, arrays, DOMAIN)
         part = 0.4 + 0.6 * chance
         assert found == pytest.approx(Told.weights * part) and noise_sd == pytest.approx(2 * part)
+
+
+@pytest.mark.parametrize("job", ["ratings", "lists"])
+def test_a_model_within_is_planned_for_its_part_of_the_budget(job: str, tmp_path) -> None:
+    """Refused before a charge if it was planned for the whole budget or for another part of it."""
+    planned = Both.planned(BUDGET, DOMAIN, 300)
+    model = getattr(planned, job)
+    whole = type(model).planned(BUDGET, DOMAIN, 300)
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    for wrong in (
+        Both(**{job: whole}),
+        planned.set_params(**{job: whole}),
+        planned.set_params(lists_share=0.3),
+        Both(**{job: model}, lists_share=0.3),
+    ):
+        with pytest.raises(InputError, match="was planned for .* and its part of the budget is"):
+            wrong.plan(BUDGET, DOMAIN)
+        with pytest.raises(InputError, match="was planned for .* and its part of the budget is"):
+            wrong.fit(RATINGS, Accountant(BUDGET, ledger=ledger, dataset="shop"))
+    assert not ledger.datasets()
+    kept = planned.set_params(planned_for=None)
+    for good in (planned, Both(**{job: model}), kept.set_params(lists_share=0.3)):
+        good.plan(BUDGET, DOMAIN)
+    kept.plan(Budget(1.0, 1e-6), DOMAIN)
