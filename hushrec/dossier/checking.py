@@ -95,12 +95,11 @@ def check(
     Parameters
     ----------
     content : bytes
-        Of the file.
+        Content of the dossier file.
     model : str or path
         The model file that the dossier should be about.
     ledger : Ledger, optional
-        Model file of the training. Without it, nothing shows that the charges, seasons and budget are the
-        ledger's.
+        Ledger of the training. Without it, charges, seasons and budget are not compared.
     public_key : str, optional
         The key that must have signed, 32 bytes in hexadecimal.
 

@@ -15,12 +15,12 @@ Figures = Callable[[Array], Array]
 
 @dataclass(frozen=True)
 class Estimate:
-    """A figure and its interval: of confidence where it was measured, of what to expect where not.
+    """A measured figure and its confidence interval.
 
     Attributes
     ----------
     value : float
-        The figure; NaN where nothing was there to measure.
+        The figure; NaN if there was nothing to measure.
     low, high : float
         Ends of the interval.
 
