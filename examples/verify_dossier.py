@@ -220,7 +220,7 @@ def check_statement(book, said):
 def same_release(row, release):
     """Tell whether a charge is that of a release as a statement has it."""
     kind, numbers = parsed(row["mechanism"])
-    names = {"RandomizedResponse": "epsilon", "RepeatAndSelect": "run_epsilon delta mean_runs shape"}
+    names = {"RandomizedResponse": "epsilon", "RepeatAndSelect": "run_epsilon delta mean_runs"}
     stated = [release[name] for name in names.get(kind, "noise_multiplier").split()]
     words = all(row[name] == release[name] for name in ("label", "sensitivity", "unit", "relation"))
     return words and kind == release["mechanism"] and numbers == stated
@@ -304,17 +304,11 @@ def mu_of(epsilon, delta):
     return bisect(lambda mu: delta_of(mu, epsilon) > delta, 1e-9, 1e3) if delta > 0 else 0.0
 
 
-def selection(run_epsilon, delta, mean_runs, shape):
-    """Epsilon of the best of a random number of runs (Papernot and Steinke 2022, theorem 2)."""
-    square = mu_of(run_epsilon, delta) ** 2
-
-    def mean(rate):
-        odds = math.expm1(rate)
-        return odds / rate if shape == 0 else shape * odds / -math.expm1(-shape * rate)
-
-    rate = bisect(lambda rate: mean(rate) >= mean_runs, 1e-9, 60.0)
+def selection(run_epsilon, delta, mean_runs):
+    """Epsilon of the best of a geometric number of runs (Papernot and Steinke 2022, theorem 2)."""
+    square, rate = mu_of(run_epsilon, delta) ** 2, math.log(mean_runs)
     second = max(1.0, math.sqrt(2 * rate / square))
-    constant = (1 + shape) * ((second - 1) * square / 2 + rate / second)
+    constant = 2 * ((second - 1) * square / 2 + rate / second)
 
     def at(power):
         order = 1 + math.exp(power)

@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 import hushrec.privacy.noise
-import hushrec.privacy.run_count  # noqa: F401
+import hushrec.privacy.selection  # noqa: F401
 
 _REAL = os.urandom
 _now: list[Any] = ["", itertools.count(), os.getpid()]  # whose noise, its draws so far, the process
@@ -44,7 +44,7 @@ _OS = _Module(os, urandom=_urandom)
 _SECRETS = _Module(secrets, randbelow=lambda most: int.from_bytes(_urandom(16), "big") % most)
 _WHERE = {
     "hushrec.privacy.noise": ("os", _OS),
-    "hushrec.privacy.run_count": ("os", _OS),
+    "hushrec.privacy.selection": ("secrets", _SECRETS),
     "hushrec.evaluation.tuning": ("secrets", _SECRETS),
 }
 

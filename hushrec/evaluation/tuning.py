@@ -102,7 +102,6 @@ def tune(
     accountant: Accountant,
     *,
     mean_runs: float = 10.0,
-    shape: float = 1.0,
     seed: int = 0,
 ) -> Model:
     """Try a random number of candidates on private ratings and release the best model; spends the budget.
@@ -121,8 +120,6 @@ def tune(
         1e-6, failure=1e-6)``.
     mean_runs : float
         Expected number of runs, greater than 1.
-    shape : float
-        Shape of the distribution of their number (:class:`hushrec.privacy.RepeatAndSelect`).
     seed : int
         Seed of initialisation and the split.
 
@@ -151,7 +148,7 @@ def tune(
     check_users(ratings, accountant)
     budget = accountant.budget
     accountant.part()  # refuse an accountant that is used up
-    mechanism = RepeatAndSelect.within(budget, mean_runs, shape)
+    mechanism = RepeatAndSelect.within(budget, mean_runs)
     part = Budget(mechanism.run_epsilon, mechanism.delta, budget.unit, budget.relation)
     _check_candidates(ratings, model, candidates, part)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)

@@ -1,4 +1,4 @@
-"""Real numbers of which some bits are known, and exp and log between bounds: what exact draws are made of."""
+"""Real numbers of which some bits are known, and exp between bounds."""
 
 from collections.abc import Iterator
 from fractions import Fraction
@@ -29,20 +29,3 @@ def exp_minus(t: Fraction, precision: int) -> int:
         term = term * numerator // (denominator * n)
         total += -term if n % 2 else term
     return total
-
-
-def log(x: Fraction, precision: int) -> int:
-    """2^precision log(x) for x >= 1, precision at least 64, with an error below (1 + log2(x)) * precision."""
-    halvings = (x.numerator // x.denominator).bit_length() - 1
-    return _log_below_two(x / (1 << halvings), precision) + halvings * _log_below_two(Fraction(2), precision)
-
-
-def _log_below_two(x: Fraction, precision: int) -> int:
-    """2 artanh((x - 1) / (x + 1)) for 1 <= x <= 2: at most precision / 3 terms, each rounded down twice."""
-    y = (x - 1) / (x + 1)
-    power, total, n = (y.numerator << precision) // y.denominator, 0, 1
-    square = y * y
-    while power > 0:
-        total += power // n
-        power, n = power * square.numerator // square.denominator, n + 2
-    return 2 * total

@@ -63,7 +63,7 @@ def world(tmp_path_factory):
     def accountant(dataset, budget):
         return Accountant(budget, ledger=ledger, dataset=f"people {dataset}")
 
-    chosen = RepeatAndSelect(0.3, 1e-7, 4.0, 0.5)
+    chosen = RepeatAndSelect(0.3, 1e-7, 4.0)
     ledger.charge("people budget", "tuning", Release("choice", chosen, 1.0, "user", "add-remove"))
     models = {"budget": ItemBias().fit(ratings, accountant("budget", Budget(2, 1e-6)))}
     first = hushrec.PrivateALS().fit(

@@ -294,14 +294,10 @@ LEDGERS = [  # charges
         "left = math.nextafter(self.delta - self.failure, 0.0) if self.failure else self.delta",
         "left = self.delta"),
     bug("number of runs of a selection drawn in float64",
-        f"{SELECTION}::test_the_number_of_runs_is_drawn_exactly", "privacy/run_count:number_of_runs",
-        "    gamma, precision = Fraction(success_rate(mean_runs, shape)), _PRECISION\n",
-        """    gamma, left = success_rate(mean_runs, shape), uniform.bits * 2.0**-uniform.count
-    mass, runs = (1 - gamma) * (shape / (gamma**-shape - 1) if shape else -1 / math.log(gamma)), 1
-    while left > mass:
-        left, mass = left - mass, mass * (1 - gamma) * (runs + shape) / (runs + 1)
-        runs += 1
-    return runs\n"""),
+        f"{SELECTION}::test_the_number_of_runs_is_drawn_exactly",
+        "privacy/selection:RepeatAndSelect.draw_number_of_runs",
+        "secrets.randbelow(expected.numerator) >= expected.denominator",
+        "secrets.randbelow(2**53) >= 2**53 / self.mean_runs"),
     bug("a score that is NaN stays the best", f"{SELECTION}::test_runs_are_ranked_whatever_their_order",
         "privacy/accountant:Accountant.select", "(False, math.inf if math.isnan(score) else float(score))",
         "(False, float(score))"),
