@@ -31,7 +31,7 @@ def test_a_changed_setting_makes_stored_rows_earlier_ones(monkeypatch):
 def test_a_row_of_other_settings_is_not_the_row_of_a_cell(tmp_path, monkeypatch):
     monkeypatch.setattr("benchmarks.harness.STORED", tmp_path)
     domain = Domain(range(9), rating_range=(1, 5))
-    one, other = (PrivateALS.planned(Budget(epsilon, 1e-5), domain, 900) for epsilon in (1.0, 8.0))
+    one, other = (PrivateALS.planned(Budget(epsilon, 1e-5), domain, 90) for epsilon in (1.0, 8.0))
     cell = {"data": "coat", "draw": 0, "settings": settings(one)}
     Rows("rows.jsonl").add(cell | {"rmse": 1.0})
     assert json.loads(cell["settings"])["algorithm"] == "private-als"
