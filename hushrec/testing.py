@@ -145,10 +145,17 @@ def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = D
 
 
 def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
-    """Ratings of some users, through the same door as a person's file."""
-    rows = [row for rows in users.values() for row in rows]
-    columns = [list(column) for column in zip(*rows)] if rows else [[], [], []]
+    """Ratings of some users, with times, through the same door as a person's file."""
+    rows = [row for rows in users.values() for row in _timed(rows)]
+    columns = [list(column) for column in zip(*rows)] if rows else [[], [], [], []]
     return Ratings.from_any(tuple(columns), domain)
+
+
+def _timed(rows: Rows) -> list[tuple[Any, Any, Any, Any]]:
+    """Return a user's rows with times, a function of their number: none, equal ones, or of every kind."""
+    kinds = [None], [7], [2_000_000_000_000, 5, None, 5, 4_000_000_000, 1_700_000_000]
+    times = kinds[len(rows) % len(kinds)]
+    return [(*row, times[place % len(times)]) for place, row in enumerate(rows)]
 
 
 def neighbours(

@@ -277,6 +277,11 @@ class Ratings:
         """A hash (uint64) of each user's id. Random draws for the user start from it."""
         return text_keys(self.user_texts.to_pylist())
 
+    @property
+    def timed(self) -> bool:
+        """Whether they were read with times. Public."""
+        return self.times is not None
+
     @cached_property
     def users_differ(self) -> bool:
         """Whether every row is another user's, as it must be for training."""

@@ -38,7 +38,7 @@ class Store:
     domain : Domain
         Public.
     n_users, n_ratings : int
-    by_position, hand_picked, purchases : bool
+    by_position, hand_picked, purchases, timed : bool
     splits : tuple of str
         As of `Ratings`.
 
@@ -68,6 +68,7 @@ class Store:
         self.by_position: bool = self._manifest["by_position"]
         self.hand_picked: bool = self._manifest["hand_picked"]
         self.purchases: bool = self._manifest["purchases"]
+        self.timed: bool = self._manifest["times"]
         self.splits: tuple[str, ...] = tuple(self._manifest["splits"])
 
     @staticmethod

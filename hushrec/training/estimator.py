@@ -138,6 +138,9 @@ class Estimator(Settings, Generic[PrivateSide]):
     uses_user_count: ClassVar[bool]
     supports_seasons: ClassVar[bool]
 
+    #: Whether it uses the order of a user's ratings, so they must be read with their times.
+    uses_times: ClassVar[bool] = False
+
     planned_for: Budget | None = field(default=None, compare=False, repr=False)
 
     def __init_subclass__(cls, **given: Any) -> None:

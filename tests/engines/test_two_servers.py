@@ -49,6 +49,7 @@ ESTIMATORS = {
     "popular": hushrec.Popular(),
     "private-als": ALS,
     "private-eigenrec": hushrec.PrivateEigenRec(rank=2, iterations=2, n_users=12),
+    "private-eigenrec, window": hushrec.PrivateEigenRec(rank=2, iterations=2, window=1, n_users=12),
     "private-eigenrec, pairs": hushrec.PrivateEigenRec(rank=2, pairs=True, n_users=12),
     "both": hushrec.Both(
         ratings=ALS, lists=hushrec.PrivateEigenRec(rank=2, iterations=3, n_users=12), like_threshold=4.0
@@ -60,9 +61,13 @@ ESTIMATORS = {
 BIASES = hushrec.PrivateALS(rank=0, features=False, bias_rounds=2, n_users=4)
 
 
+def timed(rows):
+    return replace(rows, times=np.arange(rows.n_ratings) % 5)
+
+
 @pytest.fixture(scope="module")
 def ratings():
-    return hushrec.realistic(12, 9, 70, seed=1)
+    return timed(hushrec.realistic(12, 9, 70, seed=1))
 
 
 @pytest.fixture(scope="module")
@@ -125,20 +130,19 @@ def test_devices_read_purchases_and_returns_as_memory_does(ratings):
 @pytest.mark.parametrize(("name", "k"), [*((name, 1) for name in ESTIMATORS), ("both", 2)])
 def test_nodes_of_any_number_of_users_train_the_model_of_all_their_users(name, k, tmp_path):
     """Of 0, 1 and 500 users; a user of two nodes is two rows. Nothing tells how many users a node has."""
-    several = hushrec.realistic(502, 9, 3000, seed=1)
+    several = timed(hushrec.realistic(502, 9, 3000, seed=1))
     domain, ledger = several.domain, Ledger(tmp_path / "node.sqlite")
-    nobody = Ratings.from_any(([], [], []), domain)
+    nobody = Ratings.from_any(([], [], [], []), domain)
     nodes = [nobody, *(several.rows(range(*ends), keyed=True) for ends in ((0, 1), (1, 501)))]
     everybody = several.rows(range(501), keyed=True)
     if k == 2:
-        users, items, values = (everybody.to_arrow()[column].to_pylist() for column in range(3))
+        users, items, values, times = (everybody.to_arrow()[column].to_pylist() for column in range(4))
         chosen = [number for number, user in enumerate(users) if user in set(several.users[:40].tolist())]
-        again = [[column[number] for number in chosen] for column in (users, items, values)]
+        again = [[column[number] for number in chosen] for column in (users, items, values, times)]
         nodes.append(Ratings.from_any(tuple(again), domain))  # users of the other nodes, here too
         other = [f"{user} again" for user in again[0]]
-        everybody = Ratings.from_any(
-            ([*map(str, users), *other], [*items, *again[1]], [*values, *again[2]]), domain
-        )
+        columns = [*items, *again[1]], [*values, *again[2]], [*times, *again[3]]
+        everybody = Ratings.from_any(([*map(str, users), *other], *columns), domain)
     noises = KeptNoise(1), KeptNoise(2)
     world = World(ESTIMATORS[name], several, nodes=nodes, noises=noises, users_per_node=500, nodes_per_user=k)
     world.settle()

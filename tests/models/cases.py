@@ -174,6 +174,7 @@ CASES += [
     Case("private-eigenrec, weights again", PrivateEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, sums and weights", DividedEigenRec(rank=2, iterations=3)),
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6)),
+    Case("private-eigenrec, window", PrivateEigenRec(rank=2, iterations=2, window=1)),
     Case("private-eigenrec, pairs", PrivateEigenRec(rank=2, pairs=True), loose=ROOM),
     Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
     Case("private-eigenrec, item features", InformedEigenRec.of(rank=2, iterations=2, n_users=6,

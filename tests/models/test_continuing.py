@@ -23,6 +23,7 @@ from tests.opening import opened
 ITEMS, BUDGET = 40, Budget(8.0, 1e-6)
 SEASON = Season(BUDGET, 4, 0.5)
 DATA = realistic(300, ITEMS, 6000, seed=3)
+DATA = replace(DATA, times=np.arange(DATA.n_ratings) * 7919 % 1000)
 ALS = PrivateALS(rank=3, iterations=2, n_users=300)
 MODELS = {
     "private-als": ALS,
@@ -34,6 +35,7 @@ MODELS = {
     "popular": Popular(),
     "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
     "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
+    "private-eigenrec, window": PrivateEigenRec(rank=3, window=2, n_users=300),
     "private-eigenrec, pairs": PrivateEigenRec(rank=3, pairs=True, n_users=300),
     "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_threshold=4.0),
 }
@@ -253,7 +255,7 @@ def grown(domain, extra, dropped=0):
 def over(rows, domain):
     """The same ratings over another catalogue."""
     table = rows.to_arrow()
-    return Ratings.from_any(table, domain)
+    return Ratings.from_any(table, domain, columns={"time": True})
 
 
 @everywhere
@@ -315,7 +317,9 @@ def test_a_window_is_declared_and_needs_times():
     first = ALS.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
     with pytest.raises(InputError, match="no times"):
         first.continue_training(
-            WEEKS[1], SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), since="2024-01-01"
+            replace(WEEKS[1], times=None),
+            SeasonAccountant.following(first.privacy, noise=SeededNoise(2)),
+            since="2024-01-01",
         )
     rng = np.random.default_rng(1)
     table = WEEKS[1].to_arrow()

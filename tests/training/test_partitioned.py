@@ -29,7 +29,16 @@ def model_of(case: Case, rows, **options) -> bytes:
 
 SHAPES = ((1, 1), (2, 2), (7, 8), (64, 2))  # partitions, threads
 #: A case of each kind of private side in the short form, and one that does not stream.
-SHORT = ("private-als", "private-eigenrec", "both", "item-bias", "popular", "one-bit-user", "dpals")
+SHORT = (
+    "private-als",
+    "private-eigenrec",
+    "private-eigenrec, window",
+    "both",
+    "item-bias",
+    "popular",
+    "one-bit-user",
+    "dpals",
+)
 
 
 def a_store_gives_the_model_of_the_memory(tmp_path, case: Case, shapes) -> None:

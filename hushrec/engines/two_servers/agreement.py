@@ -189,6 +189,7 @@ class Agreement:
                 f" {self.users_per_node:,}), and no user is left out; agree on a larger maximum. Nothing was"
                 " sent."
             )
+        run.check_times(self.estimator, ratings)
         run.check_users(ratings, Accountant(self.budget))
 
     # ------------------------------------------------------------------ functions of the totals
@@ -313,7 +314,8 @@ def made_up(domain: Domain) -> Ratings:
     if domain.likes:
         users, places, agrees = users[agrees], places[agrees], agrees[agrees]
     ratings = np.where(agrees, domain.high, domain.low)
-    return Ratings.from_any((users, [domain.items[place] for place in places], ratings), domain)
+    items = [domain.items[place] for place in places]
+    return Ratings.from_any((users, items, ratings, np.arange(len(items))), domain)
 
 
 def identity_of(domain: Domain) -> list[Any]:

@@ -77,7 +77,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     computed from them and the user's own likes. Gaussian releases. Their mu squared adds up to the budget's.
     The item weights are a vector of norm 1 per user (sensitivity 1 under add-remove, sqrt(2) under replace).
     Every round releases the sum of the outer products of row, without popularity, and factors, each of norm 1
-    (1 and 2). With ``pairs`` the item matrix replaces the rounds: the sum of that row times itself (1 and
+    (1 and 2); with a ``window`` each item has factors of its own, and the whole is clipped to norm 1 (1 and
+    2). With ``pairs`` the item matrix replaces the rounds: the sum of that row times itself (1 and
     sqrt(2)). If earlier releases show no taste, a round releases the item weights in part or whole, at the
     same sensitivity and charge. With item features and few users, each user votes on every table of them, by
     1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
@@ -138,6 +139,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     rank: Annotated[int, "[0, 900]"] = 16
     iterations: Count = 8
     pairs: bool = False
+    window: Annotated[int, "[0, 100]"] = 0
     tuning: Tuning = Tuning()
     like_threshold: float | None = None
     n_users: Count | None = None
@@ -149,11 +151,16 @@ class PrivateEigenRec(Estimator[LikingUsers]):
                 "A model of item pairs has no vote on item features; set pairs to False or features_share "
                 "to 0."
             )
+        if self.pairs and self.window:
+            raise InputError(
+                "Where items recommend items there is no window; set pairs to False or window to 0."
+            )
         if self.pairs and self.tuning.learned_items > MOST_ITEMS:
             raise InputError(
                 f"An item matrix of {self.tuning.learned_items:,} items takes more than 1 GiB; set"
                 f" learned_items to at most {MOST_ITEMS:,}, or pairs to False."
             )
+        object.__setattr__(self, "uses_times", bool(self.window))
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
@@ -162,7 +169,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         root = math.sqrt(signal)
         rank = min(round(_RANK_PER_ROOT * root - _RANK_LESS), _LARGEST_RANK)
         rank = rank if rank >= _LEAST_RANK else 0
-        fits = changes.get("learned_items", 0) <= MOST_ITEMS and not changes.get("features_share")
+        fits = changes.get("learned_items", 0) <= MOST_ITEMS
+        fits = fits and not changes.get("features_share") and not changes.get("window")
         chosen = {
             "rank": rank,
             "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
@@ -210,9 +218,15 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return plan_of(weekly_rounds(self.rank_in(domain), self.pairs), budget, fraction)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
+        window = (
+            f"Likes at most {plural(self.window, 'place')} apart in a user's own order go together. The times"
+            " are private: they enter the item sums alone."
+        )
+        notes = (window,) if self.window else ()
         if not self._votes(domain):
-            return ()
+            return notes
         return (
+            *notes,
             f"Assumed public too: {plural(domain.item_features.shape[1], 'item feature')}. What lists make of"
             " them follows from released values; whether they count is told by the released sum of the users'"
             " votes.",
@@ -224,7 +238,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     # ------------------------------------------------------------------ training
 
     def users(self, ratings: Ratings) -> LikingUsers:
-        return LikingUsers(ratings, self.like_threshold)
+        return LikingUsers(ratings, self.like_threshold, self.window)
 
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
         return train_first(self, users, gate, seed)

@@ -6,7 +6,7 @@ Sensitivities: docs/proofs/private-eigenrec.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from hushrec.data import Ratings
 from hushrec.data.keys import mix
+from hushrec.data.ratings_builder import running_total
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
@@ -38,18 +39,22 @@ _LONGEST = 2.0
 _SMALLEST_SQUARE = 1e-200
 #: Scores of users' lists that are held in memory at once.
 _AT_ONCE = 1 << 22
+#: Pairs of near likes that are held in memory at once; more where one user has more.
+_NEAR_AT_ONCE = 1 << 20
 
 
 class LikingUsers(Users):
     """Users with rows of norm 1 (the scales of their liked items), and again without popularity."""
 
-    def __init__(self, ratings: Ratings, like_threshold: float | None = None) -> None:
+    def __init__(self, ratings: Ratings, like_threshold: float | None = None, window: int = 0) -> None:
         self._everything, self._liked = ratings, ratings.liked(like_threshold)
+        self._window = window
         super().__init__(self._liked.rated())
 
     # of the last :meth:`scale`
     _scale: Array
     _first: Array
+    _unit: Array
     _user_weight: Array
     _along: Array
 
@@ -82,7 +87,7 @@ class LikingUsers(Users):
             along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
             apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
             per_user = np.column_stack([unit / apart, along / (apart * square)])
-        self._scale, self._first = scale, first
+        self._scale, self._first, self._unit = scale, first, unit
         self._user_weight, self._along = finite_or_zero(per_user).T.copy()
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
@@ -91,6 +96,8 @@ class LikingUsers(Users):
         At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of their row
         and of its part along popularity, and an integer combination of them.
         """
+        if self._window:
+            return self._windowed_sums(vectors, learned)
         step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
         likes, along_step = at_columns(_likes(self._ratings), learned), step / grid(self._first)
         users = self._factors(likes, vectors[learned] * scale[:, None])
@@ -99,6 +106,58 @@ class LikingUsers(Users):
         sums, _ = added_residuals(*csr(likes), users, nothing, row_weight=weight, col_weight=scale, step=step)
         along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
         return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
+
+    def _windowed_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
+        """Return :meth:`item_sums` where each like has the factors of the likes near it, itself included.
+
+        The sum over a user's likes of (item) x (factors of the likes at most `window` places away, at norm
+        1), less its part along popularity, at norm 1: one clip of the whole contribution.
+        """
+        step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
+        along_step, square = step / grid(self._first), float((self._first**2).sum())
+        room, table = self._room(vectors.shape[1], step, along_step), vectors[learned] * scale[:, None]
+        total, along = np.zeros((len(first), vectors.shape[1])), np.zeros(vectors.shape[1])
+        place, matrix = np.cumsum(learned) - 1, self._ratings.matrix
+        for users, cells, near in self._near(learned):
+            items = place[matrix.indices[cells]]
+            factors = self._factors(near, table[items])
+            starts = np.searchsorted(users, np.arange(users[0], users[-1] + 2))
+            weights = self._unit[users] * scale[items] * first[items]
+            shape = (len(starts) - 1, len(users))
+            sums = sp.csr_array((weights, np.arange(len(users)), starts), shape=shape) @ factors
+            apart = np.sqrt(np.maximum(1 - (sums**2).sum(axis=1) / square, _LONGEST**-2.0))
+            weight = room[users[0] : users[-1] + 1] / apart
+            one = np.ones(len(users), np.float32)
+            entries = np.arange(len(users) + 1), items.astype(np.int32), one
+            own = self._unit[users] * weight[users - users[0]]
+            nothing = np.zeros((len(first), 0))
+            added, _ = added_residuals(
+                *entries, factors, nothing, row_weight=own, col_weight=scale, step=step
+            )
+            total += added
+            along += truncated((weight / square)[:, None] * sums, along_step).sum(axis=0)
+        return Bounded((total - np.outer(first, along)).ravel(), signed(1.0), step=step)
+
+    def _near(self, learned: NDArray[np.bool_]) -> Iterator[tuple[Array, Array, sp.csr_array]]:
+        """Yield blocks of users: each learned like's user and cell, in order, and which likes are near it."""
+        matrix, window = self._ratings.matrix, self._window
+        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
+        # the places of two users are further apart than the window
+        places = matrix.indptr[rows + 1] - self._ratings.age() + rows * window
+        order = np.argsort(places)
+        order = order[learned[matrix.indices[order]]]
+        rows, places = rows[order], places[order]
+        low = np.searchsorted(places, places - window, "left")
+        high = np.searchsorted(places, places + window, "right")
+        most, start = max(_NEAR_AT_ONCE // (2 * window + 1), 1), 0
+        while start < len(rows):
+            stop = np.searchsorted(rows, rows[min(start + most, len(rows)) - 1], "right")
+            block = slice(start, stop)
+            starts = running_total(high[block] - low[block])
+            near = np.arange(starts[-1]) + np.repeat(low[block] - start - starts[:-1], np.diff(starts))
+            ones = np.ones(len(near), np.float32)
+            yield rows[block], order[block], sp.csr_array((ones, near, starts), shape=(stop - start,) * 2)
+            start = stop
 
     def contributions(self, vectors: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
         """A round's release: the sums of :meth:`item_sums` and, for ``part`` of it, the item weights before.
