@@ -19,6 +19,7 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.sparse_rows import with_values
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.models.als import ALS
+from hushrec.models.private_als.week import Numbers
 from hushrec.serving.recommend import Recommender
 from hushrec.types import Array
 
@@ -88,7 +89,7 @@ class PublicItems(NamedTuple):
         private, state : mappings of str to ndarray
             Of a trained `PrivateALS`: the arrays that serve users, and the state for a next week.
         """
-        bias, prior = np.asarray(private["item_bias"]), float(state["numbers"][5])
+        bias, prior = np.asarray(private["item_bias"]), Numbers(*state["numbers"].tolist()).bias_prior
         variance = np.maximum(state["item_bias_variance"], _LEAST * prior)
         unknown = self.design @ np.linalg.lstsq(self.design, bias)[0]  # an item of which nothing was released
         wider, middle = (prior, unknown) if prior > self.spread else (self.spread, self.expected)

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from hushrec.models.private_als.server import (
-    FactorPrior,
     FactorSums,
     KnownFactors,
     Level,
@@ -71,7 +70,7 @@ def test_factors_change_as_a_normal_vector_does_that_was_measured():
     vectors = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     sums = rng.normal(size=(6, 3))
     found = FactorSums(sums, values, vectors, 0.6, 0.8)
-    change, variance = factor_update(slopes, FactorPrior(usual, np.zeros((6, 0))), found)
+    change, variance = factor_update(slopes, usual, np.zeros((6, 0)), found)
     for item in range(6):
         measured = slopes[item] * np.diag(values)
         noise = np.diag(0.36 + 0.8 * slopes[item] * values)

@@ -153,21 +153,6 @@ def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
     return np.asarray(cell * slopes * unit**2)
 
 
-class FactorPrior(NamedTuple):
-    """The estimated factors before a round.
-
-    Attributes
-    ----------
-    variance : ndarray of shape (n_items, rank)
-        Along the eigenvectors of the Gramian.
-    scores : ndarray of shape (n_items, n_components)
-        Of item features.
-    """
-
-    variance: Array
-    scores: Array
-
-
 class FactorSums(NamedTuple):
     """The released sums of a round of factors.
 
@@ -212,16 +197,15 @@ def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> 
     return values, vectors, variance
 
 
-def factor_update(slopes: Array, prior: FactorPrior, released: FactorSums) -> tuple[Array, Array]:
+def factor_update(slopes: Array, variance: Array, scores: Array, released: FactorSums) -> tuple[Array, Array]:
     """Expected change of the factors, and their variance afterwards along the eigenvectors.
 
     The release is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
     """
-    along, variance = released.sums @ released.vectors, prior.variance
-    usual = variance.mean(axis=1)
-    if prior.scores.any():
+    along, usual = released.sums @ released.vectors, variance.mean(axis=1)
+    if scores.any():
         slope = slopes[:, None] * released.values
-        change, rest = expected_from_features(prior.scores, along, slope, usual, released.variance(slope))
+        change, rest = expected_from_features(scores, along, slope, usual, released.variance(slope))
     else:
         change, rest = np.zeros_like(along), usual
     left = np.empty_like(along)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from hushrec.checks import Clip, Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
@@ -167,9 +167,9 @@ class PrivateALS(Estimator[FittedUsers]):
         return cls.of(settings, changes)
 
     @property
-    def learns_factors(self) -> bool:
-        """Whether item factors are released."""
-        return self.rank > 0 and self.iterations > 0
+    def factor_rounds(self) -> int:
+        """Number of releases of item factors."""
+        return self.iterations if self.rank else 0
 
     @property
     def learned_factors(self) -> int:
@@ -179,22 +179,23 @@ class PrivateALS(Estimator[FittedUsers]):
     @property
     def starts_spectral(self) -> bool:
         """Whether the first factors come from a private item x item matrix."""
-        return self.learns_factors and self.learned_factors > 0 and self.tuning.start == "spectral"
+        return self.factor_rounds > 0 and self.learned_factors > 0 and self.tuning.start == "spectral"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if math.isfinite(budget.epsilon):
             self._check_clips()
-        rounds = self._first_rounds()
-        rounds += [Round(label, share, signed(clip)) for label, share, clip in self.bias_releases()]
-        for release in self.factor_releases():
-            rounds += release.releases
+        tuning, rounds = self.tuning, self._first_rounds()
+        clip, share = signed(or_infinite(tuning.bias_clip)), tuning.bias_share / max(self.bias_rounds, 1)
+        rounds += [Round(f"item biases {step}", share, clip) for step in range(1, self.bias_rounds + 1)]
+        for step in range(1, self.factor_rounds + 1):
+            rounds += self._factor_round(step)
         return plan_of(rounds, budget, fraction)
 
     def _check_clips(self) -> None:
         needed = {
             "bias_clip": self.bias_rounds > 0,
-            "factor_clip": self.learns_factors,
-            "user_norm": self.learns_factors,
+            "factor_clip": self.factor_rounds > 0,
+            "user_norm": self.factor_rounds > 0,
             "start_clip": self.starts_spectral,
         }
         for name, wanted in needed.items():
@@ -213,34 +214,18 @@ class PrivateALS(Estimator[FittedUsers]):
             rounds.insert(0, Round("level", self.tuning.level_share, signed(1.0)))
         return rounds
 
-    def bias_releases(self) -> list[BiasRound]:
-        """Return the planned releases of the item biases."""
-        share = self.tuning.bias_share / max(self.bias_rounds, 1)
-        clip = or_infinite(self.tuning.bias_clip)
-        return [BiasRound(f"item biases {step + 1}", share, clip) for step in range(self.bias_rounds)]
-
-    def factor_releases(self) -> list[FactorRound]:
-        """Return the planned releases of the item factors, a row an iteration."""
-        if not self.learns_factors:
-            return []
-        tuning = self.tuning
+    def _factor_round(self, step: int) -> list[Round]:
+        """Return the releases of one iteration."""
+        tuning, share = self.tuning, self.tuning.factor_share / self.iterations
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
-        share, clip = tuning.factor_share / self.iterations, or_infinite(tuning.factor_clip)
-        rounds = []
-        for step in range(1, self.iterations + 1):
-            start = None
-            if step == 1 and self.starts_spectral:
-                start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
-            rounds.append(
-                FactorRound(
-                    Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
-                    start,
-                    Round(f"gramian {step}", share * tuning.gramian_share, gramian),
-                    Round(f"item sums {step}", share * (1 - tuning.gramian_share), signed(clip)),
-                    clip,
-                )
-            )
-        return rounds
+        start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
+        clip = signed(or_infinite(tuning.factor_clip))
+        return [
+            Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
+            *([start] if step == 1 and self.starts_spectral else []),
+            Round(f"gramian {step}", share * tuning.gramian_share, gramian),
+            Round(f"item sums {step}", share * (1 - tuning.gramian_share), clip),
+        ]
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
         return domain.item_features is not None
@@ -272,27 +257,3 @@ class PrivateALS(Estimator[FittedUsers]):
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         return ridge_parts(arrays, history.matrix, stored_ridge(arrays), column)
-
-
-class BiasRound(NamedTuple):
-    """A planned release of the item biases, with its clip in units of the spread."""
-
-    label: str
-    share: float
-    clip: float
-
-
-class FactorRound(NamedTuple):
-    """The planned releases of one iteration, with the clip of its item sums."""
-
-    residual_variance: Round
-    start: Round | None
-    gramian: Round
-    item_sums: Round
-    clip: float
-
-    @property
-    def releases(self) -> list[Round]:
-        """Return the rounds in their order."""
-        start = [self.start] if self.start else []
-        return [self.residual_variance, *start, self.gramian, self.item_sums]

@@ -25,7 +25,6 @@ from hushrec.models.private_als.server import (
     BIAS_SLOPE,
     RESIDUAL_BOUND,
     Biases,
-    FactorPrior,
     FactorSums,
     Ground,
     KnownFactors,
@@ -98,7 +97,7 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
     items, residual, factors = _learn_factors(model, users, gate, ground, items, public, seed)
     counted_sd = gate.noise_sd("level") if gate.planned("level") and model.n_users is None else 0.0
     state = State.first(level, residual, counted_sd, (noisy, weights_sd), biases, factors)
-    serve = served(level, residual, items, supported, model.learns_factors)
+    serve = served(level, residual, items, supported, model.factor_rounds > 0)
     if model.scores == "ratings" and ground.scores.size:
         slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.informative)
         serve = with_slopes(serve, slopes_on, private=gate.private)
@@ -140,12 +139,14 @@ def _learn_biases(
     precision = np.eye(2) / (_COMMON_PRIOR * unit) ** 2
     ridge = level.ridge(unit**2)
     sampling = bias_sampling(slopes, level.n_users, unit)
-    for step, (label, _, clip) in enumerate(model.bias_releases()):
+    clip = or_infinite(model.tuning.bias_clip)
+    for step in range(1, model.bias_rounds + 1):
+        label = f"item biases {step}"
         users.fit(items, ridge)
         noisy = gate.release(label, users.item_biases(items, clip, unit))[:, 0]
         noise_variance = (unit * gate.noise_sd(label)) ** 2 + sampling
         common, total = regression(noisy, slope, design, variance, noise_variance, precision)
-        if step == 0:  # how far biases spread shows in the sums themselves
+        if step == 1:  # how far biases spread shows in the sums themselves
             rest = noisy - slope * (design @ common)
             prior = prior * likely_scale(rest, slope**2 * variance, noise_variance)
             variance = prior
@@ -197,33 +198,32 @@ def _learn_factors(
     square, n_users = level.spread**2, level.n_users
     residual, known = square, None
     prior = np.full((len(items), model.rank), model.tuning.factor_prior**2)
-    for step, (votes, _, gramian, sums, clip) in enumerate(model.factor_releases()):
+    clip, norm = or_infinite(model.tuning.factor_clip), or_infinite(model.tuning.user_norm)
+    for step in range(1, model.factor_rounds + 1):
+        votes, gramian, sums = (f"{name} {step}" for name in ("residual variance", "gramian", "item sums"))
         users.fit(items, level.ridge(residual))
         most = RESIDUAL_BOUND * residual
-        released = gate.release(votes.label, users.residual_variance(items, slopes, most))
-        residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes.label))
-        if step == 0:  # later sums are of the fit that the residual variance was released of
+        released = gate.release(votes, users.residual_variance(items, slopes, most))
+        residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes))
+        if step == 1:  # later sums are of the fit that the residual variance was released of
             items = _start(model, users, gate, level, items, public, seed)
             users.fit(items, level.ridge(residual))
         unit = level.spread * math.sqrt(residual)
-        contributions = users.item_sums(
-            items, slopes, or_infinite(model.tuning.user_norm), clip, level.spread, unit
-        )
-        gram = gate.release(gramian.label, contributions[1])
-        noisy = gate.release(sums.label, contributions[0])
-        values, vectors, variance = spectrum(gram, gate.noise_sd(gramian.label), n_users, level)
+        contributions = users.item_sums(items, slopes, norm, clip, level.spread, unit)
+        gram = gate.release(gramian, contributions[1])
+        noisy = gate.release(sums, contributions[0])
+        values, vectors, variance = spectrum(gram, gate.noise_sd(gramian), n_users, level)
         factors = BiasedFactors(items).factors
         noisy = noisy - variance * slopes[:, None] * factors
-        if step == 0 and model.tuning.start == "random":  # learned columns were a guess: solve outright
+        if step == 1 and model.tuning.start == "random":  # learned columns were a guess: solve outright
             guess = factors * (np.arange(model.rank) >= 2 * model.features)
             noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
             factors -= guess
-        sums_sd = unit * gate.noise_sd(sums.label)
-        released_sums = FactorSums(noisy, values, vectors, sums_sd, residual)
-        change, left = factor_update(slopes, FactorPrior(prior, scores), released_sums)
+        released_sums = FactorSums(noisy, values, vectors, unit * gate.noise_sd(sums), residual)
+        change, left = factor_update(slopes, prior, scores, released_sums)
         factors += change
-        gram_sd, norm = gate.noise_sd(gramian.label) / n_users, model.tuning.user_norm or 1.0
-        gram_variance = packed_variance(gram_sd, model.rank, norm, level.spread)
+        gram_sd = gate.noise_sd(gramian) / n_users
+        gram_variance = packed_variance(gram_sd, model.rank, model.tuning.user_norm or 1.0, level.spread)
         known = KnownFactors(left @ vectors.T**2, gram / n_users, gram_variance)
         del contributions, noisy, released_sums, change, left  # each as large as the model
     return items, residual, known

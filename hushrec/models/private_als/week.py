@@ -67,6 +67,21 @@ _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.0
 #: Number of items that the prior of new ones counts for.
 _NEW_PRIOR = 10.0
 
+#: Statistics whose drift is estimated.
+_EVIDENCE = "item weights", "item biases", "item factors"
+
+
+class Numbers(NamedTuple):
+    """The numbers that a week continues: variances but for the number of users and the spread."""
+
+    n_users: float
+    n_users_variance: float
+    spread: float
+    user_variance: float
+    residual: float
+    bias_prior: float
+
+
 #: Names of the precisions of the factors.
 _OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
 _BY_ITEM = Expected("f", ("items",), 0.0)
@@ -75,11 +90,11 @@ EXPECTED = ModelArrays(
     serve={"directions": Expected("iu", (), 0)},
     state=SEEN
     | {
-        "numbers": Expected("f", (6,), 0.0),
+        "numbers": Expected("f", (len(Numbers._fields),), 0.0),
         "item_weights": Expected("f", ("items",)),
         "item_weights_variance": _BY_ITEM,
         "item_bias_variance": _BY_ITEM,
-        "evidence": Expected("f", (3, len(DRIFTS))),
+        "evidence": Expected("f", (len(_EVIDENCE), len(DRIFTS))),
         "item_factor_variance": Expected("f", ("items", "own rank"), 0.0),
         "gramian": Expected("f", ("gramian",)),
         "gramian_variance": Expected("f", ("gramian",), 0.0),
@@ -148,7 +163,7 @@ class State(NamedTuple):
             weights[0],
             np.full(len(biases.variance), weights[1] ** 2),
             biases.variance,
-            np.array([no_evidence()] * 3),
+            np.array([no_evidence() for _ in _EVIDENCE]),
             factors,
         )
 
@@ -189,9 +204,9 @@ class Last(NamedTuple):
     state: State
 
     @property
-    def residual(self) -> float:
-        """The residual variance."""
-        return float(self.state.numbers[4])
+    def numbers(self) -> Numbers:
+        """The state's numbers by name."""
+        return Numbers(*self.state.numbers.tolist())
 
 
 def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
@@ -295,7 +310,7 @@ def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[
 def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
     """Expected change of the biases, their variance, and the log likelihoods of their drift."""
     items, level, slopes, state = last
-    residual, usual = last.residual, state.numbers[5]
+    residual, usual = last.numbers.residual, last.numbers.bias_prior
     variance, evidence = state.item_bias_variance, state.evidence[1]
     unit, slope = math.sqrt(residual), BIAS_SLOPE * slopes
     noisy = gate.release(
@@ -315,7 +330,7 @@ def _factor_change(
 ) -> tuple[Array, KnownFactors, Array]:
     """Expected change of the factors, their precision, and the log likelihoods of their drift."""
     items, level, slopes, state = last
-    residual, evidence = last.residual, state.evidence[2]
+    residual, evidence = last.numbers.residual, state.evidence[2]
     unit, norm = level.spread * math.sqrt(residual), or_infinite(model.tuning.user_norm)
     n_users = level.n_users
     sums, gramian = users.item_sums(
@@ -353,7 +368,7 @@ def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tupl
     usual = np.linalg.solve(known.T @ known + ridge, known.T @ items[seen])
     items[~seen] = design[~seen] @ usual
     weights = state.weights.with_new(seen)
-    bias_variance = np.where(seen, state.item_bias_variance, state.numbers[5])
+    bias_variance = np.where(seen, state.item_bias_variance, Numbers(*state.numbers).bias_prior)
     factors = state.factors
     if factors is not None:
         spread = np.where(seen[:, None], factors.variance, model.tuning.factor_prior**2)
