@@ -97,7 +97,7 @@ def _line(book: Ledger, summary: LedgerSummary) -> str:
     left = book.left(summary.dataset)
     rest = f"; {left}" if left and not summary.closed else ""
     if summary.budget is None and summary.delta == SHOWN_DELTA and not book.seasons(summary.dataset):
-        rest += "; this is at the usual delta, and --delta gives it at that of your models"
+        rest += "; delta is the default, and --delta changes it"
     return f"{summary}{rest}."
 
 
@@ -110,14 +110,14 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
         return result, []
     held = summary.reserved + summary.running
     whole = summary.mu**2 + held if summary.budget is None else summary.budget.mu**2
-    of = "what is spent and reserved" if summary.budget is None else "the budget"
+    of = "the spent and reserved budget" if summary.budget is None else "the budget"
     cells = [(share.what, f"{share.spent / whole:.2%}", f"{share.reserved / whole:.2%}") for share in rows]
     cells += [("all", f"{together['spent']:.2%}", f"{together['reserved']:.2%}")]
     table = output.table([("", "spent", "reserved"), *cells], left={0})
     free = together["free"]
-    last = "no budget is set, so nothing says what is free" if free is None else f"free: {free:.2%}"
-    last = "the data set is closed: nothing is free" if summary.closed else last
-    lines = [f"\nParts of {of}, in mu squared (epsilons do not add up, mu squared does):", table, last]
+    last = "free: unknown, because no budget is set" if free is None else f"free: {free:.2%}"
+    last = "free: none, because the data set is closed" if summary.closed else last
+    lines = [f"\nFractions of {of}, by mu squared, which adds up (epsilon does not):", table, last]
     return result, lines
 
 

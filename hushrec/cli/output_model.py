@@ -202,7 +202,9 @@ def recommendations(
     order = ("rank", "item", "title", "new", "score", "rating", "base", "because")
     keys = [key for key in order if key in there]
     items = [{key: row[key] for key in keys} for row in rows]
-    what = "" if known else f", who has no {which} of known items in the history: the list for new users"
+    what = (
+        "" if known else f", who has no {which} of known items in the history. This is the list for new users"
+    )
     shown = [key for key in keys if key != "base"]
     cells = [[cell(each[key]) for key in shown] for each in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}

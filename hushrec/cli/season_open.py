@@ -63,7 +63,7 @@ def season_open(
     names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
     names += " --attendance FILE" * season.lifetime
-    text += [f"\nIts first week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
+    text += [f"\nFirst week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     shared = shares(book, dataset)
     together = output.paragraph(f"{summary_of(book, dataset)}.")
     text += [*seasons_together(others)[1], *together, f"Ledger: {book.path}"]

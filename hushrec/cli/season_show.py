@@ -30,7 +30,7 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     shared = shares(book, dataset)
     result |= {"promised_together": both, **shared[0]}
     together = output.paragraph(f"{summary_of(book, dataset)}.")
-    next_line = f"What each season takes: hushrec ledger show --dataset {dataset}"
+    next_line = f"Fractions of each season: hushrec ledger show --dataset {dataset}"
     output.result(as_json, result, *lines, *text, *together[1:], f"Ledger: {book.path}", next_line)
 
 
@@ -41,8 +41,8 @@ def planned(season: Season) -> list[str]:
         part, alone = f"{row['part']:.3%}", f"epsilon {row['epsilon_alone']:.3g}"
         lines.append(f"{row['weeks']:<14}{part:>14}{row['mu']:>10.4g}{row['noise']:>10.4g}{alone:>16}")
     words = (
-        "noise: standard deviation of a release of sensitivity 1. A week that is not trained spends"
-        " nothing; one that is cut short is used up."
+        "noise: standard deviation of a release of sensitivity 1. A skipped week costs nothing. An"
+        " interrupted week keeps its charge."
     )
     if season.gap:
         words += f" A week begins {season.gap:g} days after the last one began, or later (--early: sooner)."

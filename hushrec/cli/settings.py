@@ -48,7 +48,7 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
         first = f"{each['name']:<22}  {each['default']:<8}  "
         about = each["about"] if tuning else _brief(each["about"], 85)
         lines += textwrap.wrap(about, 80, initial_indent=first, subsequent_indent=" " * 34) or [first]
-    more = "" if tuning else " --tuning lists those that benchmarks chose, and complete texts."
+    more = "" if tuning else " --tuning also lists tuned settings, with full texts."
     example = found[0]["name"] if found else "NAME"
     output.result(
         as_json,

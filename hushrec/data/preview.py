@@ -42,7 +42,7 @@ from hushrec.errors import InputError
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
 _ADVICE = (
-    "Do not declare from these counts, the histogram or the unseen items: they are your users'.\n"
+    "Do not use these figures to declare the catalogue or the range: they come from private ratings.\n"
     "Declare the scale that your form allows and the items that your shop sells."
 )
 #: Scales that rating forms usually have.
@@ -141,7 +141,7 @@ class Preview:
         if self.histogram:
             lines += ["Ratings", *_bars(self.histogram)]
             fitting = ", ".join(f"{low:g} to {high:g}" for low, high in self.scales)
-            lines.append(f"Scales    {fitting or 'none of the usual ones'} would hold all of them")
+            lines.append(f"Scales    {fitting or 'none of the usual ones'}: these hold all ratings")
         lines += ["", *(f"Hint: {hint}" for hint in self.hints), _ADVICE]
         return "\n".join(lines)
 

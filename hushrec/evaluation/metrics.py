@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from hushrec.data.store import Partition
 
 #: The privacy remark of an evaluation, in its text and in its dictionary.
-PRIVATE_FIGURE = (
-    "private figure of the curator: computed from held-out ratings without noise, covered by no budget"
-)
+PRIVATE_FIGURE = "private figure of the curator, computed from held-out ratings without noise"
 
 #: Every metric, in the order of tables; lists' metrics are called by their length too, as in recall@20.
 METRICS: tuple[str, ...] = (

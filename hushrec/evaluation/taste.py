@@ -53,7 +53,7 @@ class Taste:
             more = f" and {plural(self.directions, 'taste dimension')}" if self.directions else ""
             return f"Personal taste: the model learned pairs of items{more}. Lists follow both."
         if self.unknown:
-            said = "lists follow each user's ratings, but the model cannot tell learned taste from noise."
+            said = "lists follow each user's ratings, but learned taste cannot be distinguished from noise."
         elif self.directions is None:
             return ""
         elif self.directions:

@@ -79,7 +79,7 @@ class LedgerSummary:
         limit = "no budget is set" if self.budget is None else f"its budget is {self.budget}"
         if self.promised is not None:
             both = guarantee(self.promised, self.delta, self.unit, self.relation)
-            limit = f"with what open seasons are yet to spend {both} holds over all of them; {limit}"
+            limit = f"with the rest of open seasons, {both}; {limit}"
         limit += ", and it is closed" if self.closed else ""
         runs = plural(self.runs, "run")
         warning = "NOT PRIVATE, " if self.epsilon == math.inf else ""

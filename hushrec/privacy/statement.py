@@ -197,7 +197,7 @@ class PrivacyStatement:
             lines += _field("Ledger", "none: other trainings on these users are not counted here")
         else:
             same = self.ledger.budget is None and self.ledger.delta == budget.delta
-            lines += _field("Ledger", f"{self.ledger}{', so this is at the delta of this run' * same}")
+            lines += _field("Ledger", f"{self.ledger}{', so delta is that of this run' * same}")
         return "\n".join(lines + ([] if brief else _field("Version", f"hushrec {self.version}")))
 
     @property

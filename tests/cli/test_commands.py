@@ -289,7 +289,7 @@ def test_ledger(run, files):
     assert train(run, files, "--dataset", "none").exit_code == 0
     assert (
         "1 run on" in (text := run("ledger", "show", "--dataset", "none").stdout)
-        and "at the usual delta" in text
+        and "delta is the default" in text
     )
     run("season", "open", "--dataset", "year", "--epsilon", "3", "--delta", "1e-4", "--weeks", "4")
     assert parsed(run("ledger", "show", "--dataset", "year", "--json"))["delta"] == 1e-4

@@ -93,7 +93,7 @@ def test_the_statement_adds_up_at_the_declared_delta(run, files):
     found = parsed(run(*line, "a.hush", "--delta", "1e-7", *ledger, "--json"))["privacy"]["ledger"]
     assert found["delta"] == 1e-5 and found["epsilon"] < 1
     text = run(*line, "b.hush", "--delta", "1e-7").stdout
-    assert "this is at the delta of this run" in " ".join(text.split())
+    assert "delta is that of this run" in " ".join(text.split())
     tuned = ["tune", files.train, *files.domain, "--model", "item-bias", "--try", "clip=0.3", *BUDGET]
     text = " ".join(run(*tuned, "--out", "c.hush").stdout.split())
     assert "the best of a random number of runs, 10 on average" in text and "mu = 0 " not in text

@@ -71,7 +71,7 @@ def test_what_is_said_of_models_without_directions() -> None:
         model.similar_items(0)
     of_ratings = PrivateALS(rank=3, iterations=1, n_users=100).fit(ratings, Accountant(budget))
     told = taste(of_ratings, budget)
-    assert told.directions is None and "cannot tell learned taste from noise" in told.text()
+    assert told.directions is None and "learned taste cannot be distinguished from noise" in told.text()
     free = Budget(math.inf, 1e-6)
     assert taste(train("als", ratings, Accountant(free)), free) == Taste(None)
 

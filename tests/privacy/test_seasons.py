@@ -209,7 +209,7 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     fit.release(Bounded(np.zeros(2), counted(1.0)), budget.share(0.5), "sums")
     ledger.charge("default", fit.run, Release("more", budget.share(0.5), 1.0, "user", "add-remove"))
     said = " ".join(week(ledger).text().split())
-    assert f"with what open seasons are yet to spend {BUDGET.spell(both)} holds over all of them" in said
+    assert f"with the rest of open seasons, {BUDGET.spell(both)};" in said
     assert ledger.summary("default", 1e-6).shares["free"] is None
     ledger.close_season("default", "1")
     asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")

@@ -203,7 +203,7 @@ def test_pure_releases_give_the_smaller_figure():
 
 def test_runs_compose_under_a_ledger(tmp_path):
     """Killed: the ledger's figure of this run only; the run's own delta in the place of the declared one."""
-    ledger, at = Ledger(tmp_path / "ledger.sqlite"), "so this is at the delta of this run"
+    ledger, at = Ledger(tmp_path / "ledger.sqlite"), "so delta is that of this run"
     ledger.open_dataset("with budget", Budget(5.0, 1e-5))
     for dataset, delta in (("ratings", 1e-6), ("with budget", 1e-5)):
         for runs in (1, 2, 3):
