@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.ids import encode_quantities, encode_ratings
-from hushrec.data.times import encode_times
+from hushrec.data.times import NO_TIME, encode_times, join_filled
 from hushrec.errors import InputError
 
 #: Names of columns in files of MovieLens, Amazon, Goodreads, Netflix, Book-Crossing, Yelp and of shops,
@@ -54,6 +54,18 @@ class Columns(NamedTuple):
     marks: tuple[str, ...] = ()
     quantities: np.ndarray | None = None
     is_ordered: bool = True
+
+
+def one_below_another(parts: Any, users: Callable[[Any], Any], items: Callable[[Any], Any]) -> dict[str, Any]:
+    """Join tables with the fields of `Columns`, their ids by these functions."""
+    lengths = [len(part.ratings) for part in parts]
+    return {
+        "users": users([part.users for part in parts]),
+        "items": items([part.items for part in parts]),
+        "ratings": np.concatenate([part.ratings for part in parts]),
+        "times": join_filled([part.times for part in parts], lengths, NO_TIME),
+        "quantities": join_filled([part.quantities for part in parts], lengths, 0),
+    }
 
 
 def columns_of(

@@ -19,12 +19,12 @@ from hushrec.data.columns import (
     find_columns,
     last_position,
     marks_of,
+    one_below_another,
     with_purchases,
 )
 from hushrec.data.ids import encode_ids, join_ids, parse_rating
 from hushrec.data.sources import File, files_at, refuse_other_content
 from hushrec.data.textfiles import DELIMITERS, MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
-from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
@@ -42,7 +42,7 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
     if len(files) == 1:
         return _read_file(files[0], columns, format, implicit)
     tables = [_encoded(_read_file(file, columns, format, implicit)) for file in files]
-    return _one_below_another(tables, join_ids)
+    return _joined(tables, join_ids)
 
 
 def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
@@ -52,9 +52,12 @@ def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> 
     ]
     if len(chunks) == 1:
         return chunks[0]
-    return _one_below_another(
-        chunks, lambda parts: pa.chunked_array([c for part in parts for c in part.chunks])
-    )
+    return _joined(chunks, lambda parts: pa.chunked_array([c for part in parts for c in part.chunks]))
+
+
+def _joined(tables: list[Columns], ids: Callable[[Any], Any]) -> Columns:
+    marks = tuple({mark for table in tables for mark in table.marks})
+    return Columns(**one_below_another(tables, ids, ids), marks=marks)
 
 
 def _encoded(table: Columns) -> Columns:
@@ -64,18 +67,6 @@ def _encoded(table: Columns) -> Columns:
             " only."
         )
     return table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
-
-
-def _one_below_another(tables: list[Columns], joined: Callable[[list[Any]], Any]) -> Columns:
-    lengths = [len(table.ratings) for table in tables]
-    return Columns(
-        joined([table.users for table in tables]),
-        joined([table.items for table in tables]),
-        np.concatenate([table.ratings for table in tables]),
-        join_filled([table.times for table in tables], lengths, NO_TIME),
-        tuple({mark for table in tables for mark in table.marks}),
-        join_filled([table.quantities for table in tables], lengths, 0),
-    )
 
 
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:

@@ -31,28 +31,26 @@ class Places:
         whole = pc.match_substring_regex(texts, _CANONICAL).to_numpy(zero_copy_only=False)
         self._places = np.flatnonzero(whole).astype(np.int32)
         self._numbers = texts.take(pa.array(self._places)).cast(pa.int64()).to_numpy()
-        order = np.argsort(self._numbers, kind="stable")
-        self._places, self._numbers = self._places[order], self._numbers[order]
+        self._least, most = (
+            int(end) for end in (self._numbers.min(initial=_LARGEST), self._numbers.max(initial=0))
+        )
         self._table: np.ndarray | None = None
-        if len(order) and int(self._numbers[-1]) - int(self._numbers[0]) < _DENSE:
-            self._table = np.full(int(self._numbers[-1]) - int(self._numbers[0]) + 1, -1, np.int32)
-            self._table[self._numbers - self._numbers[0]] = self._places
+        if most - self._least < _DENSE:
+            self._table = np.full(max(0, most - self._least + 1), -1, np.int32)
+            self._table[self._numbers - self._least] = self._places
 
     def of(self, column: Any) -> np.ndarray:
         """Return the position (int32) of each id of a column, -1 where it is not there."""
         numbers = plain_integers(column)
         if numbers is None or numbers.dtype == np.uint64:
             return positions_of(encode_ids(column), self._texts)
+        if self._table is None:
+            at = pc.index_in(pa.array(numbers.astype(np.int64)), value_set=pa.array(self._numbers))
+            return np.append(self._places, np.int32(-1))[at.fill_null(-1).to_numpy()]
         found = np.full(len(numbers), -1, np.int32)
-        if not len(self._numbers):
-            return found
-        inside = (numbers >= self._numbers[0]) & (numbers <= self._numbers[-1])
+        inside = (numbers >= self._least) & (numbers < self._least + len(self._table))
         numbers = (numbers if inside.all() else numbers[inside]).astype(np.int64)
-        if self._table is not None:
-            found[inside] = self._table[numbers - self._numbers[0]]
-        else:
-            at = np.searchsorted(self._numbers, numbers)
-            found[inside] = np.where(self._numbers[at] == numbers, self._places[at], -1)
+        found[inside] = self._table[numbers - self._least]
         return found
 
 

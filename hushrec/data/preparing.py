@@ -26,7 +26,7 @@ import pyarrow as pa
 from hushrec.checks import check_count
 from hushrec.data import store_files
 from hushrec.data.arrays import dictionary
-from hushrec.data.columns import MARKS, SPLIT, Columns
+from hushrec.data.columns import MARKS, SPLIT, Columns, one_below_another
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_chunks
 from hushrec.data.ids import Encoded, encode_ids, join_ids, take
@@ -34,8 +34,7 @@ from hushrec.data.integers import Places, id_hashes
 from hushrec.data.ratings_builder import Entries, Rows, check_implicit, latest, rows_of, usable
 from hushrec.data.readers import is_stream, piped, read_columns, stream_chunks
 from hushrec.data.sources import File, files_at
-from hushrec.data.times import NO_TIME, join_filled
-from hushrec.disk import sync_folder
+from hushrec.disk import hold, is_held, sync_folder
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
 
@@ -261,17 +260,7 @@ def _rows_of_spill(domain: Domain, path: Path, is_ordered: bool) -> Rows:
 
 
 def _joined(parts: Sequence[Entries]) -> Entries:
-    if len(parts) == 1:
-        return parts[0]
-    users, items, ratings, times, quantities = zip(*parts)
-    lengths = [len(each) for each in items]
-    return Entries(
-        join_ids(users),
-        np.concatenate(items),
-        np.concatenate(ratings),
-        join_filled(times, lengths, NO_TIME),
-        join_filled(quantities, lengths, 0),
-    )
+    return parts[0] if len(parts) == 1 else Entries(**one_below_another(parts, join_ids, np.concatenate))
 
 
 def _runs(path: Path) -> Iterator[pa.Table]:
@@ -325,15 +314,17 @@ def _check_target(target: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def _workspace(target: Path) -> Iterator[Path]:
-    """A temporary folder next to the target; the next one removes that of a killed process."""
+    """Yield a temporary folder next to the target; the next one removes that of a killed process."""
     for old in target.parent.glob(f".{target.name}.*.preparing"):
-        if _lock(old / _LOCK, None):
+        if (old / _LOCK).exists() and not is_held(old / _LOCK):
             shutil.rmtree(old, ignore_errors=True)
     try:
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
-        with (folder / _LOCK).open("wb") as lock:
-            if not _lock(folder / _LOCK, lock):
-                lock.close()  # there are no locks, and Windows moves no file that is open
+        (folder / _LOCK).touch()
+        held = None
+        with contextlib.suppress(OSError):  # a file system without locks
+            held = hold(folder / _LOCK)
+        with contextlib.nullcontext() if held is None else held:
             yield folder
     except OSError as error:
         raise InputError(
@@ -342,18 +333,6 @@ def _workspace(target: Path) -> Iterator[Path]:
     finally:
         with contextlib.suppress(NameError, OSError):
             shutil.rmtree(folder, ignore_errors=True)
-
-
-def _lock(path: Path, file: Any) -> bool:
-    """Hold a lock while the process lives; or without a file, return whether no process holds one."""
-    try:
-        import fcntl
-
-        with contextlib.nullcontext(file) if file else path.open("rb") as held:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (ImportError, OSError):
-        return False
-    return True
 
 
 def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: set[str]) -> None:

@@ -414,10 +414,10 @@ class Ratings:
         if other.domain.fingerprint != self.domain.fingerprint:
             raise InputError("Only ratings over the same domain can be combined; read both with one domain.")
         sources = (self, other)
-        users = [Encoded(_row_of_each(each.matrix), each.user_values, each.user_texts) for each in sources]
-        items = np.concatenate([each.matrix.indices for each in sources])
-        ratings = np.concatenate([each.matrix.data for each in sources])
-        times = join_filled([each.times for each in sources], [each.n_ratings for each in sources], NO_TIME)
+        users = [Encoded(_row_of_each(part.matrix), part.user_values, part.user_texts) for part in sources]
+        items = np.concatenate([part.matrix.indices for part in sources])
+        ratings = np.concatenate([part.matrix.data for part in sources])
+        times = join_filled([part.times for part in sources], [part.n_ratings for part in sources], NO_TIME)
         entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))
         return marked(Ratings(self.domain, *build(self.domain, entries)), *sources)
 

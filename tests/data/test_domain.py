@@ -29,7 +29,7 @@ def test_one_id_however_it_is_stored():
 @pytest.mark.parametrize(
     ("items", "words"),
     [
-        ([], "empty"), (None, "missing; .*declare"), ("abc", "sequence of ids .a file"), (7, "sequence"),
+        ([], "empty"), (None, "missing; .*declare"), ("abc", "read a file with Domain"), (7, "sequence"),
         ({"a": 1}, "not a dict; pass the column"), (pd.DataFrame({"item": ["a"]}), "not a DataFrame"),
         ([7, "8", 7.0], r"an id twice \(items 1 and 3\)"), (["secret", " secret"], "twice"),
         (["secret", ""], "Item 2 of the catalogue has no id"), ([1, math.nan], "Item 2"), ([[1]], "Item 1"),
