@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -74,14 +75,11 @@ class Declared:
 
     def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
         """The declared domain, of ratings or of likes; of a store, the one that it was prepared with."""
-        features = item_tables(self.item_features, columns)
-        declared = {"rating_range": self.rating_range, "max_ratings_per_user": self.max_ratings_per_user}
-        given: dict[str, Any] = {name: value for name, value in declared.items() if value is not None}
-        if self.catalogue is not None:
-            given["items"] = tuple(Domain.read_catalogue(self.catalogue))
+        items = None if self.catalogue is None else Domain.read_catalogue(self.catalogue)
+        given = self._given(items, columns)
         if is_store(source):
-            return replace(Store(str(source)).domain, item_features=features, **given)
-        if self.catalogue is None:
+            return replace(Store(str(source)).domain, **given)
+        if items is None:
             raise InputError(
                 "--catalogue is missing: declare the items, one item id a line, for example --catalogue"
                 " items.txt."
@@ -91,31 +89,30 @@ class Declared:
                 "--rating-range is missing: declare the lowest and the highest rating, for example "
                 "--rating-range 1 5, or pass --implicit if every row is a like."
             )
-        return Domain(**given, item_features=features, likes=likes)
+        return Domain(**given, likes=likes)
+
+    def _given(self, items: Iterable[Any] | None, columns: str | None) -> dict[str, Any]:
+        features = item_tables(self.item_features, columns)
+        declared: dict[str, Any] = {"items": items and tuple(items), "rating_range": self.rating_range}
+        declared["max_ratings_per_user"] = self.max_ratings_per_user
+        given = {name: value for name, value in declared.items() if value is not None}
+        return given | {"item_features": features}
 
 
 @Parameter(name="*", group=_DATA)
 @dataclass(frozen=True, kw_only=True)
-class Size:
+class Size(Declared):
     """The declared domain, or no more than its size.
 
     Parameters
     ----------
     n_items
         Number of items, instead of --catalogue.
-    rating_range
-        Lowest and highest possible rating, as 1 5.
-    max_ratings_per_user
-        Cap on the ratings of one user.
     item_features
         Public table of items; needs --catalogue.
     """
 
     n_items: Annotated[Count, Parameter(name="--items", group=MAIN)] | None = None
-    catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None
-    rating_range: Annotated[Range, Parameter(group=MAIN)] | None = None
-    max_ratings_per_user: Whole = 10_000
-    item_features: Annotated[list[File], Parameter(negative=())] | None = None
     columns: Columns | None = None
 
     def declared(self, likes: bool) -> tuple[Domain | None, int]:
@@ -132,23 +129,18 @@ class Size:
                 "--items is missing: pass the number of items, for example --items 2000, or declare them "
                 "with --catalogue items.txt."
             )
+        if self.catalogue is None and self.item_features is not None:
+            raise InputError("--item-features needs --catalogue: it declares the ids of the items.")
         likes = likes and self.rating_range is None
-        if self.catalogue is not None and self.rating_range is None and not likes:
+        items = range(self.n_items) if self.n_items else Domain.read_catalogue(self.catalogue or "")
+        if likes or self.rating_range is not None:
+            return Domain(**self._given(items, self.columns), likes=likes), len(items)
+        if self.catalogue is not None:
             raise InputError(
                 "--rating-range is missing: with a catalogue declare the lowest and the highest rating,"
                 " for example --rating-range 1 5."
             )
-        if self.catalogue is None and self.item_features is not None:
-            raise InputError("--item-features needs --catalogue: it declares the ids of the items.")
-        features = item_tables(self.item_features, self.columns)
-        items = range(self.n_items) if self.n_items else Domain.read_catalogue(self.catalogue or "")
-        if self.rating_range is None and not likes:
-            return None, len(items)
-        cap = self.max_ratings_per_user
-        domain = Domain(
-            tuple(items), self.rating_range, max_ratings_per_user=cap, item_features=features, likes=likes
-        )
-        return domain, len(items)
+        return None, len(items)
 
 
 @Parameter(name="*", group=_DATA)
