@@ -95,7 +95,8 @@ def of_numpy(column):
 
 
 def of_nullable(column):
-    for kind in ("Int64", "Float64"):
+    is_huge = any(isinstance(cell, decimal.Decimal) and abs(cell.adjusted()) > 99 for cell in column)
+    for kind in ("Int64", "Float64")[is_huge:]:  # such a decimal is no int64: pandas needs a minute to say so
         with contextlib.suppress(TypeError, ValueError, OverflowError):
             return pd.Series(column, dtype=kind)
     return pd.Series(column, dtype="string")
