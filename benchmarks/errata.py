@@ -122,7 +122,7 @@ def audits() -> list[str]:
             found = distinguish(estimator, budget, runs=RUNS, noise=SeededNoise(epsilon))
             verdict = "**violated**" if found.violated else "stands"
             lines.append(
-                f"| {name} | {epsilon} | {mu_of(epsilon, 1e-6):.3f} | {found.lower_bound:.3f} |"
+                f"| {name} | {epsilon} | {mu_of(epsilon, 1e-6):.3f} | {found.mu_bound:.3f} |"
                 f" {found.pair_mu:.3f} | {verdict} |"
             )
     return lines

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
-from hushrec.audit.distinguish import log_ratios
+from hushrec.audit.bounds import epsilon_lower_bound
+from hushrec.audit.distinguish import Audit, bound_of_scores, log_ratios
 from hushrec.checks import check_numbers
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
@@ -30,72 +30,45 @@ from hushrec.types import Array
 ALPHA = 1e-3
 #: Items of a canary: no other user has them.
 _ITEMS_EACH = 4
-#: Threshold between the two sides' scores, in units of their separation: fixed before any run.
-_THRESHOLDS = np.linspace(-1, 1, 5)
 
 
-@dataclass(frozen=True)
-class CanaryAudit:
-    """Outcome of the audit.
+@dataclass(frozen=True, kw_only=True)
+class CanaryAudit(Audit):
+    """Outcome of the audit. `mu_bound` takes scores as independent, because canaries' entries are disjoint.
 
     Attributes
     ----------
-    model : str
-    budget : Budget
-        The claim.
-    claimed_mu : float
-        The claim in Gaussian differential privacy: the charge of the plan's releases together.
-    n_canaries, guesses, correct : int
+    guesses, correct : int
     epsilon_bound : float
         epsilon is at least this at the budget's delta, but for a chance of `alpha`.
-    mu_bound : float
-        Likewise for mu, the canaries' scores being taken as independent, as their entries are disjoint.
-    alpha : float
-    members, others : ndarray
-        Scores of the canaries that were in, and of those that were out.
     """
 
-    model: str
-    budget: Budget
-    claimed_mu: float
-    n_canaries: int
+    name: ClassVar[str] = "canaries"
+
     guesses: int
     correct: int
     epsilon_bound: float
-    mu_bound: float
-    alpha: float
-    members: Array
-    others: Array
+
+    @property
+    def n_canaries(self) -> int:
+        return len(self.inside) + len(self.outside)
 
     @property
     def violated(self) -> bool:
         """True where the claim is refuted."""
-        return self.epsilon_bound > self.budget.epsilon or self.mu_bound > self.claimed_mu
+        return self.epsilon_bound > self.budget.epsilon or super().violated
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description, without the scores."""
-        return {
-            "audit": "canaries",
-            "model": self.model,
-            "canaries": self.n_canaries,
-            "guesses": self.guesses,
-            "correct": self.correct,
-            **self.budget.promise,
-            "claimed_mu": self.claimed_mu,
-            "epsilon_lower_bound": self.epsilon_bound,
-            "mu_lower_bound": self.mu_bound,
-            "confidence": 1 - self.alpha,
-            "violated": self.violated,
-        }
+    def _figures(self) -> dict[str, Any]:
+        counts = {"canaries": self.n_canaries, "guesses": self.guesses, "correct": self.correct}
+        return {**counts, "epsilon_lower_bound": self.epsilon_bound}
 
     def text(self) -> str:
         """Return the outcome and the claim as text."""
-        verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
-        return (
+        return self._text(
             f"One-run audit of {self.model}: {self.n_canaries:,} canaries, {self.correct:,} of"
-            f" {self.guesses:,} guesses right\nClaimed:   {self.budget}, by releases of mu <="
-            f" {self.claimed_mu:.4g} together\nMeasured:  epsilon >= {self.epsilon_bound:.4g} and mu >="
-            f" {self.mu_bound:.4g}, each wrong with chance {self.alpha:g}\nVerdict:   {verdict}"
+            f" {self.guesses:,} guesses right",
+            f"epsilon >= {self.epsilon_bound:.4g} and mu >= {self.mu_bound:.4g}, each wrong with chance"
+            f" {self.alpha:g}",
         )
 
 
@@ -152,21 +125,17 @@ def canaries(
     half = n_canaries // 10  # a fifth of the coins is guessed, fixed beforehand
     correct = int(inside[order[-half:]].sum() + (~inside[order[:half]]).sum())
     members, others = scores[inside], scores[~inside]
-    bound = epsilon_lower_bound(n_canaries, 2 * half, correct, budget.delta, alpha)
-    thresholds = _THRESHOLDS * (plan.mu**2 / 2 + plan.mu)
-    mu_bound = mu_lower_bound(members, others, thresholds, alpha)
     return CanaryAudit(
-        estimator.name,
-        budget,
-        plan.mu,
-        n_canaries,
-        2 * half,
-        correct,
-        bound,
-        mu_bound,
-        alpha,
-        members,
-        others,
+        model=estimator.name,
+        budget=budget,
+        claimed_mu=plan.mu,
+        mu_bound=bound_of_scores(members, others, plan.mu, alpha),
+        epsilon_bound=epsilon_lower_bound(n_canaries, 2 * half, correct, budget.delta, alpha),
+        guesses=2 * half,
+        correct=correct,
+        alpha=alpha,
+        inside=members,
+        outside=others,
     )
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from hushrec.types import Array
 
 #: Chance of a false alarm.
 ALPHA = 1e-6
-#: Threshold between the two sides' scores, in units of their separation: fixed before any run.
+#: Thresholds between the two sides' scores, in units of their separation: fixed before any run.
 _THRESHOLDS = np.linspace(-1, 1, 5)
 _ROUND = 2000  # runs of a single release that are drawn at a time
 _OTHERS = 3  # users besides the one in question
@@ -43,9 +43,9 @@ class Pair:
     mu: float
 
 
-@dataclass(frozen=True)
-class Distinguishing:
-    """Outcome of the test.
+@dataclass(frozen=True, kw_only=True)
+class Audit:
+    """Outcome of an audit.
 
     Attributes
     ----------
@@ -55,53 +55,78 @@ class Distinguishing:
     claimed_mu : float
         The claim in Gaussian differential privacy: the charge of the plan's releases together. For pure
         releases (delta 0) it exceeds the budget's mu, which belongs to Gaussian noise.
-    pair_mu : float
-        Largest mu that the likelihood ratio can show on this pair if noise and sensitivities are as declared.
-        The test is blind if it is far below the claim.
-    lower_bound : float
+    mu_bound : float
         mu is at least this, but for a chance of `alpha`.
     alpha : float
-    with_user, without_user : ndarray
-        Scores of the runs on either side.
+    inside, outside : ndarray
+        Scores of the attacker with the user in the data, and without.
     """
+
+    name: ClassVar[str]
 
     model: str
     budget: Budget
     claimed_mu: float
-    pair_mu: float
-    lower_bound: float
+    mu_bound: float
     alpha: float
-    with_user: Array
-    without_user: Array
+    inside: Array
+    outside: Array
 
     @property
     def violated(self) -> bool:
         """True where the claim is refuted."""
-        return self.lower_bound > self.claimed_mu
+        return self.mu_bound > self.claimed_mu
+
+    def _figures(self) -> dict[str, Any]:
+        """Return what this kind of audit counted and bounded."""
+        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """Return a JSON-able description, without the scores."""
         return {
-            "audit": "distinguish",
+            "audit": self.name,
             "model": self.model,
-            "runs": len(self.with_user) + len(self.without_user),
+            **self._figures(),
             **self.budget.promise,
             "claimed_mu": self.claimed_mu,
-            "pair_mu": self.pair_mu,
-            "mu_lower_bound": self.lower_bound,
+            "mu_lower_bound": self.mu_bound,
             "confidence": 1 - self.alpha,
             "violated": self.violated,
         }
 
-    def text(self) -> str:
-        """Return the outcome and the claim as text."""
-        runs = len(self.with_user) + len(self.without_user)
+    def _text(self, what: str, measured: str) -> str:
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
-            f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours\nClaimed:"
-            f"    {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\nMeasured:   mu >="
-            f" {self.lower_bound:.4g}, wrong with chance {self.alpha:g}\nThis pair:  shows mu ="
-            f" {self.pair_mu:.4g} if noise and sensitivities are as declared\nVerdict:    {verdict}"
+            f"{what}\nClaimed:   {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
+            f"Measured:  {measured}\nVerdict:   {verdict}"
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Distinguishing(Audit):
+    """Outcome of the test.
+
+    Attributes
+    ----------
+    pair_mu : float
+        Largest mu that the likelihood ratio can show on this pair if noise and sensitivities are as declared.
+        The test is blind if it is far below the claim.
+    """
+
+    name: ClassVar[str] = "distinguish"
+
+    pair_mu: float
+
+    def _figures(self) -> dict[str, Any]:
+        return {"runs": len(self.inside) + len(self.outside), "pair_mu": self.pair_mu}
+
+    def text(self) -> str:
+        """Return the outcome and the claim as text."""
+        runs = len(self.inside) + len(self.outside)
+        return self._text(
+            f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours",
+            f"mu >= {self.mu_bound:.4g}, wrong with chance {self.alpha:g}\nThis pair: shows mu ="
+            f" {self.pair_mu:.4g} if noise and sensitivities are as declared",
         )
 
 
@@ -154,9 +179,21 @@ def distinguish(
     pair = pair or worst_pair(estimator, plan, domain, seed)
     forth = _scores(estimator, plan, pair.data, pair.neighbour, runs // 2, seed, source)
     back = -_scores(estimator, plan, pair.neighbour, pair.data, runs - runs // 2, seed, source)
-    thresholds = _THRESHOLDS * (pair.mu**2 / 2 + pair.mu)
-    bound = mu_lower_bound(forth, back, thresholds, alpha)
-    return Distinguishing(estimator.name, budget, plan.mu, pair.mu, bound, alpha, forth, back)
+    return Distinguishing(
+        model=estimator.name,
+        budget=budget,
+        claimed_mu=plan.mu,
+        pair_mu=pair.mu,
+        mu_bound=bound_of_scores(forth, back, pair.mu, alpha),
+        alpha=alpha,
+        inside=forth,
+        outside=back,
+    )
+
+
+def bound_of_scores(inside: Array, outside: Array, mu: float, alpha: float) -> float:
+    """Return the largest mu that log-likelihood ratios refute, if they were expected to show `mu`."""
+    return mu_lower_bound(inside, outside, _THRESHOLDS * (mu**2 / 2 + mu), alpha)
 
 
 def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:

@@ -50,8 +50,8 @@ def test_the_scores_are_those_of_the_claim():
     """The canaries' scores are N(+-mu^2/2, mu^2): nothing of the mechanism is missed. (One release.)"""
     budget = Budget(5.0, 1e-5)
     result = canaries(Popular(), budget, n_canaries=4000)
-    apart = result.members.mean() - result.others.mean()  # mu^2
-    assert result.others.var() == pytest.approx(budget.mu**2, rel=0.2)
+    apart = result.inside.mean() - result.outside.mean()  # mu^2
+    assert result.outside.var() == pytest.approx(budget.mu**2, rel=0.2)
     assert apart == pytest.approx(budget.mu**2, rel=0.2)
 
 
@@ -77,12 +77,12 @@ def test_the_audit_by_replaying_each_canary_alone():
             change = law.logpdf(call.output, run[number].value, call.amount)
             change = change - law.logpdf(call.output, 0.0, call.amount)
             scores[canary] += change[moved[canary] & (moved.sum(axis=0) == 1)].sum()
-    np.testing.assert_allclose(found.members, scores[inside], rtol=1e-11, atol=1e-11)
-    np.testing.assert_allclose(found.others, scores[~inside], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found.inside, scores[inside], rtol=1e-11, atol=1e-11)
+    np.testing.assert_allclose(found.outside, scores[~inside], rtol=1e-11, atol=1e-11)
     ranked = sorted(range(n), key=lambda canary: scores[canary])
     correct = sum(not inside[canary] for canary in ranked[:3]) + sum(inside[canary] for canary in ranked[-3:])
     assert (found.n_canaries, found.guesses, found.correct) == (n, 6, correct)
     assert found.epsilon_bound == epsilon_lower_bound(n, 6, correct, 1e-3, alpha) > 0
     thresholds = np.array([-2, -1, 0, 1, 2]) / 2 * (plan.mu**2 / 2 + plan.mu)
-    assert found.mu_bound == mu_lower_bound(found.members, found.others, thresholds, alpha) > 0
+    assert found.mu_bound == mu_lower_bound(found.inside, found.outside, thresholds, alpha) > 0
     assert found.claimed_mu == pytest.approx(math.hypot(1 / 0.9, 1 / 1.1, mu_of_pure(1 / 0.7)), rel=1e-12)

@@ -127,7 +127,7 @@ def test_a_choice_of_the_callers_is_refused_in_a_private_run(choice):
 def test_a_row_taken_twice_is_refused():
     """Killed: a bootstrap sample, in which a user counts many times and is charged once."""
     for selection in ([0, 0, 1], [1, 0, 1]):
-        with pytest.raises(InputError, match="more than once"):
+        with pytest.raises(InputError, match="occurs twice"):
             SMALL.rows(selection)
     with pytest.raises(InputError, match="once each"):
         SMALL.for_users(["a", "a", "b"])
