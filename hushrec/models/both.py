@@ -1,8 +1,7 @@
-"""One model for ratings and for lists: two models, trained under one budget, in one model.
+"""One model for ratings and lists: two models trained under one budget.
 
-The best model of ratings makes bad lists, and the best model of lists predicts no ratings. So each job has a
-model with a fraction of the budget. Mu squared adds up for any releases. The model of likes is trained on
-ratings from a declared threshold up. Every user selects them from their own rows.
+Each job has a model with a fraction of the budget; mu squared adds up. The model of likes is trained on
+ratings from a declared threshold up, which every user selects from their own rows.
 """
 
 from __future__ import annotations
@@ -42,15 +41,7 @@ _USUAL_DEVIATION = 0.02
 
 
 class BothUsers(Users):
-    """The private sides of the two trainings, on the same users.
-
-    Parameters
-    ----------
-    rows : Ratings
-        Private.
-    ratings, lists : Estimator
-        The two models.
-    """
+    """The private sides of the two trainings, on the same users."""
 
     def __init__(self, rows: Ratings, ratings: Estimator[Any], lists: Estimator[Any]) -> None:
         super().__init__(rows)
@@ -58,26 +49,20 @@ class BothUsers(Users):
 
     @cached_property
     def ratings(self) -> Any:
-        """The private side of the model that predicts."""
         return self._models[0].users(self._ratings.starred().rated())
 
     @cached_property
     def lists(self) -> Any:
-        """The private side of the model that recommends; it is made when it is asked for."""
         return self._models[1].users(self._ratings)
 
 
 class _Weights(LabelledGate):
-    """The gate of one model. It keeps the released item weights, or combines them with the expected ones.
+    """The gate of one model. It keeps the released item weights, or combines them with expected ones.
 
     Parameters
     ----------
-    gate, prefix
-        As of a LabelledGate.
     expected : (ndarray, float), optional
-        Expected item weights up to a factor, and their noise. Released weights are then combined with them by
-        precision. The error of the expectation, in proportion to a weight, is estimated from the released
-        weights.
+        Item weights up to a factor, and their noise.
     """
 
     def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, Array] | None = None) -> None:
@@ -86,7 +71,6 @@ class _Weights(LabelledGate):
         self._expected, self._noise_sd = expected, 0.0
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """Release as `Gate.release` does; keep the item weights."""
         released = super().release(label, bounded)
         if label != _WEIGHTS:
             return released
@@ -96,15 +80,15 @@ class _Weights(LabelledGate):
         return self.weights
 
     def noise_sd(self, label: str) -> float:
-        """Return the noise of a release; of item weights that were joined, the noise that is left."""
+        """Return the noise of a release; for combined item weights, the noise left."""
         return self._noise_sd if label == _WEIGHTS and self.weights is not None else super().noise_sd(label)
 
 
 def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Array) -> tuple[Array, float]:
     """Combine released and expected item weights by inverse variance; return them and the noise left.
 
-    The expectation is known up to a factor, and deviates from the truth in proportion to it: factor and
-    deviation follow from all items at once.
+    The expectation is known up to a factor, with an error in proportion to it. Both are estimated from all
+    items.
     """
     factor = np.clip(ratio(released.sum(), expected.sum()), 1.0, 1 / RATED)
     expected, expected_sd = factor * expected, factor * expected_sd
@@ -200,7 +184,7 @@ class Both(Estimator[BothUsers]):
         return cls(**settings)
 
     def part(self, budget: Budget, job: str) -> Budget:
-        """A budget of mu like that of the share for ``"ratings"`` or ``"lists"``, to choose settings with."""
+        """Return the part of the budget of ``"ratings"`` or ``"lists"``."""
         return budget.part(self.lists_share if job == "lists" else 1 - self.lists_share)
 
     def budgets(self, budget: Budget) -> list[tuple[Estimator[Any], Budget]]:
@@ -220,7 +204,6 @@ class Both(Estimator[BothUsers]):
         return self._of_both("weekly_releases", budget, domain, fraction)
 
     def _of_both(self, method: str, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """The releases of either model, each over its share."""
         releases: list[Release] = []
         for label, share in (("ratings", 1 - self.lists_share), ("lists", self.lists_share)):
             plan = getattr(getattr(self, label), method)(budget, domain, fraction * share)
@@ -239,7 +222,6 @@ class Both(Estimator[BothUsers]):
         return replace(ratings, lists=ModelArrays.of(lists))
 
     def week(self, users: BothUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """The next week of one model after the other."""
         ratings = self.ratings.week(users.ratings, LabelledGate(gate, "ratings: "), last)
         lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(ModelArrays, last.lists))
         return replace(ratings, lists=lists)
@@ -249,7 +231,7 @@ class Both(Estimator[BothUsers]):
     ) -> tuple[Array, Array] | None:
         """Return the likes' item weights that the model of ratings suggests, up to a factor, and their noise.
 
-        An item's weight among all ratings, times the chance that a rating of it is a like.
+        It is the weight among all ratings times the chance that a rating is a like.
         """
         if gate.weights is None:
             return None

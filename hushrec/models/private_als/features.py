@@ -1,10 +1,8 @@
-"""Server side: public features of the items as the mean of their prior.
+"""Server side: item features as the prior mean of item biases and factors.
 
-An item's unknown ``v_j`` (bias or factor) is taken for ``B f_j + e_j``: ``f_j`` are public features; ``B``
-and the spread of the rest ``e_j`` are fitted to sums that were released with noise. All of it is
-post-processing, so features cost no privacy. The marginal likelihood of the released sums decides their
-weight (empirical Bayes, MacKay 1992; the prior is that of Agarwal and Chen 2009), so worthless features are
-not used.
+The model is ``v_j = B f_j + e_j`` with public features ``f_j``. ``B`` and the variance of ``e_j`` are fitted
+to released sums by marginal likelihood (MacKay 1992; Agarwal and Chen 2009), so worthless features are not
+used.
 """
 
 from __future__ import annotations
@@ -32,16 +30,14 @@ _SLOPES_SHARE = 0.015, 0.07
 
 
 def slope_columns(scores: Array, unit_variance: float, informative: bool) -> Array:
-    """Columns of the items on which every user fits slopes, on their device.
-
-    They are appended to the learned factors, and the users' one ridge applies to both.
+    """Return item columns on which every user fits slopes, next to the learned factors.
 
     Parameters
     ----------
     scores : ndarray of shape (n_items, n_components)
         From :func:`hushrec.data.features.feature_scores`.
     unit_variance : float
-        Released residual variance in units of the prior variance of a user's factors.
+        Residual variance over the prior variance of a user's factors.
     informative : bool
         Whether the features explain released biases.
     """
@@ -51,22 +47,16 @@ def slope_columns(scores: Array, unit_variance: float, informative: bool) -> Arr
 def expected_from_features(
     scores: Array, released: Array, slope: Array, variance: Array, noise_variance: Array
 ) -> tuple[Array, Array]:
-    """Prior mean and variance of what sums measure, given the features.
+    """Return the prior mean (n_items, width) and variance (n_items,) of what sums measure, given the
+    features.
 
     Parameters
     ----------
     scores : ndarray of shape (n_items, n_components)
-        From :func:`hushrec.data.features.feature_scores`.
     released, slope, noise_variance : ndarray of shape (n_items, width)
-        Sums ``slope * v + noise``, released, with the variance of their noise.
+        Released sums ``slope * v + noise``.
     variance : ndarray of shape (n_items,)
         Prior variance of ``v`` without features.
-
-    Returns
-    -------
-    (mean, variance)
-        Arrays of shapes (n_items, width) and (n_items,). Zero and the given variance where features do not
-        make the released sums more likely.
     """
     known = scores.any(axis=1)
     mean = np.zeros_like(released)
@@ -85,7 +75,7 @@ def expected_from_features(
 
 
 class _Fit(NamedTuple):
-    """Log marginal likelihoods without and with features, and the posterior mean of ``B`` in the latter."""
+    """Log marginal likelihoods without and with features, and the posterior mean of ``B``."""
 
     alone: float
     together: float
@@ -95,7 +85,7 @@ class _Fit(NamedTuple):
 def _fit(
     scores: Array, released: Array, slope: Array, noise_variance: Array, variance: float, explained: Array
 ) -> _Fit:
-    """Fit for a given variance of ``e_j`` and the best of some variances of ``B f_j``."""
+    """Fit for a given variance of ``e_j`` and the best variance of ``B f_j``."""
     alone, spectra = 0.0, []
     for column in range(released.shape[1]):
         root = np.sqrt(slope[:, column] ** 2 * variance + noise_variance[:, column])

@@ -1,4 +1,4 @@
-"""The server's steps of private ALS: what released sums change in the items, at first and in later weeks."""
+"""Server side of private ALS: how released sums update the items."""
 
 from __future__ import annotations
 
@@ -29,7 +29,6 @@ RESIDUAL_BOUND = 2.0
 
 
 def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
-    """Return the users' ridge that a model file holds."""
     return SweepSettings(
         regularization=float(arrays["regularization"]),
         bias_regularization=float(arrays["bias_regularization"]),
@@ -37,7 +36,6 @@ def stored_ridge(arrays: Mapping[str, Array]) -> SweepSettings:
 
 
 def or_infinite(clip: float | None) -> float:
-    """Return the clip; None means no clip."""
     return math.inf if clip is None else clip
 
 
@@ -47,14 +45,13 @@ class Level(NamedTuple):
     Attributes
     ----------
     center : float
-        Level that ratings are taken from.
+        Mean rating.
     n_users : float
         Declared or released, >= 1.
     spread : float
         Standard deviation of a user's ratings about their own mean.
     bias_regularization : float
-        Ridge on a user's offset, in ratings: squared spread over the variance of the users' levels about this
-        one, with its uncertainty.
+        Ridge on a user's offset, in ratings.
     user_variance : float
         Prior variance of a user's factors.
     """
@@ -66,7 +63,6 @@ class Level(NamedTuple):
     user_variance: float
 
     def ridge(self, residual: float) -> SweepSettings:
-        """Users' ridge where the model leaves that residual variance."""
         return SweepSettings(
             regularization=residual / self.user_variance,
             bias_regularization=self.bias_regularization,
@@ -74,13 +70,13 @@ class Level(NamedTuple):
 
 
 class Ground(NamedTuple):
-    """Released or public: what all rounds of a training compute with.
+    """Released or public values that all rounds use.
 
     Attributes
     ----------
     level : Level
     slopes : ndarray of shape (n_items,)
-        Slopes of the released sums in the items, as in :func:`weighted_slopes`.
+        Slopes of the released sums in the items.
     scores : ndarray of shape (n_items, n_components)
         Of item features.
     """
@@ -91,16 +87,7 @@ class Ground(NamedTuple):
 
 
 class Biases(NamedTuple):
-    """The estimated item biases after their rounds.
-
-    Attributes
-    ----------
-    items : ndarray of shape (n_items, 1)
-    prior, variance : ndarrays of shape (n_items,)
-        Variance before the rounds, and after.
-    informative : bool
-        Whether item features explain any of them.
-    """
+    """The estimated item biases, with their variance before and after the rounds."""
 
     items: Array
     prior: Array
@@ -109,32 +96,29 @@ class Biases(NamedTuple):
 
     @property
     def reliability(self) -> Array:
-        """The part of the prior variance that the rounds removed."""
         return 1 - self.variance / self.prior
 
 
 def weighted_slopes(weights: Array, relative: Array) -> Array:
-    """Item weights when cells weigh that much: an estimate, since the new sum would be a new release."""
+    """Estimate the item weights for adaptive cell weights, without another release."""
     return np.asarray(weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum()))
 
 
 def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
-    """Return the variance that the model leaves, one vote a user; at least half of the last one."""
+    """Return the residual variance, from one vote a user; at least half of the last one."""
     gain = float(shrinkage(last, bound * noise_sd / n_users))
     mean = float(released[0]) / n_users
     return max(last + gain * (mean - last), last / 2)
 
 
 class KnownFactors(NamedTuple):
-    """The estimated factors at the end of a training.
+    """Precision of the factors at the end of a training.
 
     Attributes
     ----------
     variance : ndarray of shape (n_items, rank)
-    gramian : ndarray
-        Packed, and the users' uncertainty; a user.
-    gramian_variance : ndarray like it
-        Of its noise.
+    gramian, gramian_variance : ndarray
+        Packed, then the users' uncertainty; per user.
     """
 
     variance: Array
@@ -143,12 +127,11 @@ class KnownFactors(NamedTuple):
 
 
 def packed_variance(noise_sd: float, rank: int, user_norm: float, spread: float) -> Array:
-    """Variance of the noise on a Gramian and on the users' uncertainty, which are released together."""
+    """Return the noise variance of a packed Gramian and of the users' uncertainty."""
     return np.append((noise_sd * spread**2 / frobenius_scale(rank)) ** 2, (noise_sd / user_norm**2) ** 2)
 
 
 def bias_sampling(slopes: Array, n_users: float, unit: float) -> Array:
-    """Sampling variance of the released sums of the biases."""
     cell = n_users / slopes.sum()  # a cell's usual weight
     return np.asarray(cell * slopes * unit**2)
 
@@ -161,7 +144,7 @@ class FactorSums(NamedTuple):
     sums : ndarray of shape (n_items, rank)
         Weighted residuals times users' factors, without the users' shrinkage.
     values, vectors : ndarrays
-        Noise of the Gramian, per user.
+        Eigenvalues and -vectors of the Gramian, per user.
     noise_sd : float
         Noise of an entry of the sums.
     residual : float
@@ -175,20 +158,14 @@ class FactorSums(NamedTuple):
     residual: float
 
     def variance(self, slope: Array) -> Array:
-        """Return the variance of the sums about slope times change: their noise and what sampling adds."""
+        """Return the variance of the sums: noise and sampling."""
         return np.asarray(self.noise_sd**2 + self.residual * slope)
 
 
 def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> tuple[Array, Array, float]:
-    """Eigenvalues and -vectors of users' second moments, a user, and the part that no user knows of theirs.
+    """Return eigenvalues and -vectors of users' second moments, per user, and the users' mean uncertainty.
 
-    Parameters
-    ----------
-    released : ndarray
-        The packed Gramian and, last, the users' uncertainty.
-    noise_sd : float
-    n_users : float
-    level : Level
+    ``released`` holds the packed Gramian and, last, the users' uncertainty.
     """
     # the uncertainty of a user's factors counts too, or they would shrink from round to round
     variance = level.user_variance * float(np.clip(released[-1] / n_users, 0.0, 1.0))
@@ -198,7 +175,7 @@ def spectrum(released: Array, noise_sd: float, n_users: float, level: Level) -> 
 
 
 def factor_update(slopes: Array, variance: Array, scores: Array, released: FactorSums) -> tuple[Array, Array]:
-    """Expected change of the factors, and their variance afterwards along the eigenvectors.
+    """Return the expected change of the factors, and their variance along the eigenvectors.
 
     The release is ``slope * change + noise`` along the eigenvectors: a Wiener gain for each.
     """
@@ -220,10 +197,9 @@ def factor_update(slopes: Array, variance: Array, scores: Array, released: Facto
 
 
 def users_uncertainty(factors: Array, weights: Array, share: float, level: Level, residual: float) -> Array:
-    """Users' mean posterior covariance, shape (rank, rank), of which the mean share of the prior is released.
+    """Estimate the users' mean posterior covariance, shape (rank, rank), from its released part of the prior.
 
-    Gramian of users with one number of ratings that fits the fraction, with items as often as all users rate
-    them.
+    All users are assumed to have the one number of ratings that fits this part.
     """
     values, vectors = np.linalg.eigh((factors * (weights / weights.sum())[:, None]).T @ factors)
     relative = np.maximum(values, 0.0) / level.ridge(residual).regularization
@@ -235,9 +211,9 @@ def users_uncertainty(factors: Array, weights: Array, share: float, level: Level
 def canonical(
     factors: Array, known: KnownFactors, weights: Array, level: Level, residual: float
 ) -> tuple[Array, KnownFactors]:
-    """Return the same model in rotated directions, in which users' factors have equal variance.
+    """Rotate the directions so that users' factors have equal variance.
 
-    Directions with a small variance of users are shortened in the items, with their noise: an M step of
+    Directions in which users vary little are shortened in the items, with their noise: an M step of
     expectation maximisation with expanded parameters (Liu, Rubin and Wu 1998). The items' total length stays.
     """
     unsure = users_uncertainty(factors, weights, known.gramian[-1], level, residual)

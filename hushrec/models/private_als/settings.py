@@ -1,4 +1,4 @@
-"""Settings of private ALS before it sees data, their planning, and its releases.
+"""Settings of private ALS, their planning, and its releases.
 
 Rule and study: docs/guides/planning.md. Sensitivities: docs/proofs/private-als.md.
 """
@@ -34,10 +34,9 @@ _LARGEST_SPECTRAL = 4000
 class PrivateALS(Estimator[FittedUsers]):
     """Private alternating least squares, for ratings.
 
-    Use :meth:`planned`, which chooses everything from public quantities, or pass ``rank`` and ``iterations``.
-    ``PrivateALS()`` alone trains item biases only: it has no iterations that would learn factors. With
-    ``item_features`` in the domain, the prior mean of item biases and factors is a regression on them
-    (:mod:`hushrec.models.private_als.features`), fitted to released values.
+    Use :meth:`planned`, which chooses everything from public values, or pass ``rank`` and ``iterations``.
+    ``PrivateALS()`` alone trains item biases only. With ``item_features`` in the domain, the prior mean of
+    item biases and factors is a regression on them (:mod:`hushrec.models.private_als.features`).
 
     Parameters
     ----------
@@ -45,8 +44,7 @@ class PrivateALS(Estimator[FittedUsers]):
         Number of item factors, from 0 to 900.
     features : bool
         Start the first two factors from released values, without privacy cost: the item's standardised bias
-        and log weight. Every user fits their own slopes; the iterations refine both like any factor. Needs
-        ``rank >= 2`` and at least one bias round.
+        and log weight. Needs ``rank >= 2`` and at least one bias round.
     iterations : int
         Releases of the item factors, >= 0.
     bias_rounds : int
@@ -58,9 +56,9 @@ class PrivateALS(Estimator[FittedUsers]):
 
     Notes
     -----
-    The spread is the released standard deviation of a user's ratings about their own mean. Clips are
-    multiples of it and of the residual variance, which is released before each iteration. As the model
-    improves, clips and noise shrink.
+    Clips are multiples of the spread, the released standard deviation of a user's ratings about their own
+    mean, and of the residual variance, which is released before each iteration. As the model improves, clips
+    and noise shrink.
 
     Privacy
     -------
@@ -84,25 +82,20 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """Values that a study chose, some of which :meth:`PrivateALS.planned` changes.
-
-        The study is ``python -m benchmarks.never_loses`` unless another one is named
-        (docs/guides/planning.md: the rule, why, and how far to trust it). The ablation in
-        docs/understand/frontier.md shows the benefit of adaptive weights and the spectral start.
+        """Values that ``python -m benchmarks.never_loses`` chose (docs/guides/planning.md).
 
         Parameters
         ----------
         factor_prior : float
-            Spread of item factors that the server's updates assume, > 0.
+            Standard deviation of item factors that the server's updates assume, > 0.
         user_variance : float
-            Prior variance of a user's factors, in units of the squared spread, > 0: their ridge is the
-            residual variance over it.
+            Prior variance of a user's factors, in units of the squared spread, > 0.
         bias_clip : float or None
-            Bound of the first bias round's clip of a user's contribution, in units of the spread, > 0; later
-            rounds clip tighter. None means no clip, without privacy only.
+            Bound of a user's contribution to a bias round, in units of the spread, > 0. None means no clip,
+            without privacy only.
         factor_clip : float or None
-            The same for the first iteration, in units of the spread times the root of the residual variance:
-            it bounds residuals times factors.
+            Bound of a user's contribution to an iteration, in units of the spread times the root of the
+            residual variance, > 0.
         user_norm : float or None
             Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
         weight_exponent : float
@@ -113,9 +106,8 @@ class PrivateALS(Estimator[FittedUsers]):
             Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only
             without privacy.
         level_share, weights_share, start_share, bias_share, factor_share : float
-            Fractions of the budget (of mu squared) for the level and as much for the spreads, the item
-            weights, the spectral start, all bias rounds and all iterations, in [0, 1]. A value that is not
-            released gets none, and the rest is scaled to the whole.
+            Relative budgets (of mu squared), in [0, 1]: the level and as much for the spreads, the item
+            weights, the spectral start, all bias rounds, all iterations. They are scaled to the whole budget.
         gramian_share : float
             Part of an iteration's budget for its Gramian, in (0, 1).
         """
@@ -151,7 +143,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Choose by the signal, mu times the users of an item (docs/guides/planning.md)."""
+        """Choose by mu times users per item (docs/guides/planning.md)."""
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
         settings: dict[str, Any] = {"n_users": n_users}
         if signal >= 1 and domain.n_items >= 8:
@@ -168,7 +160,6 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def factor_rounds(self) -> int:
-        """Number of releases of item factors."""
         return self.iterations if self.rank else 0
 
     @property
@@ -178,7 +169,6 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def starts_spectral(self) -> bool:
-        """Whether the first factors come from a private item x item matrix."""
         return self.factor_rounds > 0 and self.learned_factors > 0 and self.tuning.start == "spectral"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -203,7 +193,6 @@ class PrivateALS(Estimator[FittedUsers]):
                 raise InputError(f"{name}=None means no clip, which is not private; pass a bound.")
 
     def _first_rounds(self) -> list[Round]:
-        """Return the releases before any item is learned."""
         rounds = [
             Round("spreads", self.tuning.level_share, SPREADS_BOUND),
             Round("item weights", self.tuning.weights_share, positive(1.0)),
@@ -215,7 +204,6 @@ class PrivateALS(Estimator[FittedUsers]):
         return rounds
 
     def _factor_round(self, step: int) -> list[Round]:
-        """Return the releases of one iteration."""
         tuning, share = self.tuning, self.tuning.factor_share / self.iterations
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
         start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
@@ -252,7 +240,6 @@ class PrivateALS(Estimator[FittedUsers]):
         return train_week(self, users, gate, last)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: ridge regression of a user's own ratings on the released item factors."""
         return ridge_on_items(arrays, history.matrix, stored_ridge(arrays))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:

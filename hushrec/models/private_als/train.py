@@ -1,12 +1,8 @@
-"""Private ALS: alternating least squares with released biases and one shared Gramian, for whole users.
+"""The first training of private ALS.
 
 It starts from DPALS (Chien et al. 2021, Algorithm 1; :mod:`hushrec.papers.dpals`) and the adaptive weights of
 Krichene et al. 2023. Item biases are released first, one clip bounds a user's whole contribution, and all
 items share one Gramian. So factors are updated by residuals.
-
-User side (local): :class:`~hushrec.training.users.FittedUsers`, a ridge regression of the user's ratings on
-the released item factors, and the bounded contribution to the item sums. Server side (global), below: the
-update of the item factors from the noisy sums. Sensitivities: docs/proofs/private-als.md.
 """
 
 from __future__ import annotations
@@ -76,7 +72,7 @@ _FEATURE_SLOPE = 0.8
 
 
 def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
-    """Bias rounds, then iterations, each ending in a release."""
+    """Release biases, then factors, in rounds."""
     domain = users.domain
     level = _level(model, users, gate)
     noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
@@ -105,7 +101,7 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
 
 
 def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
-    """Level (0 for likes), number of users and spreads, as far as they show above the noise."""
+    """Return the level (0 for likes), number of users and spreads, shrunk by their noise."""
     domain, n_users, center, unsure = users.domain, float(model.n_users or 1), 0.0, 0.0
     half = domain.half_width
     if gate.planned("level"):
@@ -129,7 +125,6 @@ def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
 def _learn_biases(
     model: PrivateALS, users: FittedUsers, gate: Gate, ground: Ground, popularity: Array, dtype: Any
 ) -> Biases:
-    """Rounds of rank 0: a user's only factor is the constant."""
     level, slopes, scores = ground
     items = np.zeros((len(slopes), 1), dtype=dtype)
     slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
@@ -168,7 +163,7 @@ def _learn_biases(
 def _start(
     model: PrivateALS, users: FittedUsers, gate: Gate, level: Level, items: Array, public: Array, seed: int
 ) -> Array:
-    """First learned factors, between features and biases: public, random, or spectral (Remark 2)."""
+    """Return first learned factors, between features and biases: public, random, or spectral (Remark 2)."""
     n_items = len(items)
     if model.starts_spectral:
         released = gate.release(
@@ -190,10 +185,7 @@ def _start(
 def _learn_factors(
     model: PrivateALS, users: FittedUsers, gate: Gate, ground: Ground, items: Array, public: Array, seed: int
 ) -> tuple[Array, float, KnownFactors | None]:
-    """Iterations with one Gramian for all items and updates by residuals.
-
-    Items, residual variance, and the precision of the factors.
-    """
+    """Return items, residual variance, and the precision of the factors after all iterations."""
     level, slopes, scores = ground
     square, n_users = level.spread**2, level.n_users
     residual, known = square, None
@@ -230,5 +222,4 @@ def _learn_factors(
 
 
 def _rms(columns: Array) -> Array:
-    """Root of each column's mean square."""
     return np.sqrt((columns**2).mean(axis=0))

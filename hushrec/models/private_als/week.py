@@ -1,8 +1,7 @@
-"""Private ALS from week to week: one small round of residuals against the last released model.
+"""A later week of private ALS: one small round of residuals against the last released model.
 
-Users fit themselves to the last model once. The sums of their residuals for item biases and factors are
-released with the noise of a week's part. The server updates its Kalman filters with them
-(:mod:`hushrec.training.kalman`). Sensitivities are those of the first training: docs/proofs/private-als.md.
+The server updates its Kalman filters (:mod:`hushrec.training.kalman`) with the noisy sums. Sensitivities are
+those of the first training: docs/proofs/private-als.md.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _EVIDENCE = "item weights", "item biases", "item factors"
 
 
 class Numbers(NamedTuple):
-    """The numbers that a week continues: variances but for the number of users and the spread."""
+    """Numbers that a week continues; variances, except the number of users and the spread."""
 
     n_users: float
     n_users_variance: float
@@ -103,7 +102,6 @@ EXPECTED = ModelArrays(
 
 
 def weekly_rounds(model: PrivateALS) -> list[Round]:
-    """Return the releases of a week."""
     rounds = [
         Round("number of users", _COUNT, counted(1.0)),
         Round("item weights", _WEIGHTS, positive(1.0)),
@@ -121,19 +119,19 @@ def weekly_rounds(model: PrivateALS) -> list[Round]:
 
 
 class State(NamedTuple):
-    """The state that a week continues, in addition to the items: released values and functions of them.
+    """State of a season: released values and functions of them.
 
     Attributes
     ----------
-    numbers : ndarray of shape (6,)
-        Number of users and its variance, spread, users' variance, residual variance, biases' prior variance.
+    numbers : ndarray
+        :class:`Numbers`.
     item_seen : ndarray of shape (n_items,)
         0 for items that are new this week.
     item_weights, item_weights_variance : ndarrays of shape (n_items,)
         As released.
     item_bias_variance : ndarray of shape (n_items,)
-    evidence : ndarray of shape (3, number of drifts)
-        Noise of the weights, the biases, the factors.
+    evidence : ndarray
+        Log likelihoods of the drifts of weights, biases and factors.
     factors : KnownFactors or None
     """
 
@@ -155,7 +153,6 @@ class State(NamedTuple):
         biases: Biases,
         factors: KnownFactors | None,
     ) -> State:
-        """Return the state after week 0."""
         users = first_count(level.n_users, counted_sd)
         return cls(
             np.array([*users, level.spread, level.user_variance, residual, float(biases.prior.mean())]),
@@ -169,11 +166,9 @@ class State(NamedTuple):
 
     @property
     def weights(self) -> Tracked:
-        """The released item weights."""
         return Tracked(self.item_weights, self.item_weights_variance, self.evidence[0])
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays of a model file."""
         arrays = {name: value for name, value in self._asdict().items() if name != "factors"}
         return arrays | dict(zip(_OF_FACTORS, self.factors or ()))
 
@@ -185,14 +180,14 @@ class State(NamedTuple):
 
 
 class Last(NamedTuple):
-    """The last week's model as this week's users and releases meet it.
+    """The last week's model, in this week's directions.
 
     Attributes
     ----------
     items : ndarray of shape (n_items, rank + 1)
-        In rotated directions, biases last.
+        Biases last.
     level : Level
-        Divided by this week's number of users.
+        With this week's number of users.
     slopes : ndarray of shape (n_items,)
         Slopes of this week's sums in the items.
     state : State
@@ -205,12 +200,10 @@ class Last(NamedTuple):
 
     @property
     def numbers(self) -> Numbers:
-        """The state's numbers by name."""
         return Numbers(*self.state.numbers.tolist())
 
 
 def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-    """The next week's model."""
     domain = users.domain
     scores = feature_scores(domain.item_features, domain.n_items)
     arrays, columns = _divided(model, last, scores)
@@ -266,7 +259,6 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
 
 
 def served(level: Level, residual: float, items: Array, supported: Array, iterates: bool) -> dict[str, Any]:
-    """Return the arrays that users are served with."""
     ridge, model = level.ridge(residual), BiasedFactors(items)
     return {
         "center": np.float64(level.center),
@@ -292,10 +284,9 @@ def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) ->
 
 
 def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[str, Any], Array]:
-    """Return the last week's served arrays without columns of features, and these columns with rows of new
-    items.
+    """Return the served arrays without columns of features, and these columns with rows of new items.
 
-    The components of a grown catalogue may be turned: how, is seen from the items that were there.
+    A grown catalogue may turn the components; the items that were there show how.
     """
     rank = last.state["item_factor_variance"].shape[1] if "gramian" in last.state else 2 * model.features
     factors = last.serve["item_factors"]
@@ -308,7 +299,7 @@ def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[
 
 
 def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
-    """Expected change of the biases, their variance, and the log likelihoods of their drift."""
+    """Return the change of the biases, their variance, and the evidence of their drift."""
     items, level, slopes, state = last
     residual, usual = last.numbers.residual, last.numbers.bias_prior
     variance, evidence = state.item_bias_variance, state.evidence[1]
@@ -328,7 +319,7 @@ def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) 
 def _factor_change(
     model: PrivateALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
 ) -> tuple[Array, KnownFactors, Array]:
-    """Expected change of the factors, their precision, and the log likelihoods of their drift."""
+    """Return the change of the factors, their precision, and the evidence of their drift."""
     items, level, slopes, state = last
     residual, evidence = last.numbers.residual, state.evidence[2]
     unit, norm = level.spread * math.sqrt(residual), or_infinite(model.tuning.user_norm)
@@ -356,7 +347,7 @@ def _factor_change(
 
 
 def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[Array, State]:
-    """The last week's items and state, with new items at their prior, given their features."""
+    """Return the last week's items and state, with new items at their prior, given their features."""
     items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
     state = State.of(last.state)
     seen = state.item_seen > 0

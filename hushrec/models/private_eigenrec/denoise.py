@@ -1,7 +1,4 @@
-"""Estimate taste dimensions, and how much of each is signal, from released sums of likes.
-
-Functions of released values alone, used by the first training and by later weeks of a season.
-"""
+"""Estimate taste dimensions from released sums of likes."""
 
 from __future__ import annotations
 
@@ -24,12 +21,9 @@ _LEARNED = 3.0
 
 
 class Sums(NamedTuple):
-    """A round's released sums, with their noise and the vectors that users' rows were multiplied with.
+    """A round's released sums, their noise, and the vectors that users' rows were multiplied with.
 
-    Attributes
-    ----------
-    probe, sums : ndarray of shape (number of learned items, rank)
-    noise_sd : float
+    ``probe`` and ``sums`` have shape (number of learned items, rank).
     """
 
     probe: Array
@@ -42,17 +36,15 @@ class Sums(NamedTuple):
         return float((self.probe * self.sums).sum())
 
     def clear(self) -> bool:
-        """Return whether it exceeds its noise."""
         return self.lengths > self.noise_sd * float(np.linalg.norm(self.probe))
 
     @staticmethod
     def of_all(rounds: list[Sums], n_users: float) -> Sums:
-        """Combine all rounds into one with less noise, along the directions of the last one's probe
-        (docs/guides/implicit.md).
+        """Combine all rounds into one with less noise, along the last probe (docs/guides/implicit.md).
 
-        Let M be the sum of every user's row times itself. The sums of a round are about M times its probe,
-        over the users' mean length of factors. Least squares, each round by its precision, estimates M times
-        those directions. They are then scaled, so entries have independent noise of one size, as in a round.
+        Let M be the sum of every user's row times itself. A round's sums are about M times its probe, over
+        the users' mean length of factors. Least squares, each round by its precision, estimates M times those
+        directions. They are then scaled, so entries have independent noise of one size, as in a round.
         """
         if not (rounds[-1].noise_sd and rounds[-1].clear()):
             return rounds[-1]
@@ -74,7 +66,7 @@ class Sums(NamedTuple):
         return left * signs, np.maximum(values, _PRECISION * (values[0] or 1.0))
 
     def shown(self) -> float:
-        """Return the part of the largest squared singular value that no noise makes, 0 to 1."""
+        """Return the part of the largest squared singular value that exceeds the noise, 0 to 1."""
         edge = self.noise_sd * (math.sqrt(self.sums.shape[0]) + math.sqrt(self.sums.shape[1]))
         return max(1 - float(ratio(edge, float(np.linalg.norm(self.sums, 2)))) ** 2, 0.0)
 
@@ -85,9 +77,8 @@ class Halves(NamedTuple):
     Attributes
     ----------
     products, squares : ndarray of shape (rank, rank)
-        Sums over users of the products of one half's factors and the other's, and of either with itself.
+        Sums over users of one half's factors times the other's, and of either times itself.
     noise_sd : float
-        Precision of either along any direction.
     """
 
     products: Array
@@ -103,9 +94,9 @@ class Halves(NamedTuple):
     def taste(self, vectors: Array, values: Array, along: Array, n_users: float) -> Taste:
         """Return taste dimensions with their gains (docs/guides/implicit.md, "How far to trust a dimension").
 
-        One half of a user's likes is regressed on the other. Chance and noise are in one half only, except
-        for the user's own contribution to the dimension. The gain is the posterior mean given the product,
-        its noise and its sampling variance, for twice as many likes as a half has.
+        One half of a user's likes is regressed on the other. The gain is the posterior mean given the
+        product, its noise and its sampling variance, for twice as many likes as a half has. The user's own
+        contribution to the dimension is taken off.
 
         Parameters
         ----------
@@ -131,16 +122,16 @@ class Halves(NamedTuple):
 
 
 class Taste(NamedTuple):
-    """Taste dimensions, and how much of each is signal.
+    """Taste dimensions, the clearest first.
 
     Attributes
     ----------
     vectors : ndarray of shape (number of learned items, rank)
-        Orthonormal, the clearest first.
+        Orthonormal.
     gains : ndarray of shape (rank,)
-        From 0 to 1: the weight of a dimension in the scores.
+        Weight of a dimension in the scores, 0 to 1.
     learned : int
-        Number of the first ones that exceed noise and chance.
+        Number of dimensions that exceed noise and chance.
     """
 
     vectors: Array
@@ -149,16 +140,7 @@ class Taste(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """Released values that later weeks continue: sums, and products of halves, each in its own basis.
-
-    Attributes
-    ----------
-    sums : Sums
-    basis : ndarray of shape (number of learned items, rank)
-    halves : ndarray
-        As released; without noise where none was.
-    halves_sd : float
-    """
+    """Released values that later weeks continue: sums, and products of halves in a basis."""
 
     sums: Sums
     basis: Array

@@ -1,4 +1,4 @@
-"""The items as released weights show them, and the arrays that users are served with."""
+"""Item statistics from released weights, and the arrays that serve users."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ class ItemStatistics(NamedTuple):
     ----------
     n_users : float
     noisy : ndarray of shape (n_items,)
-        Released item weights.
-    noise_sd : float
-        Their noise.
+        Released item weights, with noise ``noise_sd``.
     learned : ndarray of bool
         Items with learned vectors.
     popularity : ndarray
@@ -54,7 +52,6 @@ class ItemStatistics(NamedTuple):
     def of(
         cls, tuning: PrivateEigenRec.Tuning, n_users: float, noisy: Array, noise_sd: float, rank: int
     ) -> ItemStatistics:
-        """Derive them from the released item weights."""
         learned = most_popular(tuning, noisy, noise_sd, rank)
         popularity = popularity_of(noisy, noise_sd)
         scale = np.where(learned, popularity**tuning.weight_exponent, 0.0)
@@ -64,7 +61,6 @@ class ItemStatistics(NamedTuple):
 
 
 def popularity_of(noisy: Array, noise_sd: float) -> Array:
-    """Return the items' likely weights, from released ones, over the largest."""
     weights = item_weights(noisy, noise_sd).mean
     return weights / weights.max()
 
@@ -83,7 +79,6 @@ def most_popular(
 def served(
     items: ItemStatistics, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
 ) -> dict[str, Any]:
-    """Return the arrays that users are served with, from the last item weights and the taste dimensions."""
     popularity = popularity_of(noisy, noise_sd)
     counts = (taste.gains > _LEAST_GAIN) | (np.arange(len(taste.gains)) < taste.learned)
     # scores are popularity plus taste: the coefficient of popularity is divided out (docs/guides/implicit.md)
@@ -104,5 +99,5 @@ def served(
 
 
 def grid(first: Array) -> float:
-    """Return the step, a power of two, of which a popularity vector's entries are made multiples."""
+    """Return the step, a power of two, of a popularity vector's entries."""
     return 2.0 ** (math.ceil(math.log2(first.max())) - _POPULARITY_BITS)

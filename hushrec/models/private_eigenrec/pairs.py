@@ -1,9 +1,8 @@
 """The model in which items recommend items, from one noisy item x item matrix of the users' rows.
 
-The matrix is the sum over users of the outer products of their rows, at norm 1 and without popularity. Its
-entries off the diagonal are of low rank, from tastes, plus sparse, from items that go together (sequels,
-sizes, accessories), which no factorisation captures. Both are denoised, and EASE's regressions on the result
-are the model. Functions of released values alone, but for the two trainings.
+The matrix is the sum of the outer products of rows at norm 1, without popularity. Off the diagonal it is of
+low rank, from tastes, plus sparse, from items that go together (sequels, sizes, accessories). Both are
+denoised, and EASE's regressions on the result are the model.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def train_pairs(items: ItemStatistics, rank: int, users: LikingUsers, gate: Gate
 
 
 def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-    """Release the item matrix of the same items again, and add it to the earlier ones by precision."""
+    """Release the item matrix of the same items again, and average by precision."""
     state, learned = last.state, np.zeros(users.domain.n_items, dtype=bool)
     learned[last.serve["learned_items"]] = True
     scale, first, noisy = state["item_scale"], state["item_first"], state["item_weights"]
@@ -58,12 +57,10 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
 
 
 def _precision(label: str, gate: Gate) -> float:
-    """Return the weight of a release in a mean of several."""
     return gate.noise_sd(label) ** -2.0 if gate.private else 1.0
 
 
 def _served(items: ItemStatistics, matrix: Array, precision: float, gate: Gate, rank: int) -> ModelArrays:
-    """Return the model that a packed item matrix makes."""
     noise_sd = math.sqrt(0.5 / precision) if gate.private else 0.0  # off the diagonal
     parts = ItemMatrix.of(unpacked(matrix), noise_sd, rank)
     scale, along = items.scale[items.learned], items.first[items.learned]
@@ -106,7 +103,7 @@ class ItemMatrix:
     noise_sd : float
         Noise of an entry off the diagonal.
     certain : int
-        Lower bound on the taste dimensions: beyond noise, chance among users, and single pairs of items.
+        Lower bound on the taste dimensions.
     """
 
     diagonal: Array
@@ -134,12 +131,12 @@ class ItemMatrix:
         return parts
 
     def low_rank(self) -> NDArray[np.float64]:
-        """Return the directions that exceed the noise, each without the strength that noise adds."""
+        """Return the directions that exceed the noise, without the strength that noise adds."""
         columns = self.directions[:, : self.standing]
         return (columns * self._clean_strengths()) @ columns.T
 
     def weights(self, popularity: Array, strength: float) -> NDArray[np.float64]:
-        """Return EASE's weights of the items from the denoised matrix.
+        """Return EASE's weights of the items, shape (n, n); column j holds those for item j.
 
         Parameters
         ----------
@@ -147,11 +144,6 @@ class ItemMatrix:
             The direction that was projected out, at norm 1.
         strength : float
             Entry of the matrix along it.
-
-        Returns
-        -------
-        ndarray of shape (n, n)
-            Column j holds the weights of the items for item j.
         """
         sparse = np.maximum(np.abs(self.residual) - _THRESHOLD * self.noise_sd, 0.0)
         full = np.copysign(sparse, self.residual) + self.low_rank()
@@ -163,7 +155,6 @@ class ItemMatrix:
         return item_weights(np.asfortranarray(full))
 
     def _clean_strengths(self) -> Array:
-        """Return the eigenvalues that exceed the noise, without what noise adds to them."""
         edge = 2 * self.noise_sd * math.sqrt(len(self.diagonal))
         return np.sqrt(np.maximum(self.strengths[: self.standing] ** 2 - edge**2, 0.0))
 
@@ -171,9 +162,8 @@ class ItemMatrix:
 def _certain(matrix: Array, rest: Array, directions: Array, strengths: Array, noise_sd: float) -> int:
     """Return a lower bound on the eigenvalues beyond noise and chance, without the largest entries.
 
-    Rows of norm 1 without a common direction have eigenvalues within ``2 sqrt(trace / n)`` of their mean,
-    which off the diagonal is 0. A matrix has at least as many eigenvalues above a bound as any of its
-    compressions (docs/proofs/private-eigenrec.md).
+    Rows of norm 1 without a common direction have eigenvalues within ``2 sqrt(trace / n)`` of 0. A matrix has
+    at least as many eigenvalues above a bound as any of its compressions (docs/proofs/private-eigenrec.md).
     """
     pairs = np.where(np.abs(rest) > _EXCEEDS * noise_sd, rest, 0.0)
     compressed = np.diag(strengths) - directions.T @ (pairs @ directions)

@@ -1,9 +1,8 @@
-"""Settings of private EigenRec before it sees data, their planning, and its releases.
+"""Settings of private EigenRec, their planning, and its releases.
 
 EigenRec (Nikolakopoulos, Kalantzis, Gallopoulos and Garofalakis 2019) is PureSVD (Cremonesi, Koren and Turrin
-2010) with items scaled by a power of their popularity. It ranks items by the projection of a user's row on
-the leading item eigenvectors. All cells weigh the same, so all items share one Gramian, which cancels. The
-item step of alternating least squares is one product of rows and factors, and only that is released.
+2010) with items scaled by a power of their popularity. All cells weigh the same, so all items share one
+Gramian, which cancels: only a product of rows and factors is released.
 
 Rule and study: docs/guides/implicit.md. Sensitivities: docs/proofs/private-eigenrec.md.
 """
@@ -164,7 +163,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Choose the settings by the signal, mu times the users (docs/guides/implicit.md)."""
+        """Choose by the signal, mu times the users (docs/guides/implicit.md)."""
         signal = min(budget.mu * n_users, 1e9)
         root = math.sqrt(signal)
         rank = min(round(_RANK_PER_ROOT * root - _RANK_LESS), _LARGEST_RANK)
@@ -206,12 +205,10 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return plan_of([*rounds, *voting], budget, fraction, whole=1.0)
 
     def _votes(self, domain: Domain) -> float:
-        """Budget fraction of the users' vote on the item features; 0 without features."""
         possible = domain.item_features is not None and self.n_users is not None
         return self.tuning.features_share if possible else 0.0
 
     def rank_in(self, domain: Domain) -> int:
-        """Return the rank, less than the number of items."""
         return min(self.rank, domain.n_items - 1)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -249,7 +246,6 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return train_next_week(self, users, gate, last)
 
     def weights_part(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
-        """Return the part of a round that releases the item weights again."""
         return weights_part(rounds, noisy, noise_sd, n_users)
 
     # ------------------------------------------------------------------ serving

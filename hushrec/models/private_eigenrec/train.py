@@ -1,9 +1,7 @@
 """The first training of private EigenRec: item weights, then rounds of power iteration.
 
-User side (local; :mod:`hushrec.models.private_eigenrec.users`): a user's row without its part along
-popularity, at norm 1, and the user's factors at norm 1. Their outer product is the contribution. Server side
-(global), below: the left singular vectors of the noisy sum are the next item vectors. The first of all
-vectors, popularity, is known from the released item weights.
+A user contributes the outer product of their row, without popularity, and of their factors, both at norm 1.
+The left singular vectors of the noisy sum are the next item vectors.
 """
 
 from __future__ import annotations
@@ -64,9 +62,9 @@ def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: in
 def _power_iteration(
     model: PrivateEigenRec, users: LikingUsers, items: ItemStatistics, start: Array, gate: Gate
 ) -> tuple[Taste, Measured, Array, float]:
-    """Return the taste dimensions, and the item weights with their noise, which may be less by now.
+    """Return the taste dimensions, and the item weights with their noise.
 
-    If no taste shows yet and the heaviest items are uncertain, a round releases the weights again, with its
+    While no taste shows and the heaviest items are uncertain, a round releases the weights again, with its
     sums or instead of them.
     """
     learned, n_users = items.learned, items.n_users
@@ -77,7 +75,7 @@ def _power_iteration(
     weights, weights_sd = items.noisy, items.noise_sd
 
     def release(label: str, bounded: Bounded, part: float) -> tuple[Array, float]:
-        """Release, add the item weights to those before, and return the rest with its noise."""
+        """Release, combine the item weights with those before, and return the rest with its noise."""
         nonlocal weights, weights_sd
         noisy, noise_sd = gate.release(label, bounded), gate.noise_sd(label)
         if part > 0:

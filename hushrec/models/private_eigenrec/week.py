@@ -1,9 +1,7 @@
 """The later weeks of private EigenRec: the sums of a round again, with the noise of a week's slice.
 
-A week continues from the last vectors. The vectors that users' rows are multiplied with stay the same over a
-season, so the sums of all weeks measure one thing, which a Kalman filter combines. New vectors would begin
-again with all their noise (docs/guides/seasons.md). Sensitivities are those of the first training:
-docs/proofs/private-eigenrec.md.
+The vectors that users' rows are multiplied with stay the same over a season. So the sums of all weeks measure
+one thing, which a Kalman filter combines. Sensitivities: docs/proofs/private-eigenrec.md.
 """
 
 from __future__ import annotations
@@ -62,7 +60,6 @@ EXPECTED = ModelArrays(
 
 
 def weekly_rounds(rank: int, pairs: bool) -> list[Round]:
-    """Return the releases of a week."""
     if rank and pairs:
         return [Round("item matrix", 1.0, positive(1.0))]
     rounds = [Round("number of users", _COUNT, counted(1.0)), Round("item weights", _WEIGHTS, positive(1.0))]
@@ -72,7 +69,7 @@ def weekly_rounds(rank: int, pairs: bool) -> list[Round]:
 
 
 class SeasonState(NamedTuple):
-    """State that a week continues: released values, or functions of them.
+    """State of a season: released values, or functions of them.
 
     Attributes
     ----------
@@ -103,7 +100,6 @@ class SeasonState(NamedTuple):
     def first(
         cls, items: ItemStatistics, counted_sd: float, weights: tuple[Array, float], measured: Measured
     ) -> SeasonState:
-        """Return the state after week 0."""
         learned, sums = items.learned, measured.sums
         return cls(
             first_count(items.n_users, counted_sd),
@@ -117,7 +113,6 @@ class SeasonState(NamedTuple):
         )
 
     def to_arrays(self) -> dict[str, Array]:
-        """Return the arrays of a model file."""
         tracked = {"weights": "item_weights", "halves": "halves"}
         arrays = {name: np.asarray(value) for name, value in self._asdict().items() if name not in tracked}
         arrays["item_seen"] = np.ones(len(self.item_probe))
@@ -127,8 +122,7 @@ class SeasonState(NamedTuple):
     def of(cls, state: Mapping[str, Array], rank: int) -> SeasonState:
         """Inverse of `to_arrays`, with that rank; new items are unknown.
 
-        A catalogue that shrank has room for fewer vectors. A catalogue that grew beyond its rank starts
-        again.
+        A catalogue that shrank has room for fewer vectors. One that grew beyond its rank starts again.
         """
         fields: dict[str, Any] = {
             name: state[name] for name in cls._fields if name in state and name != "halves"
@@ -216,7 +210,6 @@ def _carried(state: SeasonState, before: Array, items: ItemStatistics) -> tuple[
 
 
 def _everywhere(rows: Array, learned: NDArray[np.bool_]) -> Array:
-    """Return the rows of the learned items, and zeros for all others."""
     full = np.zeros((len(learned), *rows.shape[1:]))
     if rows.size:
         full[learned] = rows
