@@ -68,8 +68,8 @@ def export(
         if not vectors.lower().endswith((".parquet", ".pq")):
             raise InputError(f"Vectors are a Parquet table; give {vectors!r} a name that ends in .parquet.")
         written = [output_file(vectors, (model,), force)]
-        found = trained.item_vectors()
-        listed = pa.FixedSizeListArray.from_arrays(pa.array(found.reshape(-1)), found.shape[1])
+        table = trained.item_vectors()
+        listed = pa.FixedSizeListArray.from_arrays(pa.array(table.reshape(-1)), table.shape[1])
         buffer = pa.BufferOutputStream()
         pq.write_table(pa.table({"item": trained.domain.item_column, "vector": listed}), buffer)
         write_atomically(written[0], [buffer.getvalue()])

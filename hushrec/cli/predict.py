@@ -65,21 +65,21 @@ def predict(
         asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})
         users, items = encode_ids(asked.users), encode_ids(asked.items)
         advance(1, "the pairs")
-        found = trained.predict(rows, {"user": users, "item": items})
+        predicted = trained.predict(rows, {"user": users, "item": items})
         advance(1)
     new = rows.user_index(users) < 0
-    notes = np.where(np.isnan(found), NO_ITEM, np.where(new, NEWCOMER, ""))
+    notes = np.where(np.isnan(predicted), NO_ITEM, np.where(new, NEWCOMER, ""))
     table = pa.table(
         {
             "user": _as_given(users),
             "item": _as_given(items),
-            "prediction": pa.array(found, mask=np.isnan(found)),
+            "prediction": pa.array(predicted, mask=np.isnan(predicted)),
             "note": pa.array(notes.tolist()),
         }
     )
     write_private_table(table, target, PRIVATE_TABLE)
-    told = {"path": str(target), "note": PRIVATE_TABLE}
-    output.done(as_json, told, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")
+    summary = {"path": str(target), "note": PRIVATE_TABLE}
+    output.done(as_json, summary, f"Wrote the predictions for {pairs} to {target}", f"{PRIVATE_TABLE}.")
 
 
 def _as_given(ids: Encoded) -> pa.Array:

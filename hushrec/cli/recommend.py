@@ -104,16 +104,16 @@ def recommend(
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
     file = None if out is None else private_table_file(out, inputs, force)
     read = partial(reading.read, times=True) if next else reading.open
-    found_rows: Any = read(history, trained.domain)
+    rows_or_store: Any = read(history, trained.domain)
     if out_parts is not None:
         options["progress"] = progress_shown(no_progress)
         with cluster(scheduler, history) as engine:
-            write_lists(trained, found_rows, out_parts, n, **options, engine=engine)
-        _said(trained, out_parts, as_json)
+            write_lists(trained, rows_or_store, out_parts, n, **options, engine=engine)
+        _wrote(trained, out_parts, as_json)
         return
-    if isinstance(found_rows, Store):
-        found_rows.verify()
-    rows = found_rows if user is None else found_rows.for_users([user])
+    if isinstance(rows_or_store, Store):
+        rows_or_store.verify()
+    rows = rows_or_store if user is None else rows_or_store.for_users([user])
     rows = rows.ratings() if isinstance(rows, Store) else rows
     bar = user is None and progress_shown(no_progress)
     with contextlib.nullcontext() if user is None else in_numpy():
@@ -128,14 +128,14 @@ def recommend(
         write_a_file_per_user(table, folder)
     elif file is not None:
         write_private_table(table, file, PRIVATE_TABLE)
-    _said(trained, str(folder or file), as_json)
+    _wrote(trained, str(folder or file), as_json)
 
 
-def _said(trained: Model, path: str, as_json: bool) -> None:
+def _wrote(trained: Model, path: str, as_json: bool) -> None:
     taste = output_model.taste_of(trained)
-    found = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
+    summary = {"path": path, "note": PRIVATE_TABLE, "taste": taste.to_dict()}
     wrote = f"Wrote the lists of all users in the history to {path}"
-    output.done(as_json, found, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
+    output.done(as_json, summary, wrote, f"{PRIVATE_TABLE}.", *output.paragraph(taste.text(advice=False)))
 
 
 @in_numpy()
@@ -145,16 +145,16 @@ def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled
     own = {ids[at]: None if math.isnan(x) else x for at, x in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:
         why = trained.explain(own, row["item"])
-        because = [each._asdict() for each in why.because if each.moved]
+        because = [reason._asdict() for reason in why.because if reason.moved]
         base = why.base
         if not math.isclose(why.score, row["score"]):  # lowered: it does not exceed the noise
-            base = row["score"] - sum(each.moved for each in why.because)
+            base = row["score"] - sum(reason.moved for reason in why.because)
         output_model.name(because, trained.domain, titled)
         row |= {"base": base, "because": because}
 
 
 def _check(user: str | None, all_users: bool, explain: bool, next: bool, *outputs: str | None) -> None:
-    given = sum(each is not None for each in outputs)
+    n_outputs = sum(path is not None for path in outputs)
     if user is not None and all_users:
         raise InputError("Pass --user ID or --all-users, not both.")
     if user is None and not all_users:
@@ -167,10 +167,10 @@ def _check(user: str | None, all_users: bool, explain: bool, next: bool, *output
         raise InputError("--explain explains the usual list only; leave out --next or --explain.")
     if explain and user is None:
         raise InputError("explain is for one user; pass --user ID.", parameter="explain")
-    if all_users and given != 1:
+    if all_users and n_outputs != 1:
         raise InputError(
             "--all-users needs one of --out-dir DIR (one file per user), --out FILE (one file) and"
             " --out-parts DIR (one file for many users)."
         )
-    if user is not None and given:
+    if user is not None and n_outputs:
         raise InputError("--out, --out-dir and --out-parts are for --all-users; one user's list is printed.")

@@ -128,7 +128,7 @@ def serve(
 
 def _named(models: tuple[str, ...]) -> dict[str, Path]:
     """Return the model files by name, by default the file's."""
-    found: dict[str, Path] = {}
+    paths: dict[str, Path] = {}
     if not models:
         raise InputError("MODEL is missing: pass a model file, as in hushrec serve model.hush.")
     for text in models:
@@ -141,16 +141,16 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
             raise InputError(
                 f"{name!r} cannot be part of an address; write NAME=FILE with letters and digits."
             )
-        if name in found:
+        if name in paths:
             raise InputError(f"Two models are named {name}; write NAME=FILE to tell them apart.")
-        found[name] = Path(path)
-    return found
+        paths[name] = Path(path)
+    return paths
 
 
-def _tables(models: dict[str, Path], *given: tuple[str, ...]) -> dict[str, Any]:
+def _tables(models: dict[str, Path], *named: tuple[str, ...]) -> dict[str, Any]:
     """Return the files of attributes and of titles by model."""
-    found: dict[str, list[Path | None]] = {}
-    for kind, texts in enumerate(given):
+    tables: dict[str, list[Path | None]] = {}
+    for kind, texts in enumerate(named):
         for text in texts:
             name, equals, path = text.partition("=")
             name, path = (name, path) if equals else (next(iter(models)), text)
@@ -158,38 +158,38 @@ def _tables(models: dict[str, Path], *given: tuple[str, ...]) -> dict[str, Any]:
                 raise InputError(
                     f"{text!r} names no model or file; write NAME=FILE with one of {', '.join(models)}."
                 )
-            found.setdefault(name, [None, None])[kind] = Path(path)
-    return {name: (files[0], files[1]) for name, files in found.items()}
+            tables.setdefault(name, [None, None])[kind] = Path(path)
+    return {name: (files[0], files[1]) for name, files in tables.items()}
 
 
-def _names(given: tuple[str, ...]) -> tuple[str, ...]:
-    for name in given:
+def _names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
         if not _HOST_NAME.fullmatch(name):
             raise InputError(
                 f"{name!r} is not a host name; pass --server-name as in shop.example, without a port."
             )
-    return given
+    return names
 
 
-def _origins(given: tuple[str, ...]) -> tuple[str, ...]:
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     """Return the origins; refuse one that browsers would write in another way, since it would never match."""
-    for origin in given:
-        found = _ORIGIN.fullmatch(origin)
-        if found is None or found[2] == _USUAL_PORTS[found[1]]:
+    for origin in origins:
+        match = _ORIGIN.fullmatch(origin)
+        if match is None or match[2] == _USUAL_PORTS[match[1]]:
             raise InputError(
                 f"{origin!r} is not an origin; pass --origin in small letters, without a path or the default"
                 " port, as in https://shop.example or http://localhost:3000."
             )
-    return given
+    return origins
 
 
 def _tokens(path: str) -> list[str]:
     try:
-        found = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+        tokens = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError):
         raise InputError(f"The tokens {path!r} cannot be read; pass a text file, one token a line.") from None
-    if not found or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found):
+    if not tokens or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in tokens):
         raise InputError(
             f"{path!r} must hold bearer tokens of {_SHORTEST_TOKEN} ASCII characters or more, one a line."
         )
-    return found
+    return tokens

@@ -43,14 +43,14 @@ def similar(
         raise InputError(
             "ITEM is missing: pass an item of the catalogue, as in hushrec similar model.hush matrix."
         )
-    found = trained.similar_items(list(items), n)
+    others = trained.similar_items(list(items), n)
     entries: list[dict[str, Any]] = [
-        {"rank": rank, "item": each.item, "score": each.score} for rank, each in enumerate(found, 1)
+        {"rank": rank, "item": each.item, "score": each.score} for rank, each in enumerate(others, 1)
     ]
     output_model.name(entries, trained.domain, titled.read(trained.domain, columns))
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
     cells = [[output_model.cell(each[key]) for key in head] for each in entries]
-    by = list(found[0].by) if found else []
+    by = list(others[0].by) if others else []
     output.result(
         as_json,
         {"item": items[0] if len(items) == 1 else items, "items": entries, "by": by},

@@ -136,8 +136,8 @@ class Answers:
         of a person who can reach it. It has no token and cannot change ``Host``.
         """
         if self._tokens:
-            given = hashlib.sha256(bearer(request).encode()).digest()
-            if not any(hmac.compare_digest(given, token) for token in self._tokens):
+            digest = hashlib.sha256(bearer(request).encode()).digest()
+            if not any(hmac.compare_digest(digest, token) for token in self._tokens):
                 raise Refusal(401, "This request needs a bearer token of the server.")
         elif not self._is_named(request.headers.getlist("Host")):
             raise Refusal(
@@ -147,8 +147,8 @@ class Answers:
             )
 
     def _is_named(self, hosts: list[str]) -> bool:
-        found = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
-        name = "" if found is None else (found[1] or found[2]).lower()
+        match = _HOST.fullmatch(hosts[0]) if len(hosts) == 1 else None
+        name = "" if match is None else (match[1] or match[2]).lower()
         try:
             return name in self._names or bool(ip_address(name))
         except ValueError:
@@ -226,13 +226,13 @@ def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     similar = served.model.similar_items(fields["item"], fields["n"])
-    entries = [{"item": _text(served, each.item), "score": each.score} for each in similar]
+    entries = [{"item": _text(served, other.item), "score": other.score} for other in similar]
     return {"items": _titled(served, entries), "by": list(similar[0].by) if similar else []}
 
 
 def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     why = served.model.explain(_history(served, fields), fields["item"])
-    because = [{"item": _text(served, each.item), "moved": each.moved} for each in why.because]
+    because = [{"item": _text(served, item), "moved": moved} for item, moved in why.because]
     entry = {"item": _text(served, why.item), "score": why.score, "base": why.base}
     return _titled(served, [entry])[0] | {"because": _titled(served, because)}
 

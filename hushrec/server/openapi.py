@@ -154,8 +154,8 @@ def _gets() -> dict[str, Any]:
         "/docs": ("This page.", _responses("text/html", _TEXT, "429"), []),
     }
     return {
-        path: {"get": {"summary": summary, "responses": replies} | ({"parameters": given} if given else {})}
-        for path, (summary, replies, given) in routes.items()
+        path: {"get": {"summary": summary, "responses": replies} | ({"parameters": query} if query else {})}
+        for path, (summary, replies, query) in routes.items()
     }
 
 
@@ -209,7 +209,8 @@ def page(document: dict[str, Any]) -> str:
 
 def _fields(path: str, operation: dict[str, Any]) -> str:
     rows = [
-        [each["name"], each["in"], each.get("description", "")] for each in operation.get("parameters", ())
+        [field["name"], field["in"], field.get("description", "")]
+        for field in operation.get("parameters", ())
     ]
     if "requestBody" in operation:
         body = operation["requestBody"]["content"]["application/json"]["schema"]

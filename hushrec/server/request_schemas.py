@@ -186,21 +186,21 @@ def body_of(path: str, raw: bytes) -> dict[str, Any]:
     """Return the fields of a request; None for a missing one."""
     fields = BODIES[path]
     try:
-        given = json.loads(raw, object_pairs_hook=_named_once)
+        body = json.loads(raw, object_pairs_hook=_named_once)
     except InputError:
         raise
     except (ValueError, RecursionError):
         raise InputError("The body of this request is not JSON; send an object.") from None
-    if not isinstance(given, dict):
+    if not isinstance(body, dict):
         raise InputError(f"The body of this request is an object with the fields {', '.join(fields)}.")
-    if unknown := [name for name in given if name not in fields]:
+    if unknown := [name for name in body if name not in fields]:
         raise InputError(f"There is no field {unknown[0][:50]!r} here; there are {', '.join(fields)}.")
     checked = {}
-    for name, wanted in fields.items():
-        if name not in given and wanted.needed:
-            raise InputError(f"The field {name} is missing; it is {wanted.words}.")
-        value = given.get(name, wanted.default)
-        if name in given and not wanted.fits(value):
-            raise InputError(f"The field {name} is {wanted.words}.")
+    for name, field in fields.items():
+        if name not in body and field.needed:
+            raise InputError(f"The field {name} is missing; it is {field.words}.")
+        value = body.get(name, field.default)
+        if name in body and not field.fits(value):
+            raise InputError(f"The field {name} is {field.words}.")
         checked[name] = value
     return checked

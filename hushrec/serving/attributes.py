@@ -71,7 +71,7 @@ class Attributes:
             return table
         named = cls(_read(titles, domain, "titles", columns))
         if named.title_column is None:
-            raise InputError("Titles need a column of texts named title or name, beside the item ids.")
+            raise InputError("Titles need a column of texts named title or name, next to the item ids.")
         return cls({**table.columns, _TITLES[0]: named.title_column})
 
     @property

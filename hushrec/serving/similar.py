@@ -47,15 +47,15 @@ class Similar(NamedTuple):
 
 
 def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
-    given = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
-    if not given:
+    items = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
+    if not items:
         raise InputError("The list of items is empty; pass one item or more.")
-    columns, count, lister = model.columns_of(given), count_of(n), model.lists or model
+    columns, count, lister = model.columns_of(items), count_of(n), model.lists or model
     pairs = [(model.domain.items[column], model.domain.high) for column in columns]
     state = lister.fold_in(Ratings.of_user(pairs, model.domain))
     by = _sources(model, lister, state)
     if not by:
-        _refuse(model, lister, given)
+        _refuse(model, lister, items)
     supported = None if state.public and state.public.ranks else lister.arrays.get("supported")
     scores = np.array(lowered(all_scores(lister.arrays, state), supported)[0])
     scores[columns] = -np.inf
@@ -99,7 +99,7 @@ def _features(model: Model) -> str:
     return " and ".join(names) if len(names) <= _MOST_NAMED else plural(len(names), "item feature")
 
 
-def _refuse(model: Model, lister: Recommender, given: list[Any]) -> None:
+def _refuse(model: Model, lister: Recommender, items: list[Any]) -> None:
     if lister.directions is None and model.privacy.private and lister.public is None:
         raise InputError(
             "This model cannot distinguish the tastes that it learned from noise, so items cannot be"
@@ -111,6 +111,6 @@ def _refuse(model: Model, lister: Recommender, given: list[Any]) -> None:
             " features and donors help a training of few users; another training adds to the privacy cost."
         )
     raise InputError(
-        f"Nothing is known of item {given[0]!r}: too few users like it at this epsilon, and no public data "
+        f"Nothing is known of item {items[0]!r}: too few users like it at this epsilon, and no public data "
         "describe it. Pass a more popular item, or train with item features or donors."
     )
