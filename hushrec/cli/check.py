@@ -23,7 +23,7 @@ def check(
     """Show which rows of private RATINGS training would use, and why it would not use others.
 
     The output is PRIVATE: exact counts and line numbers, for the curator only. It has no privacy cost. Do not
-    declare anything from it: the form defines the scale, and the shop the catalogue.
+    declare anything from it: your form defines the scale, and your shop the catalogue.
 
       hushrec check ratings.csv --catalogue items.txt --rating-range 1 5
       hushrec check likes.csv --catalogue items.txt --implicit

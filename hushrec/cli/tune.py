@@ -53,7 +53,7 @@ def tune(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Choose hyper-parameters. Do it on generated ratings first: that is free and usually enough.
+    """Choose hyper-parameters. Generated ratings have no privacy cost and are usually enough.
 
     With --generated, or with --data-is-public and RATINGS, all combinations are tried and listed, best first,
     without privacy cost. On private RATINGS a random number of combinations is tried, and only the best model
