@@ -12,7 +12,6 @@ import pytest
 from hostile_cells import ITEMS, LINES, RATINGS, USERS
 
 from hushrec.data import Domain, Ratings, leave_k_out, sample_per_user, split_ratings, strong_generalization
-from tests.data.pieces import in_pieces
 
 N_ITEMS = 12
 DOMAIN = Domain(range(1, N_ITEMS + 1), rating_range=(1, 5), max_ratings_per_user=9)
@@ -125,26 +124,3 @@ class TestTextFiles:
             rows, found = state(self.read(tmp_path / "more.csv", lines, ending))
             assert [key for key in found if key in expected] == order
             assert {key: rows[key] for key in order} == expected
-
-    def test_fuzz_of_lines(self, tmp_path, monkeypatch, record_property):
-        expected, order = self.expected(tmp_path / "base.csv")
-        dice = random.Random(5)
-        pieces = [*'"",,,;\t:\\\'#15é ', "mallory", "1e999", "\x00", "\ufeff", "\x1f", "\u2028", "n/a", '""']
-        record_property("fuzzed", 200)
-        for case in range(200):
-            in_pieces(monkeypatch, octets=dice.choice([64, 500, 1 << 24]))
-            lengths = [dice.randrange(12) for _ in range(dice.randrange(1, 9))]
-            added = ["m" + "".join(dice.choices(pieces, k=length)) for length in lengths]
-            lines = interleaved(list(self.honest), [line.encode() for line in added], case)
-            rows, found = state(self.read(tmp_path / "more.csv", lines))
-            assert [key for key in found if key in expected] == order
-            assert {key: rows[key] for key in order} == expected
-
-
-def test_removing_any_user():
-    for gone in sorted({user for user, _, _ in HONEST}):
-        left = build([row for row in HONEST if row[0] != gone])
-        rows, order = state(left)
-        assert order == [key for key in ORDER if key in rows]
-        assert len(order) == len(ORDER) - 1
-        assert all(rows[key] == BASE[key] for key in order)

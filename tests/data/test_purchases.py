@@ -106,9 +106,7 @@ def test_every_path_reads_what_a_dictionary_reads(seed: int, likes: bool, tmp_pa
     assert same(cells(again.union(again)), expected)
 
 
-@pytest.mark.parametrize(
-    "form", [frame, lambda rows: frame(rows).to_pandas(), lambda rows: frame(rows).to_pydict()]
-)
+@pytest.mark.parametrize("form", [frame, lambda rows: frame(rows).to_pandas()])
 def test_one_users_null_zero_or_return_changes_nothing_of_other_users(form, tmp_path) -> None:
     rows = table(9)
     hostile = [
@@ -126,7 +124,7 @@ def test_one_users_null_zero_or_return_changes_nothing_of_other_users(form, tmp_
         lambda rows: Store.prepare(form(rows), tmp_path / "s", STARS, columns=COLUMNS, force=True).ratings(),
     ):
         base = cells(read(rows))
-        for (stars, pieces), place in itertools.product(hostile, (0, 70, 150)):
+        for (stars, pieces), place in itertools.product(hostile, (0, 70)):
             more = [*rows[:place], ("mallory", "i1", stars, pieces, 3), *rows[place:]]
             found = cells(read(more))
             assert same({pair: cell for pair, cell in found.items() if pair[0] != "mallory"}, base)

@@ -60,15 +60,9 @@ def sources():
     yield "arrow reader", table.to_reader()
     for kind in (pa.large_string(), pa.string_view(), pa.binary(), pa.binary_view(), pa.large_binary()):
         yield f"arrow {kind}", table.set_column(0, "user", table["user"].cast(kind))
-    for kind in (pa.int8(), pa.uint64(), pa.float32(), pa.decimal128(21, 2), pa.string(), pa.float16()):
+    for kind in (pa.decimal128(21, 2), pa.string(), pa.float16()):
         yield f"arrow items {kind}", table.set_column(1, "item", table["item"].cast(kind))
-    for kind in (pa.float32(), pa.decimal128(21, 2), pa.string(), pa.float16()):
         yield f"arrow ratings {kind}", table.set_column(2, "rating", table["rating"].cast(kind))
-    for kind in (pa.int8(), pa.uint32(), pa.int64()):
-        coded = pa.chunked_array(
-            [c.dictionary_encode().cast(pa.dictionary(kind, pa.string())) for c in table["user"].chunks]
-        )
-        yield f"arrow dictionary {kind}", table.set_column(0, "user", coded)
     yield "arrow dictionary of ratings", table.set_column(2, "rating", table["rating"].dictionary_encode())
 
 
@@ -119,10 +113,6 @@ class TestRulesForBadRows:
     def build(self, *rows, domain=CATALOGUE):
         users, items, ratings = zip(*rows, strict=True) if rows else ((), (), ())
         return as_dictionary(Ratings.from_any((list(users), list(items), list(ratings)), domain))
-
-    def test_the_last_of_a_pair_stays(self):
-        rows = ("u", 1, 2), ("v", 1, 3), ("u", "1", 5), ("u", 1.0, 4)
-        assert self.build(*rows) == {"u": {0: 4.0}, "v": {0: 3.0}}
 
     def test_a_bad_rating_does_not_replace_a_good_one(self):
         assert self.build(("u", 1, 2), ("u", 1, math.nan), ("u", 1, 9)) == {"u": {0: 2.0}}

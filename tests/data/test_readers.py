@@ -89,13 +89,6 @@ class TestJester:
             row[joke - 1] = str(rating)
         return ",".join([str(len(ratings)), *row])
 
-    def test_published_form(self, tmp_path):
-        path = tmp_path / "jester-data-1.csv"
-        path.write_text("\n".join([self.line({1: -7.82, 100: 8.79}), self.line({}), self.line({5: 0.0})]))
-        ratings = Ratings.from_any(path, self.domain)
-        assert as_dictionary(ratings) == {"1": {0: np.float32(-7.82), 99: np.float32(8.79)}, "3": {4: 0.0}}
-        assert ratings.users.tolist() == [1, 3]
-
     def test_bad_lines_are_users_without_ratings(self, tmp_path):
         path = tmp_path / "jokes.txt"
         good = self.line({1: 5})
@@ -230,16 +223,6 @@ def test_fields_against_the_csv_module(monkeypatch, block, quoted):
         columns = textfiles.read_fields(textfiles.lines_of(io.BytesIO(data)), 3, [0, 2], ",", quoted)
         found = list(zip(*[column.to_pylist() for column in columns], strict=True))
         assert found == [(row[0], row[2]) for row in reference_fields(data, 3, ",", quoted)], data
-
-
-def test_a_line_without_end_is_skipped(tmp_path):
-    path = tmp_path / "r.csv"
-    with path.open("wb") as file:
-        file.write(b"user,item,rating\nu,3,4\n")
-        for _ in range(48):
-            file.write(b'"' + b"x" * (1 << 20))
-        file.write(b"\nv,1,5\nu,2,1\n")
-    assert as_dictionary(Ratings.from_any(path, DOMAIN)) == EXPECTED
 
 
 def rows_of(data, n_fields=3, delimiter=",", quoted=True):

@@ -229,22 +229,6 @@ def test_two_ids_are_two_users(tmp_path, one, other):
         assert Ratings.from_any((pa.array([one, other]), [1, 2], [3, 4]), DOMAIN).n_users == 2
 
 
-@given(st.text() | st.binary() | st.text(st.characters(categories=["Cs"])), st.text() | st.binary())
-@settings(max_examples=300, deadline=None)
-def test_ids_of_equal_text_are_of_equal_content(one, other):
-    if canonical_text(one) is not None and canonical_text(one) == canonical_text(other):
-        one, other = (_bytes_of(value).strip().removesuffix(b".0") for value in (one, other))
-        assert one == other
-
-
-def _bytes_of(value):
-    try:
-        text = value.decode() if isinstance(value, bytes) else value
-        return text.strip().encode()
-    except UnicodeError:
-        return value if isinstance(value, bytes) else repr(value.strip()).encode()
-
-
 KINDS_OF_TIME = [pa.timestamp("s"), pa.timestamp("us", "UTC"), pa.date32(), pa.date64(), pa.duration("s")]
 KINDS_OF_TIME += [pa.duration("us"), pa.time32("s"), pa.time64("ns"), pa.month_day_nano_interval()]
 
