@@ -60,36 +60,6 @@ from hushrec.serving.model import Model
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
 
-__all__ = [
-    "DOMAIN",
-    "EDGES",
-    "Edge",
-    "Forwarding",
-    "PublicSide",
-    "Published",
-    "check_edges",
-    "check_estimator",
-    "check_forged",
-    "check_plan",
-    "check_replay",
-    "check_sensitivity",
-    "check_sums",
-    "check_two_processes",
-    "check_weeks",
-    "exact_excess",
-    "hostile_rows",
-    "hostile_users",
-    "labelled_users",
-    "moves",
-    "neighbours",
-    "published",
-    "ratings_of",
-    "replay",
-    "report",
-    "transcript",
-    "turned",
-]
-
 #: A small catalogue, so few users give every release something to do.
 DOMAIN = Domain(tuple(f"i{number}" for number in range(7)), (1, 5), max_ratings_per_user=6)
 #: float64 distinguishes larger differences from the sensitivity.
@@ -102,10 +72,6 @@ _COMERS = 10
 Rows = list[tuple[Any, Any, Any]]
 #: One training with a noise source: its public result, and its charged releases.
 Run = Callable[[Ratings, NoiseSource], tuple[bytes, tuple[Release, ...]]]
-
-
-def __dir__() -> list[str]:
-    return __all__
 
 
 # ---------------------------------------------------------------------- users who mean harm
@@ -145,7 +111,7 @@ def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = D
 
 
 def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
-    """Ratings of some users, with times, through the same door as a person's file."""
+    """Return the ratings of some users, with times, read as a file is."""
     rows = [row for rows in users.values() for row in _timed(rows)]
     columns = [list(column) for column in zip(*rows)] if rows else [[], [], [], []]
     return Ratings.from_any(tuple(columns), domain)
@@ -161,10 +127,10 @@ def _timed(rows: Rows) -> list[tuple[Any, Any, Any, Any]]:
 def neighbours(
     unit: str, pairs: int, seed: int, domain: Domain = DOMAIN
 ) -> Iterator[tuple[list[Ratings], int]]:
-    """Data sets any two of which differ in one user, or in one rating's value; a seed for the noise.
+    """Yield data sets that differ in one user, or in one rating's value, with a seed for the noise.
 
-    The first one lacks the user in which the others differ, so it is a neighbour of each by removal. The
-    added user is the first of all, so code that depends on positions changes for all users.
+    The first one lacks the user in which the others differ. That user is the first of all, so code that
+    depends on positions changes for all users.
     """
     rng = np.random.default_rng(seed)
     for _ in range(math.ceil(pairs / _COMERS)):
@@ -379,10 +345,9 @@ def check_edges(
 def check_weeks(
     estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 12, seed: int = 17
 ) -> None:
-    """Check plan, sensitivities and replay in two later weeks of a season, with other users and a new item.
+    """Check plan, sensitivities and replay in two later weeks, with other users, features and a new item.
 
-    With item features in the domain, those of the second later week differ. An estimator from outside the
-    package is registered, since a week continues from a model file.
+    An estimator from outside the package is registered, since a week continues from a model file.
     """
     if estimator.name not in ESTIMATORS:
         register(type(estimator))
@@ -449,8 +414,7 @@ def check_two_processes(
     """A process without rows, given the noisy values, publishes the same model; message sizes reveal nothing
     more.
 
-    They may depend on earlier releases: for other rows the same values are released again. With the unit
-    "rating" the process knows which ratings exist, and none of their values.
+    With the unit "rating" the process knows which ratings exist, and none of their values.
     """
     recorded = RecordingNoise(SeededNoise(seed))
     sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
@@ -548,7 +512,7 @@ def _next_week(board: Model) -> Run:
 def _same_model(
     run: Run, family: Sequence[Ratings], seed: int, planned: Mapping[str, Sequence[Release]]
 ) -> list[NoiseCall]:
-    """Neighbours, fed with the first one's noisy releases, give its bytes, and none moves one too far."""
+    """Check that neighbours with the same releases give the same bytes, and move none too far."""
     recorder = RecordingNoise(SeededNoise(seed))
     model, charged = run(family[0], recorder)
     runs = [recorder.calls]
@@ -603,7 +567,7 @@ def transcript(
 def replay(
     estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, calls: Sequence[NoiseCall]
 ) -> list[NoiseCall]:
-    """Return what another data set would have sent to the gate, had the world seen the same releases."""
+    """Return the values of another data set at the gate, given the same releases."""
     return transcript(estimator, plan, ratings, seed, ReplayNoise(calls))
 
 

@@ -1,10 +1,9 @@
 """Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
 
-The driver alone holds ledger, noise and the public side. Each query of a training goes to the workers with
-the released values that it needs. They open their partitions of the store by path, and integer partial sums
-return through a tree. No release runs inside a task, since tasks are repeated. Tasks keep no state, so a lost
-worker's tasks run elsewhere. A failure comes back as one word, and no worker's exception leaves it. Its log,
-spill folder and dashboard are as private as the store.
+The driver alone holds ledger, noise and the public side. Each query goes to the workers with the released
+values that it needs. They open their partitions by path, and integer partial sums return through a tree. No
+release runs inside a task, since tasks are repeated. A failure comes back as one word, and no worker's
+exception leaves it. Its log, spill folder and dashboard are as private as the store.
 """
 
 from __future__ import annotations
@@ -143,20 +142,15 @@ class Dask:
             Runs on a worker, on one thread.
         rows : Store
         query : Query
-            Public; shipped once to each worker that needs it.
+            Public.
         """
-        tries = 0
-        while tries < _TRIES:
+
+        def attempt() -> Answer:
             with self._tasks(query) as (submit, shipped):
-                answer = self._answer(lambda: self._tree(submit, work, rows, shipped, query.size))
-            if not isinstance(answer, str):
-                return answer
-            if answer in _FINAL:
-                break
-            tries += answer != "silent"
-            if answer == "lost":  # others may be on their way
-                time.sleep(min(2.0**tries, _PAUSE))
-        raise HushrecError(_WORDS[answer] + _RESUME)
+                answer: Answer = self._answer(lambda: self._tree(submit, work, rows, shipped, query.size))
+            return answer
+
+        return self._repeated(attempt, _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
         """Return ``work(number, partitions, public)`` for the partitions of each number.
@@ -166,16 +160,15 @@ class Dask:
         work : callable
             Runs on a worker, on one thread; it may run again, elsewhere.
         stores : sequence of Store
-            Stores with the same number of partitions; a user is in the same one of each.
+            Stores with the same number of partitions.
         public : object
-            Shipped once to each worker that needs it.
         """
         count = len(stores[0].partitions())
         if any(len(store.partitions()) != count for store in stores):
             raise InputError("The stores differ in their number of partitions; prepare both with the same.")
         done: dict[int, Any] = {}
-        tries = 0
-        while tries < _TRIES:
+
+        def attempt() -> Answer:
             word = ""
             with self._tasks(public) as (submit, shipped):
                 missing = [number for number in range(count) if number not in done]
@@ -193,16 +186,24 @@ class Dask:
                             break
                     else:
                         done[number] = answer[0]
-            if len(done) == count:
-                return [done[number] for number in range(count)]
-            if word in _FINAL:
-                break
-            tries += word != "silent"
-            if word == "lost":
-                time.sleep(min(2.0**tries, _PAUSE))
-        raise HushrecError(_WORDS[word])
+            return word if len(done) < count else [done[number] for number in range(count)]
+
+        return self._repeated(attempt)
 
     # ------------------------------------------------------------------ the driver's side
+
+    def _repeated(self, attempt: Callable[[], Answer], advice: str = "") -> list[Any]:
+        """Return the answer of the first attempt that has one; a word is a failed attempt."""
+        tries, word = 0, ""
+        while tries < _TRIES and word not in _FINAL:
+            answer = attempt()
+            if not isinstance(answer, str):
+                return answer
+            word = answer
+            tries += word != "silent"
+            if word == "lost":  # others may be on their way
+                time.sleep(min(2.0**tries, _PAUSE))
+        raise HushrecError(_WORDS[word] + advice)
 
     @contextlib.contextmanager
     def _tasks(self, public: Any) -> Iterator[tuple[Callable[..., Any], Any]]:
@@ -223,10 +224,9 @@ class Dask:
                     future.release()
 
     def _tree(self, submit: Callable[..., Any], work: Any, rows: Store, shipped: Any, size: int) -> Any:
-        """Tasks that add up partial sums of blocks: first those of a thread, where they are, then of all.
+        """Submit a tree of sums: of a thread's blocks where they are, then of all.
 
-        A thread is asked for the same blocks at every query: its worker has them mapped, and its host read
-        them of the disk.
+        A thread gets the same blocks at every query, since its worker has them mapped.
         """
         if isinstance(shipped, str):
             return shipped
@@ -275,7 +275,7 @@ class Dask:
         return True
 
     def _workers(self) -> list[str]:
-        """The address of each thread's worker, those of a host together."""
+        """Return the address of each thread's worker, those of a host together."""
         if self._client.status != "running":
             return []
         try:
@@ -316,7 +316,7 @@ def _connected(address: str, patience: float) -> Any:
 
 
 async def _give_up(dask_scheduler: Any, silence: float) -> int:
-    """Workers that were not heard of for so many seconds, by the scheduler's clock, are no more; how many."""
+    """Drop workers that were silent for so many seconds of the scheduler's clock; return their number."""
     from distributed.metrics import time as now
 
     silent = [who for who, state in dask_scheduler.workers.items() if now() - state.last_seen > silence]
@@ -367,7 +367,7 @@ def _damage(number: int, partitions: Sequence[Partition], public: None) -> str |
 
 
 def _guarded(run: Callable[[], list[Any]], version: str) -> Answer:
-    """Return the result of a run, or a word for what went wrong: why is private, for this worker's log."""
+    """Return the result of a run, or a word for a failure, whose cause is private."""
     if version != library_version():
         return "version"
     _keep_memory()
@@ -385,7 +385,7 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Answer:
 
 @cache
 def _keep_memory() -> None:
-    """Keep freed memory for the next block, which needs as much: Dask has glibc give it back at once."""
+    """Keep freed memory for the next block; by Dask's settings glibc returns it at once."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # other systems have other libraries
         libc = ctypes.CDLL(None)
         for parameter, octets in ((_TRIM_THRESHOLD, 1 << 28), (_MMAP_THRESHOLD, 1 << 25)):

@@ -39,17 +39,15 @@ class Limits:
     body_bytes : int
         Longest request.
     waiting_bytes : int
-        Bytes of all requests that are arriving or being answered. Further requests are refused.
+        Of all requests that are arriving or being answered.
     requests_per_second : float
-        Average for one address; a burst of ten seconds' worth passes. A refused request does not count.
+        Average for one address; a burst of ten seconds' worth passes.
     connections : int
-        Open connections of all clients. Further connections are closed.
+        Of all clients.
     idle_seconds : float
-        A connection is closed after this time if nothing moves on it, or if the method, path and headers of a
-        request have not arrived.
+        Longest time in which nothing moves, or the head of a request has not arrived.
     request_seconds : float
-        A connection is closed after this time if a request's body has not arrived, or if its answer has not
-        been taken.
+        Longest time for a request's body to arrive, or its answer to be taken.
     """
 
     body_bytes: int = 16 << 20
@@ -70,9 +68,8 @@ class Reply:
     media : str
         Content-Type.
     status : int
-        HTTP code.
     headers : mapping of str to str
-        Further headers; length and type are set.
+        Further headers.
     """
 
     content: bytes | memoryview
@@ -119,15 +116,14 @@ class Service:
         In place of host and port.
     limits : Limits
     certificate, key : path, optional
-        PEM files, for HTTPS: the certificate with its chain, and its private key, where that is not in the
-        same file.
+        PEM files, for HTTPS; the key where it is not in the certificate's file.
     in_loop : bool
     note : callable, optional
         Called after every reply.
     admit : callable, optional
-        Called in a thread before the body of a request is read, with its length in place of it.
+        Called in a thread before the body of a request is read, with its length.
     middleware : callable, optional
-        Wraps the ASGI application, limits and refusals included.
+        Wraps the ASGI application.
 
     Examples
     --------

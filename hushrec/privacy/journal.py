@@ -1,9 +1,8 @@
 """The journal of a training: its noisy values, on disk before they are used.
 
-Noisy values are public, so a killed training resumes without drawing or charging them again
-(docs/reference/ledger.md; proof: docs/proofs/accounting.md, section 5). A value is one file, written whole
-and synced, then named in the ledger with its SHA-256. The training's header exists before its values and
-longer than they do: a value without a header is deleted.
+Noisy values are public, so a killed training resumes without drawing or charging them again (proof:
+docs/proofs/accounting.md, section 5). A value is one synced file, named in the ledger with its SHA-256. A
+value without its training's header is deleted.
 """
 
 from __future__ import annotations
@@ -43,7 +42,6 @@ class Journal:
     ----------
     ledger : Ledger
     dataset, run : str
-        Names in the ledger.
     binding : dict
         Public values that identify the training; only the same training can resume.
     resume : bool
@@ -78,7 +76,7 @@ class Journal:
         return coming[max(0, len(self._kept) - self._used) :]
 
     def next(self, release: Release, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Return the kept noisy value of the next release, which has a shape; None if there is none."""
+        """Return the kept noisy value of the next release, or None."""
         if self._used == len(self._kept):
             return None
         entry = self._kept[self._used]
@@ -96,7 +94,7 @@ class Journal:
         return value
 
     def prepare(self, value: np.ndarray) -> Draft:
-        """Make room on the disk for a value that is to be charged, under the number of its charge."""
+        """Make room on the disk for a value before it is charged."""
         with self._errors("took nothing, and nothing was charged"):
             if self._lock is None:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -126,9 +124,9 @@ class Journal:
         return noisy
 
     def close(self, *, saved: bool) -> None:
-        """The training is finished; if its model was not saved, it can be made again until the next begins.
+        """Finish the training; if its model was not saved, it can be made again until the next begins.
 
-        Whichever it is comes with one change of a name, before which the training is unfinished.
+        One change of a name does either.
         """
         if self._lock is None:
             return

@@ -2,9 +2,8 @@
 
 One SQLite file in WAL mode with ``synchronous=FULL``. After `Ledger.charge` returns, the charge survives a
 kill or a power cut. BEGIN IMMEDIATE orders processes that race for a budget. Each charge holds the hash of
-the previous one, and the head holds those of the budgets. So opening the ledger finds a changed, lost or
-inserted row. A file cannot defend itself against an owner who deletes or rewrites it. Every failure raises
-LedgerError, and nothing is released.
+the previous one, and the head that of the other tables, so a changed, lost or inserted row is found. Every
+failure raises LedgerError, and nothing is released.
 """
 
 from __future__ import annotations
@@ -72,9 +71,8 @@ class Ledger(Single):
     Parameters
     ----------
     path : str or path
-        Readable and writable by its owner only, as is its folder, where they are created here.
     create : bool
-        Whether to create the file if it does not exist.
+        Create a missing file and its folder, for their owner only.
 
     Raises
     ------
@@ -144,7 +142,7 @@ class Ledger(Single):
             return book.datasets()
 
     def open_dataset(self, dataset: str, budget: Budget) -> None:
-        """Give a data set a budget that all its runs share, or lower the one it has, not below a reserve.
+        """Give a data set a budget that all its runs share, or lower it.
 
         The reserve for failures can change until the first charge; afterwards it can only be lowered.
 
@@ -209,10 +207,10 @@ class Ledger(Single):
         ----------
         dataset : str
         delta : float, optional
-            Delta of the epsilon; that of the data set's budget by default. Without a budget it is raised
-            where the failures of selections would use it up.
+            By default that of the data set's budget. Without a budget it is raised where the failures of
+            selections would use it up.
         unless_declared : float, optional
-            Delta of a data set without a budget, where `delta` is not given.
+            Default delta of a data set without a budget.
         """
         with self._transaction("DEFERRED") as book:
             known = self._known(book, dataset)
@@ -269,14 +267,7 @@ class Ledger(Single):
             return [*shares, Share(plural(number, "other run" if shares else "run"), outside**2, 0.0)]
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
-        """Return every run on a data set, in order, with the total that it brought.
-
-        Parameters
-        ----------
-        dataset : str
-        delta : float
-            At which to give epsilon.
-        """
+        """Return every run on a data set, in order, with mu and epsilon of all runs so far."""
         delta = valid_delta(delta)
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
@@ -305,7 +296,7 @@ class Ledger(Single):
         ----------
         dataset : str
         count : int, optional
-            The state after this many charges of all data sets; the head is None if there were fewer.
+            Number of charges of all data sets; the head is None if there are fewer.
         """
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
@@ -345,7 +336,6 @@ class Ledger(Single):
         dataset : str
         releases : iterable of Release
         run : str
-            Identifier of the run.
         allow_composition : bool
             As of :meth:`charge`.
         reservation : Reservation, optional
@@ -375,11 +365,6 @@ class Ledger(Single):
                     made.close()
                 raise
         return reservation
-
-    def running(self, dataset: str) -> list[Reserved]:
-        """Return the reservations of running trainings."""
-        with self._transaction("DEFERRED") as book:
-            return self._running(book, dataset)
 
     def free(self, dataset: str) -> list[Reserved]:
         """Free and return the reservations of trainings.
@@ -415,10 +400,9 @@ class Ledger(Single):
         dataset : str
             Its first charge fixes unit and relation.
         run : str
-            Identifier of the run.
         release : Release
         step : int, optional
-            Number of the release in its run, where it must not be charged, nor made, twice.
+            Number of the release in its run, if it must not be charged twice.
         week : Week, optional
             The week of a season; the release counts in its budget too.
         allow_composition : bool
@@ -476,7 +460,7 @@ class Ledger(Single):
             book.keep(dataset, run, step, file, digest)
 
     def forget(self, run: str, first: int, stop: int) -> None:
-        """Record that the noisy values of a run are kept no longer, from a step on and up to another."""
+        """Forget where the noisy values of a range of steps are kept."""
         with self._transaction("IMMEDIATE") as book:
             book.forget(run, first, stop)
 
@@ -485,15 +469,15 @@ class Ledger(Single):
     def open_season(self, dataset: str, season: Season, *, allow_composition: bool = False) -> None:
         """Give a data set a season.
 
-        A week's charges count in the week's part of its season's budget, and in the data set's budget, which
-        reserves all of an open season's budget.
+        A week's charges count in its slice and in the data set's budget, which reserves all of an open
+        season's budget.
 
         Parameters
         ----------
         dataset : str
         season : Season
         allow_composition : bool
-            Allow this season to add to the cost of earlier ones.
+            Allow it to add to the cost of earlier seasons.
 
         Raises
         ------
@@ -579,7 +563,7 @@ class Ledger(Single):
         after : Week, optional
             The week of the model that it continues.
         made : int
-            Releases of the week that the caller has made already: others must not have made any.
+            Number of the week's releases that the caller has made; others must not have made any.
         early : bool
             As of :meth:`charge`.
         """
@@ -667,7 +651,7 @@ class Ledger(Single):
             )
 
     def _check_exact(self, book: Book, dataset: str, budget: Budget | None) -> None:
-        """Refuse a release without noise where users were promised privacy, and no other has ended that."""
+        """Refuse the first release without noise where users were promised privacy."""
         charges = book.costs(dataset)
         promised = budget is not None or charges or book.seasons(dataset)
         if promised and all(charge.mu < math.inf for charge in charges):
@@ -780,7 +764,7 @@ class Ledger(Single):
         return connection
 
     def _create(self) -> None:
-        """Write an empty ledger under another name, then link it, so no process reads a part of it."""
+        """Write an empty ledger, then link it, so no process reads a part of it."""
         for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
             left = Path(f"{self.path}{suffix}")
             if left.exists() and not self.path.exists():  # or another process was first

@@ -19,8 +19,7 @@ class LedgerSummary:
     ----------
     dataset, unit, relation : str
     epsilon, delta : float
-        Epsilon of all charges together: bookkeeping, unless the data set has a budget, which is then the
-        promise.
+        Of all charges together. The promise is the data set's budget.
     mu : float
     charges, runs : int
     budget : Budget or None
@@ -31,7 +30,7 @@ class LedgerSummary:
     promised : float or None
         Epsilon at `delta` of all charges with all that open seasons reserve; None without an open season.
     running : float
-        Part of mu squared that trainings which run now have reserved. No statement or file holds it.
+        Part of mu squared that running trainings have reserved. No statement or file holds it.
 
     Examples
     --------
@@ -139,10 +138,8 @@ class RunSummary:
     run, time : str
         Identifier, and the time (UTC) of its first charge.
     charges : int
-    epsilon : float
-        Epsilon of this run and all earlier ones, at the given delta.
-    mu : float
-        Likewise.
+    epsilon, mu : float
+        Of this run and all earlier ones.
     """
 
     run: str

@@ -27,8 +27,7 @@ _CHUNK = 1 << 14  # entries drawn at a time: their words stay in the cache
 class NoiseSource(Protocol):
     """A source of the accountant's noise. Anything but `SystemNoise` makes the results NOT PRIVATE.
 
-    Each method returns a new array, equal to its input bit for bit without noise. Integers become float64;
-    float32 and float64 keep their type.
+    Each method returns a new array. Integers become float64; float32 and float64 keep their type.
 
     Examples
     --------
@@ -53,9 +52,8 @@ class NoiseSource(Protocol):
 class GeneratorNoise(Single):
     """The part that all sources share: exact noise from the words of `_stream`.
 
-    The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. Results are rounded to
-    it from the real sum of value and noise, and then to the type of the value. Values that are not finite
-    stay.
+    The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. The real sum of value
+    and noise is rounded to it, then to the type of the value. Values that are not finite stay.
     """
 
     _instead = "noise that is drawn twice hides nothing; make a source where it is needed"

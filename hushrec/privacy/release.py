@@ -66,12 +66,12 @@ class Release:
 
     @property
     def epsilon(self) -> float | None:
-        """Pure guarantee (but for a chance of `failure`), None for Gaussian noise."""
+        """Pure guarantee, None for Gaussian noise."""
         return self.mechanism.epsilon
 
     @property
     def failure(self) -> float:
-        """Chance with which mu and epsilon need not hold; 0 but for a selection."""
+        """Chance of failure of mu and epsilon; 0 but for a selection."""
         return self.mechanism.failure
 
     @property
@@ -164,7 +164,7 @@ class Plan:
 
     @cached_property
     def epsilon(self) -> float:
-        """Epsilon of all releases together at the budget's delta, for its unit and relation."""
+        """Epsilon of all releases together at the budget's delta."""
         return composed_epsilon(self.releases, self.budget.delta)
 
     def labelled(self, *, prefix: str = "", suffix: str = "") -> "Plan":

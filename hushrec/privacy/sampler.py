@@ -3,8 +3,7 @@
 `add_noise` turns ``value`` into ``g round((value + scale * Z) / g)``. Z is a real number of the standard
 normal or Laplace law, and g is a power of two that depends on the scale only. A compiled function does so in
 float64, with proven margins. The few draws within a margin are repeated from the same words by
-`draw_exactly`, in integers of any length, which draws further bits of the same real numbers. So the law is
-that of the real numbers; where 128 bits of a threshold do not decide, more of them are computed.
+`draw_exactly`, in integers of any length, which draws further bits of the same real numbers.
 
 One draw reads from its first word 32 bits for the cell [k h, (k+1) h) of |Z|, by inversion, 31 for the start
 of a uniform V, and 1 for the sign. From the next word it reads the place X in the cell, |Z| = h (k + X). It

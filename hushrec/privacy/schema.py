@@ -80,10 +80,7 @@ def chained(rows: Iterable[tuple[Any, ...]], count: int, previous: str) -> tuple
 
 
 def check_file(path: Path) -> None:
-    """Refuse a file that is no ledger of this version.
-
-    SQLite is not asked, since opening a file can change it or its log.
-    """
+    """Refuse a file that is no ledger of this version, without SQLite, which can change it or its log."""
     header = b""
     if path.is_file():  # a pipe would block
         with path.open("rb") as file:

@@ -38,7 +38,7 @@ class Season:
     Parameters
     ----------
     budget : Budget
-        The promise for all weeks together, and a user with all ratings of the season.
+        The promise for all weeks together.
     weeks : int
         Number of trainings, >= 2.
     first_share : float
@@ -48,9 +48,8 @@ class Season:
     gap : float
         Shortest time in days from one week's first charge to the next one's, up to 366; 0 looks at no clock.
     lifetime : bool
-        The season has no end, and each user takes part in their first `weeks` trainings. Each training gets
-        the same part of the budget. The budget's relation is add-remove, and it reserves nothing for
-        failures.
+        The season has no end, and each user takes part in their first `weeks` trainings, which cost the same.
+        The budget's relation is add-remove, and it reserves nothing for failures.
 
     Examples
     --------
@@ -122,7 +121,7 @@ class Season:
             )
 
     def plan(self) -> list[dict[str, Any]]:
-        """Return the slice of the first and of each later week, with its noise at sensitivity 1."""
+        """Return the slices of the first and later weeks, with noise at sensitivity 1."""
         rows = []
         slices = [(0, "week 0"), (1, f"weeks 1-{self.weeks - 1}")]
         for week, weeks in [(0, "each week")] if self.lifetime else slices:
@@ -160,10 +159,8 @@ class Week:
     season : Season
     number : int
         From 0.
-    dataset : str
-        Its users in the ledger.
-    run : str
-        Its training's identifier in the ledger.
+    dataset, run : str
+        Names in the ledger.
     charge : str or None
         Hash of its last charge, by which the ledger recognizes its own models.
 
@@ -301,6 +298,6 @@ def of_one_user(weeks: Iterable[list[Charge]], season: Season) -> list[Charge]:
 
 
 def renamed(season: Season, others: Iterable[SeasonSummary]) -> Season:
-    """The season under the first number that is no other one's name."""
+    """Return the season under the first number that is free."""
     names = {summary.season.name for summary in others}
     return replace(season, name=next(str(n) for n in range(1, len(names) + 2) if str(n) not in names))

@@ -35,11 +35,11 @@ class SeasonAccountant(Accountant):
     Parameters
     ----------
     season : Season
-        The season, equal to the one in the ledger.
+        Equal to the one in the ledger.
     after : PrivacyStatement, optional
-        Statement of the last week's model, `Model.privacy`; None before week 0.
+        Of the last week's model, `Model.privacy`; None before week 0.
     skip : bool
-        Pass over weeks without a model, which were cut short. The rest of their slices is not spent.
+        Pass over weeks that were cut short. The rest of their slices is not spent.
     week : int, optional
         The number of the week; refused if it is not the next one.
     early : bool
@@ -177,10 +177,7 @@ class SeasonAccountant(Accountant):
         The attendance counts the training for these users before anything is charged. Nothing is released
         outside the context, since only within it the rows in use are the admitted ones.
 
-        Parameters
-        ----------
-        users : iterable of str
-            Canonical texts of ids, each once.
+        `users` are canonical texts of ids, each once.
         """
         assert self._attendance is not None and self.ledger is not None, "the season is no lifetime season"
         season, dataset = self.week.season, self.week.dataset

@@ -95,12 +95,12 @@ class RepeatAndSelect:
 
     @property
     def failure(self) -> float:
-        """Chance up to which `epsilon` and `mu` hold: it is taken from the budget's delta."""
+        """Chance of failure of `epsilon` and `mu`, taken from the budget's delta."""
         return self.delta
 
     @cached_property
     def mu(self) -> float:
-        """Cost in Gaussian differential privacy, but for a chance of `failure`."""
+        """Cost in Gaussian differential privacy."""
         return mu_of_pure(self.epsilon)
 
     def noise_sd(self, sensitivity: float) -> float:

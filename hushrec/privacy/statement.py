@@ -48,21 +48,20 @@ class PrivacyStatement:
     secure_noise : bool
         Whether all noise came from the operating system's cryptographic generator.
     ledger : LedgerSummary or None
-        The data set's charges of all runs under the ledger, this one included.
+        The data set's charges of all runs, this one included.
     version : str
         Of the library.
     notes : tuple of str
-        Other sentences for the reader.
     exact_arithmetic : bool
         Whether sums are free of floating-point rounding.
     exact_noise : bool
-        Whether the noise is an exact sample of the law that is charged, rounded after it was added.
+        Whether the noise is an exact sample of its law, rounded after it was added.
     week : Week or None
-        The budget is for all weeks of its season, and its releases so far are all among the releases.
+        The budget and the releases are of all weeks of its season so far.
     public_ratings : bool
-        Whether some people have published their ratings, of whom nothing is promised.
+        Whether donors have published their ratings.
     item_features : bool
-        Whether the model uses public item features, or an earlier week of its season did.
+        Whether the model uses public item features, or an earlier week did.
     two_servers : bool
         Whether two servers trained, each of which added the noise of the releases.
 
@@ -285,9 +284,9 @@ def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
     Parameters
     ----------
     budget : Budget
-        The promise against either server.
+        Against either server.
     mu : float
-        Cost of the releases by the noise of one server.
+        By the noise of one server.
     """
     others = guarantee(epsilon_of_both(budget, mu), budget.delta, budget.unit, budget.relation)
     return (

@@ -53,7 +53,7 @@ def train(
     likes : bool
         Every row is a like, with any value.
     dataset : str
-        Name of these users in the ledger. All runs on the same users must share it.
+        Name of these users in the ledger, shared by all runs on them.
     model : str, optional
         ``"lists"``, ``"ratings"``, ``"both"``, or a name in ``hushrec.registry.ESTIMATORS``. By default both,
         and lists where there are likes.
@@ -62,19 +62,17 @@ def train(
     settings : mapping of str to value, optional
         Settings of the model, as ``{"ratings.rank": 8}``; planned by default.
     ledger : path, optional
-        File in which charges are recorded; by default the account's own, ``hushrec.privacy.default_path()``.
+        By default the account's own, ``hushrec.privacy.default_path()``.
     data_is_public : bool
         Charge nothing, and stamp the model NOT PRIVATE.
     public : PublicRatings, optional
-        Donors and other public ratings.
     columns : mapping, optional
         Names of the columns, as of :meth:`Ratings.from_any`.
     relation : {"add-remove", "replace"}
         Difference between neighbouring data sets.
     seed : int
-        Seed of initialisation and sampling; privacy noise has none.
+        Of initialisation and sampling; privacy noise has none.
     progress : bool
-        Show a progress bar.
 
     Returns
     -------

@@ -1,7 +1,7 @@
 """The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate.
 
 Everything that enters the gate is private. Everything that leaves it is public and becomes part of the
-:class:`~hushrec.Model`. The model serves known and new users, who fold their own ratings in.
+:class:`~hushrec.Model`.
 """
 
 from __future__ import annotations
@@ -41,11 +41,10 @@ class Round(NamedTuple):
     Attributes
     ----------
     label : str
-        Its name at the gate and in the privacy statement.
     share : float
-        Fraction of mu squared, relative to the shares of the other rounds.
+        Fraction of mu squared, relative to the other rounds.
     bound : Bound
-        The most that one user can change it, in units of the release.
+        Of one user, in units of the release.
     """
 
     label: str
@@ -158,12 +157,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         budget : Budget
             The whole budget of the run.
         domain : Domain
-            The declared catalogue, rating range and cap per user.
         n_users : int
-            The declared or released number of users.
+            Declared or released.
         **changes
-            Settings that override the choice, including those of the tuning; of a model within, as
-            ``**{"ratings.rank": 4}``.
+            Settings that override the choice; of a model within, as ``**{"ratings.rank": 4}``.
         """
         if not cls.uses_user_count:
             return cls.of(changes)
@@ -187,10 +184,8 @@ class Estimator(Settings, Generic[PrivateSide]):
     def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
         """The public side: released arrays ``center``, ``item_bias``, ``item_factors``, ...
 
-        :class:`~hushrec.types.ModelArrays` where there is more than users are served with.
-
-        It holds released values only: the methods of ``users`` return :class:`~hushrec.privacy.Bounded`
-        values, which nothing but the gate opens.
+        :class:`~hushrec.types.ModelArrays` where there is more than users are served with. The methods of
+        ``users`` return :class:`~hushrec.privacy.Bounded` values, which only the gate opens.
         """
         raise NotImplementedError
 
@@ -203,7 +198,7 @@ class Estimator(Settings, Generic[PrivateSide]):
     ) -> NDArray[np.float64]:
         """Return the contribution of each rating of one user to an item's score, shape (history.n_ratings,).
 
-        Local, as :meth:`fold_in`; refused if an estimator's scores are no sum over a user's items.
+        Refused if an estimator's scores are no sum over a user's items.
         """
         raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
 
@@ -216,20 +211,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         return ()
 
     def plan(self, budget: Budget, domain: Domain) -> Plan:
-        """Return the releases of a run under ``budget``, with the noise of each; needs no data.
+        """Return the releases of a run that spends the whole budget, in order; needs no data.
 
-        Parameters
-        ----------
-        budget : Budget
-            The whole budget of the run.
-        domain : Domain
-            The declared catalogue, rating range and cap per user.
-
-        Returns
-        -------
-        Plan
-            The releases in order. After :meth:`fit` with a fresh accountant of the same budget,
-            ``accountant.releases == plan.releases``.
+        After :meth:`fit` with a fresh accountant of the same budget, ``accountant.releases ==
+        plan.releases``.
         """
         check_planned(budget, domain)
         run.check_budget(self, budget)

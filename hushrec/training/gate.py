@@ -1,7 +1,7 @@
 """The gate: values from private rows leave only as releases, charged before noise is drawn.
 
-A training holds a gate and releases through it. The gate decides where contributions are added and where
-noise is drawn: in this process (:class:`LocalGate`), or at two servers (:mod:`hushrec.engines.two_servers`).
+Contributions are added and noise is drawn in this process (:class:`LocalGate`), or at two servers
+(:mod:`hushrec.engines.two_servers`).
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROUNDING = 1e-9
 
 
 class Gate(Protocol):
-    """The door that a training releases through. All of it but the values that go in is public.
+    """The door that a training releases through.
 
     Examples
     --------
@@ -48,14 +48,7 @@ class Gate(Protocol):
 
 
 class LabelledGate:
-    """The gate of one part of a model: its labels, as the whole's plan has them, have a prefix or a suffix.
-
-    Parameters
-    ----------
-    gate : Gate
-        The whole model's.
-    prefix, suffix : str
-    """
+    """The gate of one part of a model: adds a prefix or a suffix to the labels of releases."""
 
     def __init__(self, gate: Gate, prefix: str = "", suffix: str = "") -> None:
         self._gate, self._prefix, self._suffix, self.private = gate, prefix, suffix, gate.private
@@ -74,10 +67,7 @@ class LabelledGate:
 
 
 class PlannedGate:
-    """The base of all gates: sensitivity, unit, relation and mechanism come from the plan.
-
-    So a release that was not planned, or not as planned, cannot happen.
-    """
+    """The base of all gates: sensitivity, unit, relation and mechanism come from the plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.private = plan.budget.private
@@ -111,12 +101,7 @@ class PlannedGate:
 class LocalGate(PlannedGate):
     """All users are here, and the noise is drawn here: :meth:`Accountant.release`.
 
-    Parameters
-    ----------
-    accountant : Accountant
-    plan : Plan
-    progress : bool
-        Show a bar with the number of releases made and the time, nothing else; use it as a context.
+    As a context it shows a bar with the number of releases and the time, if `progress` is set.
     """
 
     def __init__(self, accountant: Accountant, plan: Plan, progress: bool = False) -> None:

@@ -39,9 +39,8 @@ def choose(
     budget : Budget
         The whole budget of the run.
     domain : Domain
-        The declared catalogue and range.
     n_users : int, optional
-        Declared or released number of users; needed by models that are tuned to it (private-als).
+        Declared or released number of users, for models that are tuned to it.
     settings : mapping of str to value, optional
         Settings that override the choice.
 
@@ -84,12 +83,9 @@ def needs_user_count(name: str) -> bool:
 def check_run(
     name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
 ) -> Estimator[Any]:
-    """Refuse a run that could not be completed, before anything is spent on it.
+    """Return the estimator of a run, or refuse a run that could not be completed.
 
-    Returns
-    -------
-    Estimator
-        The one that is trained, or, where the number of users is yet to be released, that of one user.
+    If the number of users is yet to be released, it is the estimator for one user.
     """
     counts = _PROBE_USER_COUNTS if n_users is None and needs_user_count(name) else (n_users,)
     first, *others = [choose(name, budget, domain, n_users=n, settings=settings) for n in counts]
@@ -135,9 +131,7 @@ def train(
     name, settings
         As in :func:`choose`.
     ratings : Ratings or Store
-        The private rows.
     accountant : Accountant
-        Its budget is spent.
     n_users : int, optional
         Declared number of users. Without it, a model that is tuned to the number of users first releases
         that number, for 1% of the budget.
@@ -146,8 +140,7 @@ def train(
     keep : callable
         Saves the model. A training that is killed before it returns can be resumed.
     stop_at_nobody : bool
-        Stop with a `HushrecError` where the released number of users does not exceed its noise. It is a
-        function of the release, and no more is charged.
+        Raise `HushrecError` if the released number of users does not exceed its noise.
     """
     budget, domain = accountant.budget, ratings.domain
     estimator = check_run(name, budget, domain, n_users, settings)
@@ -182,21 +175,14 @@ def train(
 
 
 def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:
-    """Release the number of users for a fraction of the budget, to plan with.
+    """Release the number of users, at least 1, to plan with.
 
     Parameters
     ----------
     ratings : Ratings or Store
-        The private rows.
     accountant : Accountant
-        Charged ``share`` of the mu squared that is left to it: in a season, of the week's slice.
     share : float
-        In (0, 1).
-
-    Returns
-    -------
-    int
-        At least 1.
+        Charged fraction of the remaining mu squared, in (0, 1); in a season, of the week's slice.
 
     Privacy
     -------

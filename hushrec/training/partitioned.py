@@ -1,9 +1,8 @@
 """The users of many partitions as one private side.
 
-A training asks its users for bounded sums. A query goes to each partition together with the released values
-that the users need. The answers are integers in units of their step, so adding them gives the same bits in
-any order, for any partitions, on any machine. A partition keeps nothing between two queries: a lost one is
-asked again, and nothing needs to hold all users at once.
+A query goes to each partition together with the released values that the users need. The answers are integers
+in units of their step, so adding them gives the same bits in any order, for any partitions, on any machine. A
+partition keeps nothing between two queries, so a lost one is asked again.
 """
 
 from __future__ import annotations
@@ -89,9 +88,8 @@ class Engine(Protocol):
         Parameters
         ----------
         make : callable
-            The private side of some rows.
+            Makes the private side of some rows.
         rows : Store
-            The rows of all users.
         """
 
 
@@ -104,7 +102,7 @@ def contributions(make: Make, rows: Ratings, query: Query) -> tuple[Bounded, ...
 
 
 def answer(make: Make, rows: Ratings, query: Query) -> list[Array]:
-    """Return the answer of some users: partial sums, privileged, of integers in units of their step."""
+    """Return the answer of some users: private partial sums of integers in units of their step."""
     return [each._take() for each in contributions(make, rows, query)]
 
 
@@ -120,15 +118,8 @@ def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
 def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query) -> list[Array] | None:
     """Return the sums of all blocks' answers, each computed on one thread; None without a block.
 
-    A thread holds a table of its users' sums, and all threads share one of the totals. If these tables would
-    take more than `TABLES_BYTES`, there are fewer threads.
-
-    Parameters
-    ----------
-    make : callable
-    blocks : iterable of callables
-        Each reads its rows when it is called; they are dropped after the answer.
-    query : Query
+    Each thread holds a table of its users' sums. If all tables would take more than `TABLES_BYTES`, there are
+    fewer threads.
     """
     blocks, totals = list(blocks), None
     waiting, lock, adding = iter(blocks), threading.Lock(), threading.Lock()
@@ -228,16 +219,9 @@ class PartitionedUsers:
     """The private side of a training with users in partitions.
 
     It has the methods of the private side that ``make`` returns. A call that returns nothing is kept as an
-    update; one that returns :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. The
-    private side of no users shows which kind a call is and what bounds its values.
-
-    Parameters
-    ----------
-    make : callable
-        The private side of some rows. A call that returns nothing replaces an earlier one of the same method.
-    domain : Domain
-    ask : callable
-        As from `Engine.asking`.
+    update, in place of an earlier one of the same method. A call that returns
+    :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. The private side of no users
+    shows which kind a call is and what bounds its values.
     """
 
     def __init__(self, make: Make, domain: Domain, ask: Callable[[Query], Sequence[Array]]) -> None:

@@ -1,7 +1,7 @@
 """One training in five steps: check, plan, journal, ask, state.
 
-An :class:`~hushrec.Estimator` describes an algorithm, and this module runs it. :func:`fit` trains a first
-model and :func:`next_week` the next one of a season. :mod:`hushrec.training.named` trains a model by name.
+:func:`fit` trains a first model and :func:`next_week` the next one of a season.
+:mod:`hushrec.training.named` trains a model by name.
 """
 
 from __future__ import annotations
@@ -81,21 +81,19 @@ def fit(
     Parameters
     ----------
     ratings : Ratings or Store
-        The private rows. A store is read a block of users at a time, where the estimator allows it; the bytes
-        of the result are the same.
+        The private rows. A store is read a block of users at a time, where the estimator allows it.
     accountant : Accountant
         Charges each release before it draws the noise.
     seed : int
-        Governs initialisation and sampling, never privacy noise.
+        Of initialisation and sampling, never of privacy noise.
     progress : bool
         Show a bar with the number of releases and the time, nothing else.
     budget_fraction : float
         Fraction of the remaining mu squared to spend, in (0, 1].
     engine : Engine, optional
-        Engine for the partitions of a store; by default this process.
+        For the partitions of a store; by default this process.
     public : PublicRatings, optional
-        Public ratings, for a public model next to the private one. They have no privacy cost and do not
-        change the private model.
+        For a public model next to the private one, without privacy cost.
 
     Returns
     -------
@@ -105,9 +103,9 @@ def fit(
     Raises
     ------
     InputError
-        If a declaration is missing or a hyper-parameter is out of range; nothing is spent.
+        A declaration is missing or a setting is out of range; nothing is spent.
     BudgetError
-        If the plan does not fit into the budget or the ledger; nothing is spent.
+        The plan does not fit into the budget or the ledger; nothing is spent.
     """
     check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
@@ -246,7 +244,7 @@ def check_budget(estimator: Estimator[Any], budget: Budget) -> None:
 
 
 def used_rows(estimator: Estimator[Any], ratings: Ratings) -> Ratings:
-    """Return the users with a rating; purchases without a rating count for models that train on likes."""
+    """Return the users with a rating; models of likes also use purchases without one."""
     return ratings.rated() if _uses_purchases(estimator) else ratings.starred().rated()
 
 
@@ -255,7 +253,7 @@ def _uses_purchases(estimator: Estimator[Any]) -> bool:
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
-    """Refuse ratings in which a user has several rows, or was chosen by looking at other users."""
+    """Refuse a user with several rows, and users who were chosen by looking at others."""
     if not ratings.users_differ:
         raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
     if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
@@ -276,7 +274,7 @@ def read_public(
 
 
 def _check_follows(estimator: Estimator[Any], board: Model, accountant: SeasonAccountant) -> None:
-    """Refuse an accountant that is not of the week after a model, or a model that cannot be continued."""
+    """Refuse an accountant that is not of the next week, or a model that cannot be continued."""
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
     if not estimator.supports_seasons:
@@ -291,7 +289,7 @@ def _check_follows(estimator: Estimator[Any], board: Model, accountant: SeasonAc
 
 
 def _over(domain: Domain, board: Model, drop_missing_items: bool) -> ModelArrays:
-    """Return all released values of a model over another catalogue; rows of new items are zero."""
+    """Return a model's released values over another catalogue; rows of new items are zero."""
     old = board.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
         raise InputError(
@@ -360,7 +358,7 @@ def ask(
 def private_side(
     estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
-    """Make the users of these rows; those of a store answer in partitions where the estimator allows it."""
+    """Make the users of these rows, in partitions where the estimator allows it."""
     if isinstance(ratings, Store):
         if _in_partitions(estimator, accountant):
             with (engine or Streaming()).asking(estimator.users, ratings) as asked:

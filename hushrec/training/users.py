@@ -1,10 +1,9 @@
 """The private side of a training: each user's computation, and their contribution to a sum.
 
-Everything here is privileged until a gate has released it. The public side of a training holds a
-:class:`Users`, calls its methods with released values, and gets :class:`~hushrec.privacy.Bounded` values,
-which only a gate opens. A user's contribution depends on their own rows and on released values only. A
-declared clip bounds its norm. docs/proofs/private-als.md and docs/proofs/baselines.md derive the
-sensitivities from the bounds that each docstring states.
+The public side calls the methods of :class:`Users` with released values, and gets
+:class:`~hushrec.privacy.Bounded` values, which only a gate opens. A user's contribution depends on their own
+rows and on released values only. A declared clip bounds its norm. docs/proofs/private-als.md and
+docs/proofs/baselines.md derive the sensitivities from the bounds that each docstring states.
 """
 
 from __future__ import annotations
@@ -43,18 +42,7 @@ _FAR = 1e4
 
 
 class Users:
-    """The users of one training.
-
-    Parameters
-    ----------
-    ratings : Ratings
-        Their rows: private.
-
-    Attributes
-    ----------
-    domain : Domain
-        Public.
-    """
+    """The users of one training; their rows are private."""
 
     def __init__(self, ratings: Ratings) -> None:
         self._ratings = ratings

@@ -112,7 +112,7 @@ def test_trainings_that_begin_together_are_made_or_charge_nothing(tmp_path, room
         assert all("\n" not in words for _, words in came)
         history = ledger.history("default", 1e-6)
         assert len(history) == int(room) and spent(ledger) == pytest.approx(int(room))
-        assert ledger.running("default") == []
+        assert ledger.summary("default").running == 0
 
 
 @pytest.mark.parametrize("shared", [False, True])
@@ -127,7 +127,7 @@ def test_threads_that_begin_together_are_made_or_charge_nothing(ledger, shared):
     with ThreadPoolExecutor(3) as pool:
         came = [future.exception() for future in [pool.submit(train, number) for number in range(3)]]
     assert sorted(type(error).__name__ for error in came) == ["BudgetError", "BudgetError", "NoneType"]
-    assert spent(ledger) == pytest.approx(1.0) and ledger.running("default") == []
+    assert spent(ledger) == pytest.approx(1.0) and ledger.summary("default").running == 0
 
 
 # how a training ends
@@ -189,7 +189,7 @@ def test_the_rest_is_free_when_a_training_has_ended_however(ledger, end, tmp_pat
         pass
     model = ItemBias().fit(ROWS, Accountant(BUDGET.part(0.74), ledger=ledger))
     assert spent(ledger) == pytest.approx(0.99) and model.privacy.ledger.running == 0
-    assert ledger.running("default") == [] and not list(tmp_path.glob("*.trainings/*.lock"))
+    assert ledger.summary("default").running == 0 and not list(tmp_path.glob("*.trainings/*.lock"))
 
 
 def test_a_training_that_is_resumed_reserves_what_it_has_not_charged(ledger):
@@ -201,7 +201,7 @@ def test_a_training_that_is_resumed_reserves_what_it_has_not_charged(ledger):
     process.join()
     resumed = Accountant(BUDGET, ledger=ledger, resume=True)
     with resumed.training(plan_of()):
-        assert ledger.running("default")[0].mu ** 2 == pytest.approx(0.75 * BUDGET.mu**2)
+        assert ledger.summary("default").running == pytest.approx(0.75 * BUDGET.mu**2)
         release(resumed, plan_of(), LABELS)
     assert spent(ledger) == pytest.approx(1.0)
 
@@ -212,7 +212,7 @@ def test_what_is_reserved_can_be_freed_by_hand_and_nothing_is_overspent(ledger):
     with accountant.training(plan):
         release(accountant, plan, LABELS[:1])
         (freed,) = ledger.free("default")
-        assert freed.mu**2 == pytest.approx(0.75 * BUDGET.mu**2) and ledger.running("default") == []
+        assert freed.mu**2 == pytest.approx(0.75 * BUDGET.mu**2) and ledger.summary("default").running == 0
         MODEL.fit(ROWS, Accountant(BUDGET.part(0.5), ledger=ledger))
         release(accountant, plan, LABELS[1:2])
         with pytest.raises(BudgetError, match="past its budget"):
@@ -249,7 +249,7 @@ def test_a_comparison_reserves_all_its_runs(ledger):
     assert spent(ledger) == pytest.approx(0.1 * seen[0])
     with pytest.raises(KeyboardInterrupt):
         compare(ROWS, ROWS, **grid, ledger=ledger, on_price=meanwhile)
-    assert len(seen) == 2 and fits(ledger, 0.99 - 0.1 * seen[0]) and ledger.running("default") == []
+    assert len(seen) == 2 and fits(ledger, 0.99 - 0.1 * seen[0]) and ledger.summary("default").running == 0
 
 
 @pytest.mark.parametrize("code", [errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS])
@@ -263,4 +263,4 @@ def test_without_file_locks_nothing_is_trained(ledger, monkeypatch, code, tmp_pa
     with pytest.raises(LedgerError, match="has no file locks.*keep the ledger on a local disk") as caught:
         MODEL.fit(ROWS, Accountant(BUDGET, ledger=ledger))
     assert "\n" not in str(caught.value) and spent(ledger) == 0
-    assert ledger.running("default") == [] and not list(tmp_path.glob("*.trainings/*"))
+    assert ledger.summary("default").running == 0 and not list(tmp_path.glob("*.trainings/*"))

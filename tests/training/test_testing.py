@@ -12,7 +12,7 @@ import pytest
 
 import hushrec
 from examples.private_slim import PrivateSLIM, UnitUsers
-from hushrec import registry, testing
+from hushrec import registry
 from hushrec.errors import InputError, ModelFileError
 from hushrec.models import Model, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bounded, Budget, positive
@@ -150,12 +150,3 @@ class Unclipped(PrivateSLIM):
 def test_a_false_bound_is_found() -> None:
     with pytest.raises(AssertionError, match="'gramian' moved by"):
         check_sensitivity(Unclipped(), BUDGET)
-
-
-def test_it_lists_its_own_public_names_alone() -> None:
-    defined = {
-        name for name, value in vars(testing).items() if getattr(value, "__module__", "") == testing.__name__
-    }
-    public = {name for name in defined if not name.startswith("_")}
-    assert public <= set(dir(testing)) and all(hasattr(testing, name) for name in dir(testing))
-    assert {name for name in set(dir(testing)) - public if not name.isupper()} == set()

@@ -1,8 +1,8 @@
 """The agreement of two servers and all nodes, and the rounds that follow from it.
 
 The public side of a training is a function of the released totals. A server or a node that has them runs it
-on no users, and finds the next questions with their units and noise (:meth:`Agreement.next`,
-:meth:`Agreement.opened`). So no party trusts another one about them.
+on no users, and finds the next questions with their units and noise. So no party trusts another one about
+them.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Agreement:
     Attributes
     ----------
     estimator : Estimator
-        An estimator whose users keep no state between two queries (``supports_partitions``).
+        Of ``supports_partitions``.
     budget : Budget
         The promise against either server.
     domain : Domain
         Declared; item features belong to it.
     seed : int
-        Seed of initialisation and sampling.
+        Of initialisation and sampling.
     nodes_per_user : int
         Largest number of nodes that hold ratings of one user. Noise is drawn for a user at all of them.
     users_per_node : int
@@ -128,10 +128,9 @@ class Agreement:
 
     @cached_property
     def sent(self) -> Plan:
-        """The releases as one node bounds them, each with the noise of one server.
+        """The releases for a user at one node, each with the noise of one server.
 
-        The sensitivity is that of a user at one node. Its part of mu squared is one over the square of
-        ``nodes_per_user``.
+        Their part of mu squared is one over the square of ``nodes_per_user``.
         """
         return self.estimator.releases(self.budget, self.domain, 1 / self.nodes_per_user**2)
 
@@ -177,7 +176,7 @@ class Agreement:
         return of_nobody(self.domain)
 
     def check(self, ratings: Ratings) -> None:
-        """Refuse rows that this training cannot use; a node does so on its own machine, before it enrols."""
+        """Refuse rows that this training cannot use, on the node's own machine."""
         if identity_of(ratings.domain) != identity_of(self.domain):
             raise InputError(
                 "These ratings were read over another domain than the agreement's; read them with its"
@@ -222,8 +221,7 @@ class Agreement:
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
         """Return the next round: the questions from `first` on that no later total can change.
 
-        Two stand-ins for these totals show which of them can. A question that changes in spite of that is
-        asked again in another round.
+        Two stand-ins for these totals show them. A question that changes nevertheless is asked again.
         """
         one, other = (Replay(self._training, totals, stand_in=number) for number in (0, 1))
         one.run()

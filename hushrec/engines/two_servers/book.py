@@ -18,13 +18,7 @@ _DIGEST = 16
 
 
 class Book:
-    """A folder of small files, its owner's alone; its files survive a power cut.
-
-    Parameters
-    ----------
-    path : path
-        Made where it does not exist.
-    """
+    """A folder of small files for its owner alone, made where it does not exist."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -65,7 +59,7 @@ class Book:
 
 
 def _lock(handle: int) -> None:
-    """Hold an open file until it is closed, also by a kill; raise OSError if another process does."""
+    """Lock an open file until it is closed; raise OSError if another process holds it."""
     try:
         import fcntl
     except ImportError:
@@ -77,18 +71,10 @@ def _lock(handle: int) -> None:
 
 
 class Shares:
-    """The shares of one round, one after the other in a file.
+    """The shares of one round, of equal length, one after the other in a file.
 
-    They survive a kill of the process. A power cut may lose some. Their nodes then count as unanswered.
+    They survive a kill of the process. A power cut may lose some; their nodes then count as unanswered.
     :meth:`seal` writes all to the disk.
-
-    Parameters
-    ----------
-    path : path
-    share_bytes : int
-        Of each.
-    names : collection of str
-        The nodes that may send one.
     """
 
     def __init__(self, path: Path, share_bytes: int, names: Collection[str]) -> None:
@@ -117,7 +103,7 @@ class Shares:
         return self._digests[node] == digest
 
     def _append(self, entry: bytes) -> None:
-        """Write a share whole, or leave no part of it that the next share would follow."""
+        """Write a share whole, or nothing of it."""
         end = self._file.seek(0, os.SEEK_END)
         with suppress(OSError):
             if self._file.write(entry) == len(entry):

@@ -42,12 +42,12 @@ class Nonce(Message):
     rehearsal : str
         Digest of the questions of a rehearsed training, in which unlike processors differ.
     nonce : str
-        A number that was drawn when the server's folder was made.
+        Drawn when the server's folder was made.
     role : str
     nodes : str
         Digest of the nodes' names, under the token of the two servers.
     session : str
-        The server's session; empty before the meeting.
+        Empty before the meeting.
     """
 
     agreement: Digest
@@ -75,7 +75,6 @@ class State(Message):
     over : bool
         Whether that is all of them.
     role : str
-        The server's, in case a node has their addresses the wrong way round.
     """
 
     session: MaybeDigest
@@ -92,15 +91,7 @@ class State(Message):
 
 @dataclass(frozen=True)
 class Held(Message):
-    """A closed round of a server.
-
-    Attributes
-    ----------
-    digest : str
-        The round's.
-    nodes : tuple of str
-        Nodes whose shares the server has.
-    """
+    """The digest of a closed round, and the nodes whose shares the server has."""
 
     digest: Digest
     nodes: tuple[str, ...]

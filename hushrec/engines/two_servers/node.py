@@ -29,12 +29,7 @@ class Line(Protocol):
 
 
 class Public:
-    """The public computation of nodes; many nodes of one process share it.
-
-    Parameters
-    ----------
-    agreement : Agreement
-    """
+    """The public computation of nodes; many nodes of one process share it."""
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
@@ -77,14 +72,13 @@ class Node:
     name : str
         Unlike any other node's.
     tokens : sequence of two str
-        This node's at the first server, and at the second one.
+        At the first server, and at the second one.
     folder : path
         This node's answers. A lost folder is a new node.
     ledger : Ledger or None
-        The node's own: the whole training is charged there before the first share leaves, whether or not the
-        node answers every round. None counts no charges.
+        The node's own: the whole training is charged there before the first share leaves.
     dataset : str
-        Name of the node's users in it. All of them are charged, without their number.
+        Name of the node's users in it.
     """
 
     name: str
@@ -104,9 +98,9 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
     servers : sequence of two Lines
         The first and the second one.
     public : Public
-        Digest of the agreement that the node's owner accepted.
+        Of the agreement that the node's owner accepted.
     ratings : Ratings
-        The rows of this node's users, or none. They never leave: only shares of bounded integers do.
+        The rows of this node's users, or none.
     node : Node
 
     Returns
@@ -172,7 +166,7 @@ _DIGEST = 64
 
 
 def _kept(state: State) -> str:
-    """Return the name under which the answer to an open round is kept, empty once both servers have it."""
+    """Return the file of the answer to an open round, empty once both servers have it."""
     return f"answer-{Round(*state.round).release}"
 
 

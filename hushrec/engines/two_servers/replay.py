@@ -55,11 +55,11 @@ class Opened(NamedTuple):
     ----------
     questions : tuple of Query
     keys : tuple of str
-        Digests of the questions.
+        Their digests.
     steps : tuple of ndarray
-        Value of one integer of the answer, for each entry of each question.
+        Value of one integer of the answer, for each entry.
     totals_digest : bytes
-        Digest of the totals that the questions follow from.
+        Of the totals that the questions follow from.
     """
 
     questions: tuple[Query, ...]
@@ -114,8 +114,8 @@ class _Enough(Exception):
 class Replay(PlannedGate):
     """The public side of a training on no users, as far as totals go.
 
-    Its private side returns the places of entries in the nodes' answers. It stops at the first release
-    without a total, or continues with a stand-in for each.
+    Its private side returns the places of entries in the nodes' answers. A release without a total stops it,
+    or gets a stand-in.
     """
 
     def __init__(

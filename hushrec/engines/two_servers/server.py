@@ -10,8 +10,8 @@ It serves
     GET  /held/<release>                    for the other server: whose shares a closed round has
     GET  /noisy/<release>                   for the other server: its noisy share of a release
 
-Every step that must not happen twice is in its folder first, so it may be killed and started again at any
-point. The privacy guarantee does not depend on the other server's messages.
+Every step that must not happen twice is in its folder first, so a kill at any point is safe. The privacy
+guarantee does not depend on the other server's messages.
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ class Settings:
     nodes : mapping of str to str
         SHA-256 of each node's token for this server, in hexadecimal digits, by the node's name.
     peer_token : str
-        Shared with the other server; participation is for it alone.
+        Shared with the other server.
     deadline : float
         Seconds for which a round is open, or less where all nodes have answered.
     dataset : str
         Name of the nodes in the ledger.
     public : PublicRatings, optional
-        Public ratings that are weighed into this server's model when the training has ended.
+        Weighed into this server's model.
     """
 
     role: str
@@ -468,7 +468,7 @@ class CollectingServer:
     # ------------------------------------------------------------------ storage
 
     def _check_published(self) -> set[int]:
-        """Return the releases that the ledger knows as published; refuse an old copy of the folder."""
+        """Return the published releases by the ledger; refuse an old copy of the folder."""
         known: dict[int, str | None] = {
             number: None for number in self._numbers if self._book.get(f"published-{number}") is not None
         }
@@ -485,7 +485,7 @@ class CollectingServer:
         return {number for number, digest in known.items() if digest is not None}
 
     def _own_nonce(self) -> str:
-        """Return a number that makes this run another one than all before; of this agreement alone."""
+        """Return a number that was drawn for this folder; refuse another agreement's folder."""
         kept, expected = self._book.get("nonce"), [self.agreement.fingerprint, self.settings.role]
         expected.append("" if self._ledger is None else self.settings.dataset)
         if kept is None:
@@ -501,7 +501,7 @@ class CollectingServer:
         return str(nonce)
 
     def _check_account(self) -> None:
-        """Refuse a ledger, or a data set in it, that was not charged for what this folder's training made."""
+        """Refuse a ledger or data set that was not charged for this folder's training."""
         if self._ledger is None or not self._session:
             return
         made = [number for number in self._numbers if self._book.get(f"noisy-{number}")]
@@ -526,7 +526,7 @@ class CollectingServer:
             self._totals.append(_words(total))
 
     def _open(self, which: Round, age: float) -> None:
-        """Open a round, or continue with the files of it; its age in seconds counts towards the deadline."""
+        """Open a round of an age in seconds, or continue with the files of it."""
         opened = self.agreement.opened(self._totals, which)
         digest = self.agreement.state(self._session, which, opened)
         path = self._book.path / f"shares-{which.release}"
