@@ -19,40 +19,30 @@ SIDE = 4  # rows and columns of a Cholesky block: 16 sums and their 8 factors fi
 class BiasedFactors:
     """Users' or items' factors and biases: views of the one table that half sweeps take and return.
 
-    Attributes
-    ----------
-    table : ndarray of shape (n, rank + 1)
-        Factors, then the biases (users' are called offsets) in the last column.
+    ``table`` has shape (n, rank + 1): factors, then the biases (users' are called offsets).
     """
 
     table: NDArray[Any]
 
     @classmethod
     def joined(cls, factors: NDArray[Any], biases: NDArray[Any]) -> BiasedFactors:
-        """A new table."""
         return cls(np.column_stack([factors, biases]))
 
     @property
     def factors(self) -> NDArray[Any]:
-        """Shape (n, rank)."""
         return self.table[:, :-1]
 
     @property
     def biases(self) -> NDArray[Any]:
-        """Shape (n,)."""
         return self.table[:, -1]
 
     @property
     def rank(self) -> int:
-        """Number of factors."""
         return self.table.shape[1] - 1
 
 
 def aligned(dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
-    """Arrays of zeros that start at cache lines: no register straddles two.
-
-    Kernels are given their scratch memory: code that allocates takes long to compile.
-    """
+    """Return zeros that start at cache lines, so no register straddles two."""
     lanes = BYTES // dtype.itemsize
     ends = list(accumulate(-(-count // lanes) * lanes for count in counts))
     memory = np.zeros(ends[-1] + lanes, dtype)
@@ -95,7 +85,7 @@ def column_terms(n_cols: int, dtype: np.dtype, offset: Array | None, weight: Arr
 def check_csr(
     indptr: NDArray[np.integer], indices: NDArray[np.integer], values: Array, n_cols: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
-    """The CSR arrays with the types that the compiled functions take, safe to index with."""
+    """Return the CSR arrays with the types that the compiled functions take, safe to index with."""
     starts = np.ascontiguousarray(indptr, np.int64)
     columns = np.ascontiguousarray(indices, np.int32)
     values = np.ascontiguousarray(values, np.float32 if values.dtype == np.float32 else np.float64)

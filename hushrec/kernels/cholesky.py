@@ -1,7 +1,7 @@
 """Cholesky factorizations of many small symmetric matrices at once, one in each lane of a register.
 
-Matrices interleave: entry (a, b) of all of them is one register of `work`. So every step of the textbook
-algorithm is a vector operation, for matrices of any order. Blocks of 4 x 4 are kept in registers.
+Entry (a, b) of all matrices is one register of `work`, so every step is a vector operation. Blocks of 4 x 4
+are kept in registers.
 """
 
 from __future__ import annotations
@@ -71,7 +71,6 @@ def back_substitute(work, order, rank, inverse):
 
 @simd.intrinsic
 def _load_tile(typingctx: Any, work: Any, at: Any, pitch: Any) -> Any:
-    """The 16 registers of the block at `at`, row by row."""
     tile = types.UniTuple(simd.Register(work.dtype), SIDE * SIDE)
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -174,7 +173,6 @@ def _less_products(typingctx: Any, total: Any, work: Any, at: Any, pitch: Any, f
 
 
 def _tile(builder: Any, register: simd.Register, start: Any, pitch: Any) -> list[list[Any]]:
-    """Return where the registers of a block begin, row by row."""
     lanes = ir.Constant(start.type, register.lanes)
     return [simd.steps(builder, row, lanes, SIDE) for row in simd.steps(builder, start, pitch, SIDE)]
 
@@ -185,7 +183,6 @@ def _rows(builder: Any, tile: Any) -> list[list[Any]]:
 
 
 def _lower(context: Any, builder: Any, work: Any, data: Any, places: list[list[Any]]) -> list[list[Any]]:
-    """The strict lower triangle of a block, read."""
     return [
         [simd.read(context, builder, work, data, place) for place in row[:below]]
         for below, row in enumerate(places)

@@ -81,8 +81,8 @@ def row_range(
 ):  # fmt: skip
     """Normal equations of the rows where `sums`, then their solutions where `solves`.
 
-    One function for both, which is compiled once, and again for a `step` that is not None: without one there
-    is less to compile. With both, `gram` and `rhs` hold only the rows of one solve.
+    One function for both compiles faster; ``step=None`` is compiled apart, with less code. With both, `gram`
+    and `rhs` hold only the rows of one solve.
     """
     rank, width = ridge.shape[1], table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
@@ -132,7 +132,6 @@ def row_range(
 
 @inner
 def fill(row, rows, start):
-    """The numbers of one row of a table, in float64."""
     for c in range(0, len(row), simd.lanes(row)):
         simd.store(row, c, simd.load_wide(rows, start + c))
 
@@ -144,8 +143,8 @@ def clipped_range(
 ):  # fmt: skip
     """Norms of rows' residuals; products with rows' factors, truncated, are added to columns' sums, if any.
 
-    Tables of many columns are in a far cache, so rows are prefetched. Residuals are kept between
-    the two passes.
+    Rows are prefetched, since tables of many columns are in a far cache. Residuals are kept between the two
+    passes.
     """
     lanes, width, depth = simd.lanes(offset), len(row), min(len(row), right.shape[1])
     rows, table, out = left.reshape(-1), right.reshape(-1), sums.reshape(-1)

@@ -24,14 +24,8 @@ CLIP_MARGIN = 1.0 - 2.0**-22
 
 
 def spacing(bound: float, bits: int = ENTRY_BITS) -> float:
-    """Step, a power of two: numbers up to `bound` are at most ``2 ** bits`` of it, 0 if unbounded.
-
-    Parameters
-    ----------
-    bound : float
-        Greater than 0; infinite where nothing is clipped, and then nothing is truncated either.
-    bits : int
-    """
+    """Return the step, a power of two: numbers up to `bound` are at most ``2 ** bits`` of it; 0 if
+    unbounded."""
     if math.isinf(bound):
         return 0.0
     return math.ldexp(1.0, math.frexp(bound)[1] - bits)

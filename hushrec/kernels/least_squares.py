@@ -46,12 +46,12 @@ def normal_equations(
     factor_step: float = 0.0,
     rhs_step: float = 0.0,
 ) -> tuple[Array, Array]:
-    """Gramians and right-hand sides of all rows.
+    """Return the Gramians and right-hand sides of all rows.
 
     Parameters
     ----------
     indptr, indices, values : arrays
-        CSR matrix with rows `indptr[i]:indptr[i + 1]`; column indices below ``len(factors)``.
+        CSR matrix; column indices below ``len(factors)``.
     factors : (n_cols, d) array
         float32 or float64; results have its type and are computed in it.
     col_offset : (n_cols,) array, optional
@@ -61,9 +61,9 @@ def normal_equations(
     clip : float
         Targets are clipped to [-clip, clip].
     factor_step, rhs_step : float
-        Before the sum, the weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs` are
-        truncated towards zero to multiples of these powers of two (`hushrec.kernels.fixed_point`; float64
-        only, and `row_weight` must be powers of two). 0 means no truncation.
+        The weighted factors ``sqrt(col_weight_j) * factors_j`` and the terms of `rhs` are truncated towards
+        zero to multiples of these powers of two (float64 only, and `row_weight` must be powers of two). 0: no
+        truncation.
 
     Returns
     -------
@@ -97,22 +97,11 @@ def normal_equations(
 
 
 def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
-    """Solve ``(gram_i + diag(ridge)) x_i = rhs_i`` for every row i by Cholesky.
+    """Solve ``(gram_i + diag(ridge)) x_i = rhs_i`` for every row i by Cholesky; shape (n_rows, d).
 
     A pivot up to d * machine epsilon times its diagonal counts as zero, and so does its unknown. Rows without
-    entries solve to zero, and nothing raises.
-
-    Parameters
-    ----------
-    gram : (n_rows, d * (d + 1) // 2) array
-        Packed lower triangles, float32 or float64.
-    rhs : (n_rows, d) array
-    ridge : (d,) array or float
-        Added to the diagonals.
-
-    Returns
-    -------
-    (n_rows, d) array
+    entries solve to zero, and nothing raises. `gram` holds packed lower triangles, `ridge` is added to the
+    diagonals.
     """
     dtype = float_type(gram)  # never read-only, which numba takes for another type
     gram, rhs = np.require(gram, dtype, ("C", "W")), np.require(rhs, dtype, ("C", "W"))
@@ -147,9 +136,8 @@ def solve_rows(
 ) -> Array:
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
-    Parameters and result as there: (n_rows, d) array, zero for rows without entries. ``kinds``, of shape
-    (n_rows,), names each row's kind, at most 256 of them; ``ridge`` then has a row for each kind. If
-    ``constant``, the last column of the factors counts as 1.
+    ``kinds``, of shape (n_rows,), names each row's kind, at most 256 of them; ``ridge`` then has a row for
+    each kind. If ``constant``, the last column of the factors counts as 1.
     """
     arrays, work = _arguments(indptr, indices, values, factors, col_offset)
     if constant:
@@ -178,7 +166,6 @@ def _arguments(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
-    """Return the compiled functions' first arguments, factors padded to registers, and each row's work."""
     (n_cols, rank), dtype = factors.shape, float_type(factors)
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     values = values.astype(dtype, copy=False)  # or the kernel would be compiled for pairs of types
@@ -192,7 +179,7 @@ def _arguments(
 def _ridges(
     ridge: Array | float, rank: int, dtype: np.dtype, kinds: NDArray[np.integer] | None, n_rows: int
 ) -> tuple[Array, NDArray[np.uint8]]:
-    """A diagonal for each kind of row, and the kind of each: one for all by default."""
+    """Return a diagonal for each kind of row, and the kind of each; by default one for all."""
     if kinds is None:
         return vector(ridge, rank, dtype, 0.0, "ridge")[None], np.zeros(n_rows, np.uint8)
     table = np.array(ridge, dtype, ndmin=2)
@@ -204,10 +191,7 @@ def _ridges(
 
 
 def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
-    """The relative size of a pivot that counts as zero, and the scratch memory of `row_range`.
-
-    Gathered factor rows, their targets, a Gramian, a right-hand side; and of the Cholesky factorization.
-    """
+    """Return the relative size of a pivot that counts as zero, and the scratch memory of `row_range`."""
     lanes = BYTES // dtype.itemsize
     width = -(-rank // lanes) * lanes
     size = max(BLOCK_BYTES // (max(width, 1) * dtype.itemsize), 8)

@@ -95,7 +95,6 @@ def choose_range(scores, indptr, indices, leading, start, stop, items, best):
 
 
 def _best(scores, columns, count):
-    """The columns of the largest scores, equal ones by ascending column."""
     wanted = scores[columns]
     if 0 < count < len(columns):
         columns = columns[wanted >= np.partition(wanted, -count)[-count]]

@@ -63,7 +63,6 @@ def likelihood(
 
 
 def log_density(x: Array) -> Array:
-    """Logarithm of the standard normal density."""
     return -0.5 * x * x - 0.5 * math.log(2 * math.pi)
 
 
@@ -88,7 +87,7 @@ def regress_labels(
     *,
     iterations: int = 12,
 ) -> Array:
-    """Each row's own regression of its labels on the column factors, with a ridge.
+    """Regress each row's labels on the column factors, with a ridge; shape (n_rows, d).
 
     Minimises ``sum_j loss(col_offset_j + x . col_factors_j, target_j) + x . diag(ridge) x / 2`` by steps with
     the loss's largest curvature (Boehning and Lindsay 1988), each of which lowers it.
@@ -103,10 +102,6 @@ def regress_labels(
         Greater than 0.
     link : {"logistic", "probit"}
     iterations : int
-
-    Returns
-    -------
-    (n_rows, d) array
     """
     n_rows = len(indptr) - 1
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))

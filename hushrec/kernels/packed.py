@@ -38,20 +38,8 @@ def unpacked(packed: Array) -> NDArray[np.float64]:
 
 
 def top_eigenpairs(matrix: Array, count: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Largest eigenvalues of a symmetric matrix and their orthonormal eigenvectors, from a fixed start.
-
-    Parameters
-    ----------
-    matrix : (n, n) array
-    count : int
-        At most n.
-
-    Returns
-    -------
-    values : (count,) array
-        Descending.
-    vectors : (n, count) array
-    """
+    """Return the `count` largest eigenvalues of a symmetric matrix, descending, and orthonormal eigenvectors
+    in columns."""
     order = len(matrix)
     if order > LARGEST_DIRECT and count < order // 10:
         try:

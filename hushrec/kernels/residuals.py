@@ -83,7 +83,7 @@ def added_residuals(
 
 
 def _width(arrays: tuple[NDArray[Any], ...]) -> int:
-    """Numbers of a row of factors, in whole registers of the more precise of the two types."""
+    """Return the length of a row of factors, in whole registers of the more precise of the two types."""
     lanes = BYTES // np.result_type(arrays[3], arrays[4]).itemsize
     return -(-arrays[3].shape[1] // lanes) * lanes
 
@@ -122,19 +122,7 @@ def _in_parts(
 def added_weights(
     indptr: NDArray[np.integer], indices: NDArray[np.integer], weights: Array, n_cols: int
 ) -> NDArray[np.float64]:
-    """Sum of the rows' weights over each column's entries; exact, in any order, for fixed-point weights.
-
-    Parameters
-    ----------
-    indptr, indices : arrays
-        Structure of a CSR matrix.
-    weights : (n_rows,) float64 array
-    n_cols : int
-
-    Returns
-    -------
-    (n_cols,) float64 array
-    """
+    """Return the sum of the rows' weights over each column's entries; exact for fixed-point weights."""
     starts, columns, _ = check_csr(indptr, indices, np.zeros(len(indices), np.float32), n_cols)
     rows = vector(weights, len(starts) - 1, np.dtype(np.float64), 0.0, "weights")
     weight_range = loops.active().weight_range
@@ -148,7 +136,8 @@ def added_weights(
 def _added(
     accumulate: Callable[[Array, int, int], None], work: Array, shape: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """The sum of the tables that threads add to, each to its own; no more of them than memory allows."""
+    """Return the sum of the tables that threads add to, each to its own; no more of them than memory
+    allows."""
     tables: list[NDArray[np.float64]] = []
     spare: list[NDArray[np.float64]] = []
 
@@ -177,14 +166,9 @@ def residual_norms(
     col_factors: Array,
     **terms: Array | None,
 ) -> NDArray[np.float64]:
-    """Euclidean norms of the rows' weighted residuals.
+    """Return the Euclidean norms of the rows' weighted residuals, shape (n_rows,).
 
-    Parameters as in `added_residuals`, but for the row weights, the bound and the step.
-
-    Returns
-    -------
-    (n_rows,) float64 array
-        ``sqrt(sum_j (col_weight_j * residual_ij)^2)``; zero for rows without entries.
+    Parameters as in `added_residuals`, except the row weights, the bound and the step.
     """
     arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
     norms, ones = np.empty(len(work)), np.ones(len(work))
@@ -199,19 +183,7 @@ def residual_norms(
 def predict_pairs(
     user_rows: NDArray[np.integer], item_rows: NDArray[np.integer], user_factors: Array, item_factors: Array
 ) -> NDArray[np.float64]:
-    """Dot products of pairs of factor rows.
-
-    Parameters
-    ----------
-    user_rows, item_rows : (n,) integer arrays
-        Rows of the two tables.
-    user_factors, item_factors : (n_users, d) and (n_items, d) arrays
-        float32 or float64.
-
-    Returns
-    -------
-    (n,) float64 array
-    """
+    """Return dot products of pairs of factor rows (float32 or float64), shape (n,)."""
     users, items = np.ascontiguousarray(user_rows, np.int64), np.ascontiguousarray(item_rows, np.int64)
     if users.shape != items.shape or user_factors.shape[1] != item_factors.shape[1]:
         raise ValueError("user and item arrays differ in length or rank.")
@@ -230,17 +202,9 @@ def predict_pairs(
 
 
 def row_products(left: Array, right: Array) -> NDArray[np.float64]:
-    """The matrix product, each row of it a function of its row of `left` and of `right` alone.
+    """Return the matrix product. Each row of it is a function of its row of `left` and of `right` alone.
 
     BLAS sums a row in an order that can depend on how many rows there are.
-
-    Parameters
-    ----------
-    left, right : (n_rows, d) and (d, n_cols) arrays
-
-    Returns
-    -------
-    (n_rows, n_cols) float64 array
     """
     rows = np.ascontiguousarray(left, dtype=np.float64)
     table = padded(np.asarray(right, dtype=np.float64))
@@ -265,7 +229,6 @@ def _arguments(
     row_weight: Array | None = None,
     col_weight: Array | None = None,
 ) -> tuple[tuple[NDArray[Any], ...], NDArray[np.float64]]:
-    """Return the arrays of a compiled function, rows' factors not padded, and the work of each row."""
     n_cols, rank = col_factors.shape
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     n_rows = len(indptr) - 1

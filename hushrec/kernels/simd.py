@@ -1,9 +1,8 @@
 """Vector registers for numba: a 64-byte SIMD value and the few operations that the kernels need.
 
-numba leaves it to LLVM to find vectors in scalar loops, which fails for the register tiles that fast Gramian
-and Cholesky kernels live on. Here a register is an ordinary value of a numba function instead: ``load``
-reads 16 float32 (or 8 float64) numbers, arithmetic is lane by lane, and LLVM maps it to the machine's
-instructions (AVX-512, AVX2, NEON). Every operation is a fixed IEEE one (no fast-math), so results do not
+A register is an ordinary value of a numba function: ``load`` reads 16 float32 (or 8 float64) numbers,
+arithmetic is lane by lane, and LLVM maps it to the machine's instructions (AVX-512, AVX2, NEON). LLVM alone
+finds no such registers in scalar loops. Every operation is a fixed IEEE one (no fast-math), so results do not
 depend on where a function is inlined. Indices are not checked: the caller keeps the lanes after ``index`` in
 the array.
 """

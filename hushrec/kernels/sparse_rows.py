@@ -38,9 +38,9 @@ def at_columns(rows: sp.csr_array, chosen: NDArray[np.bool_]) -> sp.csr_array:
 
 
 def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
-    """Rows over the columns that occur in them, and these columns' rows of each table.
+    """Return rows over the columns that occur in them, and these columns' rows of each table.
 
-    Few users of many items need no more. Unchanged where there are at least as many entries as columns.
+    Unchanged where there are at least as many entries as columns.
     """
     starts, columns, values = rows
     if len(columns) >= len(tables[0]):
@@ -53,20 +53,9 @@ def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
 
 
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:
-    """Values with every row scaled down to Euclidean norm ``bound * CLIP_MARGIN`` where it is longer.
+    """Return values with every row scaled down to Euclidean norm ``bound * CLIP_MARGIN`` where it is longer.
 
-    The margin is for the rounding errors of the norm (`hushrec.kernels.fixed_point`).
-
-    Parameters
-    ----------
-    indptr : (n_rows + 1,) array
-    values : (n_entries,) array
-    bound : float
-        Not negative; infinite does not clip.
-
-    Returns
-    -------
-    (n_entries,) float64 array
+    The margin is for the rounding errors of the norm. An infinite bound does not clip.
     """
     clipped = np.array(values, dtype=np.float64)
     return shrunk(indptr, clipped, bound * CLIP_MARGIN)[0] if np.isfinite(bound) else clipped
@@ -75,19 +64,8 @@ def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float
 def shrunk(
     indptr: Array, values: NDArray[np.float64], bound: float
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Values with every row scaled down to a norm, and the factor of each: 0 where its norm is not finite.
-
-    Parameters
-    ----------
-    indptr : (n_rows + 1,) array
-    values : (n_entries,) float64 array
-    bound : float
-        Not negative.
-
-    Returns
-    -------
-    (n_entries,) and (n_rows,) float64 arrays
-    """
+    """Return values with every row scaled down to a norm, and the factor of each: 0 where its norm is not
+    finite."""
     counts, most = np.diff(indptr), bound * (1 - 1e-15)
     owners = np.repeat(np.arange(len(counts)), counts)
     with np.errstate(all="ignore"):  # a warning would reveal rows
@@ -98,18 +76,7 @@ def shrunk(
 
 
 def weight_sums(indptr: Array, indices: Array, weights: Array) -> NDArray[np.float64]:
-    """Sum of the columns' weights over each row's entries; exact, in any order, for fixed-point weights.
-
-    Parameters
-    ----------
-    indptr, indices : arrays
-        Structure of a CSR matrix.
-    weights : (n_cols,) float64 array
-
-    Returns
-    -------
-    (n_rows,) float64 array
-    """
+    """Return the sum of the columns' weights over each row's entries; exact for fixed-point weights."""
     return _of_rows(loops.active().sum_range, indptr, indices, np.asarray(weights, dtype=np.float64))
 
 
@@ -118,37 +85,16 @@ def row_sums(indptr: Array, values: Array) -> NDArray[np.float64]:
 
     NumPy and SciPy sum float32 in float32, which overflows, and where they convert they do it by blocks that
     begin in any row.
-
-    Parameters
-    ----------
-    indptr : (n_rows + 1,) array
-    values : (n_entries,) float32 or float64 array
-
-    Returns
-    -------
-    (n_rows,) float64 array
     """
     return _of_rows(loops.active().value_sum_range, indptr, np.ascontiguousarray(values))
 
 
 def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float64]:
-    """Sum of the squares of each row's values less its center, as `row_sums`.
-
-    Parameters
-    ----------
-    indptr, values
-        As of `row_sums`.
-    center : (n_rows,) float64 array
-
-    Returns
-    -------
-    (n_rows,) float64 array
-    """
+    """Return the sum of the squares of each row's values less its center, as `row_sums`."""
     return _of_rows(loops.active().square_range, indptr, np.ascontiguousarray(values), center)
 
 
 def _of_rows(sum_range: Any, indptr: Array, *arrays: Array) -> NDArray[np.float64]:
-    """One number a row, each computed by one thread."""
     sums = np.empty(len(indptr) - 1)
 
     def accumulate(start: int, stop: int) -> None:

@@ -37,7 +37,7 @@ class SweepSettings:
 
     @property
     def constant(self) -> bool:
-        """True where the other side's factors get a constant column."""
+        """Whether the other side's factors get a constant column."""
         return self.bias_regularization is not None
 
     def ridge(self, rank: int, dtype: Any) -> Array:
@@ -81,7 +81,6 @@ def half_sweep(
     other : ndarray of shape (n_columns, rank + 1)
         Factors of the other side, then its offsets (or biases).
     settings : SweepSettings
-        Ridges.
     growth : Growth, optional
         Multiple of the ridge on the factors for each row; not with ``unobserved_weight``.
 
@@ -107,12 +106,7 @@ def half_sweep(
 
 
 def ridge_fit(rows: Any, factors: Array, ridge: float) -> Array:
-    """Ridge regression of the entries of every row of a CSR matrix on their columns' factors.
-
-    Returns
-    -------
-    (n_rows, rank) float64 array
-    """
+    """Regress the entries of every row of a CSR matrix on their columns' factors; shape (n_rows, rank)."""
     if not factors.shape[1]:
         return np.zeros((rows.shape[0], 0))
     return solve_rows(*csr(rows), factors.astype(np.float64), ridge)
@@ -127,22 +121,11 @@ def statistics(
     row_weight: Array | None = None,
     **terms: Any,
 ) -> Iterator[tuple[Array, Array]]:
-    """Normal equations of a half sweep, block by block: what DPALS releases with noise.
+    """Yield the normal equations of a half sweep, block by block: what DPALS releases with noise.
 
-    Parameters
-    ----------
-    matrix, center, other, settings
-        As in :func:`half_sweep`.
-    row_weight : ndarray of shape (n_rows,), optional
-        Weights of the rows.
-    **terms
-        ``col_weight``, ``clip``, ``factor_step`` and ``rhs_step``, as
-        `hushrec.kernels.least_squares.normal_equations` takes them.
-
-    Yields
-    ------
-    (gram, rhs)
-        Packed lower triangles, shape (rows, d (d + 1) / 2), and right-hand sides, shape (rows, d).
+    ``terms`` are ``col_weight``, ``clip``, ``factor_step`` and ``rhs_step`` of
+    `hushrec.kernels.least_squares.normal_equations`. Each block is (gram, rhs): packed lower triangles and
+    right-hand sides.
     """
     factors = with_ones(other) if settings.constant else BiasedFactors(other).factors
     level = _col_offset(other, center)
@@ -165,23 +148,10 @@ def statistics(
 def solve_statistics(
     blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, unobserved: Array | None = None
 ) -> Array:
-    """Ridge solutions of normal equations: the second part of a half sweep.
+    """Solve normal equations from :func:`statistics`: the second part of a half sweep.
 
-    Parameters
-    ----------
-    blocks : iterable of (gram, rhs)
-        As from :func:`statistics`.
-    settings : SweepSettings
-        Ridges.
-    rank : int
-        Number of factors.
-    unobserved : ndarray of shape (rank (rank + 1) / 2,), optional
-        Packed matrix added to every row's: the weighted Gramian of the unobserved cells.
-
-    Returns
-    -------
-    ndarray of shape (n_rows, rank + 1)
-        Factors, then offsets (zero without a constant column).
+    ``unobserved``, a packed matrix, is added to every row's: the weighted Gramian of the unobserved cells.
+    Returns factors, then offsets (zero without a constant column), shape (n_rows, rank + 1).
     """
     solved = []
     for gram, rhs in blocks:
@@ -193,13 +163,11 @@ def solve_statistics(
 
 
 def with_constant(solved: Array, rank: int) -> Array:
-    """Solutions with a zero last column where the regression had no constant column."""
     missing = rank + 1 - solved.shape[1]
     return np.pad(solved, ((0, 0), (0, missing))) if missing else solved
 
 
 def with_ones(solved: Array) -> Array:
-    """Return a copy with 1 in place of the biases."""
     copy = solved.copy()
     BiasedFactors(copy).biases[:] = 1
     return copy

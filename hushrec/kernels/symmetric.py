@@ -11,21 +11,10 @@ from hushrec.types import Array
 
 
 def outer_sums(indptr: Array, indices: Array, values: Array, n_cols: int) -> NDArray[np.float64]:
-    """Sum of the outer products of the rows of a sparse matrix, ``A.T @ A``.
+    """Return the packed lower triangle of ``A.T @ A`` for a CSR matrix with ascending column indices.
 
     An entry of the result is summed by one thread, in the order of the rows. Time is proportional to the
     sum of the squared numbers of entries of the rows.
-
-    Parameters
-    ----------
-    indptr, indices, values : arrays
-        CSR matrix with ascending column indices.
-    n_cols : int
-
-    Returns
-    -------
-    (n_cols * (n_cols + 1) // 2,) float64 array
-        Packed lower triangle (`hushrec.kernels.packed`).
     """
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     packed = np.zeros(n_cols * (n_cols + 1) // 2)

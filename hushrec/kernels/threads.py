@@ -55,13 +55,8 @@ def limit(threads: int) -> Iterator[None]:
 
 
 def ranges(work: np.ndarray) -> list[tuple[int, int]]:
-    """Split rows into consecutive (start, stop) ranges of about equal work.
-
-    Parameters
-    ----------
-    work : (n_rows,) array
-        Multiply-adds that each row costs.
-    """
+    """Split rows into consecutive (start, stop) ranges of about equal work, given each row's
+    multiply-adds."""
     n_rows = len(work)
     if n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE:
         return [(0, n_rows)]
@@ -114,7 +109,8 @@ def one_blas_thread() -> Iterator[None]:
 
 
 def _blas() -> Any:
-    """The BLAS libraries: looking for them reads the names of all files of the process, so once an import."""
+    """Return the BLAS libraries. Looking for them reads the names of all files of the process, so once an
+    import."""
     from threadpoolctl import ThreadpoolController
 
     global _blas_found

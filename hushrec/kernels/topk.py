@@ -64,18 +64,10 @@ def top_k(
 
 
 def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArray[np.float64]:
-    """``offset[:, None] + level + users @ items.T`` in float64, without a copy of the items.
+    """Return ``offset[:, None] + level + users @ items.T`` in float64, without a copy of the items.
 
-    The bits of a user's scores are that user's alone: BLAS rounds a row according to the number of rows
-    and its position, which depend on other users.
-
-    Parameters
-    ----------
-    users : (n, d) array
-    items : (n_items, d) array
-        float32 or float64.
-    offset, level : (n,) and (n_items,) arrays
-        Constants of the users, and of the items.
+    A user's scores have bits of their own: BLAS would round a row according to the number of rows and its
+    position, which depend on other users.
     """
     if users.ndim != 2 or items.shape[1:] != users.shape[1:]:
         raise ValueError("users must be of shape (n, d) and items (n_items, d).")

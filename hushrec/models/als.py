@@ -1,9 +1,8 @@
-"""Alternating least squares without privacy: the reference that private models are judged against.
+"""Alternating least squares without privacy: the reference for private models.
 
-Explicit ratings: ``rating ~ center + user offset + item bias + user factors . item factors``, all of it
-solved by alternating ridge regressions (:mod:`hushrec.kernels.sweeps`). Likes: every observed cell is 1, and
-all cells are pulled to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008, in the form of Chien et al.
-2021, section 5.2).
+Ratings: ``rating ~ center + user offset + item bias + user factors . item factors``, solved by alternating
+ridge regressions (:mod:`hushrec.kernels.sweeps`). Likes: every observed cell is 1, and all cells are pulled
+to 0 with ``unobserved_weight`` (Hu, Koren and Volinsky 2008; Chien et al. 2021, section 5.2).
 """
 
 from __future__ import annotations
@@ -87,19 +86,15 @@ class ALS(Estimator[Ratings]):
 
     @property
     def scores(self) -> str:  # type: ignore[override]
-        """Likes where unobserved cells count as dislikes, ratings otherwise."""
         return "likes" if self.unobserved_weight > 0 else "ratings"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One notice: the whole model, unprotected."""
         return exact_plan(self.name, budget, "private-als")
 
     def users(self, ratings: Ratings) -> Ratings:
-        """There is no private side."""
         return ratings
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Alternate the two half sweeps from a random start."""
         rank = _RANK if self.rank is None else self.rank
         if self.scores == "likes":
             items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
@@ -119,7 +114,6 @@ class ALS(Estimator[Ratings]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Ridge regression of a user's own ratings on the item factors (equation 1)."""
         ridge = float(arrays["regularization"])
         if self.scores == "likes":
             return ridge_on_items(arrays, history.matrix, self._of_likes(ridge))
@@ -190,7 +184,7 @@ class _Side:
 
 
 def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:
-    """Root mean square of what factors and biases leave of the ratings."""
+    """Return the root mean square of the residuals."""
     fitted, model = BiasedFactors(users), BiasedFactors(items)
     norms = residual_norms(
         *csr(ratings.matrix),
@@ -212,7 +206,7 @@ class _Biases(NamedTuple):
 
 
 def _biases_first(ratings: Ratings, center: float, ridge: float | None, rounds: int) -> _Biases:
-    """Alternating means, shrunk by the variances of ratings, users and items (method of moments)."""
+    """Alternate means, shrunk by the variances of ratings, users and items (method of moments)."""
     matrix, n_items = ratings.matrix, ratings.n_items
     counts, biases = np.diff(matrix.indptr), np.zeros(n_items)
     everybody = np.ones(len(counts))
@@ -239,10 +233,10 @@ def _biases_first(ratings: Ratings, center: float, ridge: float | None, rounds: 
 
 
 def _ratio(noise: float, signal: float) -> float:
-    """Ridge of a mean: variance of a rating over that of the mean."""
+    """Return the ridge of a mean: variance of a rating over that of the mean."""
     return noise / max(signal, noise / _LARGEST_RIDGE) if noise else 1.0
 
 
 def mean_of_user_means(means: NDArray[np.float64], domain: Domain) -> float:
-    """Level of the ratings with one vote per user, or the middle of the range without votes."""
+    """Return the mean of the users' means, or the middle of the range without users."""
     return float(domain.midpoint + (means - domain.midpoint).sum() / max(len(means), 1))

@@ -1,4 +1,4 @@
-"""The models that every private recommender must beat; each is one release.
+"""Baselines that every private recommender must beat; each is one release.
 
 Proofs of the sensitivities: docs/proofs/baselines.md.
 """
@@ -119,11 +119,9 @@ class ItemBias(Estimator[Users]):
         return plan_of([Round("item biases", 1.0, jointly(*parts))], budget, fraction)
 
     def train(self, users: Users, gate: Gate, seed: int) -> ModelArrays:
-        """One release, then biases shrunk by its noise."""
         return self._shrunk([Tracked.first(*release) for release in self._release(users, gate)], users.domain)
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """The same release with the noise of a week, filtered."""
         tracked = []
         for name, (released, variance) in zip(_TRACKED, self._release(users, gate)):
             before = Tracked.of(last.state, name)
@@ -133,7 +131,6 @@ class ItemBias(Estimator[Users]):
         return self._shrunk(tracked, users.domain)
 
     def _release(self, users: Users, gate: Gate) -> list[tuple[Array, Array]]:
-        """Sums of deviations, item weights and level, released, each with the variance of its noise."""
         half, n_items = users.domain.half_width, users.domain.n_items
         deviations, weights = users.item_deviations(self.clip)
         parts = [deviations, weights.times(self._WEIGHT_PART), users.level().times(self._LEVEL_PART)]
@@ -143,7 +140,6 @@ class ItemBias(Estimator[Users]):
         return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]))]
 
     def _shrunk(self, tracked: list[Tracked], domain: Domain) -> ModelArrays:
-        """Biases shrunk according to their noise, and the state for the next week."""
         sums, weights, levels = tracked
         counts = np.maximum(weights.mean, 0.0)
         variance = sums.variance / (self.prior_sd * domain.half_width) ** 2
@@ -196,7 +192,6 @@ class Popular(Estimator[Users]):
         return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """The same release with the noise of a week, filtered."""
         noisy = gate.release("item weights", users.item_weights())
         before = Tracked.of(last.state, "item_weights").with_new(last.state["item_seen"] > 0)
         return self._counted(before.measured(noisy, gate.noise_sd("item weights") ** 2, grows=True))
@@ -214,5 +209,4 @@ class Popular(Estimator[Users]):
 
 
 def _served(center: float, biases: Array) -> dict[str, Any]:
-    """Return the arrays that users are served with where there are no factors."""
     return {"center": np.float64(center), "item_bias": biases, "item_factors": np.zeros((len(biases), 0))}

@@ -1,7 +1,7 @@
 """EASE without privacy: every item regressed on all others, the reference for likes (Steck 2019).
 
-The weights of the items ``B`` minimise ``|X - X B|^2 + regularization |B|^2`` with a diagonal of 0, where
-``X`` holds the likes: ``B = -P / diag(P)`` off the diagonal, ``P`` the inverse of ``X'X + regularization I``.
+The weights ``B`` minimise ``|X - X B|^2 + regularization |B|^2`` with a diagonal of 0 and likes ``X``:
+``B = -P / diag(P)`` off the diagonal, ``P`` the inverse of ``X'X + regularization I``.
 """
 
 from __future__ import annotations
@@ -63,15 +63,12 @@ class EASE(Estimator[Ratings]):
     like_threshold: float | None = None
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """One notice: the whole model, unprotected."""
         return exact_plan(self.name, budget, "private-eigenrec")
 
     def users(self, ratings: Ratings) -> Ratings:
-        """There is no private side."""
         return ratings.liked(self.like_threshold)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Invert the matrix of how often two items are liked together."""
         counts = np.diff(ratings.transposed.indptr).astype(np.float64)
         learned = most_liked(counts)
         likes = own_likes(ratings, learned)
@@ -96,13 +93,11 @@ class EASE(Estimator[Ratings]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Their likes among the learned items are their factors; the regressions do the rest."""
         return UserState(
             np.zeros(history.n_users), own_likes(history.liked(self.like_threshold), arrays["learned_items"])
         )
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        """The item's own weight for each item that they like."""
         return at_ratings(
             history, liked := history.liked(self.like_threshold), weights_for(arrays, liked, column)
         )
@@ -117,37 +112,29 @@ def weights_for(arrays: Mapping[str, Array], liked: Ratings, column: int) -> Arr
 
 
 def at_ratings(history: Ratings, liked: Ratings, values: Array) -> NDArray[np.float64]:
-    """Return values of one user's likes at their ratings; 0 for those that are no likes."""
+    """Return values of one user's likes at their ratings; 0 for other ratings."""
     full = np.zeros(history.n_ratings)
     full[np.searchsorted(history.matrix.indices, liked.matrix.indices)] = values
     return full
 
 
 def own_likes(history: Ratings, learned: Array) -> sp.csr_array:
-    """Ones where a user likes a learned item, shape (n_users, number of learned items)."""
+    """Return ones where a user likes a learned item, shape (n_users, number of learned items)."""
     matrix = history.matrix
     likes = sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
     return likes[:, learned]
 
 
 def most_liked(counts: Array) -> NDArray[np.int32]:
-    """The items with a like, or the MOST_ITEMS of them that have most; ascending."""
     best = np.argsort(-counts, kind="stable")[:MOST_ITEMS]
     return np.sort(best[counts[best] > 0]).astype(np.int32)
 
 
 def item_weights(matrix: Array) -> NDArray[np.float64]:
-    """Ridge regressions of every item on all others, from their second moments with the ridge on them.
+    """Regress every item on all others, from their second moments with the ridge on them.
 
-    Parameters
-    ----------
-    matrix : (n, n) array
-        Symmetric and positive definite. In Fortran's order it is worked in and lost.
-
-    Returns
-    -------
-    (n, n) array
-        Column j holds the weights of the items for item j; 0 on the diagonal.
+    ``matrix`` is symmetric and positive definite; in Fortran's order it is overwritten. Column j of the
+    result holds the weights of the items for item j; 0 on the diagonal.
     """
     if not matrix.size:
         return matrix

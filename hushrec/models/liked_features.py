@@ -1,13 +1,11 @@
 """Item features in lists: a second model of likes that uses them, and users' votes on it.
 
-Items with similar features are assumed to be liked together: each component of the features is a further
-item factor, as strong as the others, next to the released ones. Released values do not show whether this
-helps, and meaningless features do harm. So users vote, each on their own rows: in a list made of one half of
-their likes, which of two models ranks the other half higher? The sum of the votes is released
-(docs/proofs/private-eigenrec.md).
+Each component of the features is a further item factor. Meaningless features do harm, and released values do
+not show whether features help. So users vote: in a list made of one half of their likes, which of two models
+ranks the other half higher? The sum of the votes is released (docs/proofs/private-eigenrec.md).
 
-Users vote on each table of features alone, and then on each further table next to those that were accepted,
-in the order of the first votes. So a weak table cannot take the place of a good one.
+Users vote on each table of features alone, and then on each further table next to the accepted ones, in the
+order of the first votes.
 """
 
 from __future__ import annotations
@@ -50,14 +48,12 @@ _FEWEST = 1.5
 
 
 def questions(domain: Domain) -> list[str]:
-    """Return the labels of the users' votes: on each table alone, then on each further one."""
     count = 0 if domain.item_features is None else len(domain.feature_widths)
     further = [f"{VOTES}, table {number}" for number in range(2, count + 1)]
     return [VOTES, *further, *(f"{VOTES}, step {number}" for number in range(2, count + 1))] if count else []
 
 
 def votes_share(signal: float, count: int) -> float:
-    """Return the planned fraction of the budget for votes with little noise, given mu times the users."""
     return min(_MOST_SHARE, count * (_NOISE * max(signal, 1.0)) ** -2)
 
 
@@ -65,12 +61,11 @@ def votes_share(signal: float, count: int) -> float:
 
 
 def popularities(mean: float) -> Array:
-    """Candidates of an item's popularity, given the mean one."""
     return mean * _POPULARITIES
 
 
 def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
-    """Each item's mean popularity over the largest, from the released item weights."""
+    """Return each item's mean popularity over the largest, from the released item weights."""
     likes = math.sqrt(max((float(noisy.sum()) / n_users) ** 2, _FEWEST))  # a weight's, on average
     candidates = popularities(max(float(noisy.sum()), noise_sd, 1.0) / n_users / len(noisy))
     variance = noise_sd**2 + n_users * candidates / likes
@@ -83,7 +78,7 @@ def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
 
 
 def voted(parts: ModelArrays, users: LikingUsers, gate: Gate, n_users: float) -> ModelArrays:
-    """Return the parts with a model beside that uses the tables of item features that users vote for."""
+    """Return the parts with a second model that uses the tables of item features with enough votes."""
     domain, labels = users.domain, questions(users.domain)
     tables = np.split(domain.item_features, np.cumsum(domain.feature_widths)[:-1], axis=1)
 
@@ -106,7 +101,7 @@ def voted(parts: ModelArrays, users: LikingUsers, gate: Gate, n_users: float) ->
 
 
 def next_week(parts: ModelArrays, domain: Domain, state: Mapping[str, Array]) -> ModelArrays:
-    """Return a later week's parts, with the tables that users voted for; without tables, as they were."""
+    """Return a later week's parts, with the tables that users voted for."""
     accepted, features = state["feature_tables"], domain.item_features
     if features is not None and len(domain.feature_widths) == len(accepted):
         found = with_features(parts, features[:, np.repeat(accepted > 0, domain.feature_widths)])
@@ -118,13 +113,7 @@ def next_week(parts: ModelArrays, domain: Domain, state: Mapping[str, Array]) ->
 def with_features(parts: ModelArrays, features: Array | None, kept: Array | None = None) -> ModelArrays:
     """Return the parts with a second model of likes that uses item features, with a weight of 0 so far.
 
-    Parameters
-    ----------
-    parts : ModelArrays
-        Arrays of a trained `PrivateEigenRec`.
-    features : ndarray of shape (n_items, n_features), optional
-    kept : ndarray of shape (n_items, n_components), optional
-        Components of the last week, without features.
+    ``kept`` replaces the features by the last week's components.
     """
     serve, state = parts.serve, parts.state
     noise_sd = math.sqrt(float(np.mean(state["item_weights_variance"])))
@@ -144,7 +133,7 @@ def with_features(parts: ModelArrays, features: Array | None, kept: Array | None
 
 
 def _components(features: Array | None, popularity: Array) -> Array:
-    """Components of the features, of one strength but for weak ones; items without features have none."""
+    """Return components of the features, of nearly one strength; 0 for items without features."""
     scores = feature_scores(features, len(popularity))
     told = np.asarray(scores.any(axis=1))
     weight = ratio(popularity * told, popularity @ told)

@@ -1,10 +1,9 @@
-"""Likes and dislikes for whole users: private ALS with the logistic likelihood, beyond the one-bit paper.
+"""Likes and dislikes for whole users: private ALS with the logistic likelihood.
 
-The paper protects single ratings; users of a recommender expect to be protected whole. Here every round
-releases the gradient of the logistic likelihood in the item parameters, each user's contribution clipped as
-private ALS clips it. For scores s, half the log-odds, a cell's gradient is ``y - tanh(s)`` with labels y of
--1 and +1. So a round of private ALS on the working responses ``s + y - tanh(s)`` is that release, with the
-same clips, sensitivities, fractions and updates (docs/proofs/one_bit.md, section 6).
+The one-bit paper protects single ratings. Here every round releases the clipped gradient of the logistic
+likelihood in the item parameters. For half log-odds s and labels y of -1 and +1 a cell's gradient is
+``y - tanh(s)``. So a round of private ALS on the responses ``s + y - tanh(s)`` is that release, with the same
+clips and sensitivities (docs/proofs/one_bit.md, section 6).
 """
 
 from __future__ import annotations
@@ -69,20 +68,17 @@ class UserLevelOneBit(PrivateALS):
         return super().releases(budget, _label_domain(domain), fraction)
 
     def users(self, ratings: Ratings) -> FittedUsers:
-        """Users of labels -1 and +1."""
         labels = likes(ratings, self.threshold)
         labels.data = (2 * labels.data - 1).astype(np.float32)
         return LabelUsers(replace(ratings, domain=_label_domain(ratings.domain), matrix=labels))
 
     def train(self, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
-        """Rounds of private ALS on labels of -1 and +1."""
         return _times(2.0, super().train(users, gate, seed))
 
     def week(self, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         return _times(2.0, super().week(users, gate, _times(0.5, last)))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a user's logistic regression of their labels on the released item factors."""
         labels = csr(likes(history, self.threshold))
         labels, tables = used_columns(labels, arrays["item_factors"], arrays["item_bias"])
         items, center = BiasedFactors.joined(*tables).table / 2, float(arrays["center"]) / 2
@@ -104,7 +100,6 @@ class LabelUsers(FittedUsers):
     """Users who fit themselves by logistic regression, and contribute the gradient of its likelihood."""
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:
-        """Every user's factors and offset, in half log-odds."""
         self._ridge = ridge
         matrix = self._ratings.matrix
         labels = with_values(matrix, (matrix.data > 0).astype(np.float64))
@@ -112,7 +107,6 @@ class LabelUsers(FittedUsers):
             self._fitted = finite_or_zero(_regression(csr(labels), self._center, items, ridge))
 
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
-        """The gradient in the place of the residual."""
         matrix, labels = self._ratings.matrix, self._rows
         cells = np.repeat(np.arange(self._ratings.n_users), np.diff(matrix.indptr))
         fitted, model = BiasedFactors(self._fitted), BiasedFactors(items)
@@ -127,7 +121,7 @@ class LabelUsers(FittedUsers):
 
 
 def _regression(labels: CSR, center: float, items: Array, ridge: SweepSettings) -> Array:
-    """Every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
+    """Return every user's factors and offset, shape (n_users, width + 1), in half log-odds."""
     model = BiasedFactors(np.asarray(items, dtype=np.float64))
     penalty = ridge.ridge(model.rank, np.float64)
     factors, offset = 2 * with_ones(model.table), 2 * (model.biases + center)
@@ -135,7 +129,6 @@ def _regression(labels: CSR, center: float, items: Array, ridge: SweepSettings) 
 
 
 def _times(factor: float, parts: ModelArrays) -> ModelArrays:
-    """Half log-odds as log-odds, or the other way round."""
     return parts | {name: factor * parts.serve[name] for name in ("center", "item_bias", "item_factors")}
 
 

@@ -1,15 +1,13 @@
 """Weigh a public model by its benefit to donors, from released values and public ratings alone.
 
-Each donor's likes or ratings are split into five parts. Each part in turn is held out and the others are
-folded in. The private model is used as released; the public model is trained in five folds over donors. A
-public model of ratings has the private one merged into it (`hushrec.public.ratings_model`). The weight is
-the mean, over bootstrap samples of the donors, of the best weight of a sample. With few donors the best
-weights vary, and their mean moves away from 0 and 1. It then shrinks towards 0, as if a few more donors
-had found no benefit.
+Each donor's likes or ratings are split into five parts; each in turn is held out and the others are folded
+in. The public model is trained in five folds over donors. The weight is the mean, over bootstrap samples of
+the donors, of the best weight of a sample. With few donors it shrinks towards 0, as if a few more donors had
+found no benefit.
 
-Donors are in the private training too, which favours the private model. A private model of likes is
-therefore judged approximately as if the judging donors had not been trained on. A private model of
-ratings is not, and its public weight is too small rather than too large.
+Donors are in the private training too, which favours the private model. A private model of likes is therefore
+judged approximately as if the judging donors had not been trained on. A private model of ratings is not, so
+its public weight is rather too small.
 """
 
 from __future__ import annotations
@@ -51,7 +49,7 @@ _SURE = 3.0
 
 
 class _Votes(NamedTuple):
-    """Votes of each judge on each weight.
+    """Each judge's votes on each weight.
 
     Attributes
     ----------
@@ -69,7 +67,6 @@ class _Votes(NamedTuple):
 
     @property
     def best(self) -> float:
-        """The largest total benefit of a weight."""
         return float(self.good.sum(axis=0).max())
 
 
@@ -91,8 +88,7 @@ def judge(
     external : Ratings, optional
         Public ratings of another population.
     state : mapping of str to ndarray
-        State of the private training: a private model of ratings is merged into the public one by it, and a
-        public model of likes starts from the released item weights in it.
+        State of the private training.
     trained : Ratings, optional
         The public users who are among the private ones; by default none.
     """
@@ -145,11 +141,6 @@ def unjudged(
 
     Its weight grows with its agreement with the released item biases and is 0 if that is chance. Biases show
     nothing of users' tastes, so the weight stays below 1.
-
-    Parameters
-    ----------
-    private, external, state
-        As in `judge`; of a model of ratings.
     """
     external = replace(external.rated(), splits=())
     agreement = _agreement(private, external)
@@ -193,19 +184,13 @@ class _Way(NamedTuple):
 
 
 def _rounded(weight: float) -> float:
-    """Return the nearest candidate weight."""
     steps = len(GRID) - 1
     return round(weight * steps) / steps
 
 
 def bagged(good: Array) -> float:
-    """Return the mean of the best weight over bootstrap samples of the judges.
-
-    Parameters
-    ----------
-    good : ndarray of shape (n_judges, n_weights)
-        Benefit of each weight of `GRID` to each judge.
-    """
+    """Return the mean of the best weight over bootstrap samples of the judges, given each weight's
+    benefit."""
     judges = len(good)
     if judges < 2:
         return 0.0
@@ -272,7 +257,6 @@ def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
 
 
 def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """Return squared errors; smaller is better."""
     rows = np.repeat(np.arange(held.n_users), np.diff(held.matrix.indptr))
     low, high = private.domain.low, private.domain.high
     one, other = (
@@ -285,7 +269,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 
 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """Sum over each judge's held-out likes the worth of their rank, and the hits in the list."""
+    """Sum the worth of each judge's held-out likes by their rank, and count the hits in the list."""
     shape = held.n_users, len(GRID)
     good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _AT_ONCE // held.n_items)
     states = private.fold_in(history), public.fold_in(history)
@@ -307,7 +291,6 @@ def _row(ratings: Ratings, row: int) -> Array:
 
 
 def _standard(arrays: Any, state: UserState) -> Array:
-    """Return a model's scores as they are mixed with another's."""
     supported = None if "learned_items" in arrays else arrays.get("supported")
     return standard(lowered(own_scores(arrays, state), supported))[0]
 
@@ -330,9 +313,8 @@ def _agreement(
 ) -> float:
     """Return the agreement of donors with the private users, in [0, 1]; 1 if noise hides it.
 
-    Both the measured agreement with the released values and the agreement expected of the same population are
-    in standard deviations over random orders of the items. This is their ratio, with one standard deviation
-    in the donors' favour.
+    The ratio of the measured agreement to the one expected of the same population, both in standard
+    deviations over random orders of the items, with one deviation in the donors' favour.
     """
     if private.scores == "ratings":
         found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
@@ -366,10 +348,7 @@ def _of_likes(
 
 
 def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:
-    """Return the measured and the expected agreement of released item biases with the donors' ratings.
-
-    A released bias is a posterior mean: donors of the same population rate an item higher by as much.
-    """
+    """Return the measured and the expected agreement of released item biases with the donors' ratings."""
     matrix, counts = donors.matrix, np.diff(donors.matrix.indptr)
     rows = np.repeat(np.arange(donors.n_users), counts)
 

@@ -1,7 +1,6 @@
-"""The public model of likes, which starts from the released popularity and the item features.
+"""The public model of likes. It starts from the released popularity and the item features.
 
-It is a function of released values, of ratings that their owners have published, and of public item features,
-so it has no privacy cost.
+It is a function of released values and public data, so it has no privacy cost.
 """
 
 from __future__ import annotations
@@ -59,11 +58,8 @@ class _Sums(NamedTuple):
         return cls(int((n_rated > 0).sum()), number, likes, weights[0] + weights[1])
 
     def likes_per_weight(self) -> Array:
-        """Return the expected number of likes in a unit of each item's weight.
-
-        Ratings that are no likes add to a weight, too. The posterior mean of the fraction of an item's
-        ratings that are likes tells how much.
-        """
+        """Return the expected number of likes in a unit of each item's weight, to which other ratings add,
+        too."""
         fractions = np.linspace(0, 1, 101)[1:-1]
         misses = self.rated - self.likes
         likelihood = self.likes[:, None] * np.log(fractions) + misses[:, None] * np.log1p(-fractions)
@@ -95,7 +91,6 @@ class Released:
 
     @cached_property
     def like_threshold(self) -> float | None:
-        """The smallest rating that is a like; None if all are."""
         return getattr(self.private.estimator, "like_threshold", None)
 
     @cached_property
@@ -113,15 +108,8 @@ class Released:
     def rates(self, likes: Ratings) -> Array:
         """Return the posterior mean of the fraction of users who like each item.
 
-        The prior is the maximum-likelihood mixture over all items. The number of likes of the given users is
-        binomial. The released weight, without the part of the public users in it, is normal: its mean is that
-        of one user times the number of private users, and its variance that of the noise plus that of a sum
-        over users.
-
-        Parameters
-        ----------
-        likes : Ratings
-            Likes of public users.
+        The prior is the maximum-likelihood mixture over all items. The number of likes of the public users is
+        binomial. The released weight, without the part of the public users in it, is normal.
         """
         public, trained = self._sums
         rate = popularities(max(float(public.likes.sum()), 1.0) / likes.n_items / max(public.users, 1))
@@ -191,9 +179,7 @@ class Released:
     def without(self, gone: Ratings) -> Recommender:
         """Return the private model approximately as if some public users had not been trained on.
 
-        Judges of a model that was trained on their held-out likes would overrate it. The method subtracts
-        their contributions to the popularity and to the taste dimensions. The strength of a dimension, as
-        measured on the public users, gives the size of its change.
+        Their contributions are subtracted from the popularity and from the taste dimensions.
         """
         arrays = dict(self.private.arrays)
         if self.weights is None or "learned_items" in arrays or not self.trained.n_users:
@@ -221,10 +207,7 @@ class Released:
         return Recommender(self.private.estimator, self.private.domain, arrays)
 
     def voted(self, model: Recommender, gone: Ratings) -> Recommender:
-        """Return the model that users voted for, changed as :meth:`without` changes the private one.
-
-        It has the private model's taste dimensions and columns of item features.
-        """
+        """Return the model that users voted for, changed as :meth:`without` changes the private one."""
         columns = self.without(gone).arrays["item_factors"], model.item_factors
         factors = np.column_stack([columns[0], columns[1][:, columns[0].shape[1] :]])
         return Recommender(model.estimator, model.domain, {**model.arrays, "item_factors": factors})

@@ -1,9 +1,8 @@
 """The public model of ratings: posterior means and variances of item biases and factors, from public ratings.
 
 A rating is ``level + offset of the user + bias of the item + user . item + noise``, all normal (Lim and Teh
-2007). The fit alternates between users and items, each with its posterior covariance; with few ratings a
-posterior stays near its prior. The prior mean of biases and factors is a regression on the item features
-(Agarwal and Chen 2009).
+2007). The fit alternates between users and items, each with its posterior covariance. The prior mean of
+biases and factors is a regression on the item features (Agarwal and Chen 2009).
 """
 
 from __future__ import annotations
@@ -47,7 +46,7 @@ class PublicItems(NamedTuple):
     bias, bias_variance : ndarrays of shape (n_items,)
         Posterior mean and variance.
     expected : ndarray of shape (n_items,)
-        Prior mean of the biases, from the item features.
+        Prior mean of the biases.
     spread : float
         Prior variance of the biases.
     factors : ndarray of shape (n_items, rank)
@@ -69,7 +68,6 @@ class PublicItems(NamedTuple):
     design: Array
 
     def alone(self) -> dict[str, Any]:
-        """Return the arrays of a model of the public ratings alone."""
         return {
             "center": np.float64(self.level),
             "item_bias": self.bias,
@@ -79,15 +77,10 @@ class PublicItems(NamedTuple):
         }
 
     def merged(self, private: Mapping[str, Any], state: Mapping[str, Array]) -> dict[str, Any]:
-        """Return the arrays of a private model merged with this one.
+        """Return the arrays of a private model, with its state, merged with this one.
 
         An item's bias combines both posteriors by inverse variance and removes the wider of the two priors,
         which would count twice. Users fit the private and the public factors together.
-
-        Parameters
-        ----------
-        private, state : mappings of str to ndarray
-            Of a trained `PrivateALS`: the arrays that serve users, and the state for a next week.
         """
         bias, prior = np.asarray(private["item_bias"]), Numbers(*state["numbers"].tolist()).bias_prior
         variance = np.maximum(state["item_bias_variance"], _LEAST * prior)
@@ -107,19 +100,7 @@ class PublicItems(NamedTuple):
 def ratings_model(
     donors: Ratings, external: Ratings | None, private: Recommender | None, state: Mapping[str, Array]
 ) -> Recommender:
-    """Return the public model of ratings, merged with a private one if its state is known.
-
-    Parameters
-    ----------
-    donors : Ratings
-        Public ratings of the same population.
-    external : Ratings, optional
-        Public ratings of another population.
-    private : Recommender, optional
-        As released.
-    state : mapping of str to ndarray
-        As in `PublicItems.merged`; without it, or without a private model, nothing is merged.
-    """
+    """Return the public model of ratings, merged with a private one if its state is known."""
     with one_blas_thread():
         found = public_items(donors, external)
         known = private is not None and "item_bias_variance" in state
@@ -169,10 +150,7 @@ def public_items(donors: Ratings, external: Ratings | None) -> PublicItems:
 class _Side:
     """Users or items, each a normal vector with some fixed entries.
 
-    Attributes
-    ----------
-    table, moments : ndarrays of shapes (n, width) and (n, width, width)
-        Means, and expected outer products.
+    ``table`` holds the means (n, width), ``moments`` the expected outer products (n, width, width).
     """
 
     def __init__(self, rows: sp.csr_array, free: list[int]) -> None:
@@ -203,7 +181,6 @@ class _Side:
         return sums
 
     def stretch(self, scale: Array) -> None:
-        """Rescale each entry."""
         self.table *= scale
         self.moments *= scale[:, None] * scale
 

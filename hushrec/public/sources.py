@@ -72,7 +72,6 @@ class PublicRatings:
 
     @cached_property
     def _donor_ids(self) -> Sequence[Any]:
-        """The declared ids."""
         given = self.donors
         if isinstance(given, str | os.PathLike):
             given = _ids_of(given)
@@ -91,17 +90,7 @@ class PublicRatings:
     def read(self, estimator: Any, ratings: Ratings | Store) -> PublicRows:
         """Read the public rows of one training, or refuse them before anything is spent.
 
-        It reads only donors' ratings, which are public.
-
-        Parameters
-        ----------
-        estimator : Estimator
-        ratings : Ratings or Store
-            The private rows. They are not kept.
-
-        Returns
-        -------
-        PublicRows
+        Of the private rows it reads only those of donors, and keeps no others.
         """
         same, external = _sources(self.same), _sources(self.external)
         for model in (estimator, getattr(estimator, "lists", None)):
@@ -179,12 +168,6 @@ class PublicRows:
         """Return the model with a public model for each of its models, if donors benefit from it.
 
         If users voted for a model with item features, the public model is mixed with that one.
-
-        Parameters
-        ----------
-        board : Model
-        parts : ModelArrays
-            The released values of the training.
         """
         if self.external is not None and not self.same.n_users:
             part, judged = unjudged(board, self.external, parts.state)
@@ -203,7 +186,7 @@ class PublicRows:
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """Sentences for the privacy statement: what is public, and what is assumed of it."""
+        """Sentences for the privacy statement."""
         sources = plural(self.external_sources, "source")
         if not self.same.n_users:
             return (
@@ -236,7 +219,6 @@ def _beside(model: Served, part: PublicPart | None) -> Served:
 
 
 def _ids_of(path: str | os.PathLike[str]) -> list[str]:
-    """Return the ids in a text file with one id a line."""
     try:
         with Path(path).open(encoding="utf-8-sig") as lines:
             ids = [line.strip() for line in lines if line.strip()]
@@ -249,14 +231,13 @@ def _ids_of(path: str | os.PathLike[str]) -> list[str]:
 
 
 def _sources(given: Any) -> list[Any]:
-    """Sources as a list; a tuple of columns is one source, the empty tuple none."""
+    """Sources as a list; a tuple of columns is one source."""
     if isinstance(given, list):
         return given
     return [] if isinstance(given, tuple) and not given else [given]
 
 
 def _same_file(source: Any, other: Any) -> bool:
-    """Tell whether two paths are of one file or folder."""
     if not (isinstance(source, str | os.PathLike) and isinstance(other, str | os.PathLike)):
         return False
     one, two = Path(source), Path(other)
@@ -264,7 +245,7 @@ def _same_file(source: Any, other: Any) -> bool:
 
 
 def _one_below_another(parts: list[Ratings]) -> Ratings | None:
-    """Return the rows of several populations as one, None without any; no two share a user."""
+    """Return the rows of several populations as one; no two share a user."""
     if not parts:
         return None
     joined = parts[0]
