@@ -1,9 +1,9 @@
 """Private SLIM: an estimator outside the package, in one file. Docs: CONTRIBUTING.md, "Add a model".
 
-Items are predicted from the other items by a linear model with a closed form (EASE, Steck 2019). All that
-it needs is the items' Gramian over the users, which is released once, with noise. On the user's side their
-likes are scaled to norm 1, so that they add a positive semidefinite matrix of Frobenius norm 1 to the sum:
-sensitivity 1 under add-remove, sqrt(2) under replace, as the item weights have.
+A linear model with a closed form (EASE, Steck 2019) predicts items from other items. It needs only the items'
+Gramian over the users, which is released once, with noise. Each user scales their likes to norm 1, and so
+adds a positive semidefinite matrix of Frobenius norm 1 to the sum. The sensitivity is 1 under add-remove and
+sqrt(2) under replace, as for the item weights.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ class UnitUsers(Users):
     """Users whose likes have norm 1."""
 
     def gramian(self) -> Bounded:
-        """Packed sum of the outer products of the users' rows, exact: the rows are in fixed point."""
+        """Return the packed sum of the outer products of the users' rows, exact in fixed point."""
         likes, step = _likes(self._ratings), spacing(1.0, FACTOR_BITS)
         counts = np.maximum(np.diff(likes.indptr), 1)
         likes.data = truncated(np.repeat(CLIP_MARGIN / np.sqrt(counts), np.diff(likes.indptr)), step)

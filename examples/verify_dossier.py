@@ -2,8 +2,8 @@
 
     python verify_dossier.py dossier.json model.hush officer.pub.pem --ledger team.sqlite
 
-It prints a line for each check: ok, FAILED, or NOT CHECKED with the parts of the dossier that it compares
-with nothing. Epsilons are computed from the recorded mechanisms.
+It prints a line for each check: ok, FAILED, or NOT CHECKED with the parts of the dossier that no check
+compares. Epsilons are computed from the recorded mechanisms.
 """
 
 import argparse
@@ -35,8 +35,8 @@ LEDGER = "dataset unit relation closed head charges runs budget seasons"
 SEASON = "name weeks first_share gap epsilon delta unit relation failure begun closed"
 LEVEL = "of epsilon delta failure mu odds belief found"
 BUDGET = "epsilon delta failure"
-#: Parts of the dossier that a check compares with nothing. The first two are compared if a public key or the
-#: ledger is given.
+#: Parts of the dossier that no check compares. The first two are compared if a public key or the ledger is
+#: passed.
 NOT_CHECKED = {
     "key": ("signature",),
     "ledger": ("ledger",),
@@ -50,35 +50,35 @@ class Wrong(Exception):
 
 
 def need(holds, what):
-    """Fail with what is wrong unless it holds."""
+    """Raise Wrong with this message unless the condition holds."""
     if not holds:
         raise Wrong(what)
 
 
 def keys(part, names):
-    """Fail unless a part of the dossier has exactly these keys."""
+    """Raise Wrong unless a part of the dossier has exactly these keys."""
     need(set(part) == set(names.split()), f"a part holds {sorted(set(part) ^ set(names.split()))}")
 
 
 def same(one, two):
-    """Equal as JSON, where 1, 1.0 and true differ."""
+    """Return whether two values are equal as JSON, where 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
 
 
 def canonical(value):
-    """The bytes that are signed: keys sorted, ASCII, one space a level, floats as Python writes them."""
+    """Return the signed bytes: keys sorted, ASCII, one space per level, floats as Python writes them."""
     return json.dumps(value, sort_keys=True, indent=1, allow_nan=False).encode("ascii") + b"\n"
 
 
 def decoded(text):
-    """The bytes of a base64 text, which is written in one way only."""
+    """Return the bytes of a base64 text in canonical form."""
     octets = base64.b64decode(text, validate=True)
     need(base64.b64encode(octets).decode() == text, "base64 is written in another way")
     return octets
 
 
 def read(content):
-    """Envelope, payload and dossier, if the file is exactly what a writer of dossiers writes."""
+    """Return envelope, payload and dossier of a file in canonical form."""
     envelope = json.loads(content)
     need(isinstance(envelope, dict) and canonical(envelope) == content, "not the canonical form")
     keys(envelope, "payload payloadType signatures")
@@ -101,7 +101,7 @@ def read(content):
 
 
 def check_signature(envelope, payload, wanted=None):
-    """Ed25519 over the payload and its type, as DSSE encodes them."""
+    """Check the Ed25519 signature of the payload and its type, as DSSE encodes them."""
     (entry,) = envelope["signatures"]
     key = bytes.fromhex(entry["keyid"])
     need(key.hex() == entry["keyid"], "written in another way")
@@ -115,7 +115,7 @@ def check_signature(envelope, payload, wanted=None):
 
 
 def header_of(octets):
-    """The header of a model file, all of whose bytes have their digests, and the shape of each array."""
+    """Return the header of a model file and the shapes of its arrays, after checking all digests."""
     length = int.from_bytes(octets[:8], "little")
     head, payload = octets[: 8 + length], octets[8 + length :]
     need(payload[-32:] == hashlib.sha256(head).digest(), "the header of the model has not its digest")
@@ -130,7 +130,7 @@ def header_of(octets):
 
 
 def described(octets, both):
-    """What a dossier should say of a model; `both` is epsilon by the noise of two servers."""
+    """Return the facts that a dossier states about a model; `both` is epsilon by the noise of two servers."""
     parts, shapes = header_of(octets)
     sections, domain, said = parts["sections"], parts["domain"], parts["privacy"]
     name, settings = sections["serve"]["model"], sections["serve"]["settings"]
@@ -164,7 +164,7 @@ def described(octets, both):
 
 
 def check_model(dossier, octets):
-    """The file is the one that is named; it promises what is said, and released what was charged."""
+    """Check that the model file is the named one, has the stated promise, and has charged releases."""
     model, promise, book = dossier["model"], dossier["promise"], dossier["ledger"]
     need(hashlib.sha256(octets).hexdigest() == model["sha256"], "the model file is another one")
     said = header_of(octets)[0]["privacy"]
@@ -191,7 +191,7 @@ def check_model(dossier, octets):
 
 
 def check_statement(book, said):
-    """The dossier has the charges, the seasons and the budget that the model's own statement counts."""
+    """Check that the dossier has the charges, seasons and budget of the model's own statement."""
     then = said["ledger"]
     need(then is not None and then["dataset"] == book["dataset"], "the model is of another data set")
     earlier = charges_of(book)[: then["charges"]]
@@ -218,7 +218,7 @@ def check_statement(book, said):
 
 
 def same_release(row, release):
-    """Tell whether a charge is that of a release as a statement has it."""
+    """Return whether a charge belongs to a release of a statement."""
     kind, numbers = parsed(row["mechanism"])
     names = {"RandomizedResponse": "epsilon", "RepeatAndSelect": "run_epsilon delta mean_runs"}
     stated = [release[name] for name in names.get(kind, "noise_multiplier").split()]
@@ -227,13 +227,13 @@ def same_release(row, release):
 
 
 def charges_of(book):
-    """The charges by the names of their columns."""
+    """Return the charges by the names of their columns."""
     need(all(len(row) == len(COLUMNS) for row in book["charges"]), "a charge has other columns")
     return [dict(zip(COLUMNS, row)) for row in book["charges"]]
 
 
 def check_chain(dossier):
-    """Each charge has its hash, which holds that of the one before it; the last is the head, or before it."""
+    """Check the hash of each charge, which covers the charge before it, and the head."""
     book, count, previous = dossier["ledger"], 0, "0" * 64
     for raw, row in zip(book["charges"], charges_of(book)):
         need(type(row["id"]) is int and row["id"] > count, "charges are not in order")
@@ -260,13 +260,13 @@ def check_chain(dossier):
 
 
 def parsed(mechanism):
-    """Name and numbers of a mechanism, as a ledger writes it."""
+    """Return name and numbers of a mechanism, as a ledger writes it."""
     kind, numbers = re.fullmatch(r"(\w+)\((.+)\)", mechanism).groups()
     return kind, [float(each.split("=")[1]) for each in numbers.split(", ")]
 
 
 def cost_of(mechanism):
-    """Mu, pure epsilon if there is one, and chance of failure."""
+    """Return mu, pure epsilon or None, and the probability of failure."""
     kind, numbers = parsed(mechanism)
     if kind == "Gaussian":
         return 1 / numbers[0], None, 0.0
@@ -278,7 +278,7 @@ def cost_of(mechanism):
 
 
 def bisect(is_above, low, high):
-    """Return where a function turns true."""
+    """Return the point at which a monotone condition becomes true."""
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (low, middle) if is_above(middle) else (middle, high)
@@ -320,7 +320,7 @@ def selection(run_epsilon, delta, mean_runs):
 
 
 def costs_of(rows):
-    """Return what charges cost, each held against its mechanism."""
+    """Return the total cost of charges, after checking each against its mechanism."""
     for row in rows:
         mu, epsilon, failure = cost_of(row["mechanism"])
         need(near(row["mu"], mu) and failure <= row["failure"] < 1, "a charge costs something else")
@@ -331,12 +331,12 @@ def costs_of(rows):
 
 
 def near(stated, computed):
-    """Equal but for rounding, of which there may be more to the safe side."""
+    """Return whether two numbers are equal up to rounding; more is allowed upwards, the safe side."""
     return computed * (1 - 1e-6) - 1e-12 <= stated <= computed * (1 + 1e-4) + 1e-12
 
 
 def check_level(level, costs, what):
-    """Check that what costs so much has this epsilon, and that what is learned from it follows."""
+    """Check the epsilon of a cost, and the bounds on an attacker that follow from it."""
     mu, failure, pure = costs
     pure = math.inf if pure is None or failure > level["delta"] else pure
     epsilon = min(pure, epsilon_of(mu, level["delta"] - failure))
@@ -346,7 +346,7 @@ def check_level(level, costs, what):
 
 
 def check_bounds(level, what):
-    """Odds, beliefs and rates of a level."""
+    """Check the odds, beliefs and rates of a level."""
     epsilon, delta, mu = level["epsilon"], level["delta"], level["mu"]
     need(level["odds"] is None if epsilon >= 700 else near(level["odds"], math.exp(epsilon)), f"{what}: odds")
     keys(level, LEVEL)
@@ -368,7 +368,7 @@ def check_bounds(level, what):
 
 
 def check_arithmetic(dossier):
-    """The model, all models so far, and all that may come."""
+    """Check the bounds on this model, on all models so far, and on all possible later ones."""
     book, promise, levels = dossier["ledger"], dossier["promise"], dossier["learned"]
     costs = costs_of(rows := charges_of(book))
     check_level(levels[1], costs, "all models")
@@ -401,7 +401,7 @@ def check_arithmetic(dossier):
 
 
 def check_time(dossier):
-    """It was made after its last charge, and not in the future."""
+    """Check that the dossier was made after its last charge, and not in the future."""
     made = datetime.fromisoformat(dossier["made"])
     last = max(datetime.fromisoformat(row["time"]) for row in charges_of(dossier["ledger"]))
     need(made.isoformat() == dossier["made"] and made.utcoffset() == timedelta(0), "no time in UTC")
@@ -410,7 +410,7 @@ def check_time(dossier):
 
 
 def check_ledger(dossier, path):
-    """The ledger has the same charges, seasons and budget, and nothing more from before the dossier."""
+    """Check that the ledger has the same charges, seasons and budget, and no further earlier charges."""
     book, made = dossier["ledger"], datetime.fromisoformat(dossier["made"])
     with closing(sqlite3.connect(f"{Path(path).resolve().as_uri()}?mode=ro", uri=True)) as ledger:
 
@@ -442,7 +442,7 @@ def check_ledger(dossier, path):
 
 
 def verify(content, octets, key=None, ledger=None):
-    """Each check: name, whether it passed (None where nothing was compared), finding, parts not compared.
+    """Return the checks: name, whether it passed (None if not compared), finding, parts not compared.
 
     `content` and `octets` are the bytes of a dossier and of a model, `key` those of a public key, `ledger`
     the path of the ledger.
@@ -459,7 +459,7 @@ def verify(content, octets, key=None, ledger=None):
         name = check.__name__.removeprefix("check_")
         try:
             found.append((name, True, check(*given), ()))
-        except Exception as error:  # whatever a forged file can raise is a reason not to believe it
+        except Exception as error:  # any error of a forged file is a failed check
             found.append((name, False, f"{type(error).__name__}: {error}", ()))
     given = {"key": key, "ledger": ledger}
     for name, parts in NOT_CHECKED.items():
@@ -469,7 +469,7 @@ def verify(content, octets, key=None, ledger=None):
 
 
 def main():
-    """Check the files that the command line names."""
+    """Check the files of the command line."""
     parser = argparse.ArgumentParser(
         description="Check a dossier on a hushrec model, without hushrec.",
         epilog="Exit code: 0 if no check fails, 1 if one does, 2 if a file cannot be read.",
