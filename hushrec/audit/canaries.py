@@ -145,7 +145,8 @@ def _canaries(n_canaries: int) -> Ratings:
     domain = Domain(tuple(range(n_items)), rating_range=(1, 5))
     users = np.repeat(np.arange(n_canaries), _ITEMS_EACH)
     ends = np.tile([1.0, 5.0], n_items)[:n_items]
-    return Ratings.from_any((users, np.arange(n_items), ends), domain)
+    places = np.arange(n_items)
+    return Ratings.from_any((users, places, ends, places), domain)  # in time order, for models that need it
 
 
 def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:

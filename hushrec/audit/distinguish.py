@@ -23,7 +23,7 @@ from hushrec.models import Estimator
 from hushrec.privacy import Budget, Plan, SystemNoise, mu_of_pure, total_mu
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, SeededNoise
-from hushrec.testing import replay, transcript
+from hushrec.testing import ratings_of, replay, transcript
 from hushrec.types import Array
 
 #: Chance of a false alarm.
@@ -250,9 +250,8 @@ def _pairs(domain: Domain, budget: Budget, seed: int) -> Iterator[tuple[Ratings,
 
 
 def _ratings(users: dict[str, dict[Any, float]], domain: Domain) -> Ratings:
-    rows = [(user, item, rating) for user, row in users.items() for item, rating in row.items()]
-    names, items, ratings = (list(column) for column in zip(*rows))
-    return Ratings.from_any((names, items, ratings), domain)
+    rows = {user: [(user, item, rating) for item, rating in row.items()] for user, row in users.items()}
+    return ratings_of(rows, domain)
 
 
 def _scores(

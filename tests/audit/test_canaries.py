@@ -8,7 +8,7 @@ import pytest
 from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
 from hushrec.audit.canaries import canaries
 from hushrec.data import Domain, Ratings
-from hushrec.models import ItemBias, Popular, PrivateALS
+from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import (
     Budget,
     mu_of_pure,
@@ -44,6 +44,10 @@ def test_the_claim_stands(name, epsilon, record_property):
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_tenth_of_the_noise_is_caught(name, epsilon, record_property):
     check_control(name, epsilon, 1000, record_property)
+
+
+def test_a_model_that_reads_the_order_of_ratings_is_audited_too():
+    assert not canaries(PrivateEigenRec(rank=2, window=1), Budget(1, 1e-5), n_canaries=40).violated
 
 
 def test_the_scores_are_those_of_the_claim():

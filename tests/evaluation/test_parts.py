@@ -129,7 +129,7 @@ def test_a_row_taken_twice_is_refused():
     for selection in ([0, 0, 1], [1, 0, 1]):
         with pytest.raises(InputError, match="occurs twice"):
             SMALL.rows(selection)
-    with pytest.raises(InputError, match="once each"):
+    with pytest.raises(InputError, match="unique"):
         SMALL.for_users(["a", "a", "b"])
 
 
