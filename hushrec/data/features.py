@@ -34,13 +34,7 @@ _NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*"
 _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
 #: Different texts of a column that is taken for one of categories.
 _MOST_CATEGORIES = 1000
-_LISTS = (
-    pa.types.is_list,
-    pa.types.is_large_list,
-    pa.types.is_fixed_size_list,
-    pa.types.is_list_view,
-    pa.types.is_large_list_view,
-)
+_LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
@@ -268,18 +262,18 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
     try:
         if pa.types.is_dictionary(kind):
             column, kind = pa.chunked_array([c.dictionary_decode() for c in column.chunks]), kind.value_type
-        is_list = any(is_kind(kind) for is_kind in _LISTS)
+        is_list = isinstance(kind, _LISTS)
         words = kind.value_type if is_list else kind
         if pa.types.is_string(words) or pa.types.is_large_string(words) or pa.types.is_string_view(words):
             return _categories(column.to_pylist(), name)
-        if is_list and (pa.types.is_null(words) or pa.types.is_boolean(words) or _is_numeric(words)):
+        if is_list and _is_numeric(words):
             cells = column.to_pylist()
             lengths = {len(cell) for cell in cells if cell is not None}
             if len(lengths) != 1 or not max(lengths):
                 raise InputError(f"The vectors of item feature {name!r} must all have one length.")
             missing = [None] * lengths.pop()
             return np.array([cell or missing for cell in cells], dtype=np.float64)
-        if pa.types.is_null(kind) or pa.types.is_boolean(kind) or _is_numeric(kind):
+        if _is_numeric(kind):
             return column.cast(pa.float64()).to_numpy()[:, None]
     except pa.ArrowInvalid:  # an integer of more than 53 bits
         raise InputError(
@@ -318,4 +312,6 @@ def _categories(cells: list[Any], name: str) -> np.ndarray:
 
 
 def _is_numeric(kind: pa.DataType) -> bool:
-    return pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
+    types = pa.types
+    is_plain = types.is_null(kind) or types.is_boolean(kind) or types.is_integer(kind)
+    return is_plain or types.is_floating(kind) or types.is_decimal(kind)

@@ -47,8 +47,6 @@ _ADVICE = (
 )
 #: Scales that rating forms usually have.
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
-#: Reasons that concern all rows of a user and an item.
-_OF_PAIRS = "the user rated the item again", "the quantities add up to 0"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
@@ -156,35 +154,37 @@ def preview(
     users, items = encode_ids(table.users), encode_ids(table.items)
     given = source[0] if isinstance(source, tuple) and len(source) == 2 else table.users
     positions = positions_of(items, domain.item_texts)
-    numeric, entries = ~np.isnan(table.ratings), Entries(users, positions, *table[2:4], table.quantities)
-    entries = entries._replace(ratings=within_range(table.ratings.copy(), domain))
+    ratings = within_range(table.ratings.copy(), domain)
+    entries = Entries(users, positions, ratings, table.times, table.quantities)
+    numeric, is_usable = ~np.isnan(table.ratings), has_value(entries)
     reasons = {
         "no user id": users.codes < 0,
         "no item id": items.codes < 0,
         "the item is not in the catalogue": positions < 0,
-        **_without_value(entries, numeric, implicit, domain),
     }
-    dropped, used = [found.malformed] if found.malformed.count else [], np.ones(len(numbers), dtype=bool)
+    if entries.quantities is not None:
+        reasons["neither a rating nor a quantity"] = ~is_usable
+    else:
+        reasons["the entry is not above 0" if implicit else "the rating is missing or no number"] = ~numeric
+        reasons[f"the rating is not from {domain.low:g} to {domain.high:g}"] = ~is_usable
+    dropped, used = [*found.malformed], np.ones(len(numbers), dtype=bool)
     for why, mask in reasons.items():
-        new = mask & used
+        dropped += _dropped(why, numbers[mask & used])
         used &= ~mask
-        if new.any():
-            dropped.append(Dropped(why, int(new.sum()), tuple(numbers[new][:_NAMED].tolist())))
     entries = entries.where(used)
     rows = build(domain, entries)
     pairs, again, returned = _pairs(entries, domain.n_items)
-    for why, which in zip(_OF_PAIRS, (again, returned)):
-        if len(which):
-            dropped.append(Dropped(why, len(which), tuple(numbers[used][which[:_NAMED]].tolist())))
+    dropped += _dropped("the user rated the item again", numbers[used][again])
+    dropped += _dropped("the quantities add up to 0", numbers[used][returned])
     per_user = np.bincount(pairs // domain.n_items)
     if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
         dropped.append(Dropped("beyond the cap", over, ()))
-    ratings = table.ratings[numeric & np.isfinite(table.ratings)]
+    ratings = table.ratings[np.isfinite(table.ratings)]
     return Preview(
         columns=found.names,
         format=found.format,
         counted="line" if found.is_text else "row",
-        rows=len(numbers) + found.malformed.count,
+        rows=len(numbers) + found.n_malformed,
         usable=rows.matrix.nnz,
         dropped=tuple(dropped),
         users=rows.matrix.shape[0],
@@ -198,25 +198,15 @@ def preview(
         hints=(
             *found.hints_of_fields(),
             *found.hints_of_labels(used),
-            *_hints(found.rating_words),
+            *_hints(found, float((positions < 0).mean()) if len(positions) else 0),
             *_hints_of_ids("user", given, encode_ids(given), found.is_text),
             *_hints_of_ids("item", table.items, items, found.is_text),
-            *_hints_of_catalogue(float((positions < 0).sum()) / max(len(positions), 1)),
-            *_hints_of_times(found.times),
         ),
     )
 
 
-def _without_value(
-    entries: Entries, numeric: np.ndarray, implicit: bool, domain: Domain
-) -> dict[str, np.ndarray]:
-    """Rows without a usable rating or quantity, by the reason."""
-    if entries.quantities is not None:
-        return {"neither a rating nor a quantity": ~has_value(entries)}
-    return {
-        "the entry is not above 0" if implicit else "the rating is missing or no number": ~numeric,
-        f"the rating is not from {domain.low:g} to {domain.high:g}": ~has_value(entries),
-    }
+def _dropped(why: str, numbers: np.ndarray) -> list[Dropped]:
+    return [Dropped(why, len(numbers), tuple(numbers[:_NAMED].tolist()))] if len(numbers) else []
 
 
 def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -245,7 +235,7 @@ class _Read:
         self.names: dict[str, str] = {}
         self.rating_words: list[Any] = []
         self.labels: np.ndarray | None = None
-        self.malformed = Dropped("", 0, ())
+        self.malformed: list[Dropped] = []
         self.field_counts: Counter[int] = Counter()
         self.n_fields = 0
         files = files_at(str(source)) if isinstance(source, str | Path) else []
@@ -314,13 +304,11 @@ class _Read:
         self.numbers = np.array([int(text) for text in number.cast(pa.large_binary()).to_pylist()], int)
         missing = np.setdiff1d(np.arange(header + 1, next(count)), self.numbers)
         self.has_positions = last_position(columns) > 0
-        why = "the header" if header else f"{self.format}, which has {len(names)}"
-        why = f"the line has another number of fields than {why}"
-        self.malformed = Dropped(
-            f"the line has fewer than {plural(len(names), 'field')}" if self.has_positions else why,
-            len(missing),
-            tuple(missing[:_NAMED].tolist()),
-        )
+        why = f"the line has fewer than {plural(len(names), 'field')}"
+        if not self.has_positions:
+            other = "the header" if header else f"{self.format}, which has {len(names)}"
+            why = f"the line has another number of fields than {other}"
+        self.malformed = _dropped(why, missing)
         return asked is not columns
 
     def _numbered(self, blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
@@ -330,11 +318,15 @@ class _Read:
             self.field_counts.update(_n_fields(line, delimiter) for line in lines)
             yield b"".join(b"%d%s%s\n" % (number, delimiter, line) for line, number in zip(lines, count))
 
+    @property
+    def n_malformed(self) -> int:
+        return sum(lines.count for lines in self.malformed)
+
     def hints_of_fields(self) -> Iterator[str]:
-        if not len(self.numbers) and not self.malformed.count:
+        if not len(self.numbers) and not self.malformed:
             yield "the table has no rows below its header."
-        elif self.malformed.count > len(self.numbers) and self.field_counts:
-            most = max(self.field_counts, key=self.field_counts.__getitem__)
+        elif self.n_malformed > len(self.numbers):
+            most = self.field_counts.most_common(1)[0][0]
             fields, known = plural(most, "field"), self.n_fields
             if self.has_positions or most == 1:
                 yield f"most lines have {fields}: is the delimiter another one? Pass it with --format."
@@ -403,12 +395,6 @@ def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
     ]
 
 
-def _hints(words: list[Any]) -> Iterator[str]:
-    texts = [word.decode("utf-8", "replace") if isinstance(word, bytes) else str(word) for word in words]
-    if any(re.fullmatch(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", text) for text in texts):
-        yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
-
-
 def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterator[str]:
     """Whole numbers that are no ids, since floats would have rounded them, and text that is not UTF-8."""
     no_text = pc.starts_with(ids.texts, NO_TEXT + "x").to_numpy(zero_copy_only=False)
@@ -439,15 +425,15 @@ def _is_rounded(cell: Any) -> bool:
     return isinstance(text, str) and _ROUNDED.fullmatch(text.strip()) is not None
 
 
-def _hints_of_catalogue(unknown: float) -> Iterator[str]:
+def _hints(found: _Read, unknown: float) -> Iterator[str]:
+    words = [w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in found.rating_words]
+    if any(re.fullmatch(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", word) for word in words):
+        yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
     if unknown > 0.5:
         yield "most items are not in the catalogue: are ids written the same way there?"
-
-
-def _hints_of_times(times: np.ndarray | None) -> Iterator[str]:
-    if times is not None and len(times) and (times == NO_TIME).all():
+    if found.times is not None and len(found.times) and (found.times == NO_TIME).all():
         yield "no time can be read; write dates as 2024-06-30, or seconds since 1970."
-    elif times is not None and (unit := unit_of(times)) != "seconds":
+    elif found.times is not None and (unit := unit_of(found.times)) != "seconds":
         yield (
             f"the times look like {unit}, and dates are compared as seconds since 1970; divide the times or"
             " write them as dates."
