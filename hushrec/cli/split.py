@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
@@ -77,15 +78,17 @@ def split(
         The test gets the ratings from this declared date on, such as 2024-06-01; needs a time column.
         Ratings without a time count as the oldest; their number is printed, PRIVATE.
     """
-    ways = {
-        "--test-share": test_share,
-        "--leave-out": leave_out,
-        "--leave-last": leave_last or None,
-        "--test-users": test_users,
-        "--from": date,
+    ways: dict[str, tuple[Any, Callable[[Ratings, Any], tuple[Ratings, ...]]]] = {
+        "--test-share": (test_share, lambda rows, part: split_ratings(rows, (1 - part, part), seed=seed)),
+        "--leave-out": (leave_out, lambda rows, count: leave_k_out(rows, count, seed=seed)),
+        "--leave-last": (leave_last, lambda rows, _: leave_last_out(rows)),
+        "--test-users": (test_users, lambda rows, part: strong_generalization(rows, part, seed=seed)),
+        "--from": (date, _by_time),
     }
-    if sum(each is not None for each in ways.values()) != 1:
+    chosen = [(value, parts_of) for value, parts_of in ways.values() if value]
+    if len(chosen) != 1:
         raise InputError(f"Pass exactly one way to split: {', '.join(ways)}.")
+    (value, parts_of), *_ = chosen
     domain = declared.domain(reading.implicit, ratings)
     names = ("train", "test") if test_users is None else ("train", "history", "test")
     folder = output_folder(out_dir, force, ["train.parquet", "history.parquet", "test.parquet"])
@@ -94,7 +97,7 @@ def split(
         advance(0, "reading")
         rows = Ratings.from_any(ratings, domain, **reading.arguments(times=date is not None or leave_last))
         advance(1, "the parts")
-        parts = _parts(rows, test_share, leave_out, leave_last, test_users, date, seed)
+        parts = parts_of(rows, value)
         folder.mkdir(exist_ok=True)
         if test_users is None:  # of a former split, whose users may be in the new training part
             (folder / "history.parquet").unlink(missing_ok=True)
@@ -117,22 +120,6 @@ def split(
     output.done(as_json, found, *lines)
 
 
-def _parts(
-    rows: Ratings,
-    test_share: float | None,
-    leave_out: int | None,
-    leave_last: bool,
-    test_users: float | None,
-    date: str | None,
-    seed: int,
-) -> tuple[Ratings, ...]:
-    if test_share is not None:
-        return split_ratings(rows, (1 - test_share, test_share), seed=seed)
-    if leave_out is not None:
-        return leave_k_out(rows, leave_out, seed=seed)
-    if leave_last:
-        return leave_last_out(rows)
-    if test_users is not None:
-        return strong_generalization(rows, test_users, seed=seed)
+def _by_time(rows: Ratings, date: str) -> tuple[Ratings, Ratings]:
     check_sides(rows, date)
     return split_by_time(rows, date)
