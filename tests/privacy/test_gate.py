@@ -87,7 +87,7 @@ def test_what_is_not_planned_or_says_no_bound_is_refused() -> None:
         with pytest.raises(InputError, match="'other' is not planned; list it in the .*releases`[.]$"):
             gate.release("other", value)
     for value in (np.ones(2), 7.25, None):
-        with pytest.raises(InputError, match="'sum' is not a Bounded; let") as refused:
+        with pytest.raises(InputError, match="'sum' is not a Bounded; pass") as refused:
             gate.release("sum", value)
         assert "7.25" not in str(refused.value)
     assert (

@@ -253,7 +253,7 @@ def test_a_ledger_that_disappears(path, no_noise, record_property):
     with pytest.raises(LedgerError):
         release_once(ledger)
     Path(f"{path}-wal").write_bytes(b"left by a killed process")
-    with pytest.raises(LedgerError, match="its log ledger.sqlite-wal is there"):
+    with pytest.raises(LedgerError, match="its log ledger.sqlite-wal exists"):
         Ledger(path)
     record_property("failures", 2)
 
@@ -505,7 +505,7 @@ def test_a_file_that_is_no_ledger_is_left_byte_for_byte(tmp_path, log):
         assert contents(left) == before | {"text": content}
     for name in before.keys() - {"ledger.sqlite"}:  # a new ledger would take in what is there
         (left / "ledger.sqlite").unlink(missing_ok=True)
-        with pytest.raises(LedgerError, match=f"its log {name} is there"):
+        with pytest.raises(LedgerError, match=f"its log {name} exists"):
             Ledger(left / "ledger.sqlite")
         assert contents(left) == {name: before[name], "text": content}
 
