@@ -228,7 +228,7 @@ class Recommender {
       );
     }
     throw new InputError(
-      `Nothing is known of item '${item}': too few users like it to tell at this epsilon, and no public data describe it. Ask for a more popular one, or train with item features or donors.`,
+      `Nothing is known of item '${item}': too few users like it at this epsilon, and no public data describe it. Pass a more popular item, or train with item features or donors.`,
     );
   }
 }
@@ -335,7 +335,7 @@ export type { Recommender };
 function inOrder(ratings: Ratings): true {
   if (ratings instanceof Map || !(typeof ratings !== "object" || ratings === null || Symbol.iterator in ratings)) {
     throw new InputError(
-      "next needs an order, which a mapping has not: pass a list of [item, rating, time], or of pairs or items with the latest last.",
+      "next needs an order, and a mapping has none: pass a list of [item, rating, time], or of pairs or items with the latest last.",
     );
   }
   return true;

@@ -51,7 +51,7 @@ export class Attributes {
     if (!Array.isArray(ids)) throw new InputError("Attributes need a column of item ids, named item.");
     const places = ids.map((id) => items.indexOf(id as Id));
     const known = places.filter((place) => place >= 0);
-    if (!known.length) throw new InputError("No item of the catalogue is in the attributes; check that ids are written as there.");
+    if (!known.length) throw new InputError("No item of the catalogue is in the attributes; check that the table uses the catalogue's ids.");
     if (new Set(known).size < known.length) throw new InputError("The attributes hold an item id twice; give every item one row.");
     this.nItems = items.length;
     for (const [name, cells] of Object.entries(table)) {
