@@ -105,10 +105,11 @@ def weighted_slopes(weights: Array, relative: Array) -> Array:
 
 
 def residual_variance(released: Array, last: float, bound: float, n_users: float, noise_sd: float) -> float:
-    """Return the residual variance, from one vote a user; at least half of the last one."""
-    gain = float(shrinkage(last, bound * noise_sd / n_users))
+    """Return the residual variance, from one vote a user; at least the standard error of its release."""
+    error = bound * noise_sd / n_users
     mean = float(released[0]) / n_users
-    return max(last + gain * (mean - last), last / 2)
+    estimate = last + float(shrinkage(last, error)) * (mean - last)
+    return max(estimate, error, float(np.finfo(np.float64).eps) * last)
 
 
 class KnownFactors(NamedTuple):
