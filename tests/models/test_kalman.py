@@ -79,16 +79,3 @@ def test_new_entries_are_usual_and_unknown() -> None:
     assert found.variance == pytest.approx([0.0, 0.0, 0.0, 41 / 3])
     for all_alike in (np.ones(4, bool), np.zeros(4, bool)):
         assert found.with_new(all_alike) is found
-
-
-def test_what_is_known_before_any_week() -> None:
-    """Candidates from a hundred-thousandth to three tenths, of which those above 0.002 are unlikely."""
-    expected = [0.0, *(1e-5 * 3e4 ** (step / 11) for step in range(12))]
-    assert pytest.approx(expected) == DRIFTS.tolist()
-    assert no_evidence() == pytest.approx([-each / 0.002 for each in expected])
-    likely = [math.exp(-each / 0.002) for each in expected]
-    mean = math.fsum(map(math.prod, zip(expected, likely))) / math.fsum(likely)
-    assert drift(no_evidence()) == pytest.approx(mean)
-    # a declared number of users is known to a twentieth, a released one by its noise
-    assert kalman.first_count(300.0, 0.0) == pytest.approx([300.0, 225.0])
-    assert kalman.first_count(300.0, 17.0).tolist() == [300.0, 289.0]

@@ -1,7 +1,6 @@
 """Posterior estimates against loops and least squares, including odd values from noise."""
 
 import math
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -134,8 +133,3 @@ def test_standardised_numbers_have_mean_0_and_variance_1() -> None:
     assert (weights * found**2).sum() / weights.sum() == pytest.approx(1.0)
     assert np.corrcoef(found, values)[0, 1] == pytest.approx(1.0)
     assert not posterior.standardised(np.full(5, 0.1), RNG.uniform(0.1, 2, 5)).any()  # no rounding error
-
-
-def test_the_chance_that_noise_alone_supports_an_item() -> None:
-    """Five deviations: once in three million items."""
-    assert 1 / 4e6 < 1 - NormalDist().cdf(posterior._SUPPORT) < 1 / 3e6

@@ -8,10 +8,7 @@ import pytest
 
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
-from hushrec.kernels.sweeps import SweepSettings
 from hushrec.models import GlobalMean, ItemBias, PrivateALS
-from hushrec.models.private_als import train
-from hushrec.models.private_als.server import Ground, Level, packed_variance, residual_variance, spectrum
 from hushrec.privacy import Accountant, Budget
 from tests.models.twins import (
     full,
@@ -155,108 +152,3 @@ def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
         PrivateALS().fit(ratings, accountant)
     assert accountant.releases == ()
     PrivateALS().fit(ratings, Accountant(Budget(math.inf, 1e-6)))
-
-
-class Told:
-    """A gate that returns the test's values, and users who record the questions."""
-
-    private = True
-
-    def __init__(self, values, sd) -> None:
-        self.values, self.sd, self.asked = values, sd, []
-
-    def release(self, label, bounded):
-        self.asked.append((label, bounded))
-        return self.values[label].copy()
-
-    def noise_sd(self, label) -> float:
-        return self.sd[label.rstrip(" 123")]
-
-    def planned(self, label) -> bool:
-        return label in self.values
-
-    def __getattr__(self, name):
-        def asked(*given):
-            given = [each.copy() if isinstance(each, np.ndarray) else each for each in given]
-            self.asked.append((name, given))
-            return "sums of it", "its gramian"
-
-        return asked
-
-
-@pytest.mark.parametrize("features", [True, False])
-@pytest.mark.parametrize(("start_of", "norm"), [("random", 0.5), ("spectral", 0.5), ("random", None)])
-def test_rounds_of_factors_go_on_from_what_is_known_of_them(features, start_of, norm) -> None:
-    """Oracle: Gaussian conditioning, item by item along a round's directions; a random start is a guess."""
-    n, rank, rng = 9, 4 if features else 2, np.random.default_rng(6)
-    model = PrivateALS.of(
-        rank=rank, features=features, iterations=3, start=start_of, user_norm=norm, factor_clip=0.2,
-        factor_prior=0.7,
-    )  # fmt: skip
-    level, slopes = Level(3.2, 90.0, 1.3, 5.0, 0.02), rng.uniform(1, 9, n)
-    sd = {"residual variance": 4.0, "gramian": 2.0, "item sums": 0.3}
-    half = rng.normal(size=(3, rank, rank))
-    values = {"start": np.diag(np.arange(1.0, n + 1))[np.tril_indices(n)] + 0.1}
-    for step in (1, 2, 3):
-        gram = (half[step - 1] @ half[step - 1].T)[np.tril_indices(rank)]
-        values[f"residual variance {step}"] = np.array([90 * 0.4 / step])
-        values[f"gramian {step}"] = np.append(2 * gram, 30.0)
-        values[f"item sums {step}"] = rng.normal(size=(n, rank))
-    gate, items = Told(values, sd), rng.normal(size=(n, 3 if features else 1))
-    given = items.copy()
-    ground = Ground(level, slopes, np.zeros((n, 1)))
-    found, last, known = train._learn_factors(model, gate, gate, ground, items, np.zeros((n, 0)), 7)
-
-    residual, most, prior, asked = 1.3**2, 2 * 1.3**2, np.full((n, rank), 0.49), []
-    current, told = given, iter([each for name, each in gate.asked if name == "item_sums"])
-    for step in (1, 2, 3):
-        asked.append(("fit", current, level.ridge(residual)))
-        asked.append(("residual_variance", current, slopes, most))
-        votes = values[f"residual variance {step}"]
-        residual = residual_variance(votes, residual, most, 90.0, 4.0)
-        most = 2 * residual
-        sums_asked = next(told)
-        if step == 1:
-            current = sums_asked[0]
-            assert np.array_equal(current[:, : given.shape[1] - 1], given[:, :-1])
-            assert np.array_equal(current[:, -1], given[:, -1]) and current.shape == (n, rank + 1)
-            if start_of == "random":
-                drawn = np.random.default_rng(7).standard_normal((n, 2)) * 0.3 / math.sqrt(2)
-                assert current[:, -3:-1] == pytest.approx(drawn)
-            else:
-                assert (current[:, -3:-1] ** 2).sum(axis=0) == pytest.approx([n * 0.49] * 2)
-            asked.append(("fit", current, level.ridge(residual)))
-        unit = 1.3 * math.sqrt(residual)
-        asked.append(("item_sums", current, slopes, norm or math.inf, 0.2, 1.3, unit))
-        along, vectors, variance = spectrum(values[f"gramian {step}"], 2.0, 90.0, level)
-        factors = current[:, :-1].copy()
-        noisy = values[f"item sums {step}"] - variance * slopes[:, None] * factors
-        if step == 1 and start_of == "random":
-            guess = factors.copy()
-            guess[:, : 2 * features] = 0.0
-            noisy += slopes[:, None] * (guess @ (vectors * along) @ vectors.T)
-            factors -= guess
-        left = np.zeros((n, rank))
-        for item in range(n):
-            for k in range(rank):
-                slope = slopes[item] * along[k]
-                noise = (unit * 0.3) ** 2 + residual * slope
-                left[item, k] = 1 / (1 / prior[item, k] + slope**2 / noise)
-                factors[item] += left[item, k] * slope / noise * (noisy[item] @ vectors[:, k]) * vectors[:, k]
-        current = np.column_stack([factors, current[:, -1]])
-    assert found == pytest.approx(current) and last == pytest.approx(residual)
-    assert known.variance == pytest.approx(left @ vectors.T**2)
-    assert known.gramian == pytest.approx(values["gramian 3"] / 90)
-    assert known.gramian_variance == pytest.approx(packed_variance(2.0 / 90, rank, norm or 1.0, 1.3))
-    methods = [
-        (name, *each) for name, each in gate.asked if name in ("fit", "residual_variance", "item_sums")
-    ]
-    assert [each[0] for each in methods] == [each[0] for each in asked]
-    for one, other in zip(methods, asked):
-        assert one[1] == pytest.approx(other[1]), one[0]
-        for mine, wanted in zip(one[2:], other[2:], strict=True):
-            assert mine == (wanted if isinstance(wanted, SweepSettings) else pytest.approx(wanted)), one[0]
-    released = [(label, each) for label, each in gate.asked if label[-1] in "123" and "var" not in label]
-    assert released == [
-        each for k in "123" for each in ((f"gramian {k}", "its gramian"), (f"item sums {k}", "sums of it"))
-    ]
