@@ -15,7 +15,6 @@ from typing import Any
 
 from starlette.requests import Request
 
-from hushrec.data import Ratings
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Reply, bearer
 from hushrec.server.metrics import Metrics
@@ -202,24 +201,20 @@ def _from_here(request: Request) -> bool:
 
 
 def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    options = {name: fields[name] for name in ("next", "exclude_seen")} | {"items": fields["only"]}
-    options |= {"attributes": served.attributes} | {name: fields[name] for name in RULES}
-    (block,) = served.model.rank(_rows(served, fields), fields["n"], **options)
-    columns, ratings = block.columns[0][block.columns[0] >= 0], block.ratings
-    texts = served.model.domain.text_list
-    listed = [
-        {"item": texts[column], "score": score}
-        for column, score in zip(columns.tolist(), block.scores[0].tolist())
-    ]
-    for entry, rating in zip(listed, () if ratings is None else ratings[0].tolist()):
-        entry["rating"] = rating
-    return {"items": _titled(served, listed)}
+    options = {name: fields[name] for name in ("n", "next", "exclude_seen", *RULES)}
+    options |= {"items": fields["only"], "attributes": served.attributes}
+    listed = served.model.recommend(_history(served, fields), **options)
+    entries = [{"item": _text(served, item), "score": score} for item, score, _ in listed]
+    for entry, (_, _, rating) in zip(entries, listed):
+        if rating is not None:
+            entry["rating"] = rating
+    return {"items": _titled(served, entries)}
 
 
 def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     model, items = served.model, fields["items"]
     what = "rating" if model.scores == "ratings" else "score"
-    predicted = model.predict(_rows(served, fields), items)[0].tolist()
+    predicted = model.predict(_history(served, fields), items)
     entries = [{"item": _text(served, item), what: value} for item, value in zip(items, predicted)]
     return {"items": _titled(served, entries)}
 
@@ -250,10 +245,6 @@ def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any
         if (title := titles[served.model.domain.position(entry["item"])].as_py()) is not None:
             entry["title"] = title
     return entries
-
-
-def _rows(served: Served, fields: dict[str, Any]) -> Ratings:
-    return served.model.own_ratings(_history(served, fields), fields.get("next", False))
 
 
 def _history(served: Served, fields: dict[str, Any]) -> Any:

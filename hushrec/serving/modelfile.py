@@ -74,69 +74,69 @@ class Expected(NamedTuple):
 class Arrays(Mapping[str, Array]):
     """Read-only arrays over the bytes of a file, each checked at its first use."""
 
-    def __init__(self, entries: Mapping[str, _Entry], place: str, prefix: str = "") -> None:
-        self._entries, self._place, self._prefix = entries, place, prefix
+    def __init__(self, entries: Mapping[str, _Entry], place: str) -> None:
+        self._entries, self._place = entries, place
 
     def __getitem__(self, name: str) -> Array:
-        entry = self._entries[self._prefix + name]
+        entry = self._entries[name]
         if entry.digest is not None:
             if hashlib.sha256(entry.octets).hexdigest() != entry.digest:
-                _damaged(self._place, f"wrong digest of array {self._prefix + name!r}")
+                _damaged(self._place, f"wrong digest of array {entry.name!r}")
             entry.digest = None
         if not entry.checked:
-            self._check(entry, self._prefix + name)
+            self._check(entry)
             entry.checked = True
         return entry.array
 
     def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
         """Refuse an array of another type or shape."""
-        entry = self._entries[self._prefix + name]
+        entry = self._entries[name]
         shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
         if entry.array.dtype.kind not in expected.kind:
-            raise ValueError(f"array {self._prefix + name!r} is of another type")
+            raise ValueError(f"array {entry.name!r} is of another type")
         if entry.array.shape != shape:
-            raise ValueError(f"array {self._prefix + name!r} does not fit the catalogue or the model")
+            raise ValueError(f"array {entry.name!r} does not fit the catalogue or the model")
         entry.low, entry.high = expected.low, expected.high
         if entry.checked:
-            self._check(entry, self._prefix + name)
+            self._check(entry)
 
-    def _check(self, entry: _Entry, name: str) -> None:
+    def _check(self, entry: _Entry) -> None:
         if not entry.array.size:
             return
         least, largest = float(entry.array.min()), float(entry.array.max())
         if not (entry.low <= least and largest <= entry.high):
             raise ModelFileError(
-                f"Model file {self._place!r} holds what no training releases (array {name!r} has numbers that"
-                f" are not finite, or not from {entry.low:g} to {entry.high:g}); it was edited or damaged, so"
-                " copy or train it again."
+                f"Model file {self._place!r} holds what no training releases (array {entry.name!r} has"
+                f" numbers that are not finite, or not from {entry.low:g} to {entry.high:g}); it was edited"
+                " or damaged, so copy or train it again."
             )
 
     def __contains__(self, name: object) -> bool:
-        return f"{self._prefix}{name}" in self._entries
+        return name in self._entries
 
     def __iter__(self) -> Iterator[str]:
-        return (name[len(self._prefix) :] for name in self._entries if name.startswith(self._prefix))
+        return iter(self._entries)
 
     def __len__(self) -> int:
-        return sum(1 for _ in self)
+        return len(self._entries)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        return self._entries[self._prefix + name].array.shape
+        return self._entries[name].array.shape
 
     def dtype(self, name: str) -> np.dtype[Any]:
-        return self._entries[self._prefix + name].array.dtype
+        return self._entries[name].array.dtype
 
     def section(self, name: str) -> Arrays:
         """Return the arrays of one section, without those of sections within it."""
-        prefix = f"{self._prefix}{name}/"
-        own = {full: each for full, each in self._entries.items() if full.rpartition("/")[0] + "/" == prefix}
-        return Arrays(own, self._place, prefix)
+        parts = ((*full.rpartition("/"), entry) for full, entry in self._entries.items())
+        return Arrays({short: entry for section, _, short, entry in parts if section == name}, self._place)
 
 
 @dataclass
 class _Entry:
     """One array and its bytes; ``digest`` is None once it was checked."""
 
+    name: str
     array: Array
     octets: memoryview
     digest: str | None
@@ -312,7 +312,7 @@ def _entries(
             raise _LayoutError(f"array {name!r} does not begin at a multiple of {ALIGNMENT} bytes")
         octets = payload[begin:stop]
         digest = None if name == DIGEST else str(digests[name])
-        entries[name] = _Entry(np.frombuffer(octets, dtype).reshape(shape), octets, digest)
+        entries[name] = _Entry(name, np.frombuffer(octets, dtype).reshape(shape), octets, digest)
         end = stop
     if end != len(payload):
         raise _LayoutError("bytes that belong to no array")

@@ -345,9 +345,8 @@ class Recommender:
             for block in self.rank(history, n, **options):
                 blocks.append(block)
                 advance(len(block.columns))
-        empty = np.empty((0, 0))
-        columns = np.concatenate([block.columns for block in blocks] or [empty.astype(np.int64)])
-        scores = np.concatenate([block.scores for block in blocks] or [empty])
+        columns = np.concatenate([block.columns for block in blocks])
+        scores = np.concatenate([block.scores for block in blocks])
         users, ranks = np.nonzero(columns >= 0)
         table = {
             "user": history.user_column.take(pa.array(users)),
@@ -356,9 +355,7 @@ class Recommender:
             "score": pa.array(scores[users, ranks].astype(np.float64)),
         }
         if self.scores == "ratings":
-            ratings = np.concatenate(
-                [block.ratings for block in blocks if block.ratings is not None] or [empty]
-            )
+            ratings = np.concatenate([block.ratings for block in blocks if block.ratings is not None])
             table["rating"] = pa.array(ratings[users, ranks])
         if "new" in self.arrays:
             table["new"] = pa.array(np.asarray(self.arrays["new"])[columns[users, ranks]] != 0)
@@ -517,15 +514,12 @@ class Recommender:
         return self._clip(scores_at(self.arrays, state, rows, columns))
 
     def _rows(self, history: Any, ordered: bool = False) -> tuple[Ratings, bool]:
+        """Return the ratings, and whether they are one user's, which are refused where some cannot be used.
+
+        If one user's are ordered, or some have a time, their times are places in the order.
+        """
         if isinstance(history, Ratings):
             return history, False
-        return self.own_ratings(history, ordered), True
-
-    def own_ratings(self, history: Any, ordered: bool = False) -> Ratings:
-        """Return one user's ratings; refused where some cannot be used.
-
-        If they are ordered, or some have a time, their times are places in the order.
-        """
         domain, is_bought = self.domain, (self.lists or self).takes_purchases
         pairs = _pairs(history, domain, self.scores == "likes")
         if timed := ordered or any(len(entry) == 3 for entry in pairs):
@@ -533,10 +527,11 @@ class Recommender:
         rows = Ratings.of_user(pairs, domain, purchases=is_bought)
         if rows.n_ratings < len(pairs):
             _refuse_unusable(pairs, domain, is_bought)
-        if not timed:
-            return rows
-        last = {column: place for place, column in enumerate(places)}
-        return replace(rows, times=np.array([last[at] for at in rows.matrix.indices.tolist()], np.int64))
+        if timed:
+            last = {column: place for place, column in enumerate(places)}
+            times = np.array([last[column] for column in rows.matrix.indices.tolist()], np.int64)
+            rows = replace(rows, times=times)
+        return rows, True
 
     def columns_of(self, items: Sequence[Any]) -> NDArray[np.int64]:
         if isinstance(items, str | bytes):

@@ -191,5 +191,5 @@ def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array
 
 def _blocks(arrays: Mapping[str, Any], state: UserState) -> Iterator[slice]:
     block = max(1, _SCORES_PER_BLOCK // len(arrays["item_bias"]))
-    for start in range(0, len(state.offset), block):
+    for start in range(0, max(len(state.offset), 1), block):  # one at least, which may be empty
         yield slice(start, start + block)
