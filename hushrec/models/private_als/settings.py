@@ -160,6 +160,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def factor_rounds(self) -> int:
+        """Releases of the item factors; 0 without factors."""
         return self.iterations if self.rank else 0
 
     @property
@@ -169,6 +170,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def starts_spectral(self) -> bool:
+        """Whether a spectral release starts the learned factors."""
         return self.factor_rounds > 0 and self.learned_factors > 0 and self.tuning.start == "spectral"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:

@@ -209,6 +209,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return self.tuning.features_share if possible else 0.0
 
     def rank_in(self, domain: Domain) -> int:
+        """Return the rank, below the number of items."""
         return min(self.rank, domain.n_items - 1)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -246,6 +247,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return train_next_week(self, users, gate, last)
 
     def weights_part(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
+        """Return the fraction of the next round for item weights: large if taste does not show yet."""
         return weights_part(rounds, noisy, noise_sd, n_users)
 
     # ------------------------------------------------------------------ serving
