@@ -58,12 +58,16 @@ def csr(matrix: Any) -> CSR:
     return matrix.indptr, matrix.indices, matrix.data
 
 
+#: Norm of an item's first factors.
+START = 0.3
+
+
 def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
-    """Random start, shape (n_items, rank + 1): factors of norm about 0.3, biases 0."""
+    """Random start, shape (n_items, rank + 1): factors of norm about `START`, biases 0."""
     items = np.zeros((n_items, rank + 1), dtype=dtype)
     if rank:
         start = np.random.default_rng(seed).standard_normal((n_items, rank))
-        BiasedFactors(items).factors[:] = start * 0.3 / np.sqrt(rank)
+        BiasedFactors(items).factors[:] = start * START / np.sqrt(rank)
     return items
 
 

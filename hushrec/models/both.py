@@ -36,7 +36,7 @@ from hushrec.types import Array, ModelArrays
 _POPULARITY_SHARE, _LITTLE = 0.85, 50.0
 #: Release of both models with the number of ratings, or likes, of each item.
 _WEIGHTS = "item weights"
-#: Usual squared deviation of the likes' item weights from those expected, as a part of their square.
+#: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
 _USUAL_DEVIATION = 0.02
 
 

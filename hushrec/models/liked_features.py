@@ -29,21 +29,20 @@ if TYPE_CHECKING:
 
 #: Label of the first release; those of others begin with it.
 VOTES = "votes on the item features"
-#: Planned noise of the mean vote; the largest budget fraction for it; and the smallest vote for features, in
-#: deviations of chance and noise, because bad features do little harm if that hides much.
+#: Planned noise of the mean vote; the largest budget fraction for it; the vote from which features are used,
+#: in deviations of chance and noise.
 _NOISE, _MOST_SHARE, _SURE = 0.1, 0.05, 0.5
 
-# Chosen on 600 users of MovieLens-1M, with genres and decades; others are judged in
-# docs/guides/item-features.md.
+# Tuned on 600 users of MovieLens-1M, with genres and decades (docs/guides/item-features.md).
 
-#: Factors of the features: their strength relative to popularity, the power of an item's popularity as their
-#: weight, and the ridge, in parts of the strongest component's variance.
+#: Factors of the features: strength relative to popularity, power of an item's popularity as their weight,
+#: and ridge, in parts of the strongest component's variance.
 _STRENGTH, _POWER, _RIDGE = 0.2, 0.6, 0.1
-#: In a history an item counts as one of at least this popularity.
+#: Smallest popularity of an item of a history.
 _LEAST = 0.02
 #: Candidates of an item's popularity over the mean one.
 _POPULARITIES = np.geomspace(1e-3, 300, 70)
-#: Likes a user are not taken for fewer.
+#: Smallest squared number of likes per user.
 _FEWEST = 1.5
 
 

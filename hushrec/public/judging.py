@@ -25,6 +25,7 @@ import scipy.sparse as sp
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.evaluation.intervals import Estimate, estimates
+from hushrec.models.private_eigenrec.users import SCORES_AT_ONCE
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.judged import Judged as Judged
@@ -40,8 +41,6 @@ _FOLDS, _MOST_JUDGES = 5, 300
 #: Bootstrap samples of the donors.
 _RESAMPLES = 1000
 _TINY = float(np.finfo(np.float64).tiny)
-#: Number of scores in memory at once.
-_AT_ONCE = 1 << 22
 #: Weight of ratings of another population that agree fully with the released biases, without judges.
 _UNJUDGED = 0.8
 #: Sufficient agreement, in standard deviations of chance, if the noise is unknown.
@@ -271,7 +270,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
     """Sum the worth of each judge's held-out likes by their rank, and count the hits in the list."""
     shape = held.n_users, len(GRID)
-    good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _AT_ONCE // held.n_items)
+    good, hits, step = np.zeros(shape), np.zeros(shape), max(1, SCORES_AT_ONCE // held.n_items)
     states = private.fold_in(history), public.fold_in(history)
     for start in range(0, held.n_users, step):
         users = slice(start, start + step)

@@ -15,13 +15,12 @@ from hushrec.data import Domain
 from hushrec.serving.score_mixing import LISTED
 from hushrec.types import Array
 
-#: Released item weights are not taken for smaller than this, nor than their noise. No study chose it.
+#: Smallest item weight, in likes of users with one. No study chose it.
 _SMALLEST_WEIGHT = 1e-2
-#: An item is recommended before others only if its released weight is this many times its noise. No study
-#: chose it: noise alone has it once in three million items.
+#: Released weight of a supported item, in units of its noise. Noise alone exceeds it once in three million
+#: items.
 _SUPPORT = 5.0
-#: Part of the noise that stays in a weight. Chosen on coat, ML-100K, `realistic` data and the validation
-#: ratings of ML-1M: benchmarks/never_loses.py.
+#: Part of the noise that stays in a weight. Tuned with `python -m benchmarks.never_loses`.
 _NOISE_KEPT = 0.5
 #: Candidates of a variance over its usual value, in logarithms. Beforehand they are standard normal.
 _LOGARITHMS = np.linspace(-8.0, 8.0, 401)

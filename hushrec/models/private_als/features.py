@@ -14,18 +14,15 @@ import numpy as np
 
 from hushrec.types import Array
 
-# Room for any features, and a safeguard against worthless ones (the benchmark bench_item_features).
-
 #: Candidates of the variance that features explain and of the rest, in units of the prior variance. They
-#: reach far above 1, because a prior that is too narrow would let worthless features fit the noise.
+#: reach far above 1: a prior that is too narrow would let worthless features fit the noise.
 _VARIANCES = np.exp2(np.arange(-6.0, 9.0))
-#: By how much the log likelihood must grow for features to be used at all. Features of other items passed 3
-#: by chance in two of 36 trainings of 300 and 600 generated users, and cost one of them 0.05 RMSE.
+#: Growth of the log likelihood from which features are used. Features of other items passed 3 by chance in
+#: two of 36 trainings of 300 and 600 generated users (benchmarks/features.py).
 _EVIDENCE = 6.0
-#: Fraction of the residual variance that users' slopes on features may explain: if released biases show no
-#: use of the features, and if they do. Tuned on 314 users of ML-100K who did not train, with 300 and 600
-#: others who did, epsilon 0.5 to 20. The first is so small that features of other items cost about 0.001
-#: RMSE, and good ones give more than half of their benefit.
+#: Fraction of the residual variance that users' slopes on features may explain, if released biases show no
+#: use of the features, and if they do. Tuned on 314 users of ML-100K who did not train
+#: (benchmarks/features.py).
 _SLOPES_SHARE = 0.015, 0.07
 
 

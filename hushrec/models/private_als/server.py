@@ -14,15 +14,13 @@ from hushrec.models.private_als.features import expected_from_features
 from hushrec.training.posterior import ratio, shrinkage, wiener_gain
 from hushrec.types import Array
 
-# Chosen with the constants of private_als.py (docs/guides/planning.md).
-
 _TINY = float(np.finfo(np.float64).tiny)
 #: Number of items whose factors are updated at a time.
 _ITEMS_AT_A_TIME = 1 << 10
 #: Numbers of ratings that users may have in the mean.
 _COUNTS = np.geomspace(1e-3, 1e7, 400)
-#: A bias round moves a user's own offset too, and contributions are clipped. So the slope of the release in
-#: the biases is this fraction of the released weight. Tuned in benchmarks/never_loses.py.
+#: Slope of the released sums in the biases, per released weight. Below 1, since users' offsets move too and
+#: contributions are clipped. Tuned with `python -m benchmarks.never_loses`.
 BIAS_SLOPE = 0.5
 #: A user's squared residual counts for at most this many times the last released residual variance.
 RESIDUAL_BOUND = 2.0

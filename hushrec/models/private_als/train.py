@@ -15,7 +15,7 @@ import numpy as np
 from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
-from hushrec.kernels.sweeps import initial_items
+from hushrec.kernels.sweeps import START, initial_items
 from hushrec.models.private_als.features import expected_from_features, slope_columns
 from hushrec.models.private_als.server import (
     BIAS_SLOPE,
@@ -53,21 +53,18 @@ from hushrec.types import Array, ModelArrays
 if TYPE_CHECKING:
     from hushrec.models.private_als.settings import PrivateALS
 
-# Fractions, decays, priors and bounds were tuned in one study (docs/guides/planning.md, "How far to trust the
-# plan"). Limits of size and of floating point were not tuned.
+# Tuned with `python -m benchmarks.never_loses` (docs/guides/planning.md, "How far to trust the plan").
 
-#: Usual variance of the users' means, in units of squared half the rating range. Chosen on coat, ML-100K and
-#: `realistic` data: benchmarks/never_loses.py.
+#: Prior variance of the users' means, in squared half rating ranges.
 _USUAL_OFFSETS = 0.1
-#: Deviation of the level from the middle of the range, before it is released. Same study: a wide one, so
-#: users without a level are not drawn to the middle.
+#: Prior deviation of the level from the middle of the range, in half rating ranges.
 _USUAL_LEVEL = 1.0
-#: Server's prior of an item's bias, in units of the spread: deviation from its regression on the log weight
-#: before the first round. Same study, and the validation ratings of ML-1M.
+#: Prior deviation of an item's bias from its regression on the log weight, in units of the spread.
 _BIAS_PRIOR = 0.65
-#: Prior deviation of the common part of all items: their mean from the level, and a slope on the log weight.
+#: Prior deviation of the items' mean from the level, and of a slope on the log weight, in units of the
+#: spread.
 _COMMON_PRIOR = 0.5
-#: The slope of the part of the biases that item features explain, which no Wiener gain damps.
+#: Slope of the released biases in the part that item features explain, per released weight.
 _FEATURE_SLOPE = 0.8
 
 
@@ -177,7 +174,8 @@ def _start(
     else:
         learned = BiasedFactors(initial_items(n_items, model.learned_factors, seed, items.dtype)).factors
         # item features separate tastes better than a random start
-        learned[:, : public.shape[1]] = 0.3 / math.sqrt(max(model.learned_factors, 1)) * public / _rms(public)
+        usual = START / math.sqrt(max(model.learned_factors, 1))
+        learned[:, : public.shape[1]] = usual * public / _rms(public)
     known = BiasedFactors(items)
     return np.column_stack([known.factors, learned, known.biases]).astype(items.dtype)
 

@@ -57,11 +57,8 @@ from hushrec.types import Array, ModelArrays
 if TYPE_CHECKING:
     from hushrec.models.private_als.settings import PrivateALS
 
-# Fractions of the budget, clips and the slope of the biases were tuned on drifting worlds
-# (`benchmarks/year.py`) at seeds 11 and 12, and on another split of ML-1M (docs/guides/seasons.md: what
-# bounds them). No study chose the rest.
-
-#: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors.
+#: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors. Tuned
+#: with `python -m benchmarks.year` on drifting worlds.
 _COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
 #: Number of items that the prior of new ones counts for.
 _NEW_PRIOR = 10.0

@@ -17,8 +17,7 @@ if TYPE_CHECKING:
 
 #: Steps in the largest entry of the popularity vector, as a power of two.
 _POPULARITY_BITS = 5
-#: Taste dimensions with less gain are left out, unless they exceed noise and chance: many of them add noise
-#: to the order of popular items, and hardly any taste. `make bench PART=lists`.
+#: Smallest gain of a taste dimension that does not exceed noise and chance. `make bench PART=lists`.
 _LEAST_GAIN = 0.1
 
 

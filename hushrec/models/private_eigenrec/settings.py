@@ -34,16 +34,16 @@ from hushrec.types import Array, ModelArrays
 
 # Tuned on validation users of MovieLens-1M and -100K, once, at commit 1480e89 (docs/guides/implicit.md).
 
-#: Planned rank: slope and intercept in the root of (mu times users); its bounds.
+#: Planned rank: slope and intercept in the root of (mu times users), largest and smallest.
 _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 #: Budget fraction of the item weights, times (rank + 1).
 _WEIGHTS_SHARES = 2.0
 #: Budget fraction of the number of users, and of the halves relative to the rounds.
 _SMALL_SHARE = 0.01
-#: Planned number of learned items: slope in the root of (mu times users); its bound.
+#: Planned number of learned items: slope in the root of (mu times users), largest.
 _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
-#: From this many (mu times users) on no item features are voted on, and items recommend items if there are
-#: this many for each item: `make bench PART=lists`.
+#: Values of (mu times users) from which users do not vote on item features, and, per item, from which items
+#: recommend items. `make bench PART=lists`.
 _MANY, _PAIRS_FROM = 4000.0, 8.0
 
 

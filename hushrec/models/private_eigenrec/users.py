@@ -32,13 +32,12 @@ from hushrec.types import Array
 
 #: Part of a like that another item counts which a user rated.
 RATED = 0.4
-#: A user's row less its popularity is brought to norm 1, but no entry made longer than by this factor.
+#: Largest factor by which a user's row without popularity is lengthened to norm 1.
 _LONGEST = 2.0
-#: Users whose scales have a sum of squares below this, or above its inverse, count for nothing. No training
-#: releases such scales.
+#: Users with a sum of squares below this, or above its inverse, count for nothing. No training does this.
 _SMALLEST_SQUARE = 1e-200
 #: Scores of users' lists that are held in memory at once.
-_AT_ONCE = 1 << 22
+SCORES_AT_ONCE = 1 << 22
 #: Pairs of near likes that are held in memory at once; more where one user has more.
 _NEAR_AT_ONCE = 1 << 20
 
@@ -271,7 +270,7 @@ def _votes(likes: sp.csr_array, model: Mapping[str, Array], other: Mapping[str, 
     rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
     known = _dealt(likes)
     half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
-    votes, step = np.zeros(n_users, np.int64), max(1, _AT_ONCE // n_items)
+    votes, step = np.zeros(n_users, np.int64), max(1, SCORES_AT_ONCE // n_items)
     states = [folded(arrays, csr(half)) for arrays in (model, other)]
     for start in range(0, n_users, step):
         scores = [
