@@ -136,12 +136,12 @@ def neighbours(
     for _ in range(math.ceil(pairs / _COMERS)):
         if unit == "rating":
             users = labelled_users(rng, domain=domain)
-            found = [ratings_of(users, domain), ratings_of(turned(users, domain), domain)]
+            family = [ratings_of(users, domain), ratings_of(turned(users, domain), domain)]
         else:
             users = hostile_users(rng, 5, domain)
             comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(_COMERS)]
-            found = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
-        yield found, int(rng.integers(2**31))
+            family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
+        yield family, int(rng.integers(2**31))
 
 
 def labelled_users(rng: np.random.Generator, n_users: int = 5, domain: Domain = DOMAIN) -> dict[str, Rows]:
@@ -244,11 +244,11 @@ def check_sensitivity(
     plans = {one.relation: estimator.plan(one, domain) for one in _relations(budget)}
     worst: dict[str, float] = {}
     releases = {relation: plan.releases for relation, plan in plans.items()}
-    own = plans[budget.relation]
+    plan = plans[budget.relation]
     for family, noise_seed in neighbours(budget.unit, pairs, seed, domain):
-        runs = [transcript(estimator, own, family[0], 1, SeededNoise(noise_seed))]
-        runs += [replay(estimator, own, other, 1, runs[0]) for other in family[1:]]
-        _hold(runs, own.releases, releases, worst)
+        runs = [transcript(estimator, plan, family[0], 1, SeededNoise(noise_seed))]
+        runs += [replay(estimator, plan, other, 1, runs[0]) for other in family[1:]]
+        _hold(runs, plan.releases, releases, worst)
     for label, distance in worst.items():
         tight = not label.startswith(tuple(loose))
         assert distance >= 0.999 or not tight, (
@@ -292,7 +292,7 @@ def check_sums(
     for count in (n_users // 2, 1):
         names = list(rng.permutation(list(users)))
         some, others = ({name: users[name] for name in part} for part in (names[:count], names[count:]))
-        parts = [replay(estimator, plan, ratings_of(each, domain), 1, whole) for each in (some, others)]
+        parts = [replay(estimator, plan, ratings_of(part, domain), 1, whole) for part in (some, others)]
         for all_of_them, *both in zip(whole, *parts, strict=True):
             exact = np.array_equal(all_of_them.value, both[0].value + both[1].value)
             assert exact, f"release {all_of_them.label!r} is not an exact sum over users"
@@ -377,8 +377,10 @@ def check_weeks(
             assert replace(mine, label=theirs.label) == theirs, "a week was charged otherwise than planned"
         slice_of_mu = math.fsum(release.mu**2 for release in charged)
         assert math.isclose(slice_of_mu, part * budget.mu**2, rel_tol=1e-9), "a week has its slice of mu"
-        assert labels.isdisjoint(each.label for each in charged), "a label of another week is used again"
-        labels |= {each.label for each in charged}
+        assert labels.isdisjoint(release.label for release in charged), (
+            "a label of another week is used again"
+        )
+        labels |= {release.label for release in charged}
 
 
 def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 19) -> None:
@@ -402,9 +404,9 @@ def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
                 ends.append(_until_it_gives_up(estimator, plan, ratings, recorder))
                 runs.append(recorder.calls)
             assert ends[0] == ends[1], f"what a server gives up for depends on rows ({label!r}: {bad})"
-            for found, distance in moves(runs[0], runs[1], releases, releases).items():
+            for moved, distance in moves(runs[0], runs[1], releases, releases).items():
                 assert distance <= 1 + _ROUNDED, (
-                    f"release {found!r} moved by {distance:.9g} of its sensitivity after {label!r} was {bad}"
+                    f"release {moved!r} moved by {distance:.9g} of its sensitivity after {label!r} was {bad}"
                 )
 
 
@@ -532,17 +534,17 @@ def _hold(
     rounded: float = 0.0,
 ) -> None:
     """No release moves by more than planned between runs on neighbours: of users, the first lacks one."""
-    own = {release.label: release for release in charged}
+    by_label = {release.label: release for release in charged}
     for relation, releases in planned.items():
         bounds = {mine.label: theirs for mine, theirs in zip(charged, releases, strict=True)}
         pairs = list(combinations(range(len(runs)), 2))
         if relation == "add-remove":
             pairs = [pair for pair in pairs if pair[0] == 0]
         for one, other in pairs:
-            for label, distance in moves(runs[one], runs[other], own, bounds).items():
+            for label, distance in moves(runs[one], runs[other], by_label, bounds).items():
                 assert math.isfinite(distance), f"release {label!r} holds what is no number"
                 if distance > 1 - _TELLS and not distance <= 1 + rounded:
-                    excess = exact_excess(runs[one], runs[other], own[label], bounds[label].sensitivity)
+                    excess = exact_excess(runs[one], runs[other], by_label[label], bounds[label].sensitivity)
                     assert excess <= 0, (
                         f"release {label!r} moved by {distance:.9g} of its sensitivity ({relation})"
                     )
@@ -712,10 +714,10 @@ class PublicSide:
         """
         if not self._connection.poll(60):
             raise AssertionError("the public side waits for a release that the private side did not make")
-        found: Published | str = self._connection.recv()
-        if isinstance(found, str):
-            raise HushrecError(found)
-        return found
+        answer: Published | str = self._connection.recv()
+        if isinstance(answer, str):
+            raise HushrecError(answer)
+        return answer
 
 
 class Forwarding(RecordingNoise):

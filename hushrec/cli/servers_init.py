@@ -171,34 +171,36 @@ def _made(written: dict[str, Any]) -> Agreement:
     return Agreement(estimator=estimator, budget=budget, domain=domain, **numbers)
 
 
-def small(model: Any, given: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
+def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
     """A planned model for which nodes send little: so many bytes at most, where that can be planned.
 
     It releases no item x item matrix, since every node would send 64 MB at 4,000 items. For lists it has
-    fewer iterations, down to three, and then fewer learned items. Given settings are kept.
+    fewer iterations, down to three, and then fewer learned items. These settings are kept.
     """
     if hasattr(model, "lists"):
-        ratings = small(model.ratings, _of("ratings", given), n_items)
+        ratings = small(model.ratings, _of("ratings", settings), n_items)
         room -= at_most(ratings, n_items)[1]
-        return replace(model, ratings=ratings, lists=small(model.lists, _of("lists", given), n_items, room))
+        return replace(
+            model, ratings=ratings, lists=small(model.lists, _of("lists", settings), n_items, room)
+        )
     tuning: Any = getattr(model, "tuning", None)
-    if hasattr(tuning, "start") and "start" not in given:
+    if hasattr(tuning, "start") and "start" not in settings:
         model = replace(model, tuning=replace(tuning, start="random"))
-    if hasattr(model, "pairs") and "pairs" not in given:
+    if hasattr(model, "pairs") and "pairs" not in settings:
         model = replace(model, pairs=False)
-    if hasattr(tuning, "learned_items") and "iterations" not in given:
+    if hasattr(tuning, "learned_items") and "iterations" not in settings:
         while model.iterations > _FEWEST and at_most(model, n_items)[1] > room:
             model = replace(model, iterations=model.iterations - 1)
         over = at_most(model, n_items)[1] - room
-        if over > 0 and "learned_items" not in given:
+        if over > 0 and "learned_items" not in settings:
             learned = min(model.tuning.learned_items, n_items)
             kept = max(learned - math.ceil(over / (8 * model.iterations * model.rank)), _LEAST_LEARNED)
             model = replace(model, tuning=replace(model.tuning, learned_items=min(kept, learned)))
     return model
 
 
-def _of(part: str, given: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(f"{part}."): value for name, value in given.items() if name.startswith(part)}
+def _of(part: str, settings: Mapping[str, Any]) -> dict[str, Any]:
+    return {name.removeprefix(f"{part}."): value for name, value in settings.items() if name.startswith(part)}
 
 
 def at_most(model: Any, n_items: int) -> tuple[int, int]:

@@ -274,8 +274,8 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
             rates.admit(scope["client"][0])
             length = _length(request, limits.body_bytes)
             if admit is not None:
-                given = request.method, _parts(request), bearer(request), length
-                await _in_thread(lambda: admit(*given))
+                head = request.method, _parts(request), bearer(request), length
+                await _in_thread(lambda: admit(*head))
             with waiting.taking(length):
                 reply = await respond(request)
         except ClientDisconnect:

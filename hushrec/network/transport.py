@@ -159,9 +159,9 @@ class Connection:
         finally:
             late.cancel()
 
-    def _connected(self, event: str, given: dict[str, Any]) -> None:
+    def _connected(self, event: str, details: dict[str, Any]) -> None:
         if event in ("connection.connect_tcp.complete", "connection.start_tls.complete"):
-            self._socket = given["return_value"].get_extra_info("socket")
+            self._socket = details["return_value"].get_extra_info("socket")
 
     def _hang_up(self) -> None:
         """Wake the thread that waits for this socket: httpx bounds each wait and not their sum."""

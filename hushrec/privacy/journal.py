@@ -187,7 +187,7 @@ class Journal:
         for path in self._folder.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
                 headers.append((json.loads(path.read_bytes()), path))
-        mine = [each for each in headers if each[0]["dataset"] == self._dataset and "binding" in each[0]]
+        mine = [it for it in headers if it[0]["dataset"] == self._dataset and "binding" in it[0]]
         last = [max((entry.number for entry in self._charges(header)), default=0) for header, _ in mine]
         return [mine[place] for place in sorted(range(len(mine)), key=last.__getitem__)]
 

@@ -662,11 +662,12 @@ class Ledger(Single):
             )
 
     def _others(
-        self, book: Book, dataset: str, own: Reservation | None
+        self, book: Book, dataset: str, reservation: Reservation | None
     ) -> tuple[list[Reserved], Reserved | None]:
         reserved = book.reservations(dataset)
-        mine = next((each for each in reserved if own is not None and each.name == own.name), None)
-        return [each for each in reserved if each != mine and lives(self.trainings, each.name)], mine
+        own_name = None if reservation is None else reservation.name
+        mine = next((training for training in reserved if training.name == own_name), None)
+        return [other for other in reserved if other != mine and lives(self.trainings, other.name)], mine
 
     def _running(self, book: Book, dataset: str) -> list[Reserved]:
         return self._others(book, dataset, None)[0]

@@ -145,8 +145,8 @@ def _add(value: np.ndarray, amount: npt.ArrayLike, law: "Law", words: "Words") -
     step = max(1, _CHUNK // (rows.size // len(rows)))
     if amount.size > 1:
         scales, grids = (
-            np.broadcast_to(each.reshape(amount.shape), result.shape).reshape(rows.shape)
-            for each in (scales, grids)
+            np.broadcast_to(array.reshape(amount.shape), result.shape).reshape(rows.shape)
+            for array in (scales, grids)
         )
     for start in range(0, len(rows), step):
         part = rows[start : start + step]

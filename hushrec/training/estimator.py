@@ -58,7 +58,7 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
     The rounds' shares are fractions of ``whole``, by default their sum.
     """
     rounds = tuple(rounds)
-    whole = math.fsum(each.share for each in rounds) if whole is None else whole
+    whole = math.fsum(round.share for round in rounds) if whole is None else whole
     planned = []
     for label, share, bound in rounds:
         if not share > 0:
@@ -142,10 +142,10 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     planned_for: Budget | None = field(default=None, compare=False, repr=False)
 
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        own = [each for each in cls.__mro__ if each is not Estimator]
-        cls.uses_user_count = any("settings_for" in vars(each) for each in own)
+    def __init_subclass__(cls, **keywords: Any) -> None:
+        super().__init_subclass__(**keywords)
+        bases = [base for base in cls.__mro__ if base is not Estimator]
+        cls.uses_user_count = any("settings_for" in vars(base) for base in bases)
         cls.supports_seasons = cls.week is not Estimator.week
 
     @classmethod

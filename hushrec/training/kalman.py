@@ -93,7 +93,7 @@ class Tracked(NamedTuple):
     @classmethod
     def of(cls, state: Mapping[str, Array], name: str) -> Tracked:
         """Read it from a model's state; the inverse of `to_arrays`."""
-        return cls(*(state[each] for each in cls.expected(name)))
+        return cls(*(state[array] for array in cls.expected(name)))
 
     @staticmethod
     def expected(name: str, *shape: int | str) -> dict[str, Expected]:

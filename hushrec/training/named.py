@@ -50,20 +50,20 @@ def choose(
         For a model or a setting that does not exist, or a value out of range.
     """
     cls = known(name)
-    given = dict(settings or {})
+    chosen = dict(settings or {})
     names = names_of(cls)
-    check_names(cls, given)
+    check_names(cls, chosen)
     if n_users is not None and "n_users" in names:
-        given.setdefault("n_users", n_users)
+        chosen.setdefault("n_users", n_users)
     if "like_threshold" in names:
-        given.setdefault("like_threshold", domain.like_threshold)
+        chosen.setdefault("like_threshold", domain.like_threshold)
     if not cls.uses_user_count:
-        return cls.of(given)
-    n_users = given.pop("n_users", n_users)
+        return cls.of(chosen)
+    n_users = chosen.pop("n_users", n_users)
     if n_users is None:
         what = f"{name} is tuned to the number of users; declare it or release it."
         raise InputError(what, parameter="n_users")
-    return cls.planned(budget, domain, n_users, **given)
+    return cls.planned(budget, domain, n_users, **chosen)
 
 
 def known(name: str) -> type[Estimator[Any]]:

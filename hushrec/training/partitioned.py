@@ -48,7 +48,7 @@ class Call(NamedTuple):
 
     @property
     def finite(self) -> bool:
-        return all(np.isfinite(each).all() for each in _arrays((self.positional, self.named)))
+        return all(np.isfinite(array).all() for array in _arrays((self.positional, self.named)))
 
     def of(self, users: Any) -> Any:
         return attrgetter(self.name)(users)(*self.positional, **self.named)
@@ -103,7 +103,7 @@ def contributions(make: Make, rows: Ratings, query: Query) -> tuple[Bounded, ...
 
 def answer(make: Make, rows: Ratings, query: Query) -> list[Array]:
     """Return the answer of some users: private partial sums of integers in units of their step."""
-    return [each._take() for each in contributions(make, rows, query)]
+    return [part._take() for part in contributions(make, rows, query)]
 
 
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
@@ -156,10 +156,10 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
         work()
         return totals
     with ThreadPoolExecutor(count) as pool:
-        found = [pool.submit(contextvars.copy_context().run, work) for _ in range(count)]
+        futures = [pool.submit(contextvars.copy_context().run, work) for _ in range(count)]
         try:
-            for each in found:
-                each.result()
+            for future in futures:
+                future.result()
         except BaseException:  # an interruption comes here, not to a worker
             with lock:
                 waiting = iter(())
@@ -208,7 +208,7 @@ class Admitted(Store):
 
     def blocks(self) -> list[Callable[[], Ratings]]:
         """Functions that each read the rows of some of these users."""
-        return [partial(_rows_of, *each) for each in zip(super().blocks(), self._masks, strict=True)]
+        return [partial(_rows_of, *pair) for pair in zip(super().blocks(), self._masks, strict=True)]
 
 
 def _rows_of(block: Callable[[], Ratings], mask: NDArray[np.bool_]) -> Ratings:
@@ -230,28 +230,28 @@ class PartitionedUsers:
         self._updates: dict[str, Call] = {}
 
     def __getattr__(self, name: str) -> Any:
-        found = attrgetter(name)(self._nobody)
-        if isinstance(found, Users):
+        attribute = attrgetter(name)(self._nobody)
+        if isinstance(attribute, Users):
             return _Part(self, name)
-        return partial(self._call, name) if callable(found) else found
+        return partial(self._call, name) if callable(attribute) else attribute
 
     def _call(self, name: str, *positional: Any, **named: Any) -> Any:
         call = Call(name, positional, named)
         if not call.finite:
             raise HushrecError("A released value is not finite, so users cannot use it. Train again.")
-        zero = call.of(self._nobody)
-        if zero is None:
+        without_users = call.of(self._nobody)
+        if without_users is None:
             self._updates.pop(name, None)
             self._updates[name] = deepcopy(call)  # the caller may change an array afterwards
             return None
-        empty = _several(zero)
-        nothing = [each._take() for each in empty]
+        empty = _several(without_users)
+        nothing = [bounded._take() for bounded in empty]
         parts = ("", name.rpartition(".")[0])  # updates of another part do not matter to this one
-        updates = tuple(each for key, each in self._updates.items() if key.rpartition(".")[0] in parts)
-        sums = self._ask(Query(updates, call, sum(each.nbytes for each in nothing))) or nothing
+        updates = tuple(update for key, update in self._updates.items() if key.rpartition(".")[0] in parts)
+        sums = self._ask(Query(updates, call, sum(array.nbytes for array in nothing))) or nothing
         # a partition's bounds and steps hold for the sum: they are public, and a user is in one partition
-        whole = tuple(Bounded(value, **each.declared) for each, value in zip(empty, sums, strict=True))
-        return whole if isinstance(zero, tuple) else whole[0]
+        whole = tuple(Bounded(value, **zero.declared) for zero, value in zip(empty, sums, strict=True))
+        return whole if isinstance(without_users, tuple) else whole[0]
 
 
 class _Part:
@@ -266,13 +266,13 @@ def _arrays(value: Any) -> Iterator[Array]:
     if isinstance(value, np.ndarray) and value.dtype.kind == "f":
         yield value
     elif isinstance(value, tuple | list | dict):
-        for each in value.values() if isinstance(value, dict) else value:
-            yield from _arrays(each)
+        for entry in value.values() if isinstance(value, dict) else value:
+            yield from _arrays(entry)
 
 
-def _several(found: Any) -> tuple[Bounded, ...]:
-    several = found if isinstance(found, tuple) else (found,)
-    if not all(isinstance(each, Bounded) for each in several):
+def _several(answer: Any) -> tuple[Bounded, ...]:
+    several = answer if isinstance(answer, tuple) else (answer,)
+    if not all(isinstance(part, Bounded) for part in several):
         raise HushrecError(
             "This estimator's sums cannot be added over partitions of users; train it in memory."
         )

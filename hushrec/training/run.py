@@ -438,5 +438,5 @@ def statement(
     public += [_PUBLIC_FEATURES] * features
     exact = estimator.exact_arithmetic and budget.private
     notes = (*estimator.notes(budget, domain), *notes)
-    found = accountant.statement(public, notes, exact_arithmetic=exact)
-    return replace(found, item_features=features)
+    privacy = accountant.statement(public, notes, exact_arithmetic=exact)
+    return replace(privacy, item_features=features)

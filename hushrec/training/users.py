@@ -289,8 +289,8 @@ class FittedUsers(Users):
         residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
         residual -= users.biases[cells]
         if model.rank:
-            own = users.factors.astype(model.factors.dtype, copy=False)
-            residual -= predict_pairs(cells, matrix.indices, own, model.factors)
+            factors = users.factors.astype(model.factors.dtype, copy=False)
+            residual -= predict_pairs(cells, matrix.indices, factors, model.factors)
         return residual
 
 
@@ -315,16 +315,16 @@ def ridge_parts(
     arrays: Mapping[str, Array], row: sp.csr_array, ridge: SweepSettings, column: int
 ) -> NDArray[np.float64]:
     """Return what each rating of one user adds to an item's score, of `ridge_on_items`; shape (row.nnz,)."""
-    factors = np.asarray(arrays["item_factors"])
+    every_factor = np.asarray(arrays["item_factors"])
     ones = np.ones((row.nnz + 1, int(ridge.constant)))
-    table = np.hstack([factors[[*row.indices, column]].astype(np.float64), ones])
-    own, toward = table[:-1], table[-1]
-    matrix = own.T @ own + np.diag(ridge.ridge(factors.shape[1], np.float64))
+    table = np.hstack([every_factor[[*row.indices, column]].astype(np.float64), ones])
+    rated, toward = table[:-1], table[-1]
+    matrix = rated.T @ rated + np.diag(ridge.ridge(every_factor.shape[1], np.float64))
     if ridge.unobserved_weight:
-        every = factors.astype(np.float64)
-        matrix += ridge.unobserved_weight * every.T @ every
+        table_of_all = every_factor.astype(np.float64)
+        matrix += ridge.unobserved_weight * table_of_all.T @ table_of_all
     targets = row.data - (arrays["item_bias"][row.indices] + float(arrays["center"]))
-    return np.asarray(targets * (own @ np.linalg.solve(matrix, toward)), dtype=np.float64)
+    return np.asarray(targets * (rated @ np.linalg.solve(matrix, toward)), dtype=np.float64)
 
 
 def less_user_means(ratings: Ratings) -> Ratings:

@@ -458,10 +458,10 @@ class CollectingServer:
             release = self.agreement.plan.releases[number]
             self._ledger.charge(dataset, run, release, step=number, reservation=self._reservation)
 
-    def _publish(self, number: int, own: bytes) -> None:
+    def _publish(self, number: int, noisy: bytes) -> None:
         """Have ledger and folder know which noisy share it is, for good."""
         if self._ledger is not None and number not in self._check_published():
-            name, digest = f"noisy-{number}", hashlib.sha256(own).hexdigest()
+            name, digest = f"noisy-{number}", hashlib.sha256(noisy).hexdigest()
             self._ledger.keep(self.settings.dataset, self._run, number, name, digest)
         self._book.put(f"published-{number}", b"")
 
