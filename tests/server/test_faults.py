@@ -174,15 +174,6 @@ def test_slow_clients(files, count: int) -> None:
         assert server.post("/v1/recommend", ratings=HERS).status_code == 200
 
 
-def test_the_command_gives_up_slow_requests_and_takes_names(files, monkeypatch) -> None:
-    given = []
-    monkeypatch.setattr(process, "serve", lambda settings, *_: given.append(settings))
-    assert invoke("serve", str(files["als"]), "--server-name", "shop.example").exit_code == 0
-    assert given[0].limits.request_seconds <= 60 and given[0].names == ("shop.example",)
-    refused = invoke("serve", str(files["als"]), "--server-name", "https://shop.example:80")
-    assert refused.exit_code == 2 and "is not a host name" in refused.output
-
-
 @contextlib.contextmanager
 def command(*words: str):
     """``hushrec serve`` in a process of its own: its address and itself."""
@@ -262,11 +253,14 @@ def running(process: int) -> bool:
 
 def test_the_command_serves_and_ends_in_order(files) -> None:
     """Ctrl-C ends it with code 0 once what was asked is answered, and warns of its model."""
-    with command(str(files["als"]), "--demo", "--workers", "2") as (url, process):
+    words = ("--demo", "--workers", "2", "--server-name", "shop.example")
+    with command(str(files["als"]), *words) as (url, process):
         assert "Ratings stay in the browser." in process.stdout.readline()
         with httpx.Client(base_url=url, trust_env=False, timeout=30) as client:
             assert client.get("/").status_code == 200
-            assert client.post("/v1/recommend", json={"ratings": HERS}).status_code == 200
+            for host, status in (("shop.example", 200), ("evil.example", 421)):
+                asked = {"json": {"ratings": HERS}, "headers": {"Host": host}}
+                assert client.post("/v1/recommend", **asked).status_code == status
         process.send_signal(signal.SIGINT)
         assert process.wait(60) == 0 and not children(process.pid)
         warned = process.stderr.read()
@@ -285,6 +279,7 @@ def test_the_command_serves_and_ends_in_order(files) -> None:
         (("{als}", "--tokens", "{umlauts}"), "32 ASCII characters"),
         (("{als}", "{short}"), "not a hushrec model file"),
         (("{als}", "--port", "-1"), "--port"),
+        (("{als}", "--server-name", "https://shop.example:80"), "is not a host name"),
         (("{als}", "--requests-per-second", "0"), "--requests-per-second"),
         (("{als}", "--certificate-key", "{short}", "--port", "0"), "needs its certificate"),
     ],
