@@ -1,9 +1,8 @@
 """Fixed-point contributions: multiples of a power of two. Their float64 sums are exact.
 
-An exact sum does not depend on order, threads or blocks. One user moves it by exactly their contribution:
-rounding adds nothing to the clip (Casacuberta et al. 2022). Numbers
-are truncated towards zero, which makes no vector longer. A user's entry is at most ``2 ** ENTRY_BITS`` steps,
-hence `LARGEST_COUNT` users stay below ``2 ** 53``.
+An exact sum does not depend on order, threads or blocks, and one user moves it by exactly their contribution
+(Casacuberta et al. 2022). Numbers are truncated towards zero, which makes no vector longer. A user's entry is
+at most ``2 ** ENTRY_BITS`` steps, hence `LARGEST_COUNT` users stay below ``2 ** 53``.
 """
 
 from __future__ import annotations

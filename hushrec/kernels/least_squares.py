@@ -1,12 +1,12 @@
 """Ridge regressions of all rows of a sparse matrix on shared factors: the work of alternating least squares.
 
-Row i of a CSR matrix asks for the x that minimises ``sum_j w_ij (t_ij - x . factors_j)^2 + x . ridge_i x``
-over its entries, with targets ``t_ij = values_ij - col_offset_j`` and weights
-``w_ij = row_weight_i * col_weight_j >= 0``. One thread sums a row in the order of its
-entries, so results do not depend on the number of threads or on the other rows.
+Row i of a CSR matrix minimises ``sum_j w_ij (t_ij - x . factors_j)^2 + x . ridge_i x`` over its entries, with
+targets ``t_ij = values_ij - col_offset_j`` and weights ``w_ij = row_weight_i * col_weight_j >= 0``. One
+thread sums a row in the order of its entries, so results do not depend on the number of threads or on the
+other rows.
 
 A symmetric matrix of order d is stored as its packed lower triangle, row by row: entry (a, b), b <= a, is
-number ``a * (a + 1) // 2 + b`` of ``d * (d + 1) // 2``.
+number ``a * (a + 1) // 2 + b``.
 """
 
 from __future__ import annotations

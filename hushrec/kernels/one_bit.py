@@ -26,7 +26,7 @@ CURVATURE = {"logistic": 0.25, "probit": 1.0}
 def likelihood(
     x: Array, target: Array, link: str, flips: tuple[float, float] = (0.0, 0.0)
 ) -> tuple[Array, Array]:
-    """Negative log-likelihood of each cell and its derivative.
+    """Return the negative log-likelihood of each cell and its derivative in x.
 
     Parameters
     ----------
@@ -35,13 +35,8 @@ def likelihood(
     link : {"logistic", "probit"}
         h(x) = 1 / (1 + exp(-x)) or Phi(x): the probability of the label +1.
     flips : (float, float)
-        Probabilities with which a label +1, and a label -1, were flipped before they were seen. The observed
-        label is +1 with probability c(x) = h(x) (1 - flips[0]) + (1 - h(x)) flips[1].
-
-    Returns
-    -------
-    (loss, slope) : (n,) arrays
-        ``-target log c(x) - (1 - target) log(1 - c(x))`` and its derivative in x.
+        Probabilities with which a label +1, and a label -1, were flipped: the observed label is +1 with
+        probability c(x) = h(x) (1 - flips[0]) + (1 - h(x)) flips[1].
     """
     logistic = link == "logistic"
     if flips == (0.0, 0.0) and logistic:

@@ -1,8 +1,7 @@
 """Residuals of a factor model on the entries of a sparse matrix, and their sums.
 
-The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i . col_factors_j``.
-All numbers are float64, for factors of any type; rows are computed as in `least_squares`. A residual
-has the same bits from either side, so a norm and a sum use the same numbers.
+The residual of entry (i, j) is ``values_ij - row_offset_i - col_offset_j - row_factors_i . col_factors_j``,
+in float64, for factors of any type. It has the same bits from either side.
 """
 
 from __future__ import annotations
@@ -34,11 +33,10 @@ def added_residuals(
     step: float,
     **terms: Array | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Sums over the rows of their weighted residuals times their factors, for each column; clipped.
+    """Return each column's clipped sum over the rows of their weighted residuals times their factors.
 
-    Every thread adds to a separate table. Products are integers in units of ``step``, so the sums do not
-    depend on the order of the rows or the number of threads. A row's residuals are computed
-    once: their norm, by which they are clipped, is of the numbers that are added.
+    Products are integers in units of ``step``, so the sums do not depend on the order of the rows or the
+    number of threads. A row's residuals are computed once: its norm is of the numbers that are added.
 
     Parameters
     ----------
@@ -59,8 +57,7 @@ def added_residuals(
         Largest norm of a row's weighted residuals, times its reach. A longer row is scaled down, and a row
         with a norm that is not finite counts as zero.
     step : float
-        Power of two of which every product is made a multiple, towards zero, before it is added
-        (`hushrec.kernels.fixed_point`).
+        Power of two of which every product is made a multiple, towards zero, before it is added.
 
     Returns
     -------
@@ -97,10 +94,8 @@ def _in_parts(
     shrink: Array,
     norms: Array,
 ) -> None:
-    """Call `clipped_range` for blocks of rows that fit a near cache.
-
-    Factors are padded here, part by part: a second table of all rows would be the most that a sweep holds.
-    """
+    """Call `clipped_range` for blocks of rows that fit a near cache; factors are padded here, part by
+    part."""
     (indptr, indices, values, left, right, columns, *by_row), (reach, *limits) = arrays, clip
     width, precise = _width(arrays), np.result_type(left, right)
     scratch = [np.empty(0)] * 2

@@ -1,7 +1,7 @@
 """Threads for the kernels: ranges of rows of about equal work, each computed by one thread.
 
-Plain Python threads call compiled functions that release the lock. No threading layer is installed, and a
-fork or a second caller breaks nothing. There are more ranges than threads, which balances uneven rows.
+Plain Python threads call compiled functions that release the lock, so a fork or a second caller breaks
+nothing.
 """
 
 from __future__ import annotations
@@ -81,11 +81,10 @@ def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
 
 @contextlib.contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """BLAS computes on one thread inside a ``with`` block.
+    """Use one thread in BLAS inside a ``with`` block.
 
-    A threaded BLAS would fight with the kernels over the same cores, and its rounding depends on its number
-    of threads. The number belongs to the process: the first thread sets it and the last
-    one restores it, so no thread sees it change.
+    A threaded BLAS would compete with the kernels for cores, and its rounding depends on its number of
+    threads. The number belongs to the process: the first thread sets it and the last one restores it.
     """
     global _blas_users, _blas_limits
     with _blas_lock:

@@ -48,13 +48,13 @@ class ALS(Estimator[Ratings]):
     iterations : int
         Sweeps over users and items, >= 1.
     regularization : float or None
-        Ridge on the factors of a user or an item with the mean number of ratings, > 0. None chooses it from
-        the ratings: their noise (a part of the variance after biases), times the sum of the roots of the mean
-        number of ratings per user and per item, where noise stops looking like a factor (Candes and Plan
-        2010), and by 1 + m^(-2/3) more, m the smaller of the two numbers. The part is 0.72. 20 for likes.
+        Ridge on the factors of a user or an item with the mean number of ratings, > 0. None takes 20 for
+        likes. For ratings it takes 0.72 of the residual deviation after biases, times the sum of the roots of
+        the mean number of ratings per user and per item (Candes and Plan 2010), times 1 + m^(-2/3), m the
+        smaller of the two.
     bias_regularization : float or None
-        Ridge on user offsets and item biases, > 0. None chooses both from the ratings: variance of a rating
-        over that of the users' levels, and over that of the items'.
+        Ridge on user offsets and item biases, > 0. None estimates both: variance of a rating over that of the
+        users' levels, and over that of the items'.
     ridge_exponent : float
         The ridge grows with the number of ratings of a user or an item to this power, in [0, 1], rounded to a
         power of two; not for likes.

@@ -35,8 +35,8 @@ _RIDGE = 5.0
 class EASE(Estimator[Ratings]):
     """Lists from likes, without privacy.
 
-    Ratings from a threshold up are likes, or every row is one. With more than 11,585 liked items, the ones
-    with most likes are learned and the others are recommended last, so no matrix takes more than 1 GiB.
+    Ratings from a threshold up are likes, or every row is one. With more than 11,585 liked items, those with
+    most likes are learned and the others are recommended last, so no matrix takes more than 1 GiB.
 
     Parameters
     ----------

@@ -31,11 +31,9 @@ _SCORES = "ratings", "likes"
 class PublicRatings:
     """Ratings whose owners have published them, to train a public model next to the private one.
 
-    The private model is trained as without them, on all users including donors, with the same releases. The
-    public model uses public ratings alone. Its weight in predictions and lists depends on its benefit for
-    held-out ratings of donors and of the users of ``same`` (docs/guides/public.md).
-
-    This object holds the declaration only. :meth:`read` returns the public rows of one training.
+    The releases are the same as without public ratings. The public model uses public ratings alone. Its
+    weight in predictions and lists depends on its benefit for held-out ratings of donors and of the users of
+    ``same`` (docs/guides/public.md). This object holds the declaration only.
 
     Parameters
     ----------

@@ -96,27 +96,22 @@ class PrivateEigenRec(Estimator[LikingUsers]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """Values that a study chose on validation users of MovieLens-1M and -100K.
-
-        Recall is flat about it (measured once, at commit 1480e89; docs/guides/implicit.md).
+        """Values that a study chose on validation users of MovieLens-1M and -100K (docs/guides/implicit.md).
 
         Parameters
         ----------
         weight_exponent : float
             Items are scaled by their released weight to this power, in [-1, 0] (EigenRec's d - 1, halved).
         support : float
-            Only items whose released weight exceeds this many times its noise are learned; the others are
-            recommended last. Above 0.
+            Released weight of a learned item, in units of its noise, > 0. Others are recommended last.
         learned_items : int
-            At most this many items of largest released weight are learned (but more than the rank); up to
-            2^22.
+            Largest number of learned items, up to 2^22; at least one more than the rank.
         weights_share : float
             Fraction of the budget (of mu squared) for the item weights, in (0, 1); the rounds share the rest.
         share_growth : float
             A round's budget as a multiple of the one before, > 0.
         features_share : float
-            Fraction of the budget for the users' vote on item features, in [0, 0.99]; 0: lists ignore
-            features. Not with pairs.
+            Fraction of the budget for the users' vote on item features, in [0, 0.99]. Not with pairs.
         equalization : float
             Between rounds a dimension is scaled by its singular value to minus this power, in [0, 1], so
             strong ones do not use up the users' norm.

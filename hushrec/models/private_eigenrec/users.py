@@ -69,10 +69,9 @@ class LikingUsers(Users):
         return Bounded(sums, positive(1.0), step=step)
 
     def scale(self, scale: Array, first: Array) -> None:
-        """Take item scales >= 0, and a popularity vector, in fixed point; functions of released weights.
+        """Take item scales >= 0 (0: the item does not count), and a popularity vector in fixed point.
 
-        The scale is 0 where an item does not count. A user with numbers that are not finite counts for
-        nothing.
+        Both are functions of released weights. A user with numbers that are not finite counts for nothing.
         """
         if not (scale.min() >= 0 and scale.max() < math.inf and first.min() >= 0 and 0 < first.max() <= 1):
             raise InputError(
@@ -90,10 +89,10 @@ class LikingUsers(Users):
         self._user_weight, self._along = finite_or_zero(per_user).T.copy()
 
     def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
-        """Sum over users of (row less its popularity, at norm 1) x (factors, at norm 1): norm <= 1.
+        """Sum over users of (row without popularity, at norm 1) x (factors, at norm 1): norm <= 1.
 
-        At the learned items, (number of learned items) x rank, row by row. Two sums of integers, of their row
-        and of its part along popularity, and an integer combination of them.
+        Shape (number of learned items) x rank, row by row. It combines two sums of integers: of rows, and of
+        their parts along popularity.
         """
         if self._window:
             return self._windowed_sums(vectors, learned)
@@ -159,7 +158,7 @@ class LikingUsers(Users):
             start = stop
 
     def contributions(self, vectors: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
-        """A round's release: the sums of :meth:`item_sums` and, for ``part`` of it, the item weights before.
+        """A round's release: :meth:`item_sums` and, for ``part`` of it, the item weights before.
 
         A vector; counting for the roots of (1 - part) and part, they have norm 1 a user together.
         """
@@ -168,14 +167,10 @@ class LikingUsers(Users):
     def halves(self, basis: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
         """Return the products of the two halves of a user's likes, and for ``part`` of it item weights.
 
-        Users deal their likes of learned items into two halves by the items' numbers. Let p and q be the
-        factors of the halves in the basis, at norm 1. Users add the outer squares of (p + q) / 2 and of (p -
-        q) / 2, two packed triangles with norms whose sum is 1. Users who cannot fill both halves add nothing.
-
-        Parameters
-        ----------
-        basis : ndarray of shape (n_items, rank)
-            Orthonormal columns; 0 where an item is not learned.
+        Likes of learned items are dealt into two halves by the items' numbers. Let p and q be the halves'
+        factors in the basis, at norm 1. Users add the outer squares of (p + q) / 2 and of (p - q) / 2, two
+        packed triangles with norms whose sum is 1. Users who cannot fill both halves add nothing. The basis
+        has orthonormal columns, 0 where an item is not learned.
         """
         likes = at_columns(_likes(self._ratings), learned)
         vectors, first_half = basis[learned] * self._scale[learned, None], _dealt(likes)
@@ -195,10 +190,9 @@ class LikingUsers(Users):
         return together(parts, bound)
 
     def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:
-        """Sum over users of (their row less its popularity, at norm 1) x the same: norm <= 1.
+        """Sum over users of (row without popularity, at norm 1) x the same: norm <= 1.
 
-        Between the learned items, a packed triangle. Rows are rounded to integers in units of a step, and all
-        that is computed from them is exact.
+        A packed triangle of the learned items. Rows are rounded to integers first; all later steps are exact.
         """
         matrix, step = self._ratings.matrix, spacing(_LONGEST * CLIP_MARGIN, FACTOR_BITS)
         along_step = step / grid(self._first)
@@ -222,14 +216,15 @@ class LikingUsers(Users):
         return Bounded(np.array([float(votes.sum())]), signed(1.0), step=1.0)
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
-        """The norm that each user's contribution may have before truncation, which can lengthen it here."""
+        """Return each user's norm before truncation, which can lengthen the contribution here."""
         counts = np.diff(self._ratings.matrix.indptr)
         lost = step * np.sqrt(counts) + along_step * math.sqrt(float((self._first**2).sum()))
         return CLIP_MARGIN * np.maximum(1 - math.sqrt(rank) * lost, 0.0)
 
     @staticmethod
     def _factors(likes: sp.csr_array, vectors: Array) -> Array:
-        """Every user's factors, at norm 1: their row's products with the vectors; shape (n_users, rank)."""
+        """Return every user's factors at norm 1, the products of their row with the vectors; shape (n_users,
+        rank)."""
         with np.errstate(all="ignore"):  # as where they are scaled
             products = finite_or_zero(likes @ vectors)
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
@@ -238,7 +233,7 @@ class LikingUsers(Users):
 
 
 def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
-    """Local: the weighted sum of the factors of a user's items, over that of their popularity.
+    """Return the weighted sum of the factors of a user's items, over that of their popularity.
 
     A user without a learned item has no factors, and gets the popular items.
     """
@@ -256,15 +251,8 @@ def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
 def _votes(likes: sp.csr_array, model: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
     """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
 
-    A user's likes are dealt into two halves by the items' numbers. The vote compares the ranks of one half in
-    lists computed from the other.
-
-    Parameters
-    ----------
-    likes : csr_array of shape (n_users, n_items)
-        Ones.
-    model, other : mappings of str to ndarray
-        The arrays of both models.
+    Likes are dealt into two halves by the items' numbers. The vote compares the ranks of one half in lists
+    computed from the other.
     """
     n_users, n_items = likes.shape
     rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
@@ -295,6 +283,5 @@ def _dealt(likes: sp.csr_array) -> NDArray[np.bool_]:
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:
-    """Ones where there is a rating."""
     matrix = ratings.matrix
     return sp.csr_array((np.ones(matrix.nnz, np.float32), matrix.indices, matrix.indptr), shape=matrix.shape)
