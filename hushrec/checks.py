@@ -71,9 +71,9 @@ class Settings:
 
     @classmethod
     def of(cls, *given: Mapping[str, Any], **last: Any) -> Self:
-        """Return the settings of these names, as :func:`settings_of` names them, of which the last count.
+        """Return settings by the names of :func:`settings_of`; later ones override earlier ones.
 
-        A whole ``tuning`` counts for each of its fields; a model within is given whole.
+        A ``tuning`` sets each of its fields. An inner model is passed whole.
         """
         flat: dict[str, Any] = {}
         for settings in (*given, last):

@@ -401,7 +401,7 @@ def _trained(
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
-    """Return the estimators by the names that the table shows; None if it is planned by its name."""
+    """Return the estimators by their labels in the table; None for a model that is planned by name."""
     found: dict[str, Estimator[Any] | None] = {}
     for model in models:
         if isinstance(model, str):

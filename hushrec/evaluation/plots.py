@@ -56,14 +56,14 @@ def needs_matplotlib() -> None:
 def privacy_utility_plot(
     metrics: Mapping[str, list[dict[str, Any]]], *, k: int, unit: str, interval: str, stamp: str
 ) -> Figure:
-    """Draw metrics against epsilon: a line a model, baselines in grey, references without privacy dashed.
+    """Draw metrics against epsilon: one line per model, baselines in grey, no privacy dashed.
 
     Parameters
     ----------
     metrics : mapping from name to rows
         One panel each, with rows as of `hushrec.evaluation.Comparison.summary`.
     k, unit, interval, stamp
-        Length of lists; words on epsilon's unit, on the shades, and on the comparison.
+        Length of lists; texts for epsilon's unit, the shaded intervals and the whole comparison.
 
     Returns
     -------

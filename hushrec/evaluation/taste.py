@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Taste:
-    """Personal taste as a model learned it.
+    """Personal taste that a model learned.
 
     Attributes
     ----------

@@ -302,7 +302,7 @@ def choose_range(scores, indptr, indices, leading, start, stop, items, best):
 
 @compiled
 def score_range(users, items, offset, level, start, stop, scores):
-    """Four users at a time, a register of items: each score is summed over the columns in their order."""
+    """Score four users and a register of items at a time, summed over the columns in their order."""
     n_items, width, lanes = scores.shape[1], users.shape[1], simd.lanes(scores)
     flat, out = users.reshape(-1), scores.reshape(-1)
     turned = np.zeros(TURNED * width)  # by register of items, column, item

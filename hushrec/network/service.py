@@ -37,17 +37,17 @@ class Limits:
     Attributes
     ----------
     body_bytes : int
-        Longest request.
+        Largest body of a request.
     waiting_bytes : int
-        Of all requests that are arriving or being answered.
+        Total size of the requests that are arriving or being answered.
     requests_per_second : float
-        Average for one address; a burst of ten seconds' worth passes.
+        Average rate of one address. A burst of ten seconds' requests is allowed.
     connections : int
-        Of all clients.
+        Open connections of all clients.
     idle_seconds : float
-        Longest time in which nothing moves, or the head of a request has not arrived.
+        Longest time without a byte, or until the head of a request has arrived.
     request_seconds : float
-        Longest time for a request's body to arrive, or its answer to be taken.
+        Longest time for a request's body to arrive, or for its answer to be received.
     """
 
     body_bytes: int = 16 << 20

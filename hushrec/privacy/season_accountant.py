@@ -172,10 +172,10 @@ class SeasonAccountant(Accountant):
 
     @contextmanager
     def admit(self, users: Iterable[str]) -> Iterator[np.ndarray]:
-        """Give a mask of the users whose rows this week of a lifetime season may use.
+        """Yield a mask of the users whose rows this week of a lifetime season may use.
 
-        The attendance counts the training for these users before anything is charged. Nothing is released
-        outside the context, since only within it the rows in use are the admitted ones.
+        The attendance counts the training for these users before any charge. Releases are allowed within the
+        context only, where the rows in use are the admitted ones.
 
         `users` are canonical texts of ids, each once.
         """

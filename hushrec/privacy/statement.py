@@ -305,7 +305,7 @@ def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 
 def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
-    """Return the warning that goes before publishing the file of a model; empty where it is private."""
+    """Return the warning against publishing a model's file; empty if the model is private."""
     if statement.private or PUBLIC_DATA in statement.reasons:
         return ""
     return (

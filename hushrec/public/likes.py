@@ -58,8 +58,7 @@ class _Sums(NamedTuple):
         return cls(int((n_rated > 0).sum()), number, likes, weights[0] + weights[1])
 
     def likes_per_weight(self) -> Array:
-        """Return the expected number of likes in a unit of each item's weight, to which other ratings add,
-        too."""
+        """Return the expected number of likes per unit of each item's weight."""
         fractions = np.linspace(0, 1, 101)[1:-1]
         misses = self.rated - self.likes
         likelihood = self.likes[:, None] * np.log(fractions) + misses[:, None] * np.log1p(-fractions)

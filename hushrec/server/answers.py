@@ -129,7 +129,7 @@ class Answers:
         return Reply(_json(answer), headers=_NO_STORE)
 
     def _let_in(self, request: Request) -> None:
-        """Refuse a request without a token or, where none is needed, under a name that is not the server's.
+        """Refuse a request without a needed token, or else one for another host name.
 
         A web page can let its own name resolve to this server (DNS rebinding) and read answers in the browser
         of a person who can reach it. It has no token and cannot change ``Host``.

@@ -93,11 +93,12 @@ class Users:
         return deviations, _item_weights(ratings, weight * shrink)
 
     def spreads(self) -> Bounded:
-        """Sums over users of the variance of their ratings about their own mean, and of the square of that
-        mean about the middle of the range minus its sampling variance; shape (2,).
+        """Return two sums over users, of shape (2,).
 
-        A variance counts for at most the square of half the range. A single rating shows none: it is taken
-        for :data:`USUAL_SPREAD`.
+        The first is of the variance of a user's ratings about their mean. The second is of the squared
+        distance of that mean from the middle of the range, minus its sampling variance. A variance counts for
+        at most the square of half the range. The variance of a single rating is taken for
+        :data:`USUAL_SPREAD`.
         """
         domain, matrix = self.domain, self._ratings.matrix
         counts, square = np.diff(matrix.indptr), domain.half_width**2

@@ -142,7 +142,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
         Parameters
         ----------
         step_size, step_decay : float
-            Step t is ``step_size * t ** -step_decay`` (up to 10, and from 0).
+            Step t is ``step_size * t ** -step_decay``; in (0, 10] and [0, 10].
         """
 
         step_size: Annotated[float, "(0, 10]"] = 0.5

@@ -104,8 +104,7 @@ def garbled(
 
 
 def pure_epsilon_share(budget: Budget, fraction: float) -> float:
-    """Epsilon (delta 0) for a fraction of the budget: all of it, or the epsilon with that fraction of its
-    mu^2."""
+    """Return the pure epsilon that has this fraction of the budget's mu squared."""
     if fraction >= 1 or not budget.private:
         return budget.epsilon
     half = budget.mu * math.sqrt(fraction) / 2

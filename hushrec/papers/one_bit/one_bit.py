@@ -147,8 +147,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             part of it.
         flips : (float, float) or None
             Probabilities with which likes and dislikes are flipped (p1, p2). "input": None means to flip both
-            with 1 / (1 + e^epsilon), the most informative choice within epsilon. "none": how the labels were
-            flipped by the users themselves before they came here.
+            with 1 / (1 + e^epsilon), the most informative choice within epsilon.
+            "none": the flips that users applied to their own labels.
         gradient_steps : int
             K of Algorithm 3, >= 1.
         clamp : float
