@@ -45,6 +45,7 @@ SENTENCES = {
     "E4": "What split, demo, reprs and the server's page of its API say is so",
     "E7": "The odds and the word for an epsilon are true, and the same in output and on the page",
     "E8": "A folder of lists or parts that is written again holds those of the last run alone",
+    "E9": "A purchase without stars is a like in lists and no rating, in Python, shell, server and browser",
     "T1": "No server sees a rating or a node's number of users; a user of several nodes is covered",
     "T2": "A damaged file of two servers or a node is refused, and makes no other model",
     "T3": "A stranger takes little of a server, and a lying server little of a client",

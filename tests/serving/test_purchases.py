@@ -39,6 +39,7 @@ def listed(entries) -> list[tuple]:
     return [(entry.item, pytest.approx(entry.score, abs=1e-9)) for entry in entries]
 
 
+@pytest.mark.true("E9")
 @pytest.mark.parametrize("name", [name for name in MODELS if name not in ("ratings", "likes by value")])
 def test_a_purchase_without_stars_is_a_like_and_no_rating(name: str) -> None:
     model = trained(name)
@@ -67,6 +68,7 @@ def test_a_model_that_reads_values_refuses_a_purchase_without_stars(name: str) -
         trained(name).recommend(BOUGHT)
 
 
+@pytest.mark.true("E9")
 def test_server_and_command_take_purchases_as_python_does(tmp_path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     model = trained("both private")

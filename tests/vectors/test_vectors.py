@@ -19,7 +19,7 @@ VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 MODELS = {entry["name"]: entry for entry in VECTORS["models"]}
 #: What the client of `web/` serves (issue: every model that a device can serve).
 SERVED = {"both", "private-als", "item-bias", "popular", "private-eigenrec", "one-bit-user", "als", "dpals"}
-HOSTILE = {"none", "one item", "all", "duplicates", "unknown ids", "out of range"}
+HOSTILE = {"none", "one item", "all", "duplicates", "unknown ids", "out of range", "purchases"}
 
 
 def test_every_model_and_every_hostile_history_is_there() -> None:
@@ -28,6 +28,7 @@ def test_every_model_and_every_hostile_history_is_there() -> None:
 
 
 @pytest.mark.true("E2")
+@pytest.mark.true("E9")
 @pytest.mark.parametrize("name", MODELS)
 def test_python_computes_the_vectors(name: str) -> None:
     entry = MODELS[name]
