@@ -97,7 +97,8 @@ def holds_private(each: object) -> bool:
 
 
 def private_ratings(folder=None) -> tuple[Ratings | Store, list[weakref.ref]]:
-    ratings = Ratings.from_any(ROWS, Domain(ITEMS, (1, 5), max_ratings_per_user=6))
+    timed = ROWS | {"time": list(range(len(ROWS["user"])))}
+    ratings = Ratings.from_any(timed, Domain(ITEMS, (1, 5), max_ratings_per_user=6), columns={"time": "time"})
     if folder is not None:
         return Store.prepare(ratings, folder, ratings.domain, partitions=3, force=True), []
     return ratings, [weakref.ref(each) for each in (ratings, ratings.matrix, ratings.matrix.data)]
