@@ -145,7 +145,7 @@ def test_a_failed_run_stays_charged(files, run, monkeypatch):
     def full(path, parts):
         raise InputError("Cannot write 'model.hush' (No space left on device); free space.")
 
-    monkeypatch.setattr("hushrec.serving.modelfile.write_atomically", full)
+    monkeypatch.setattr("hushrec.serving.model.write_atomically", full)
     result = run(*arguments(files))
     assert result.exit_code == 1 and "No space left" in result.stderr and "charged" in result.stderr
     assert not any(run.folder.iterdir())
