@@ -75,9 +75,9 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
     There is at least one chunk, perhaps without rows.
     """
     kind = file_format(file, format, columns)
-    unnamed = {"movielens-100k": ({"time": True},), "movielens-dat": ({"time": True},), "jester": ()}
+    allowed = (None,) if kind == "jester" else (None, {"time": True})
     has_positions = kind != "jester" and last_position(columns)
-    if kind in unnamed and not has_positions and columns not in (None, *unnamed[kind]):
+    if kind in FORMATS[3:] and not has_positions and columns not in allowed:
         raise InputError(
             f"A file of format {kind} has no column names; leave columns out, or pass positions such as"
             " user=1,item=2.",
@@ -122,9 +122,7 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
         raise InputError(
             f"{file.path!r} is no Parquet file by its first bytes; end its name in .csv if it is text."
         )
-    if kind in WITH_HEADER and not last_position(
-        columns
-    ):  # a header is no row; in other formats the first bytes may be a user's
+    if kind in WITH_HEADER and not last_position(columns):  # elsewhere the first bytes may be a user's
         with readable(file, kind):
             refuse_other_content(file)
     return kind
