@@ -69,9 +69,9 @@ class Attendance:
         Raises
         ------
         InputError
-            The file is lost, damaged, older than the ledger, or another season's. Nothing is counted.
+            The file is lost, damaged, older than the ledger, or another season's.
         LedgerError
-            It cannot be written. Nothing was charged.
+            It cannot be written.
         """
         with self._errors(), self._alone():
             head, counts = self._read(week, last)

@@ -112,8 +112,8 @@ class Laplace(_Additive):
 class RandomizedResponse:
     """Each binary label is flipped with probability 1 / (1 + e^(epsilon/sensitivity)); epsilon-DP, delta 0.
 
-    `epsilon` is the cost of the release for one unit. If a unit has several labels (the sensitivity), each
-    gets an equal part of it. Source: Warner 1965; the one-bit papers use sensitivity 1.
+    `epsilon` is the cost for one unit. If a unit has several labels (the sensitivity), each gets an equal
+    part of it. Source: Warner 1965.
 
     Parameters
     ----------

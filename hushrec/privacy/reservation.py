@@ -1,7 +1,7 @@
 """A reservation: budget that a running training may still charge, and other trainings may not.
 
-The ledger has the amount, and a locked file next to the ledger shows that the process is alive. A
-reservation only keeps budget free: each charge is checked against the budget in any case.
+The ledger has the amount, and a locked file next to the ledger shows that the process is alive. Each charge
+is checked against the budget in any case.
 """
 
 from __future__ import annotations

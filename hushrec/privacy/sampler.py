@@ -167,13 +167,13 @@ def add_noise(
     values : (n,) ndarray of float64
         Values that are not finite stay.
     scales : (n,) or (1,) ndarray of float64
-        In grid steps: at least 0 and at most `LARGEST_SCALE`. For 0 the value stays.
+        In grid steps, from 0 to `LARGEST_SCALE`.
     grids : (n,) or (1,) ndarray of int32
         Exponents of the grid steps, which are powers of two.
     law : Law
         Of |Z|; Z is symmetric.
     draw : callable
-        ``draw(n)`` returns n random words that it never returned before.
+        ``draw(n)`` returns n fresh random words.
     margins : Margins
         For tests.
     """
@@ -195,7 +195,7 @@ def add_noise(
 
 
 def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterator[int]) -> float:
-    """Do what `add_noise` does, to one value, in integers of any length: slow, and right without a margin."""
+    """Do what `add_noise` does, to one value, in integers of any length."""
     first = next(words)
     k = _cell(law, Uniform(first >> 32, 32, words))
     sign = -1 if first & 1 else 1
@@ -268,9 +268,9 @@ def _add_noise(
     high, guide, quick, width, base, slope, curve,
     acceptance_margin, rounding_margin, sum_margin, powers,
 ):  # fmt: skip
-    """Go on with the values from `done`; return how many are done, and how many of them are pending.
+    """Continue from `done`; return the number of values done, and of those pending.
 
-    A pending draw stays unchanged, with its index and the range of the words that it has read.
+    A pending value is unchanged; `pending` has its index and the range of words that it has read.
     """
     position, count = 0, 0
     while done < len(values) and position < len(words) - 16 and count < len(pending):

@@ -1,7 +1,7 @@
 """A season: one budget for a number of weekly trainings on the same users, who come and go.
 
-A week is any period: the ledger counts trainings, and reads the clock only where a gap is declared. Proof
-that the weeks together cost the season's budget: docs/proofs/seasons.md.
+A week is any period: the ledger counts trainings, and reads the clock only where a gap is declared. Proof:
+docs/proofs/seasons.md.
 """
 
 from __future__ import annotations
@@ -220,12 +220,12 @@ class SeasonSummary:
     dataset : str
     closed : bool
     begun : int
-        Weeks that charged anything, those cut short included.
+        Weeks that charged anything.
     mu : float
-        Cost of all its charges; in a lifetime season, of those that one user can be in.
+        Cost of its charges; in a lifetime season, of those that one user can be in.
     charges : int
     last, run : str or None
-        Hash and run of its last charge.
+        Of its last charge.
 
     Examples
     --------
@@ -253,7 +253,7 @@ class SeasonSummary:
 
     @property
     def reserved(self) -> float:
-        """Part of mu squared that it is yet to spend, until it is closed."""
+        """Part of mu squared that it may still spend."""
         return 0.0 if self.closed else max(0.0, self.season.budget.mu**2 - self.mu**2)
 
     @property
@@ -262,7 +262,7 @@ class SeasonSummary:
 
     @property
     def spent_epsilon(self) -> float:
-        """Epsilon of its charges at the season's delta: bookkeeping, the season's budget is the promise."""
+        """Epsilon of its charges at the season's delta."""
         budget = self.season.budget
         return epsilon_of(self.mu, budget.delta - budget.failure) if self.mu else 0.0
 

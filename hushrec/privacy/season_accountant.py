@@ -47,8 +47,7 @@ class SeasonAccountant(Accountant):
     attendance : Attendance, optional
         The list of users of a lifetime season, which needs it and a ledger.
     ledger, dataset, noise, data_is_public
-        See :class:`Accountant`. Without a ledger the models count the weeks, and neither a repeated week nor
-        an edited model is detected.
+        See :class:`Accountant`. Without a ledger neither a repeated week nor an edited model is detected.
 
     Privacy
     -------

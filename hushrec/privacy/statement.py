@@ -103,7 +103,7 @@ class PrivacyStatement:
 
     @property
     def spent_epsilon(self) -> float:
-        """Epsilon of the releases together at the budget's delta: bookkeeping, the budget is the promise."""
+        """Epsilon of the releases together at the budget's delta."""
         return composed_epsilon(self.releases, self.budget.delta)
 
     @property
@@ -201,7 +201,7 @@ class PrivacyStatement:
 
     @property
     def _together(self) -> float:
-        """Epsilon of all that the data set's trainings promise together; of this one without a ledger."""
+        """Epsilon of all trainings of the data set together; of this one without a ledger."""
         book = self.ledger
         if book is None:
             return self.budget.epsilon

@@ -83,9 +83,8 @@ class RecordingNoise(_EveryCall):
 class ReplayNoise(_EveryCall):
     """Returns the outputs that a `RecordingNoise` kept, in order, for any values. NOT PRIVATE.
 
-    The replay test: record a fit on one data set, replay it on a neighbouring one. A result that is not a
-    function of the releases alone differs. A call whose kind, label, amount or shape differs from the
-    recorded one raises AssertionError here.
+    Record a fit on one data set and replay it on a neighbouring one: a result that is not a function of the
+    releases alone differs. A call of another kind, label, amount or shape raises AssertionError.
     """
 
     def __init__(self, calls: Sequence[NoiseCall]) -> None:

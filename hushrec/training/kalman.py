@@ -18,8 +18,7 @@ from hushrec.training.posterior import ratio
 from hushrec.training.users import Users
 from hushrec.types import Array
 
-# The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12
-# (docs/guides/seasons.md, "What bounds them"). No study is recorded of the others.
+# The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12.
 
 #: Reliability of each item in a season's model; 0 for new items.
 SEEN = {"item_seen": Expected("f", ("items",), 0.0, 1.0)}

@@ -1,7 +1,6 @@
 """What a gate lets through: what was planned, bounded as planned, and nothing else."""
 
 import math
-import re
 
 import numpy as np
 import pytest
@@ -117,15 +116,3 @@ def test_a_part_has_labels_of_its_own() -> None:
     part.release("sum", sum_of(bound=Bound(1.0, 3.0)))
     part.release("flips", Bounded(np.ones(2), counted(2.0), norm="labels"))
     assert [each.label for each in accountant.releases] == [each.label for each in releases]
-
-
-def test_a_bar_shows_releases_and_nothing_else(capfd) -> None:
-    releases = [Release(name, BUDGET.share(0.5), 2.0, "user", "add-remove") for name in ("sum", "other")]
-    shown = []
-    for progress in (False, True):
-        gate = LocalGate(Accountant(BUDGET, noise=SeededNoise(1)), Plan(BUDGET, releases), progress)
-        with gate:
-            gate.release("sum", sum_of())
-        shown.append(capfd.readouterr())
-    assert shown[0] == ("", "") == (shown[1].out, shown[0].err)
-    assert re.fullmatch(r"training:  50% 1/2 releases [━╺╸ ]+ 0:00:0\d (-:--:--|0:00:0\d) *\n", shown[1].err)

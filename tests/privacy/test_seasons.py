@@ -333,17 +333,6 @@ def test_a_week_whose_disk_fills_is_not_told_to_resume(ledger, monkeypatch):
     assert "--resume" not in str(caught.value)
 
 
-def test_a_closed_season_charges_nothing(ledger, path):
-    first = week(ledger)
-    ledger.close_season("default", "1")
-    with pytest.raises(BudgetError, match="was closed"):
-        week(ledger, first)
-    assert len(charges(path)) == 1 and "is closed: 1 of 4" in str(ledger.season("default", "1"))
-    for dataset, name in (("default", "2"), ("other", "1"), ("", "1")):
-        with pytest.raises(InputError, match="has no season|no data set"):
-            ledger.close_season(dataset, name)
-
-
 class Clock(datetime):
     """The ledger's clock, moved by days."""
 
