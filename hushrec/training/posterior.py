@@ -128,6 +128,11 @@ def wiener_gain(slope: Array, variance: Array | float, noise_variance: Array) ->
     return ratio(variance * slope, slope**2 * variance + noise_variance)
 
 
+def left_after(gain: Array, slope: Array, variance: Array) -> Array:
+    """Variance after a measurement with that gain; rounding makes none negative."""
+    return np.asarray(np.maximum(1 - gain * slope, 0.0) * variance)
+
+
 def regression(
     released: Array, slope: Array, design: Array, variance: Array, noise_variance: Array, precision: Array
 ) -> tuple[Array, Array]:

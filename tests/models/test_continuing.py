@@ -416,3 +416,14 @@ def test_a_week_makes_every_release_that_it_is_charged_for(name, n_items):
     with Made(Accountant(BUDGET, noise=SeededNoise(0)), plan) as gate:
         MODELS[name].week(MODELS[name].users(DATA), gate, last)
     assert made == [release.label for release in plan.releases]
+
+
+def test_far_too_many_declared_users_leave_models_that_can_be_read():
+    """The residual variance then falls without end. Killed: variances that rounding made negative."""
+    model = replace(ALS, n_users=2**40)
+    trained = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    for number, rows in enumerate(WEEKS[1:], 2):
+        trained = Model.from_bytes(trained.to_bytes())
+        accountant = SeasonAccountant.following(trained.privacy, noise=SeededNoise(number))
+        trained = trained.continue_training(rows, accountant)
+    assert all((array >= 0).all() for name, array in trained.state.items() if name.endswith("variance"))

@@ -11,7 +11,7 @@ import numpy as np
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.models.private_als.features import expected_from_features
-from hushrec.training.posterior import ratio, shrinkage, wiener_gain
+from hushrec.training.posterior import left_after, ratio, shrinkage, wiener_gain
 from hushrec.types import Array
 
 _TINY = float(np.finfo(np.float64).tiny)
@@ -191,7 +191,7 @@ def factor_update(slopes: Array, variance: Array, scores: Array, released: Facto
         before = variance[items] * (rest[items] / usual[items])[:, None]
         gain = wiener_gain(slope, before, released.variance(slope))
         change[items] += gain * (along[items] - slope * change[items])
-        left[items] = (1 - gain * slope) * before
+        left[items] = left_after(gain, slope, before)
     return change @ released.vectors.T, left
 
 

@@ -38,6 +38,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.posterior import (
     adaptive_weights,
     item_weights,
+    left_after,
     level,
     likely_scale,
     likely_variance,
@@ -153,7 +154,7 @@ def _learn_biases(
         gain = wiener_gain(slope, variance, noise_variance)
         change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
         items = items + change[:, None].astype(items.dtype)
-        variance = variance * (1 - gain * slope)
+        variance = left_after(gain, slope, variance)
     return Biases(items, prior, variance, informative)
 
 

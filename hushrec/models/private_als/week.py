@@ -46,6 +46,7 @@ from hushrec.training.kalman import (
 from hushrec.training.posterior import (
     adaptive_weights,
     item_weights,
+    left_after,
     ratio,
     standardised,
     visible_part,
@@ -310,7 +311,7 @@ def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) 
     noise = drawn + bias_sampling(slopes, level.n_users, unit)
     variance = np.minimum(variance + drift(evidence) * usual, usual)
     gain = wiener_gain(slope, variance, noise)
-    return gain * noisy, (1 - gain * slope) * variance, evidence
+    return gain * noisy, left_after(gain, slope, variance), evidence
 
 
 def _factor_change(
@@ -339,7 +340,7 @@ def _factor_change(
     evidence = learned(evidence, noisy, slope, known.variance, np.full_like(slope, drawn), usual)
     variance = np.minimum(known.variance + drift(evidence) * usual, usual)
     gain = wiener_gain(slope, variance, drawn + residual * slope)
-    known = KnownFactors((1 - gain * slope) * variance, gram, gram_variance)
+    known = KnownFactors(left_after(gain, slope, variance), gram, gram_variance)
     return gain * noisy, known, evidence
 
 
