@@ -31,11 +31,11 @@ def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alp
     float
         At least 0.
     """
-    each = alpha / (2 * len(thresholds))
+    chance = alpha / (2 * len(thresholds))
     best = 0.0
     for threshold in thresholds:
-        missed = _upper_end(int((with_user <= threshold).sum()), len(with_user), each)
-        false_alarms = _upper_end(int((without_user > threshold).sum()), len(without_user), each)
+        missed = _upper_end(int((with_user <= threshold).sum()), len(with_user), chance)
+        false_alarms = _upper_end(int((without_user > threshold).sum()), len(without_user), chance)
         best = max(best, float(-ndtri(false_alarms) - ndtri(missed)))  # a rate of 1 refutes nothing: -inf
     return best
 

@@ -157,12 +157,12 @@ def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
     numbers = np.arange(n_canaries) + 1
     everybody = values(np.ones(n_canaries, dtype=bool))
     owners = [np.zeros(value.shape, dtype=np.int64) for value in everybody]
-    own = [value != 0 for value in everybody]
+    sole = [value != 0 for value in everybody]
     for bit in range(int(n_canaries).bit_length()):
         for call, part in enumerate(values((numbers >> bit) & 1 == 1)):
             owners[call] += (part != 0).astype(np.int64) << bit
-            own[call] &= (part == 0) | (part == everybody[call])
-    owners = [np.where(mine & (owner <= n_canaries), owner, 0) - 1 for mine, owner in zip(own, owners)]
+            sole[call] &= (part == 0) | (part == everybody[call])
+    owners = [np.where(mine & (owner <= n_canaries), owner, 0) - 1 for mine, owner in zip(sole, owners)]
     if not any((owner >= 0).any() for owner in owners):
         raise InputError("No release has entries that one canary alone moves; use the distinguishing test.")
     return owners, everybody

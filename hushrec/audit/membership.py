@@ -95,11 +95,10 @@ def fit_scores(model: Model, users: Ratings) -> Array:
 
 
 def _random_tastes(domain: Domain, n_users: int, generator: np.random.Generator) -> Ratings:
-    """Return users who rate random items at random ends of the range."""
-    each = min(_RATINGS_EACH, domain.n_items // 2, domain.max_ratings_per_user)
-    if each < 1:
+    count = min(_RATINGS_EACH, domain.n_items // 2, domain.max_ratings_per_user)
+    if count < 1:
         raise InputError("Membership inference needs a catalogue of at least 2 items.")
-    items = np.concatenate([generator.choice(domain.n_items, each, replace=False) for _ in range(n_users)])
-    ends = generator.choice([domain.low, domain.high], n_users * each)
-    matrix = sp.coo_array((ends, (np.repeat(np.arange(n_users), each), items)), (n_users, domain.n_items))
+    items = np.concatenate([generator.choice(domain.n_items, count, replace=False) for _ in range(n_users)])
+    ends = generator.choice([domain.low, domain.high], n_users * count)
+    matrix = sp.coo_array((ends, (np.repeat(np.arange(n_users), count), items)), (n_users, domain.n_items))
     return Ratings.from_any(sp.csr_array(matrix), domain)

@@ -152,8 +152,6 @@ def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
 
 
 def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None]:
-    """Print the cost, and ask on a terminal before going ahead."""
-
     def ask(runs: int, epsilon: float) -> None:
         cost = guarantee(epsilon, budget.delta, budget.unit, budget.relation)
         output.note(f"{runs} trainings will be charged to data set {dataset!r}; together they cost {cost}.")

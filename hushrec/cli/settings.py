@@ -83,7 +83,6 @@ def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
 
 
 def _texts(cls: type[Any]) -> dict[str, str]:
-    """Return the docstring of each field; a class overrides its bases."""
     found: dict[str, str] = {}
     for each in cls.__mro__:
         for entry in parse(each.__doc__ or "", DocstringStyle.NUMPYDOC).params:
@@ -113,11 +112,10 @@ def _brief(text: str, width: int) -> str:
 
 
 def _first(cls: Any) -> str:
-    """Return the first paragraph of a class's docstring, as plain text."""
     return _plain((getdoc(cls) or "").partition("\n\n")[0])
 
 
 def _plain(text: str) -> str:
-    """Return a docstring's text without markup; None is written as on a command line."""
+    """Return a docstring's text without markup, with None as on a command line."""
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
     return " ".join(re.sub(r"\bNone\b", "none", text).split())

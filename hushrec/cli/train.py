@@ -156,7 +156,6 @@ def save(trained: Model, target: Path) -> None:
 
 
 def _rescue(trained: Model) -> str:
-    """Return how to get a model that could not be saved."""
     privacy = trained.privacy
     if privacy.week is not None:
         if privacy.week.season.lifetime:

@@ -42,7 +42,7 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
         For each attack its result and the largest result that the claim allows, or why it was not run:
         ``"unit"``, ``"model"``, ``"time"`` or the error's text.
     """
-    found = []
+    outcomes = []
     tries: list[tuple[str, Callable[..., Any]]] = [("canaries", _canaries), ("membership", _membership)]
     for name, attack in tries:
         if budget.unit != "user":
@@ -51,8 +51,8 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
             outcome = {"not_run": "model"}
         else:
             outcome = _within(limit, attack, estimator, budget)
-        found.append({"attack": name, **outcome})
-    return found
+        outcomes.append({"attack": name, **outcome})
+    return outcomes
 
 
 def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
@@ -61,32 +61,32 @@ def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[s
     sys.modules["__main__"] = ModuleType("__main__")  # the caller's script is not run there again
     try:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            found: dict[str, Any] = pool.apply_async(attack, arguments).get(limit)
+            result: dict[str, Any] = pool.apply_async(attack, arguments).get(limit)
     except multiprocessing.TimeoutError:
         return {"not_run": "time"}
     except HushrecError as error:
         return {"not_run": str(error)}
     finally:
         sys.modules["__main__"] = main
-    return found
+    return result
 
 
 def _canaries(estimator: Any, budget: Budget) -> dict[str, Any]:
-    found = canaries(estimator, budget, n_canaries=_CANARIES)
+    audit = canaries(estimator, budget, n_canaries=_CANARIES)
     return {
         "users": _CANARIES,
         "measure": "epsilon",
-        "reached": found.epsilon_bound,
+        "reached": audit.epsilon_bound,
         "claim": budget.epsilon,
-        "mu_reached": found.mu_bound,
-        "mu_claim": found.claimed_mu,
-        "wrong_with_chance": found.alpha,
+        "mu_reached": audit.mu_bound,
+        "mu_claim": audit.claimed_mu,
+        "wrong_with_chance": audit.alpha,
     }
 
 
 def _membership(estimator: Any, budget: Budget) -> dict[str, Any]:
-    told = settings_of(estimator).items()
-    settings = {name: each for name, each in told if name.rpartition(".")[2] != "model"}
+    chosen = settings_of(estimator).items()
+    settings = {name: value for name, value in chosen if name.rpartition(".")[2] != "model"}
     spent = Budget(budget.epsilon, budget.delta, relation=budget.relation)
     others = realistic(*_GENERATED, seed=0)
     return {

@@ -109,7 +109,7 @@ def certify(
             f'Data set "{called}" was charged an infinite epsilon by a run without privacy, so nothing is'
             " promised to its users and there is nothing to certify."
         )
-    if any(each.season.lifetime for each in ledger.seasons(called)):
+    if any(season.season.lifetime for season in ledger.seasons(called)):
         raise InputError(
             f'Data set "{called}" has a lifetime season, which dossiers do not support; use hushrec report.'
         )
@@ -169,13 +169,12 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
 def code() -> dict[str, str]:
     """Return the version, and a digest of the package: SHA-256 of a line a file, with its digest and name."""
     root = Path(__file__).parents[1]
-    found = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _PACKAGE}
-    lines = [f"{_sha256(path.read_bytes())}  {name}\n" for name, path in sorted(found.items())]
+    files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _PACKAGE}
+    lines = [f"{_sha256(path.read_bytes())}  {name}\n" for name, path in sorted(files.items())]
     return {"version": __version__, "sha256": _sha256("".join(lines).encode())}
 
 
 def _consent(statement: PrivacyStatement, text: Any, donors: Any, key: Any) -> dict[str, str]:
-    """Return the digest of the donors' consent and the keyed digest of their list."""
     if not statement.public_ratings:
         raise InputError("This model used no donors' ratings; leave consent out.", parameter="consent")
     contents = []
@@ -203,7 +202,6 @@ def _now(rows: Sequence[Sequence[Any]]) -> datetime:
 
 
 def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
-    """Return the data set of a model that can be certified; refuse any other model."""
     if not statement.private:
         raise InputError(
             f"This model is NOT PRIVATE ({'; '.join(statement.reasons)}), so there is nothing to certify."
@@ -223,7 +221,7 @@ def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
 
 
 def _release(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(row[COLUMNS.index(each)] for each in _RELEASE)
+    return tuple(row[COLUMNS.index(column)] for column in _RELEASE)
 
 
 def described(board: Model, octets: bytes) -> dict[str, Any]:
@@ -261,7 +259,7 @@ def _booked(
         "charges": [list(row) for row in rows],
         "runs": list(runs),
         "budget": limit and {key: getattr(limit, key) for key in ("epsilon", "delta", "failure")},
-        "seasons": [season_entry(each) for each in ledger.seasons(summary.dataset)],
+        "seasons": [season_entry(season) for season in ledger.seasons(summary.dataset)],
     }
 
 
@@ -290,30 +288,30 @@ def _of_both(statement: PrivacyStatement) -> float | None:
     return epsilon_of_both(statement.budget, statement.spent_mu) if statement.two_servers else None
 
 
-def capped(model: dict[str, Any], said: dict[str, Any]) -> str:
+def capped(model: dict[str, Any], phrases: dict[str, Any]) -> str:
     """Return a sentence on how many ratings of a person count; a cap above the catalogue limits nothing."""
     limits = model["ratings_per_user"] < model["items"]
     gaps = {"cap": f"{model['ratings_per_user']:,}", "items": f"{model['items']:,}"}
-    text: str = said["cap"]["limits" if limits else "does not"]
+    text: str = phrases["cap"]["limits" if limits else "does not"]
     return text.format(**gaps)
 
 
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     """Return the sentences that follow from the facts."""
-    said, model, book = words(dossier["language"]), dossier["model"], dossier["ledger"]
+    phrases, model, book = words(dossier["language"]), dossier["model"], dossier["ledger"]
     unit, relation = dossier["promise"]["unit"], dossier["promise"]["relation"]
     last = dossier["learned"][-1]
-    inexact = [said["rounding"][part] for part in said["rounding"] if not model[f"exact_{part}"]]
+    inexact = [phrases["rounding"][part] for part in phrases["rounding"] if not model[f"exact_{part}"]]
     gaps = {
-        "change": said["change"][f"{unit} {relation}"],
-        "of": said["of"][last["of"]],
-        "one": said["one"][unit],
-        "from_one": said["from"][unit],
-        "odds": times(last["odds"], said),
+        "change": phrases["change"][f"{unit} {relation}"],
+        "of": phrases["of"][last["of"]],
+        "one": phrases["one"][unit],
+        "from_one": phrases["from"][unit],
+        "odds": times(last["odds"], phrases),
         "delta": f"{last['delta']:g}",
-        "public": ", ".join(said["public"].get(each, each) for each in model["public"]),
-        "rounding": said["and"].join(inexact),
-        "cap": capped(model, said),
+        "public": ", ".join(phrases["public"].get(each, each) for each in model["public"]),
+        "rounding": phrases["and"].join(inexact),
+        "cap": capped(model, phrases),
     }
     holds = {
         "rating": unit == "rating",
@@ -326,23 +324,25 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     }
 
     def chosen(part: str) -> list[str]:
-        return filled(said[part] + [text for key, text in said[f"{part}_if"].items() if holds[key]], gaps)
+        return filled(
+            phrases[part] + [text for key, text in phrases[f"{part}_if"].items() if holds[key]], gaps
+        )
 
-    criteria = [filled(each, gaps) for each in said["criteria"]]
+    criteria = [filled(each, gaps) for each in phrases["criteria"]]
     if holds["donors"]:
-        criteria = [[risk, f"{bound} {said['donors']}", gap] for risk, bound, gap in criteria]
+        criteria = [[risk, f"{bound} {phrases['donors']}", gap] for risk, bound, gap in criteria]
     return {
         "not_covered": chosen("not_covered"),
         "criteria": criteria,
         "deletion": chosen("deletion"),
-        "law": [filled(each, gaps) for each in said["law"]],
+        "law": [filled(each, gaps) for each in phrases["law"]],
     }
 
 
-def times(odds: float | None, said: dict[str, Any]) -> str:
+def times(odds: float | None, phrases: dict[str, Any]) -> str:
     """Format a factor."""
     if odds is None:
-        return str(said["huge"])
+        return str(phrases["huge"])
     return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"
 
 

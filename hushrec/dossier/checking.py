@@ -57,7 +57,7 @@ class Check(NamedTuple):
     ----------
     what : str
     passed : bool or None
-        None if the dossier states something that was not compared with anything.
+        None for a part of the dossier that was not compared with anything.
     words : str
         The finding.
     parts : tuple of str
@@ -368,7 +368,6 @@ def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
 
 
 def _exactly(one: Any, two: Any) -> bool:
-    """Equal as JSON, where 1, 1.0 and true differ."""
     return json.dumps(one, sort_keys=True) == json.dumps(two, sort_keys=True)
 
 

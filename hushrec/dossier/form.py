@@ -90,8 +90,8 @@ def words(language: str = "en") -> dict[str, Any]:
     """Return the sentences of a language, with gaps."""
     if language not in LANGUAGES:
         raise ValueError("another language")
-    found: dict[str, Any] = json.loads(file(f"words.{language}.json"))
-    return found
+    loaded: dict[str, Any] = json.loads(file(f"words.{language}.json"))
+    return loaded
 
 
 def filled(texts: Iterable[str], gaps: dict[str, Any]) -> list[str]:

@@ -78,7 +78,6 @@ def _dataset(ledger: Ledger, name: str, delta: float) -> str:
 
 
 def _bar(summary: LedgerSummary) -> str:
-    """Spent, reserved and free as a picture and in figures."""
     shares = summary.shares
     if shares is None:
         what = (
@@ -96,10 +95,10 @@ def _bar(summary: LedgerSummary) -> str:
     return f'<div class="bar">{spans}</div>\n<p class="small">{figures}{free} {of}</p>'
 
 
-def _season(each: SeasonSummary) -> tuple[str, ...]:
-    season, budget = each.season, each.season.budget
-    left: int | str = 0 if each.closed else "no end" if season.lifetime else season.weeks - each.begun
-    state = "closed" if each.closed else "open" if left else "spent"
+def _season(summary: SeasonSummary) -> tuple[str, ...]:
+    season, budget = summary.season, summary.season.budget
+    left: int | str = 0 if summary.closed else "no end" if season.lifetime else season.weeks - summary.begun
+    state = "closed" if summary.closed else "open" if left else "spent"
     apart = f", {season.gap:g} days apart" if season.gap and left else ""
-    following = f"{season.mu(each.begun):.4g}" if left else ""
-    return season.name, state, each.weeks_run, f"{left}{apart}", following, str(budget)
+    following = f"{season.mu(summary.begun):.4g}" if left else ""
+    return season.name, state, summary.weeks_run, f"{left}{apart}", following, str(budget)

@@ -40,20 +40,20 @@ _COUNT = "number of users"
 def render(envelope: dict[str, Any]) -> bytes:
     """Return a dossier as HTML, from its signed JSON alone: one page to sign, then the details."""
     dossier = facts_of(envelope)
-    said = words(dossier["language"])
+    phrases = words(dossier["language"])
     bodies = {
-        "trained": _trained(dossier, said),
-        "learned": _learned(dossier, said),
-        "attacks": _attacked(dossier["attacks"], said),
+        "trained": _trained(dossier, phrases),
+        "learned": _learned(dossier, phrases),
+        "attacks": _attacked(dossier["attacks"], phrases),
         "deletion": bullets(dossier["deletion"]),
-        "law": small(said["law_note"]) + terms(dict(dossier["law"])),
-        "glossary": terms(said["glossary"]),
-        "code": _code(envelope, dossier, said),
+        "law": small(phrases["law_note"]) + terms(dict(dossier["law"])),
+        "glossary": terms(phrases["glossary"]),
+        "code": _code(envelope, dossier, phrases),
     }
-    parts = [f'<div class="first">{_first(dossier, said)}</div>']
+    parts = [f'<div class="first">{_first(dossier, phrases)}</div>']
     for number, (part, body) in enumerate(bodies.items(), 1):
-        parts += [f"<h2>{number}. {escape(said['heads'][part])}</h2>", body]
-    title = f"{said['kind']}: {dossier['declared']['controller']}, {dossier['ledger']['dataset']}"
+        parts += [f"<h2>{number}. {escape(phrases['heads'][part])}</h2>", body]
+    title = f"{phrases['kind']}: {dossier['declared']['controller']}, {dossier['ledger']['dataset']}"
     return document(title, "\n".join(parts), dossier["language"])
 
 
@@ -95,36 +95,36 @@ def moment(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
-def percent(value: float, said: dict[str, Any]) -> str:
+def percent(value: float, phrases: dict[str, Any]) -> str:
     """Return a percentage, rounded up."""
     if value > 0.999:
-        return str(said["nearly"])
+        return str(phrases["nearly"])
     digits = 1 if value < 0.1 or value > 0.985 else 0
     number = f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}"
-    return str(said["percent"].format(number.replace(".", said["decimal"])))
+    return str(phrases["percent"].format(number.replace(".", phrases["decimal"])))
 
 
 def plain(dossier: dict[str, Any]) -> str:
     """Return the promise in plain words, with the people it does not cover."""
-    level, promise, said = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
-    sure, hardly, strict, loose = (percent(each, said) for _, each in level["belief"] + level["found"])
-    text = said["plain"].format(
+    level, promise, phrases = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
+    sure, hardly, strict, loose = (percent(each, phrases) for _, each in level["belief"] + level["found"])
+    text = phrases["plain"].format(
         sure=sure,
         hardly=hardly,
         strict=strict,
         loose=loose,
-        suspicion=said["suspicion"][f"{promise['unit']} {promise['relation']}"],
-        of=said["of"][level["of"]],
+        suspicion=phrases["suspicion"][f"{promise['unit']} {promise['relation']}"],
+        of=phrases["of"][level["of"]],
         exceeded=f"{exceeded(level):.2g}",
     )
     others = dossier["model"]["epsilon_of_both_servers"]
     if others is not None:
         either, both = (spelled(dossier, each, promise["delta"]) for each in (promise["epsilon"], others))
-        text = said["servers"].format(either=either, both=both) + text
-    return text + f" {said['except']}" * dossier["model"]["public_ratings"]
+        text = phrases["servers"].format(either=either, both=both) + text
+    return text + f" {phrases['except']}" * dossier["model"]["public_ratings"]
 
 
-def _first(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _first(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     """Return the page to sign: the training, the odds, the limits, and the signers."""
     book, so_far = dossier["ledger"], dossier["learned"][1]
     gaps = {
@@ -136,69 +136,80 @@ def _first(dossier: dict[str, Any], said: dict[str, Any]) -> str:
         "together": spelled(dossier, so_far["epsilon"], so_far["delta"]),
     }
     declared = {
-        word: dossier["declared"][field] or said["undeclared"] for field, word in said["declared"].items()
+        word: dossier["declared"][field] or phrases["undeclared"]
+        for field, word in phrases["declared"].items()
     }
-    promise, cost = (escape(said[part].format(**gaps)) for part in ("promise", "cost"))
-    lines = [(who, "", "") for who in said["signers"]]
+    promise, cost = (escape(phrases[part].format(**gaps)) for part in ("promise", "cost"))
+    lines = [(who, "", "") for who in phrases["signers"]]
     return "\n".join(
         [
-            f'<p class="kind">{escape(said["kind"])}</p>',
+            f'<p class="kind">{escape(phrases["kind"])}</p>',
             f"<h1>{escape(dossier['declared']['controller'])}</h1>",
-            small(said["made"].format(**gaps)),
+            small(phrases["made"].format(**gaps)),
             terms(declared),
             f'<div class="brief"><p><b>{promise}</b> {cost}</p><p>{escape(plain(dossier))}</p></div>',
-            f"<h2>{escape(said['heads']['not_covered'])}</h2>",
+            f"<h2>{escape(phrases['heads']['not_covered'])}</h2>",
             bullets(dossier["not_covered"]),
-            f"<h2>{escape(said['heads']['declaration'])}</h2>",
-            f"<p>{escape(said['declaration'])}</p>",
+            f"<h2>{escape(phrases['heads']['declaration'])}</h2>",
+            f"<p>{escape(phrases['declaration'])}</p>",
             '<p class="line"></p>',
-            table(said["sign"], lines).replace("<table", '<table class="signed"'),
+            table(phrases["sign"], lines).replace("<table", '<table class="signed"'),
         ]
     )
 
 
-def _trained(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _trained(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
     low, high = model["rating_range"]
-    rows = said["likes"] if model["likes"] else said["ratings"].format(low=low, high=high)
-    week = "" if model["week"] is None else said["week"].format(*model["week"])
-    limit, name = book["budget"], said["facts"]
-    budget = said["no_budget"] if limit is None else spelled(dossier, limit["epsilon"], limit["delta"])
+    rows = phrases["likes"] if model["likes"] else phrases["ratings"].format(low=low, high=high)
+    week = "" if model["week"] is None else phrases["week"].format(*model["week"])
+    limit, name = book["budget"], phrases["facts"]
+    budget = phrases["no_budget"] if limit is None else spelled(dossier, limit["epsilon"], limit["delta"])
     facts = {
-        name["model"]: said["trained_by"].format(name=model["name"], week=week, version=model["trained_by"]),
-        name["data"]: said["data"].format(rows=rows, items=f"{model['items']:,}", cap=capped(model, said)),
-        name["protected"]: said["change"][f"{promise['unit']} {promise['relation']}"],
-        name["budget"]: said["closed"] if book["closed"] else budget,
-        name["public"]: ", ".join(said["public"].get(each, each) for each in model["public"]),
-        name["trust"]: said["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
-        name["noise"]: said["noise"]["yes" if model["exact_noise"] else "no"],
-        name["file"]: said["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),
-        name["settings"]: _settings(dossier, said),
+        name["model"]: phrases["trained_by"].format(
+            name=model["name"], week=week, version=model["trained_by"]
+        ),
+        name["data"]: phrases["data"].format(
+            rows=rows, items=f"{model['items']:,}", cap=capped(model, phrases)
+        ),
+        name["protected"]: phrases["change"][f"{promise['unit']} {promise['relation']}"],
+        name["budget"]: phrases["closed"] if book["closed"] else budget,
+        name["public"]: ", ".join(phrases["public"].get(each, each) for each in model["public"]),
+        name["trust"]: phrases["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
+        name["noise"]: phrases["noise"]["yes" if model["exact_noise"] else "no"],
+        name["file"]: phrases["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),
+        name["settings"]: _settings(dossier, phrases),
         **{name["note"].format(at=at): note for at, note in enumerate(model["notes"], 1)},
     }
     if dossier["consent"] is not None:
-        facts[name["consent"]] = said["consent"].format(**dossier["consent"])
-    heads = {part: f"<h3>{escape(said['heads'][part])}</h3>" for part in ("released", "runs", "seasons")}
-    parts = [terms(facts), heads["released"], _released(book, said), heads["runs"], _runs(dossier, said)]
+        facts[name["consent"]] = phrases["consent"].format(**dossier["consent"])
+    heads = {part: f"<h3>{escape(phrases['heads'][part])}</h3>" for part in ("released", "runs", "seasons")}
+    parts = [
+        terms(facts),
+        heads["released"],
+        _released(book, phrases),
+        heads["runs"],
+        _runs(dossier, phrases),
+    ]
     if book["seasons"]:
-        parts += [heads["seasons"], _seasons(dossier, said)]
+        parts += [heads["seasons"], _seasons(dossier, phrases)]
     return "\n".join(parts)
 
 
-def _settings(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _settings(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     """Return the settings in a line; a number of users that was released is marked as noisy."""
     book = dossier["ledger"]
     counted = any(row[4] == _COUNT for row in book["charges"] if row[2] in book["runs"])
     settings = [
         f"{key} = {f'{value:g}' if type(value) is float else value}"
-        + said["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
+        + phrases["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
         for key, value in dossier["model"]["settings"].items()
         if value is not None
     ]
-    return ", ".join(settings) or str(said["none"])
+    return ", ".join(settings) or str(phrases["none"])
 
 
-def _released(book: dict[str, Any], said: dict[str, Any]) -> str:
+def _released(book: dict[str, Any], phrases: dict[str, Any]) -> str:
     """Return a row a kind of release of this model's runs; those of one name are one row."""
     kinds: dict[tuple[str, str], list[Release]] = {}
     for row in book["charges"]:
@@ -216,7 +227,7 @@ def _released(book: dict[str, Any], said: dict[str, Any]) -> str:
         )
         for named, releases in kinds.items()
     ]
-    return table(said["release"], rows, (2, 3, 4, 5))
+    return table(phrases["release"], rows, (2, 3, 4, 5))
 
 
 def _range(values: Iterable[float]) -> str:
@@ -224,7 +235,7 @@ def _range(values: Iterable[float]) -> str:
     return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]}–{ordered[-1]}"
 
 
-def _runs(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _runs(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     """Return a row per run, with its cost and the cost of all before; the earliest of many are one row."""
     book, delta = dossier["ledger"], dossier["learned"][1]["delta"]
     runs: dict[str, list[Any]] = {}
@@ -243,41 +254,41 @@ def _runs(dossier: dict[str, Any], said: dict[str, Any]) -> str:
     if early := rows[: max(0, len(rows) - _LISTED)]:
         count = sum(int(row[3]) for row in early)
         rows = [
-            (early[-1][0].removeprefix("→ "), said["earlier"].format(count=len(early)), "", str(count))
+            (early[-1][0].removeprefix("→ "), phrases["earlier"].format(count=len(early)), "", str(count))
             + early[-1][4:],
             *rows[len(early) :],
         ]
-    note = said["runs_note"].format(
+    note = phrases["runs_note"].format(
         delta=f"{delta:g}",
         unit=book["unit"],
         relation=book["relation"],
         count=f"{book['head']['count']:,}",
         head=book["head"]["hash"],
     )
-    return table(said["run"], rows, (3, 4, 5)) + small(note)
+    return table(phrases["run"], rows, (3, 4, 5)) + small(note)
 
 
-def _seasons(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _seasons(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     rows = [
         (
             each["name"],
-            said["weeks"].format(**each),
-            said["shut"] if each["closed"] else said["open"],
+            phrases["weeks"].format(**each),
+            phrases["shut"] if each["closed"] else phrases["open"],
             spelled(dossier, each["epsilon"], each["delta"]),
         )
         for each in dossier["ledger"]["seasons"][-_LISTED:]
     ]
-    return table(said["season_head"], rows)
+    return table(phrases["season_head"], rows)
 
 
-def _learned(dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _learned(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     """Return a column per level, with its bounds on three risks."""
-    levels, name = dossier["learned"], said["learned"]
+    levels, name = dossier["learned"], phrases["learned"]
     before = [
-        name["belief"].format(said["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
+        name["belief"].format(phrases["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
     ]
     wrong = [
-        name["found"].format(said["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["found"]
+        name["found"].format(phrases["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["found"]
     ]
     lines = (name["epsilon"], name["delta"], name["mu"], name["odds"], *before, *wrong, name["exceeded"])
     columns = [
@@ -285,35 +296,35 @@ def _learned(dossier: dict[str, Any], said: dict[str, Any]) -> str:
             f"{each['epsilon']:.4g}",
             f"{each['delta']:g}",
             "—" if each["mu"] is None or each["failure"] else f"{each['mu']:.4g}",
-            f"× {times(each['odds'], said)}",
-            *(percent(part, said) for _, part in each["belief"] + each["found"]),
+            f"× {times(each['odds'], phrases)}",
+            *(percent(part, phrases) for _, part in each["belief"] + each["found"]),
             f"{exceeded(each):.2g}",
         )
         for each in levels
     ]
-    head = (said["learned_head"], *(said["of"][each["of"]] for each in levels))
+    head = (phrases["learned_head"], *(phrases["of"][each["of"]] for each in levels))
     promise = dossier["promise"]
-    note = said["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
+    note = phrases["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
     rates = table(head, list(zip(lines, *columns)), range(1, len(head)))
-    return rates + small(note) + table(said["criterion"], dossier["criteria"])
+    return rates + small(note) + table(phrases["criterion"], dossier["criteria"])
 
 
-def _attacked(attacks: Sequence[dict[str, Any]], said: dict[str, Any]) -> str:
+def _attacked(attacks: Sequence[dict[str, Any]], phrases: dict[str, Any]) -> str:
     if not attacks:
-        return f'<p class="none">{escape(said["no_attacks"])}</p>'
+        return f'<p class="none">{escape(phrases["no_attacks"])}</p>'
     rows = []
     for each in attacks:
-        name = said["attack_names"][each["attack"]]
+        name = phrases["attack_names"][each["attack"]]
         if "not_run" in each:
-            why = said["not_run"].get(each["not_run"], each["not_run"])
-            rows.append((name, said["attack_not_run"].format(why), "", "", ""))
+            why = phrases["not_run"].get(each["not_run"], each["not_run"])
+            rows.append((name, phrases["attack_not_run"].format(why), "", "", ""))
             continue
         margin, control = each.get("margin", 0.0), each.get("without_privacy", 0.0)
         gaps = {"users": f"{each['users']:,}", "margin": f"{margin:.2f}", "control": f"{control:.3f}"}
-        done = said["attacks"][each["attack"]].format(**gaps)
+        done = phrases["attacks"][each["attack"]].format(**gaps)
         figures = f"{each['reached']:.3f}", f"{each['claim']:.3f}"
-        rows.append((name, done, *figures, said["reading"][reading(each)]))
-    return table(said["attack_head"], rows, (2, 3)) + small(said["attacks_note"])
+        rows.append((name, done, *figures, phrases["reading"][reading(each)]))
+    return table(phrases["attack_head"], rows, (2, 3)) + small(phrases["attacks_note"])
 
 
 def reading(attack: dict[str, Any]) -> str:
@@ -325,13 +336,13 @@ def reading(attack: dict[str, Any]) -> str:
     return "below" if least > guessing else "nothing"
 
 
-def _code(envelope: dict[str, Any], dossier: dict[str, Any], said: dict[str, Any]) -> str:
+def _code(envelope: dict[str, Any], dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     (entry,) = envelope["signatures"]
     facts = {
-        said["version"]: said["version_of"].format(**dossier["code"]),
-        said["checked"]: said["checks"],
-        said["payload"]: hashlib.sha256(decoded(envelope["payload"])).hexdigest(),
-        said["key"]: entry["keyid"],
-        said["signature"]: entry["sig"],
+        phrases["version"]: phrases["version_of"].format(**dossier["code"]),
+        phrases["checked"]: phrases["checks"],
+        phrases["payload"]: hashlib.sha256(decoded(envelope["payload"])).hexdigest(),
+        phrases["key"]: entry["keyid"],
+        phrases["signature"]: entry["sig"],
     }
-    return f"<p>{escape(said['how'])}</p>{terms(facts)}"
+    return f"<p>{escape(phrases['how'])}</p>{terms(facts)}"

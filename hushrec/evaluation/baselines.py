@@ -51,17 +51,17 @@ def baselines(model: Recommender) -> dict[str, Recommender]:
     >>> list(hushrec.evaluation.baselines(model))
     ['popularity']
     """
-    found: dict[str, Recommender] = {}
+    models: dict[str, Recommender] = {}
     lister: Any = model.lists or model
     if model.scores == "ratings":
         level = {"center": model.arrays["center"], "item_bias": np.zeros(model.domain.n_items)}
-        found["user means"] = _simple(ItemBias(), model, level)
+        models["user means"] = _simple(ItemBias(), model, level)
     if lister.scores == "likes" and np.ptp(lister.item_bias) > 0:
         popularity: dict[str, Any] = {"center": np.float64(0), "item_bias": np.asarray(lister.item_bias)}
         if "supported" in lister.arrays:
             popularity["supported"] = lister.arrays["supported"]
-        found["popularity"] = _simple(Popular(), model, popularity)
-    return found
+        models["popularity"] = _simple(Popular(), model, popularity)
+    return models
 
 
 def measured(
@@ -86,24 +86,25 @@ def measured(
     Returns
     -------
     dict of str to Evaluation or None
-        ``"user means"``, ``"popularity"`` and ``"popular"``: None if it was not released, or is not known. On
-        a cluster `popular` is not known, since its rows are not here.
+        ``"user means"``, ``"popularity"`` and ``"popular"``, or None where it was not released or is unknown.
+        On a cluster `popular` is unknown, because its rows are elsewhere.
     """
     models: dict[str, Recommender | None] = {
         **dict.fromkeys(("user means", "popularity")),
         **baselines(model),
     }
     models["popular"] = popular_by_plan(model, history, seed) if engine is None else None
-    found: dict[str, Evaluation | None] = {}
-    for name, each in models.items():
-        own = [metric for metric in metrics if metric in (OF_RATINGS if name == "user means" else OF_LISTS)]
-        options: dict[str, Any] = {**lists, "metrics": own, "resamples": 0, "seed": seed, "engine": engine}
-        found[name] = evaluate(each, history, targets, **options) if each is not None and own else None
-    return found
+    results: dict[str, Evaluation | None] = {}
+    for name, baseline in models.items():
+        job = OF_RATINGS if name == "user means" else OF_LISTS
+        chosen = [metric for metric in metrics if metric in job]
+        options: dict[str, Any] = {**lists, "metrics": chosen, "resamples": 0, "seed": seed, "engine": engine}
+        results[name] = evaluate(baseline, history, targets, **options) if baseline and chosen else None
+    return results
 
 
 def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Recommender | None:
-    """Return what `popular` might have been with the model's whole budget; None if its plan is not known.
+    """Return what `popular` might have been with the model's whole budget, if its plan is known.
 
     Parameters
     ----------
@@ -137,12 +138,11 @@ def planned_noise(model: Model) -> float | None:
 def released_noise(model: Model) -> float | None:
     """Return the noise's standard deviation in the first release that the model's popularity follows from."""
     labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
-    found = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]
-    return float(found[0]) if found and "popularity" in baselines(model) else None
+    sds = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]
+    return float(sds[0]) if sds and "popularity" in baselines(model) else None
 
 
 def _simple(estimator: Any, model: Recommender, arrays: Mapping[str, Any]) -> Recommender:
-    """A model without factors."""
     return Recommender(
         estimator, model.domain, {**arrays, "item_factors": np.zeros((model.domain.n_items, 0))}
     )

@@ -223,8 +223,10 @@ class Comparison:
 
     def _directions(self, model: str, epsilon: float) -> str:
         """Directions of taste that the runs of a cell learned; with 0 all get nearly the same list."""
-        found = [row["directions"] for row in self.rows if (row["model"], row["epsilon"]) == (model, epsilon)]
-        known = sorted({each for each in found if each is not None})
+        counts = [
+            row["directions"] for row in self.rows if (row["model"], row["epsilon"]) == (model, epsilon)
+        ]
+        known = sorted({count for count in counts if count is not None})
         return "–".join(map(str, dict.fromkeys([known[0], known[-1]]))) if known else "not known"
 
     def plot(self) -> Figure:
@@ -240,9 +242,9 @@ class Comparison:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON."""
         words = "unit relation delta k main_metric main_metrics relevant_from folds data_is_public"
-        found: dict[str, Any] = {name: getattr(self, name) for name in (*words.split(), "total_epsilon")}
-        found["main_metrics"] = list(self.main_metrics)
-        return found | {"note": self.stamp, "runs": list(self.rows)}
+        values: dict[str, Any] = {name: getattr(self, name) for name in (*words.split(), "total_epsilon")}
+        values["main_metrics"] = list(self.main_metrics)
+        return values | {"note": self.stamp, "runs": list(self.rows)}
 
     def write(self, folder: str | Path) -> dict[str, Path]:
         """Write table (Parquet, Markdown) and plot (PNG, SVG) into an existing folder, for its owner alone.
@@ -377,7 +379,6 @@ def compare(
 
 
 def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[tuple[str, Budget, int]]:
-    """Yield the runs, with the name of each on the progress bar."""
     with progress_bar(progress, len(runs), "comparing", "runs") as advance:
         for name, budget, draw in runs:
             advance(0, f"{name}, {f'epsilon {budget.epsilon:g}' if budget.private else 'without privacy'}")
@@ -387,33 +388,32 @@ def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[
 
 def _trained(
     name: str,
-    own: Estimator[Any] | None,
+    estimator: Estimator[Any] | None,
     ratings: Ratings,
     accountant: Accountant,
     n_users: int | None,
     settings: Mapping[str, Any],
     seed: int,
 ) -> Model:
-    """Train an estimator as given, or one planned by its name."""
-    if own is not None:
-        return own.fit(ratings, accountant, seed=seed)
+    if estimator is not None:
+        return estimator.fit(ratings, accountant, seed=seed)
     return train(name, ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed)
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
     """Return the estimators by their labels in the table; None for a model that is planned by name."""
-    found: dict[str, Estimator[Any] | None] = {}
+    estimators: dict[str, Estimator[Any] | None] = {}
     for model in models:
         if isinstance(model, str):
-            found.setdefault(model, None)
+            estimators.setdefault(model, None)
             continue
         check_kind(model, Estimator, "models", "pass names or estimators, for example PrivateALS(rank=8)")
         label, number = model.name, 1
-        while label in found or (label in ESTIMATORS and type(model) is not ESTIMATORS[label]):
+        while label in estimators or (label in ESTIMATORS and type(model) is not ESTIMATORS[label]):
             number += 1
             label = f"{model.name} {number}"
-        found[label] = model
-    return found
+        estimators[label] = model
+    return estimators
 
 
 def _check_kinds(train_ratings: Any, test_ratings: Any, models: Any, epsilons: Any) -> None:
@@ -459,14 +459,14 @@ def cross_validate(
     """
     if not data_is_public:
         raise InputError("Cross-validation is for public ratings; on private ones use compare, or tune.")
-    found = [
+    comparisons = [
         compare(train_part, test_part, models, epsilons, seed=seed, data_is_public=True, **options)
         for train_part, test_part in k_folds(ratings, folds, seed=seed)
     ]
-    rows = [{**row, "fold": fold} for fold, each in enumerate(found) for row in each.rows]
+    rows = [{**row, "fold": fold} for fold, comparison in enumerate(comparisons) for row in comparison.rows]
     order = {(row["model"], row["epsilon"]): place for place, row in reversed([*enumerate(rows)])}
     rows.sort(key=lambda row: order[row["model"], row["epsilon"]])
-    return replace(found[0], rows=tuple(rows), folds=len(found))
+    return replace(comparisons[0], rows=tuple(rows), folds=len(comparisons))
 
 
 def _grid(

@@ -114,7 +114,7 @@ class Evaluation:
         return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return values for JSON: each metric by name, its ``intervals``, None if undefined."""
+        """Return values for JSON: each metric by name and its ``intervals``."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
         names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {
@@ -279,9 +279,9 @@ def evaluate(
     else:
         signs = {}
         whole = _over_partitions(history, targets, public, engine)
-    found = _estimates(whole, resamples, seed)
+    figures = _estimates(whole, resamples, seed)
     return Evaluation(
-        metrics=signs | {_called(name, k): each for name, each in found.items() if name in metrics},
+        metrics=signs | {_called(name, k): figure for name, figure in figures.items() if name in metrics},
         k=k,
         relevant_from=relevant_from,
         n_users=len(whole.ranks),
@@ -326,7 +326,6 @@ def _measured(
     alike: bool,
     next: bool,
 ) -> _Measured:
-    """Measure the users in history and held-out ratings."""
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
     raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
     history = history.aligned_to(targets)
@@ -381,7 +380,6 @@ def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine
 def _sign_metrics(
     model: Recommender, history: Ratings, targets: Ratings, resamples: int, seed: int
 ) -> dict[str, Estimate]:
-    """Accuracy, log loss and AUC of a model of likes and dislikes; nothing for other models."""
     if model.scores != "log-odds":
         return {}
     estimator: Any = model.estimator
@@ -519,16 +517,15 @@ def gini(counts: Array) -> float:
 
 def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> Array:
     """A digest of each user's list and its first item, before items of the history are left out."""
-    found = [
+    marks = [
         (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
         for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False)
         for row in columns
     ]
-    return np.array(found, dtype=np.uint64).reshape(-1, 2)
+    return np.array(marks, dtype=np.uint64).reshape(-1, 2)
 
 
 def _estimates(whole: _Measured, resamples: int, seed: int) -> dict[str, Estimate]:
-    """Return all `METRICS` and their intervals, from the values of each user."""
     ranks, lists, n_items = whole.ranks, whole.lists, len(whole.raters)
     novelty = np.log2((whole.history + 1) / (whole.raters + 1))
     ranked, listed = ~np.isnan(ranks[:, 0]), lists >= 0
@@ -567,9 +564,9 @@ def _estimates(whole: _Measured, resamples: int, seed: int) -> dict[str, Estimat
                 ]
             )
 
-    found = estimates(METRICS, figures, len(per_user), resamples, seed)
-    different = found["different-lists"]  # no more than there are users
-    return found | {"different-lists": replace(different, high=min(different.high, float(len(per_user))))}
+    measured = estimates(METRICS, figures, len(per_user), resamples, seed)
+    different = measured["different-lists"]  # no more than there are users
+    return measured | {"different-lists": replace(different, high=min(different.high, float(len(per_user))))}
 
 
 def _plain(value: float) -> float | None:

@@ -25,7 +25,7 @@ class Taste:
     Attributes
     ----------
     directions : int or None
-        Taste dimensions that exceed the noise; None if unknown.
+        Taste dimensions that exceed the noise, if known.
     price : str
         Price of another training, if this one learned no dimension; empty inside a season.
     pairs : bool
@@ -53,16 +53,16 @@ class Taste:
             more = f" and {plural(self.directions, 'taste dimension')}" if self.directions else ""
             return f"Personal taste: the model learned pairs of items{more}. Lists follow both."
         if self.unknown:
-            said = "lists follow each user's ratings, but learned taste cannot be distinguished from noise."
+            what = "lists follow each user's ratings, but learned taste cannot be distinguished from noise."
         elif self.directions is None:
             return ""
         elif self.directions:
-            said = f"the model learned {plural(self.directions, 'taste dimension')}. Lists follow them."
+            what = f"the model learned {plural(self.directions, 'taste dimension')}. Lists follow them."
         elif self.public:
             return "Personal taste: no taste dimension exceeds this noise. Lists follow public data."
         else:
-            said = "no taste dimension exceeds this noise, so all users get nearly the same list."
-        return f"Personal taste: {said} {price}".rstrip()
+            what = "no taste dimension exceeds this noise, so all users get nearly the same list."
+        return f"Personal taste: {what} {price}".rstrip()
 
 
 def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = None) -> Taste:

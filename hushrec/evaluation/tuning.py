@@ -186,7 +186,6 @@ def _score(trained: Model, history: Ratings, held_out: Ratings, inner: Accountan
 
 
 def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Settings], budget: Budget) -> None:
-    """Refuse what cannot be tried, before anything is spent."""
     if not candidates:
         raise InputError("There is nothing to choose from; pass settings to try, for example rank=4,8.")
     if budget.unit != "user":

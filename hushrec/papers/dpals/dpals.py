@@ -67,10 +67,10 @@ class DPALS(Estimator["SampledUsers"]):
         right-hand sides.
     clip : float or None
         Bound of that clip in units of half the rating range (Gamma_M), or of its square with
-        ``clipping="user"``, > 0. None: no clip, without privacy only.
+        ``clipping="user"``, > 0. May be None without privacy.
     user_norm : float or None
-        Bound on the norm of a user's factors (Gamma_u), in units of half the rating range, > 0. None only
-        without privacy.
+        Bound on the norm of a user's factors (Gamma_u), in units of half the rating range, > 0. May be
+        None without privacy.
     sampling : {"uniform", "tail", "weights"}
         Input of the statistics: ``max_ratings_per_user`` of a user's ratings, at random or the rarest items
         first (section 5.1). Or all of them, weighted to norm 1 per user (adaptive weights, Krichene et al.

@@ -83,7 +83,6 @@ def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
 
 @compiled
 def _clamp_range(gram, rank, work, scaled, squares, columns, shift, scale):
-    """Raise the negative eigenvalues of every matrix to zero, in place."""
     lanes = simd.lanes(work)
     pitch = scaled.shape[0]
     order = pitch // lanes

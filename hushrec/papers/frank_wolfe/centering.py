@@ -55,8 +55,7 @@ class CentredEstimator(Estimator[PrivateSide]):
     bias_share: Part = 0.5
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
-        """A clip of a row in rating units; None means a norm that no row exceeds after its mean is
-        subtracted."""
+        """Return a clip of a row in rating units, by default a norm that no centred row exceeds."""
         return (clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
 
     @property

@@ -271,7 +271,6 @@ def unit(vector: Array) -> NDArray[np.float64]:
 
 
 def _products(label: str, steps: int) -> list[str]:
-    """Labels of the products of a run."""
     return [f"{label}, product {step}" for step in range(1, steps + 1)]
 
 

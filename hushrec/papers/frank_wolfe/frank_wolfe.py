@@ -127,8 +127,8 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     nuclear_norm : float
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     row_clip : float or None
-        Bound L on the norm of a user's row and of their iterate, in units of half the rating range, > 0. None
-        means the square root of ``max_ratings_per_user``, which no centred row exceeds.
+        Bound L on the norm of a user's row and of their iterate, in units of half the rating range, > 0. By
+        default the square root of ``max_ratings_per_user``, which no centred row exceeds.
     step_damping : float
         >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
         generous k. From 1 on, a user with ratings along v moves by at most their residual.
@@ -168,7 +168,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         ----------
         residual_clip : float or None
             Bound B on the norm of a user's residual row at the first step, in units of half the rating range,
-            > 0. None means twice the bound of a row, which no residual exceeds: the paper's calibration.
+            > 0. By default twice the bound of a row, which no residual exceeds: the paper's calibration.
         residual_clip_decay : float
             Factor of that bound from one step to the next, in (0, 1].
         eigenvector : {"covariance", "oja", "power"}
@@ -265,7 +265,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         return self.nuclear_norm * domain.half_width
 
     def _residual_bound(self, domain: Domain) -> float:
-        """B of the first step in rating units."""
         if self.tuning.residual_clip is None:
             return 2 * self._row_bound(self.row_clip, domain)
         return self.tuning.residual_clip * domain.half_width

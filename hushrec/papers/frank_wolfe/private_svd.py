@@ -33,8 +33,8 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     rank : int
         Number of eigenvectors, >= 1.
     row_clip : float or None
-        Bound L on the norm of a user's row, in units of half the rating range, > 0. None means the square
-        root of ``max_ratings_per_user``, which no row exceeds.
+        Bound L on the norm of a user's row, in units of half the rating range, > 0. By default the
+        square root of ``max_ratings_per_user``, which no row exceeds.
     scale : {"local", "paid", "ridge"}
         Replacement of the paper's exact mn over the number of observed ratings, which is not private: n over
         the number of the user's own ratings; n times the released ratio of users to ratings; or a ridge

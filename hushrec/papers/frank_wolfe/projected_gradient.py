@@ -131,8 +131,6 @@ class FullRowUsers(CentredUsers):
 
 @dataclass(frozen=True, kw_only=True)
 class _ProjectedGradient(CentredEstimator[PrivateSide]):
-    """The part that the plain and the private algorithm share."""
-
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
         """The steps; chosen on splits of public data (docs/papers/frank-wolfe.md).
@@ -240,7 +238,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     tuning : PrivateProjectedGradient.Tuning
         Lengths of the steps.
     row_clip : float or None
-        Bound B on the norm of a user's full row, in units of half the rating range, > 0. None means the
+        Bound B on the norm of a user's full row, in units of half the rating range, > 0. By default the
         square root of ``max_ratings_per_user``.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
@@ -290,12 +288,11 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
 
 
 def _model(maps: list[ProjectionMap]) -> dict[str, Array]:
-    """Return the arrays that users replay their rows from."""
-    width = max(len(each.gains) for each in maps)
+    width = max(len(projection.gains) for projection in maps)
     return {
         "item_factors": maps[-1].directions,
-        "directions": np.stack([_padded(each.directions, width) for each in maps]),
-        "gains": np.stack([_padded(each.gains[None], width)[0] for each in maps]),
+        "directions": np.stack([_padded(projection.directions, width) for projection in maps]),
+        "gains": np.stack([_padded(projection.gains[None], width)[0] for projection in maps]),
     }
 
 

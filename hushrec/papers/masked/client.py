@@ -131,6 +131,8 @@ def fetch(connection: Connection, key: PrivateKey) -> Array:
     values = connection.get(Column, "columns", key.node, token=key.token, most=_LONGEST).values
     task = connection.get(Task, "task", most=_LONGEST)
     shapes = [(len(values), len(part)) for part in key.coefficients]
-    told = [public.shape for public in task.keys]
-    check(shapes == told, "The server's column, key and this node's key file do not go together; refused.")
+    expected = [public.shape for public in task.keys]
+    check(
+        shapes == expected, "The server's column, key and this node's key file do not go together; refused."
+    )
     return unmasked(values, task.keys, key.coefficients)

@@ -202,10 +202,8 @@ def _thresholded(matrix: Array, threshold: float) -> tuple[Array, Array]:
 
 
 def _rows(matrix: sp.csr_array) -> NDArray[np.integer]:
-    """Row of every stored entry."""
     return np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
 
 
 def _at(fit: Completion, rows: NDArray[np.integer], columns: NDArray[np.integer]) -> Array:
-    """The fit at some entries."""
     return predict_pairs(rows, columns, fit.left, fit.right)

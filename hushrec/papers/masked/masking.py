@@ -106,31 +106,6 @@ def column_space(left: Array) -> Array:
     return np.linalg.qr(left)[0]
 
 
-def published_noise_sd(epsilon: float, delta: float, column_norm: float) -> float:
-    """Standard deviation that Theorem 4 asks for: ``2 c L sqrt(2 ln(2/delta)) / epsilon``.
-
-    The theorem's c is ``sqrt(2 ln(1.25/delta))``. The guarantee it states does not hold against the server
-    (docs/papers/errata.md, docs/papers/homomorphic.md). The number only gives a mask about ``1/epsilon``
-    times as large as the ratings.
-
-    Parameters
-    ----------
-    epsilon : float
-        In (0, 1), as the theorem demands.
-    delta : float
-        In (0, 1).
-    column_norm : float
-        Declared bound L on the norm of a node's full column, > 0.
-    """
-    if not 0 < epsilon < 1 or not 0 < delta < 1 or not 0 < column_norm < math.inf:
-        raise InputError(
-            f"Theorem 4 needs epsilon and delta in (0, 1) and column_norm > 0, not {epsilon!r}, {delta!r} and"
-            f" {column_norm!r}."
-        )
-    constant = math.sqrt(2 * math.log(1.25 / delta))
-    return 2 * constant * column_norm * math.sqrt(2 * math.log(2 / delta)) / epsilon
-
-
 @dataclass(frozen=True)
 class MaskingStatement:
     """The promise of masked completion: nothing that has an epsilon.

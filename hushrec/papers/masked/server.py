@@ -292,7 +292,6 @@ class CompletionServer:
                 return
 
     def _finish(self, round: int, nodes: list[str], left: Array, right: Array) -> None:
-        """Open the second round, or hand out the columns."""
         with self._lock:
             if round < self.settings.rounds:
                 self._keys.append(column_space(right))

@@ -41,7 +41,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     Parameters
     ----------
     rank : int or None
-        Eigenvectors of the cleansed covariance, >= 1; None keeps all with a positive eigenvalue.
+        Eigenvectors of the cleansed covariance, >= 1; all with a positive eigenvalue if None.
     prediction : {"projection", "neighbours"}
         A user's residuals projected on the eigenvectors, or interpolated from their rated items with the
         weights of the cleansed covariance (Bell and Koren 2007, with all of the user's items as neighbours).
@@ -174,7 +174,6 @@ class CleansedUsers(Users):
         self._settings = settings
 
     def sample(self, seed: int) -> None:
-        """Go on with at most the declared number of ratings a user."""
         self._ratings = sample_per_user(self._ratings, self._settings.max_ratings_per_user, seed)
         self._cell_weights = np.repeat(unit_weights(self._ratings), np.diff(self._ratings.matrix.indptr))
 
@@ -198,7 +197,7 @@ class CleansedUsers(Users):
         return outer_product_sum(weighted, clamp)
 
     def weights(self) -> Bounded:
-        """The same of the weights alone, of norm at most 1 a user."""
+        """Packed sum of the outer products of the weights, of norm at most 1 a user."""
         return outer_product_sum(with_values(self._residuals, self._cell_weights), 1.0)
 
 

@@ -76,8 +76,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     Parameters
     ----------
     threshold : float or None
-        Declared: ratings above it are likes, all others dislikes; None means the middle of the declared
-        range. The paper's choice, the mean of the ratings, is private.
+        Ratings above it are likes, all others dislikes. By default the middle of the declared range. The
+        paper's choice, the mean of the ratings, is private.
     mechanism : {"input", "objective", "gradient", "output", "output-published", "none"}
         Place of the noise (sections 4.1 to 4.4). "input" is the most accurate and needs no trust in the
         server (:func:`randomize_labels`). "output" adds noise to the observed entries of a strongly convex
@@ -89,9 +89,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         Bound on the entries of the matrix (alpha; the paper calls it max-norm), > 0.
     nuclear_norm : float or None
         Bound on the nuclear norm per square root of n_users * n_items, > 0: the paper's alpha * sqrt(rank).
-        None means 0.9, and less below 30 ratings per user and item together, times their ratio to the power
-        4/3 (their number is public here). For "gradient" it means 0.1, because its noise would fill a larger
-        ball.
+        By default 0.9, and less below 30 ratings per user and item together, times their ratio to the power
+        4/3 (their number is public here). 0.1 for "gradient", because its noise would fill a larger ball.
     tuning : OneBitCompletion.Tuning
         The solver, and what each mechanism needs.
     n_users : int or None
@@ -146,9 +145,9 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             Tolerance of the solver, which stops when ten values of the objective differ by less than this
             part of it.
         flips : (float, float) or None
-            Probabilities with which likes and dislikes are flipped (p1, p2). "input": None means to flip both
-            with 1 / (1 + e^epsilon), the most informative choice within epsilon.
-            "none": the flips that users applied to their own labels.
+            Probabilities with which likes and dislikes are flipped (p1, p2). "input": by default
+            1 / (1 + e^epsilon) for both, the most informative choice within epsilon. "none": the
+            flips that users applied to their own labels.
         gradient_steps : int
             K of Algorithm 3, >= 1.
         clamp : float
@@ -281,7 +280,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     @property
     def output_step(self) -> float:
-        """Length of those steps."""
         return 1 / (CURVATURE[self.link] + self.tuning.strong_convexity)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
@@ -305,7 +303,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return LabelledUsers(ratings, self)
 
     def train(self, users: LabelledUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Return what new users are served from: item factors and offsets."""
         items = BiasedFactors(self._released_factors(users, gate, seed)[1])
         return {"center": np.float64(0.0), "item_bias": items.biases, "item_factors": items.factors}
 

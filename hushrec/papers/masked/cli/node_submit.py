@@ -76,7 +76,6 @@ def node_submit(
 
 
 def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
-    """The node's key: that of the file, or a new one."""
     from hushrec.papers.masked.client import PrivateKey
 
     if not Path(path).exists():
@@ -88,7 +87,6 @@ def _key(path: str, name: str | None, domain: Domain) -> PrivateKey:
 
 
 def _one_user(path: str, domain: Domain, user: str | None) -> tuple[Any, Any]:
-    """Positions and ratings of one user of a file."""
     ratings = Ratings.from_any(path, domain)
     if user is not None:
         ratings = ratings.for_users([user])
