@@ -69,8 +69,8 @@ def _popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
     candidates = popularities(max(float(noisy.sum()), noise_sd, 1.0) / n_users / len(noisy))
     variance = noise_sd**2 + n_users * candidates / likes
     misfit = (noisy[:, None] - n_users * candidates) ** 2 / variance + np.log(variance)
-    found = posterior_means(candidates, -misfit / 2)[0]
-    return found / found.max()
+    popularity = posterior_means(candidates, -misfit / 2)[0]
+    return popularity / popularity.max()
 
 
 # ---------------------------------------------------------------------- the model
@@ -86,27 +86,27 @@ def voted(parts: ModelArrays, users: LikingUsers, gate: Gate, n_users: float) ->
         votes = float(gate.release(label, users.votes(dict(before), dict(after.beside)))[0])
         return votes - _SURE * math.hypot(gate.noise_sd(label), math.sqrt(n_users))
 
-    alone = [with_features(parts, each) for each in tables]
-    gains = [gain(label, parts.serve, each) for label, each in zip(labels, alone)]
+    alone = [with_features(parts, table) for table in tables]
+    gains = [gain(label, parts.serve, model) for label, model in zip(labels, alone)]
     first, *others = np.argsort(-np.array(gains), kind="stable").tolist()
-    chosen, found = [first], alone[first]
+    chosen, model = [first], alone[first]
     for label, table in zip(labels[len(tables) :], others, strict=True):
-        wider = with_features(parts, np.column_stack([tables[each] for each in sorted([*chosen, table])]))
-        if gain(label, found.beside, wider) > 0 and gains[table] > 0:
-            chosen, found = [*chosen, table], wider
+        wider = with_features(parts, np.column_stack([tables[number] for number in sorted([*chosen, table])]))
+        if gain(label, model.beside, wider) > 0 and gains[table] > 0:
+            chosen, model = [*chosen, table], wider
     accepted = np.isin(np.arange(len(tables)), chosen).astype(np.uint8)
-    found = replace(found, state={**found.state, "feature_tables": accepted})
-    return found.counting(float(gains[first] > 0))
+    model = replace(model, state={**model.state, "feature_tables": accepted})
+    return model.counting(float(gains[first] > 0))
 
 
 def next_week(parts: ModelArrays, domain: Domain, state: Mapping[str, Array]) -> ModelArrays:
     """Return a later week's parts, with the tables that users voted for."""
     accepted, features = state["feature_tables"], domain.item_features
     if features is not None and len(domain.feature_widths) == len(accepted):
-        found = with_features(parts, features[:, np.repeat(accepted > 0, domain.feature_widths)])
+        model = with_features(parts, features[:, np.repeat(accepted > 0, domain.feature_widths)])
     else:
-        found = with_features(parts, None, state["item_components"])
-    return replace(found, state={**found.state, "feature_tables": accepted})
+        model = with_features(parts, None, state["item_components"])
+    return replace(model, state={**model.state, "feature_tables": accepted})
 
 
 def with_features(parts: ModelArrays, features: Array | None, kept: Array | None = None) -> ModelArrays:
@@ -134,9 +134,9 @@ def with_features(parts: ModelArrays, features: Array | None, kept: Array | None
 def _components(features: Array | None, popularity: Array) -> Array:
     """Return components of the features, of nearly one strength; 0 for items without features."""
     scores = feature_scores(features, len(popularity))
-    told = np.asarray(scores.any(axis=1))
-    weight = ratio(popularity * told, popularity @ told)
-    scores = np.where(told[:, None], scores - weight @ scores, 0.0)
+    described = np.asarray(scores.any(axis=1))
+    weight = ratio(popularity * described, popularity @ described)
+    scores = np.where(described[:, None], scores - weight @ scores, 0.0)
     with one_blas_thread():
         variance, axes = np.linalg.eigh((scores * weight[:, None]).T @ scores)
         least = _RIDGE * float(variance.max(initial=0.0))

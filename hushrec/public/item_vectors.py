@@ -68,8 +68,8 @@ def item_vectors(ratings: Ratings) -> pa.Table:
 def _directions(likes: Ratings) -> Array:
     """Return the leading scaled singular vectors of the users' unit rows, without that of popularity."""
     counts = np.bincount(likes.matrix.indices, minlength=likes.n_items)
-    each = 1 / np.sqrt(np.maximum(np.diff(likes.matrix.indptr), 1))
-    rows = sp.diags_array(each) @ with_values(likes.matrix, np.ones(likes.matrix.nnz))
+    scale = 1 / np.sqrt(np.maximum(np.diff(likes.matrix.indptr), 1))
+    rows = sp.diags_array(scale) @ with_values(likes.matrix, np.ones(likes.matrix.nnz))
     rows = rows @ sp.diags_array(1 / np.sqrt(np.maximum(counts, _FEWEST)))
     size = min(_DIRECTIONS + 1, min(rows.shape) - 1)
     if size < 1:

@@ -115,16 +115,16 @@ def judge(
             for other in others
         ]
     else:
-        told = [False] if donors.domain.item_features is None else [False, True]
+        with_features = [False] if donors.domain.item_features is None else [False, True]
         voted = None if private.public is None else private.public.model
         without = released.without if voted is None else partial(released.voted, voted)
         ways = [
             _Way(other, features, partial(released.model, external=other, features=features), without)
             for other in others
-            for features in told
+            for features in with_features
         ]
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
-    chosen = int(np.argmax([each.best for each in votes]))
+    chosen = int(np.argmax([vote.best for vote in votes]))
     agreement = _agreement(private, donors, released.weights)
     doubt = judges.n_users / (judges.n_users + 1)  # as if one more judge had found no benefit
     weight = _rounded(bagged(votes[chosen].good) * doubt * agreement**2)
@@ -205,11 +205,11 @@ def _judged(
 
     def figures(weights: Array) -> Array:
         *sums, count = weights @ per_user
-        found = np.array(sums) / count if count else np.full(len(sums), np.nan)
-        return np.sqrt(found) if scores == "ratings" else found
+        means = np.array(sums) / count if count else np.full(len(sums), np.nan)
+        return np.sqrt(means) if scores == "ratings" else means
 
     resamples = _RESAMPLES if votes.number.any() else 0
-    found = estimates(("private", "public", "together"), figures, len(per_user), resamples, 0)
+    intervals = estimates(("private", "public", "together"), figures, len(per_user), resamples, 0)
     return Judged(
         job="ratings" if scores == "ratings" else "lists",
         donors=donors,
@@ -218,7 +218,7 @@ def _judged(
         agreement=agreement,
         weight=weight,
         metric="rmse" if scores == "ratings" else f"recall@{LISTED}",
-        **{name: _plain(each) for name, each in found.items()},
+        **{name: _plain(interval) for name, interval in intervals.items()},
     )
 
 
@@ -238,17 +238,17 @@ def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
     votes = _Votes(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
     for number in range(min(_FOLDS, donors.n_users)):
         known, gone = (donors.rows(which, keyed=True) for which in (fold != number, fold == number))
-        (own,) = np.nonzero(fold[place] == number)
+        (chosen,) = np.nonzero(fold[place] == number)
         enough = known.n_users or (scores == "ratings" and way.external is not None)
-        if not (len(own) and enough):
+        if not (len(chosen) and enough):
             continue
         private, public = way.without(gone), way.model(known)
-        mine = judges.rows(own, keyed=True)
-        for history, held in k_folds(mine, _FOLDS, seed=0):
+        held_judges = judges.rows(chosen, keyed=True)
+        for history, held in k_folds(held_judges, _FOLDS, seed=0):
             ask = _ratings_votes if scores == "ratings" else _lists_votes
-            history, held = history.aligned_to(mine), held.aligned_to(mine)
-            for each, more in zip(votes, ask(private, public, history, held)):
-                each[own] += more
+            history, held = history.aligned_to(held_judges), held.aligned_to(held_judges)
+            for totals, added in zip(votes, ask(private, public, history, held)):
+                totals[chosen] += added
     if scores == "ratings":
         return votes
     means = np.maximum(votes.number, 1)[:, None]  # every judge counts the same
@@ -316,10 +316,10 @@ def _agreement(
     deviations over random orders of the items, with one deviation in the donors' favour.
     """
     if private.scores == "ratings":
-        found, alike = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
+        measured, expected = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
-        found, alike = _of_likes(np.asarray(private.arrays["item_bias"]), donors, released)
-    return float(np.clip((found + 1) / max(alike, _TINY), 0.0, 1.0))
+        measured, expected = _of_likes(np.asarray(private.arrays["item_bias"]), donors, released)
+    return float(np.clip((measured + 1) / max(expected, _TINY), 0.0, 1.0))
 
 
 def _of_likes(
@@ -333,17 +333,17 @@ def _of_likes(
     lengths = np.repeat(np.diff(matrix.indptr), np.diff(matrix.indptr))
     sums, n_items = np.bincount(matrix.indices, 1 / np.sqrt(lengths), donors.n_items), donors.n_items
     squares = np.bincount(matrix.indices, 1 / lengths, n_items)
-    own, count = sums / donors.n_users, donors.n_users
-    spread = float(own.var())
+    shares, count = sums / donors.n_users, donors.n_users
+    spread = float(shares.var())
     if not (spread > 0 and float(np.var(popularity)) > 0):
         return 0.0, 0.0
-    found = float(np.corrcoef(popularity, own)[0, 1]) * np.sqrt(n_items)
+    measured = float(np.corrcoef(popularity, shares)[0, 1]) * np.sqrt(n_items)
     if released is None:
-        return found, _SURE
-    chance = float((squares / count - own**2).mean()) / max(count - 1, 1)
+        return measured, _SURE
+    chance = float((squares / count - shares**2).mean()) / max(count - 1, 1)
     true = max(spread - chance, 0.0)
     signal = n_users**2 * true
-    return found, np.sqrt(n_items * signal / (signal + noise_sd**2) * true / spread)
+    return measured, np.sqrt(n_items * signal / (signal + noise_sd**2) * true / spread)
 
 
 def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:

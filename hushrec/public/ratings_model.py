@@ -102,9 +102,9 @@ def ratings_model(
 ) -> Recommender:
     """Return the public model of ratings, merged with a private one if its state is known."""
     with one_blas_thread():
-        found = public_items(donors, external)
+        items = public_items(donors, external)
         known = private is not None and "item_bias_variance" in state
-        arrays = found.merged(private.arrays, state) if private is not None and known else found.alone()
+        arrays = items.merged(private.arrays, state) if private is not None and known else items.alone()
     estimator = ALS(rank=arrays["item_factors"].shape[1], ridge_exponent=0.0)
     return Recommender(estimator, donors.domain, arrays)
 
@@ -156,7 +156,7 @@ class _Side:
     def __init__(self, rows: sp.csr_array, free: list[int]) -> None:
         n_rows, width = rows.shape[0], _RANK + 3
         self._rows, self._cells = rows, with_values(rows, np.ones(rows.nnz))
-        self._free, self._given = free, [place for place in range(width) if place not in free]
+        self._free, self._fixed = free, [place for place in range(width) if place not in free]
         self.rated = np.diff(rows.indptr) > 0
         self.table, self.moments = np.zeros((n_rows, width)), np.zeros((n_rows, width, width))
 
@@ -168,10 +168,10 @@ class _Side:
 
     def solve(self, other: _Side, mean: Array | float, variances: Array, noise: float) -> Array:
         """Update each vector from those of the other side; return the sums of their moments."""
-        free, given = self._free, self._given
+        free, fixed = self._free, self._fixed
         width = self.table.shape[1]
         sums = (self._cells @ other.moments.reshape(-1, width**2)).reshape(-1, width, width)
-        explained = np.einsum("iab,ib->ia", sums[:, free][:, :, given], self.table[:, given])
+        explained = np.einsum("iab,ib->ia", sums[:, free][:, :, fixed], self.table[:, fixed])
         precision = sums[:, free][:, :, free] / noise + np.diag(1 / variances)
         right = ((self._rows @ other.table)[:, free] - explained) / noise + mean / variances
         covariance = np.linalg.inv(precision)

@@ -70,12 +70,12 @@ class PublicRatings:
 
     @cached_property
     def _donor_ids(self) -> Sequence[Any]:
-        given = self.donors
-        if isinstance(given, str | os.PathLike):
-            given = _ids_of(given)
-        if isinstance(given, bytes) or not isinstance(given, Iterable):
+        donors = self.donors
+        if isinstance(donors, str | os.PathLike):
+            donors = _ids_of(donors)
+        if isinstance(donors, bytes) or not isinstance(donors, Iterable):
             raise InputError("donors must be ids of users, or the name of a text file with one a line.")
-        ids = list(given)
+        ids = list(donors)
         if not ids:
             return ()
         encoded = encode_ids(ids, exact=True)
@@ -102,14 +102,14 @@ class PublicRatings:
                     "The same rows are given as private and as public; public rows cannot be protected, so"
                     " name the donors among them instead."
                 )
-        found = self._read(ratings, same, external)
+        rows = self._read(ratings, same, external)
         judged = bool(self._donor_ids or same)
         if not judged and estimator.scores == "likes":
             raise InputError(
                 "Ratings of another population alone cannot improve lists: declare donors, or ratings of "
                 "the same population, or make item features of them (hushrec.public.item_vectors)."
             )
-        if judged and not found.same.n_users:
+        if judged and not rows.same.n_users:
             raise InputError(
                 "Neither the donors nor the public ratings of the same population have a row that can be "
                 "used, so their weight cannot be chosen; check how ids are written, and that the ratings "
@@ -118,23 +118,23 @@ class PublicRatings:
                 else "None of the donors has a rating here, so no weight can be chosen; a file of donors "
                 "holds one id a line, as the ratings have it, and nothing else."
             )
-        if found.external is not None and not found.external.n_ratings:
+        if rows.external is not None and not rows.external.n_ratings:
             raise InputError(
                 "The public ratings of another population have no row that can be used; check that their"
                 " items are of the catalogue, and the ratings numbers within the declared range."
             )
-        return found
+        return rows
 
     def _read(self, ratings: Ratings | Store, same: list[Any], external: list[Any]) -> PublicRows:
         domain = ratings.domain
-        found = ratings.for_users(self._donor_ids).rated() if self._donor_ids else of_nobody(domain)
-        found = replace(found, by_position=False)
+        people = ratings.for_users(self._donor_ids).rated() if self._donor_ids else of_nobody(domain)
+        people = replace(people, by_position=False)
         for source in same:
             read = Ratings.from_any(source, domain)
-            found = found.union(read.rows(found.user_index(read) < 0, keyed=True))
-        order = np.argsort(np.array(found.user_texts.to_pylist(), dtype=object), kind="stable")
+            people = people.union(read.rows(people.user_index(read) < 0, keyed=True))
+        order = np.argsort(np.array(people.user_texts.to_pylist(), dtype=object), kind="stable")
         return PublicRows(
-            same=found.rows(order, keyed=True),
+            same=people.rows(order, keyed=True),
             external=_one_below_another([Ratings.from_any(source, domain) for source in external]),
             donors=tuple(self._donor_ids),
             external_sources=len(external),
@@ -228,11 +228,11 @@ def _ids_of(path: str | os.PathLike[str]) -> list[str]:
     return ids
 
 
-def _sources(given: Any) -> list[Any]:
+def _sources(declared: Any) -> list[Any]:
     """Sources as a list; a tuple of columns is one source."""
-    if isinstance(given, list):
-        return given
-    return [] if isinstance(given, tuple) and not given else [given]
+    if isinstance(declared, list):
+        return declared
+    return [] if isinstance(declared, tuple) and not declared else [declared]
 
 
 def _same_file(source: Any, other: Any) -> bool:
@@ -247,6 +247,6 @@ def _one_below_another(parts: list[Ratings]) -> Ratings | None:
     if not parts:
         return None
     joined = parts[0]
-    for each in parts[1:]:
-        joined = stacked(joined, each)
+    for part in parts[1:]:
+        joined = stacked(joined, part)
     return joined

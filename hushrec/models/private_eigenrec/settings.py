@@ -24,12 +24,13 @@ from hushrec.models.ease import MOST_ITEMS, at_ratings, own_likes, weights_for
 from hushrec.models.liked_features import questions, votes_share
 from hushrec.models.private_eigenrec.denoise import Sums
 from hushrec.models.private_eigenrec.pairs import train_next_week_of_pairs
-from hushrec.models.private_eigenrec.train import train_first, weights_part
+from hushrec.models.private_eigenrec.train import train_first
 from hushrec.models.private_eigenrec.users import LikingUsers, folded
 from hushrec.models.private_eigenrec.week import EXPECTED, train_next_week, weekly_rounds
 from hushrec.privacy import Budget, Plan, counted, positive, signed
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of
 from hushrec.training.gate import Gate
+from hushrec.training.posterior import item_weights
 from hushrec.types import Array, ModelArrays
 
 # Tuned on validation users of MovieLens-1M and -100K, once, at commit 1480e89 (docs/guides/implicit.md).
@@ -38,6 +39,8 @@ from hushrec.types import Array, ModelArrays
 _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 #: Budget fraction of the item weights, times (rank + 1).
 _WEIGHTS_SHARES = 2.0
+#: Largest part of the first two rounds that releases the item weights again.
+_MOST_OF_FIRST = 0.5
 #: Budget fraction of the number of users, and of the halves relative to the rounds.
 _SMALL_SHARE = 0.01
 #: Planned number of learned items: slope in the root of (mu times users), largest.
@@ -243,7 +246,10 @@ class PrivateEigenRec(Estimator[LikingUsers]):
 
     def weights_part(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
         """Return the fraction of the next round for item weights: large if taste does not show yet."""
-        return weights_part(rounds, noisy, noise_sd, n_users)
+        doubt = 1 - item_weights(noisy, noise_sd).known
+        if len(rounds) < 2:
+            return round(min(doubt, _MOST_OF_FIRST), 2)
+        return round(doubt * (1 - Sums.of_all(rounds, n_users).shown()), 2)
 
     # ------------------------------------------------------------------ serving
 

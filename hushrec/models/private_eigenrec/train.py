@@ -27,14 +27,11 @@ from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.week import SeasonState
 from hushrec.privacy import Bounded
 from hushrec.training.gate import Gate
-from hushrec.training.posterior import item_weights, ratio
+from hushrec.training.posterior import ratio
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
     from hushrec.models.private_eigenrec.settings import PrivateEigenRec
-
-#: Largest part of the first two rounds that releases the item weights again.
-_MOST_OF_FIRST = 0.5
 
 
 def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
@@ -102,11 +99,3 @@ def _power_iteration(
     measured = Measured(Sums.of_all(rounds, n_users), along, noisy, noise_sd)
     taste = Halves.of(noisy, noise_sd).taste(along, values, np.eye(along.shape[1]), n_users)
     return taste, measured, weights, weights_sd
-
-
-def weights_part(rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
-    """Return the part of a round for the item weights: large where no taste shows and they are doubtful."""
-    doubt = 1 - item_weights(noisy, noise_sd).known
-    if len(rounds) < 2:
-        return round(min(doubt, _MOST_OF_FIRST), 2)
-    return round(doubt * (1 - Sums.of_all(rounds, n_users).shown()), 2)
