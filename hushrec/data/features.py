@@ -244,7 +244,6 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
 
 
 def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a column of texts as numbers if all are numbers, some with a decimal comma."""
     if not pa.types.is_string(column.type):
         return column
     cells = column.to_pylist()
@@ -255,7 +254,6 @@ def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
-    """Return float64 of shape (n_rows, 1), or (n_rows, length) for vectors; NaN where null."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = column.type

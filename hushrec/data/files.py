@@ -153,7 +153,6 @@ def _open_parquet(file: File, metadata: Any, **options: Any) -> Any:
 
 
 def read_parquet(file: File) -> pa.Table:
-    """Read a whole public table."""
     metadata = _metadata_without_schema(file)
     table = _open_parquet(file, metadata).read()
     if metadata is None:
@@ -224,7 +223,6 @@ def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: boo
 
 
 def with_keys(names: list[str], file: File) -> list[str]:
-    """Return a file's columns, and the keys that its folders' names hold."""
     return names + [name for name in file.keys if name not in names]
 
 
@@ -277,8 +275,8 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
 def _read_jester(stream: Any, implicit: bool) -> Columns:
     """Read Jester's matrix: a line per user, their number of ratings, then 100 ratings, 99 = not rated.
 
-    The line number (from 1) is the user's id, so the number of lines is public. A malformed or blank line
-    keeps its number. Items are the jokes' numbers.
+    The line number (from 1) is the user's id; a malformed line keeps its number. Items are the jokes'
+    numbers.
     """
     users: list[np.ndarray] = []
     items: list[np.ndarray] = []

@@ -97,14 +97,12 @@ def names(letter: str, count: int, digits: int) -> tuple[str, ...]:
 
 
 def _zipf(n_items: int, rng: np.random.Generator) -> np.ndarray:
-    """Return each item's popularity: Zipf's law, flat at the head and cut off in the tail."""
     place = np.arange(n_items) / n_items
     weight = np.exp(-3 * place) / (place + 0.01)
     return rng.permutation(weight / weight.sum())
 
 
 def _activity(n_users: int, most: int, n_ratings: int, rng: np.random.Generator) -> np.ndarray:
-    """Return the number of ratings of each user: a least number and a log-normal one on top."""
     least = max(1, min(20, n_ratings // (8 * n_users)))
     drawn = np.exp(1.1 * rng.standard_normal(n_users))
     low, high = 0.0, n_ratings / drawn.min()
@@ -122,10 +120,9 @@ def _activity(n_users: int, most: int, n_ratings: int, rng: np.random.Generator)
 def _distinct_items(
     activity: np.ndarray, popularity: np.ndarray, rng: np.random.Generator
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Draw items of each user one after the other, without repetition, in proportion to popularity.
+    """Draw distinct items of each user in proportion to popularity.
 
-    Drawing repeated items again gives the same distribution. Users who want much of the catalogue are drawn
-    outright: the largest of popularity plus Gumbel noise.
+    Users who want much of the catalogue get the largest of popularity plus Gumbel noise, the same law.
     """
     n_users, n_items = len(activity), len(popularity)
     edges = np.cumsum(popularity)
@@ -158,14 +155,12 @@ def _distinct_items(
 
 
 def _features(n_items: int, n_features: int, seed: int) -> np.ndarray:
-    """Return features of 0 and 1, some common and most rare, like genres."""
     common = 0.4 * np.arange(1, check_count("n_features", n_features) + 1) ** -0.7
     drawn = np.random.default_rng([1, check_seed(seed)]).random((n_items, n_features))
     return (drawn < common).astype(np.float64)
 
 
 def _explained(own: np.ndarray, features: np.ndarray | None, seed: int) -> np.ndarray:
-    """Standard normal columns, half of their variance explained by the features."""
     if features is None:
         return own
     rng = np.random.default_rng([2, seed, own.shape[1]])

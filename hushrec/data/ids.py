@@ -288,7 +288,6 @@ def _in_utf8(values: pa.Array, texts: pa.Array) -> pa.Array:
 
 
 def _merge_equal_texts(codes: np.ndarray, values: np.ndarray | pa.Array, texts: pa.Array) -> Encoded:
-    """Give values of equal canonical text one code (that of the first) and null texts the code -1."""
     merged = texts.dictionary_encode()
     distinct = merged.dictionary
     if len(distinct) == len(texts):

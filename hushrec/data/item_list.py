@@ -74,10 +74,7 @@ def _is_json(lines: Sequence[str]) -> bool:
 
 
 def _columns_of_table(lines: Sequence[str]) -> int:
-    """Return the number of columns, or 0 for a list.
-
-    A table has a delimiter outside of quotes in most lines, or names an item column in the first.
-    """
+    """Return the number of columns if most lines, or a header, are a table; else 0."""
     for mark in _DELIMITERS:
         first = _fields(lines[0], mark)
         divided = sum(len(_fields(line, mark)) > 1 for line in lines)

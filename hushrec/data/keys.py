@@ -45,7 +45,6 @@ def text_hashes(texts: pa.Array) -> np.ndarray:
 
 
 def _texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    """Return where each text begins and ends, and the UTF-8 octets of all, with eight more."""
     _, offsets, data = texts.buffers()
     starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
     octets = np.zeros(int(starts[-1] - starts[0]) + 8, np.uint8)

@@ -30,11 +30,10 @@ _LIKE_THEIR_SERIES = 0.5  # part of an item's taste that it has in common with i
 class _World:
     """Constants of a setting, chosen by hand so summary figures are near those of real tables.
 
-    Logarithms of chances to choose: popularity falls by ``tail`` and, at its head, as 1 / (place + ``head``),
-    all of it ``steep``; ``taste`` (in ``directions``, each weaker by the power ``fall``) and ``series`` are
-    standard deviations. Histories are ``least`` and a log-normal number more. The rest are deviations
-    of stars, in parts of their range; ``agree`` correlates liking with choosing, ``known`` quality with
-    popularity.
+    Choice: popularity falls by ``tail`` and, at its head, as 1 / (place + ``head``), all of it ``steep``;
+    ``taste`` (in ``directions``, each weaker by the power ``fall``) and ``series`` are standard deviations
+    in logarithms. Histories are ``least`` and a log-normal number more. The rest are deviations of stars, in
+    parts of their range; ``agree`` correlates liking with choosing, ``known`` quality with popularity.
     """
 
     users: int
@@ -152,5 +151,4 @@ def _uniform(base: Array, cells: Array) -> Array:
 
 
 def _mixed(share: float, first: Array, second: Array) -> Array:
-    """Return the sum of both, weighted so the first has that part of the variance."""
     return math.sqrt(share) * first + math.sqrt(1 - share) * second

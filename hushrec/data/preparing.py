@@ -182,7 +182,6 @@ def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.R
 
 
 def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Iterable[Any]) -> Iterator[Any]:
-    """Inputs with their results in their order, of which a few are computed ahead."""
     waiting: deque[tuple[Any, Future[Any]]] = deque()
     for each in inputs:
         waiting.append((each, pool.submit(function, each)))
@@ -195,7 +194,6 @@ def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Ite
 
 
 def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.RecordBatch]]:
-    """The rows of a chunk by partition, without those of no user."""
     items = places.of(chunk.items)
     users, hashes = id_hashes(chunk.users)
     part = (hashes % np.uint64(count)).astype(np.int16)  # which holds `_MOST_PARTITIONS`
@@ -225,7 +223,6 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
 
 
 def _clean_all(domain: Domain, folder: Path, count: int, rows: int, is_ordered: bool) -> list[dict[str, Any]]:
-    """Clean partitions of about so many rows each; large ones few at a time."""
     with ThreadPoolExecutor(min(_workers(), _CLEANED_ROWS // max(rows, 1)) or 1) as pool:
         return list(pool.map(partial(_clean, domain, folder, is_ordered), range(count)))
 
@@ -364,7 +361,6 @@ def _put(folder: Path, target: Path) -> None:
 
 
 def _write(path: Path, content: Any) -> dict[str, Any]:
-    """Write a file durably, and return its entry of the manifest."""
     octets = memoryview(content)
     with path.open("wb") as file:
         file.write(octets)

@@ -210,10 +210,7 @@ def _dropped(why: str, numbers: np.ndarray) -> list[Dropped]:
 
 
 def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Distinct pairs of user and item that are used, and the rows that are not: see `build`.
-
-    Rows replaced by a later row of the same pair, and rows of returned pairs.
-    """
+    """Return the used pairs of user and item, the rows replaced by a later one, and returned rows."""
     cells = entries.users.codes.astype(np.int64) * n_items + entries.items
     is_rated = ~np.isnan(entries.ratings)
     order = np.lexsort((*(key for key in (entries.times, is_rated) if key is not None), cells))
@@ -228,8 +225,6 @@ def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 class _Read:
-    """A source as columns, with the number of each row and the visible facts of the file."""
-
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
         self.table: Columns
         self.names: dict[str, str] = {}
@@ -282,7 +277,7 @@ class _Read:
         self.table = self.table._replace(ratings=np.ones(len(self.labels), np.float32))
 
     def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> bool:
-        """Read like `hushrec.data.files`, with a number before each line; return whether times are extra."""
+        """Read as `hushrec.data.files` does; return whether times are extra."""
         names, delimiter, blocks, header, options = open_text(stream, str(self.format), columns)
         self.n_fields = len(names)
         asked = with_times(names, columns)
@@ -312,7 +307,6 @@ class _Read:
         return asked is not columns
 
     def _numbered(self, blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
-        """Put its number before each line."""
         for block in blocks:  # each line ends with a line break
             lines = block.split(b"\n")[:-1]
             self.field_counts.update(_n_fields(line, delimiter) for line in lines)
@@ -357,7 +351,6 @@ def _n_fields(line: bytes, delimiter: bytes) -> int:
 
 
 def _with_labels(names: Sequence[Any], columns: Any) -> Any:
-    """Ask for a column of labels or quantities in place of ratings; None if there is none."""
     asked = columns if isinstance(columns, Mapping) else {}
     if "quantity" in asked:
         return None
@@ -396,7 +389,6 @@ def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
 
 
 def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterator[str]:
-    """Whole numbers that are no ids, since floats would have rounded them, and text that is not UTF-8."""
     no_text = pc.starts_with(ids.texts, NO_TEXT + "x").to_numpy(zero_copy_only=False)
     if n_rows := int(np.append(no_text, False)[ids.codes].sum()):
         yield (

@@ -321,12 +321,11 @@ class Ratings:
     # ---- selecting
 
     def rows(self, selection: Any, *, keyed: bool = False) -> Ratings:
-        """The chosen rows, in the order asked for.
+        """Return the chosen rows, in the order asked for.
 
         Parameters
         ----------
         selection : slice, mask of bool or row numbers
-            Row numbers come from `user_index`; -1 is refused (see `for_users`).
         keyed : bool
             As in `where`.
         """
@@ -344,10 +343,7 @@ class Ratings:
         return self._at(chosen, users, hand_picked=not keyed)
 
     def for_users(self, ids: Any) -> Ratings:
-        """One row for each id, in that order; empty where they are not among the users.
-
-        For serving and evaluation; the result is ``hand_picked``.
-        """
+        """Return one row for each id, in that order, empty where absent; the result is ``hand_picked``."""
         wanted = encode_ids(ids, exact=True)
         if len(wanted.codes) != len(wanted.texts) or (wanted.codes < 0).any():
             raise InputError("User ids must be unique and not missing; pass each id once.")
@@ -428,7 +424,6 @@ class Ratings:
         return self.where(np.ones(self.n_ratings, dtype=bool), keyed=True)
 
     def _at(self, positions: np.ndarray, users: Encoded, hand_picked: bool = False) -> Ratings:
-        """Rows at positions (-1 = an empty row) under the ids given."""
         starts = np.append(self.matrix.indptr[:-1], 0).astype(np.int64)[positions]
         counts = np.append(np.diff(self.matrix.indptr), 0)[positions]
         ends = running_total(counts)
@@ -436,7 +431,6 @@ class Ratings:
         return self._with(entries, counts, users, hand_picked)
 
     def _with(self, entries: np.ndarray, counts: np.ndarray, users: Encoded, hand_picked: bool) -> Ratings:
-        """The entries chosen, ``counts`` of them for each of the users."""
         data, indices = self.matrix.data[entries], self.matrix.indices[entries]
         return replace(
             self,
@@ -449,7 +443,6 @@ class Ratings:
 
 
 def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
-    """Ratings with every mark of those that they were made of."""
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)
     return replace(ratings, splits=tuple(splits), **marks)
@@ -461,14 +454,12 @@ def quantities_of(ratings: np.ndarray, sources: Sequence[Ratings]) -> np.ndarray
 
 
 def of_nobody(domain: Domain) -> Ratings:
-    """Return ratings of no users."""
     matrix = sp.csr_array((0, domain.n_items), dtype=np.float32)
     matrix.indices, matrix.indptr = matrix.indices.astype(np.int32), matrix.indptr.astype(np.int32)
     return Ratings(domain, matrix, np.array([], dtype=object), pa.array([], pa.large_string()))
 
 
 def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
-    """Return ratings of different users as one."""
     if not parts:
         return of_nobody(domain)
     return Ratings(domain, *join_rows(parts, domain.n_items))

@@ -218,7 +218,6 @@ def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
 
 
 def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int) -> np.ndarray:
-    """Mark at most ``cap`` entries of each user, in the keyed order of the user's items."""
     long_users = np.flatnonzero(counts > cap)
     base = np.zeros(len(counts), dtype=np.uint64)
     keys = text_keys(texts.take(pa.array(long_users)).to_pylist())
@@ -248,12 +247,10 @@ def join_rows(parts: Sequence[Any], n_items: int) -> Rows:
 
 
 def running_total(counts: np.ndarray) -> np.ndarray:
-    """The number before each entry, and the total."""
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
 def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int) -> sp.csr_array:
-    """Return a matrix of sorted rows that shares its arrays."""
     indptr = indptr.astype(np.int32 if len(data) < 1 << 31 else np.int64)
     matrix = sp.csr_array((data, indices, indptr), shape=(len(indptr) - 1, n_items), copy=False)
     matrix.has_sorted_indices = True

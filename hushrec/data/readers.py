@@ -53,7 +53,6 @@ def read_columns(
 
 
 def in_memory(source: Any) -> Any:
-    """Return a table that can be read again, for a source that may not."""
     if hasattr(source, "collect"):
         return source.collect()
     return pa.Table.from_batches(*batches(source)) if is_stream(source) else source

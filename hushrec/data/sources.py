@@ -38,13 +38,8 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 class File(NamedTuple):
     """A file to read.
 
-    Attributes
-    ----------
-    path : str
-    filesystem : pyarrow.fs.FileSystem or None
-        None means this machine.
-    keys : dict of str to str
-        Facts that its folder names state on all rows, as in ``date=2024-06-30/part-0.parquet``.
+    ``filesystem`` None means this machine. ``keys`` are facts that folder names state on all rows, as in
+    ``date=2024-06-30/part-0.parquet``.
     """
 
     path: str

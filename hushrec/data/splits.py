@@ -259,7 +259,6 @@ def _part(ratings: Ratings, mask: np.ndarray, mark: str) -> Ratings:
 
 
 def _check(ratings: Ratings, of: str = "", seed: int = 0) -> str:
-    """Return the mark of the parts; refuse ratings that are such a part already."""
     if not isinstance(ratings, Ratings):
         raise InputError(
             f"ratings must be Ratings, not {type(ratings).__name__}; load them with Ratings.from_any(table,"

@@ -146,14 +146,14 @@ class Store:
 
 @dataclass(frozen=True)
 class Partition:
-    """The rows of some users of a store; it can be sent to another process that reaches the same folder."""
+    """The rows of some users of a store; it can be sent to another process."""
 
     store: Store
     number: int
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The manifest's entry of it: file, bytes, sha256, users, ratings, blocks."""
+        """The manifest's entry of it."""
         found: Mapping[str, Any] = self.store._manifest["partitions"][self.number]  # noqa: SLF001
         return found
 
@@ -163,7 +163,7 @@ class Partition:
         return self.store.path / self.entry["file"]
 
     def blocks(self) -> list[Callable[[], Ratings]]:
-        """Functions that each read the rows of some of its users."""
+        """Return functions that each read the rows of some of its users."""
         return [partial(self.block, number) for number in range(self.entry["blocks"])]
 
     def block(self, number: int) -> Ratings:

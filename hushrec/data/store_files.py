@@ -45,7 +45,6 @@ def is_store(path: Any) -> bool:
 
 
 def opened(path: Path, domain: Domain | None = None) -> tuple[dict[str, Any], Domain]:
-    """Read the manifest and the domain of a store; refuse it where another domain is given."""
     manifest = _read_manifest(path)
     own = _domain_of(str(path), manifest["checksum"])
     if domain is not None and domain.fingerprint != own.fingerprint:
@@ -57,14 +56,12 @@ def opened(path: Path, domain: Domain | None = None) -> tuple[dict[str, Any], Do
 
 
 def verify(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Read every byte and refuse a changed file."""
     with ThreadPoolExecutor() as pool:
         for _ in pool.map(lambda entry: check_file(path / entry["file"], entry), manifest["partitions"]):
             pass
 
 
 def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: int, n_items: int) -> Rows:
-    """Return the rows of one block of users, with the marks of the store."""
     entry = manifest["partitions"][partition]
     rows = _mapped(str(path / entry["file"]), entry["bytes"], entry["sha256"]).rows(
         number, n_items, manifest["ids"]
@@ -78,7 +75,6 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
 
 
 def all_rows(path: Path, domain: Domain) -> Rows:
-    """Return all rows of an unchanged store."""
     manifest, domain = opened(path, domain)
     verify(path, manifest)
     blocks = [(at, k) for at, entry in enumerate(manifest["partitions"]) for k in range(entry["blocks"])]
@@ -152,7 +148,6 @@ def catalogue_bytes(domain: Domain) -> bytes:
 
 
 def check_file(path: Path, entry: Mapping[str, Any]) -> None:
-    """Refuse a missing or changed file of a store."""
     digest = hashlib.sha256()
     try:
         with path.open("rb") as file:
@@ -235,7 +230,6 @@ def id_columns(users: Encoded) -> dict[str, pa.Array]:
 
 
 def _packed_times(times: np.ndarray) -> tuple[np.ndarray, int]:
-    """Store times in four bytes after the first of them, where they fit."""
     known = times != NO_TIME
     first = int(times[known].min(initial=np.iinfo(np.int64).max)) if known.any() else 0
     last = int(times[known].max()) if known.any() else 0
@@ -290,7 +284,6 @@ class _Mapped:
         return Rows(matrix, given.cast(kind), texts, times)
 
     def _array(self, column: pa.Array) -> np.ndarray:
-        """Return a column of numbers without a copy."""
         data = column.buffers()[1]
         kind = np.dtype(column.type.to_pandas_dtype())
         if not len(column):
