@@ -43,21 +43,9 @@ class Served:
 
 
 class Models:
-    """Models by name. A request keeps its model while a new file replaces it.
+    """Models by name; the first is the default. A request keeps its model while a new file replaces it.
 
-    Parameters
-    ----------
-    paths : mapping of str to Path
-        The first one is the default.
-    tables : mapping of str to a pair of Path or None, optional
-        Attributes and titles of the items, by the name of the model.
-    columns : mapping of str to str, optional
-        As of `Attributes.read`.
-
-    Raises
-    ------
-    ModelFileError
-        If one of the files cannot be served.
+    ``tables`` are files of attributes and of titles by model, ``columns`` as in `Attributes.read`.
     """
 
     def __init__(

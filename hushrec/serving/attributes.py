@@ -54,8 +54,8 @@ class Attributes:
         Parameters
         ----------
         source : data frame, Arrow table, mapping of columns, or path of a CSV or Parquet file; or None
-            One column holds item ids (named item, item_id, movieId, id or the like). Items that the catalogue
-            lacks are left out.
+            One column holds item ids (named item, item_id or the like). Items not in the catalogue are left
+            out.
         domain : Domain
         titles : the same, optional
             Another table, with a column named title or name.

@@ -47,13 +47,12 @@ def write_lists(
     ----------
     model : Model
     history : Ratings or Store
-        A store gives one file for each partition.
     folder : path
-        A new or empty folder. It appears when all files are written.
+        New or empty. It appears when all files are written.
     progress : bool
         Show the fraction of users served, and the time: private.
     engine : Dask, optional
-        Serve the partitions of a store on its workers, which write into the folder.
+        Its workers serve the partitions of a store and write into the folder.
     n, **options
         As in :meth:`Model.recommend`.
 

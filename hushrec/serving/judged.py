@@ -23,14 +23,14 @@ class Judged:
     external, features : bool
         Whether the public model was fitted to ratings of another population too, and to item features.
     agreement : float
-        Agreement of the donors' ratings with the released values, over the agreement that users of the same
-        population would have; in [0, 1].
+        Agreement of the donors' ratings with the released values, relative to users of the same population;
+        in [0, 1].
     weight : float
-        Weight of the public model in scores, in [0, 1]; 0 where it was refused.
+        Weight of the public model in scores, in [0, 1]; 0 if it was refused.
     metric : {"recall@20", "rmse"}
     private, public, together : dict
-        ``value``, ``low`` and ``high``: the figure of either model and of both on held-out ratings of donors,
-        with a 95% interval over donors. The weight was chosen on the same donors.
+        ``value``, ``low`` and ``high``: the figure on held-out ratings of donors, with a 95% interval over
+        donors. The weight was chosen on the same donors.
 
     Privacy
     -------

@@ -69,7 +69,7 @@ class Model(Recommender):
     privacy : PrivacyStatement
     public, judged
         A model of public ratings that is mixed with this one, and the donors' judgement of it: one entry a
-        job, as of `hushrec.serving.judged.Judged`. Both are public (docs/guides/public.md).
+        job, as of `hushrec.serving.judged.Judged`.
 
     Examples
     --------
@@ -163,8 +163,7 @@ class Model(Recommender):
         accountant : SeasonAccountant
             ``SeasonAccountant.following(model.privacy, ledger=...)``.
         since : date, datetime, ISO 8601 text or number, optional
-            Only ratings since this declared date count; they must have been read with their times
-            (docs/guides/time.md). It gives no budget back.
+            Only ratings since this declared date count; read them with their times (docs/guides/time.md).
         drop_missing_items : bool
             Items that the catalogue lacks are dropped; else they are an error.
         progress : bool
@@ -176,7 +175,7 @@ class Model(Recommender):
         ------
         InputError, BudgetError
             The model is of another season or data set, the week was run already, the season is closed or
-            spent, or the catalogue lacks items: nothing is spent.
+            spent, or the catalogue lacks items. Nothing is spent.
         """
         estimator: Any = self.estimator
         options: Any = {"since": since, "drop_missing_items": drop_missing_items, "public": public}
@@ -198,11 +197,6 @@ class Model(Recommender):
         ----------
         domain : Domain
             The model's catalogue and more, with ``item_features`` of old items and new ones.
-
-        Raises
-        ------
-        InputError
-            The catalogue lacks an item of the model's, has none that is new, or new items have no features.
 
         Privacy
         -------
@@ -274,7 +268,7 @@ def load(path: str | Path, *, memory_map: bool = False) -> Model:
     Raises
     ------
     ModelFileError
-        The file is missing, is no model file, is damaged, or was written by another version.
+        The file is missing, damaged, no model file, or of another version.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
-Loading executes no code. The last 32 bytes of a file are the digest of its header, which holds the digest of
-every array, so a mapped file is checked array by array. Anyone can compute a digest, so the header is checked
-too: arrays share no byte, leave no hole and end where the file does.
+Loading executes no code. The last 32 bytes are the digest of the header, which holds the digest of every
+array, so a mapped file is checked array by array. Anyone can compute a digest, so the header is checked too:
+arrays share no byte, leave no hole and end where the file does.
 """
 
 from __future__ import annotations

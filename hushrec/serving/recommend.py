@@ -286,8 +286,8 @@ class Recommender:
         n : int
             The number of items, at most.
         next : bool
-            List what the user may choose next: the latest ratings count half (docs/guides/next.md). The
-            history is then a list, ordered by its times or, where it has none, with the latest last.
+            The latest ratings count half (docs/guides/next.md). The history is then a list, ordered by its
+            times or, without times, with the latest last.
         exclude_seen : bool
             Leave out the items in the history.
         items, exclude_items : sequence of item ids, optional
@@ -300,8 +300,8 @@ class Recommender:
         at_most : mapping of str to int, optional
             Largest number of items that share a value of a column: ``{"brand": 2}``.
         boost : mapping of str to float, optional
-            Factors for items of which a condition is true: ``{"new": 1.1}``. They multiply how far an item's
-            score is above the user's lowest.
+            Factors for items of which a condition is true: ``{"new": 1.1}``. They multiply the distance of
+            the score to the user's lowest.
 
         Privacy
         -------
