@@ -79,7 +79,7 @@ def recommend(
     exclude_items
         Text file of item ids, one per line: recommend none of them.
     next
-        List what the user may choose next: their latest ratings count half. HISTORY needs a time column.
+        List what the user may choose next: later ratings count more. HISTORY needs a time column.
     include_seen
         Allow items that the user has rated.
     explain

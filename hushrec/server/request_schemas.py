@@ -101,7 +101,7 @@ _SEEN = _flag(True, "Leave out the items that are rated in the request.")
 _SKIP = _flag(
     False, "Ignore ratings of items that the catalogue lacks, such as new ones; else they are refused."
 )
-_NEXT = _flag(False, "The latest ratings of a list count half.")
+_NEXT = _flag(False, "Later ratings of a list count more.")
 _ONLY = Field(
     _are_ids,
     f"a list of item ids, {MOST_IDS:,} at most",

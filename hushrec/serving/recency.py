@@ -9,13 +9,15 @@ from hushrec.data import Domain, Ratings
 from hushrec.data.times import NO_TIME, parse_time
 from hushrec.errors import InputError
 
-#: Latest ratings of a user that count half of a list of what comes next. Chosen in benchmarks/next.py.
-_LATEST = 5
+#: Numbers of a user's latest ratings from which a list of what comes next is computed, next to all of them.
+#: An item's weight then falls like one over its age in ratings.
+_SPANS = 1, 2, 4, 8, 16, 32
 
 
-def latest(history: Ratings) -> Ratings:
-    """Return each user's latest ratings."""
-    return history.where(history.age() < _LATEST, drop_empty=False, keyed=True)
+def spans(history: Ratings) -> list[Ratings]:
+    """Return each user's latest ratings, for every span, and the whole history."""
+    age = history.age()
+    return [*(history.where(age < span, drop_empty=False, keyed=True) for span in _SPANS), history]
 
 
 def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], list[int]]:

@@ -20,7 +20,7 @@ from hushrec.errors import InputError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.recency import in_order, latest
+from hushrec.serving.recency import in_order, spans
 from hushrec.serving.rules import Rules
 from hushrec.serving.score_mixing import lowered, standard
 from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
@@ -286,8 +286,8 @@ class Recommender:
         n : int
             The number of items, at most.
         next : bool
-            The latest ratings count half (docs/guides/next.md). The history is then a list, ordered by its
-            times or, without times, with the latest last.
+            Later ratings count more (docs/guides/next.md). The history is then a list, ordered by its times
+            or, without times, with the latest last.
         exclude_seen : bool
             Leave out the items in the history.
         items, exclude_items : sequence of item ids, optional
@@ -394,7 +394,7 @@ class Recommender:
         state = lister.fold_in(history)
         own = state if lister is self or not predict else self.fold_in(history)
         if next:
-            state = state._replace(latest=lister.fold_in(latest(history)))
+            state = UserState.mean([lister.fold_in(rows) for rows in spans(history)])
         excluded = history.matrix if exclude_seen else None
         for users, columns, scores in best_columns(
             lister.arrays, state, count, excluded=excluded, rules=evaluated

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +29,6 @@ class UserState(NamedTuple):
     factors : ndarray or csr_array of shape (n_users, rank)
         The users' taste, in the space of the item factors; sparse where it is a row of likes.
     public : PublicScores, optional
-    latest : UserState, optional
-        The same from the user's latest ratings; it counts half.
 
     Examples
     --------
@@ -42,7 +40,6 @@ class UserState(NamedTuple):
     offset: NDArray[np.float64]
     factors: NDArray[np.float64] | sp.csr_array
     public: PublicScores | None = None
-    latest: UserState | None = None
 
     @classmethod
     def of(cls, table: NDArray[np.float64]) -> UserState:
@@ -50,8 +47,17 @@ class UserState(NamedTuple):
         return cls(offset=table[:, -1], factors=table[:, :-1])
 
     def at(self, rows: slice) -> UserState:
-        parts = self.public and self.public.at(rows), self.latest and self.latest.at(rows)
-        return UserState(self.offset[rows], self.factors[rows], *parts)
+        return UserState(self.offset[rows], self.factors[rows], self.public and self.public.at(rows))
+
+    @classmethod
+    def mean(cls, states: Sequence[UserState]) -> UserState:
+        """Return the mean of several states of the same users, in one model; rows of likes have sum 1."""
+        public = states[0].public
+        if public is not None:
+            theirs = cls.mean([each.public.state for each in states if each.public])
+            public = public._replace(state=theirs)
+        offset = np.mean([each.offset for each in states], axis=0)
+        return cls(offset, sum(_at_sum_one(each.factors) for each in states) / len(states), public)
 
     def moved(self, position: Array) -> UserState:
         """Return the rows at ``position``, zeros for a negative one."""
@@ -62,6 +68,13 @@ class UserState(NamedTuple):
         )
         public = self.public and self.public._replace(state=self.public.state.moved(position))
         return UserState(chosen @ self.offset, chosen @ self.factors, public)
+
+
+def _at_sum_one(factors: Any) -> Any:
+    """Return rows of likes at sum 1; other factors as they are."""
+    if not sp.issparse(factors):
+        return factors
+    return sp.diags_array(1 / np.maximum(factors.sum(axis=1), 1)).tocsr() @ factors
 
 
 class PublicScores(NamedTuple):
@@ -88,11 +101,6 @@ class PublicScores(NamedTuple):
 
 def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
     """Return the score of every item for every user, shape (n_users, n_items)."""
-    if state.latest is not None:
-        supported = None if state.public and state.public.ranks else arrays.get("supported")
-        both = (all_scores(arrays, each) for each in (state._replace(latest=None), state.latest))
-        whole, latest = (standard(lowered(each, supported))[0] for each in both)
-        return mixed(whole, latest, 1 / 2)
     scores, public = own_scores(arrays, state), state.public
     if public is None:
         return scores

@@ -42,6 +42,19 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   return ridge(section, row, regularization! * factor, offsets);
 }
 
+/** The mean of the states of one user from several rows; rows of likes have sum 1. */
+export function meanState(section: Section, rows: Row[], midpoint: number): UserState {
+  const states = rows.map((row) => foldIn(section, row, midpoint));
+  if (states.length === 1) return states[0]!;
+  const [last, count] = [states.at(-1)!, states.length];
+  const factors = new Float64Array(section.rank);
+  for (const { factors: each } of states) {
+    const sum = section.learned ? Math.max(each.reduce((a, b) => a + b, 0), 1) : 1;
+    each.forEach((entry, k) => (factors[k]! += entry / sum / count));
+  }
+  return { offset: states.reduce((sum, { offset }) => sum + offset, 0) / count, factors, moved: last.moved };
+}
+
 function nobody({ rank }: Section): UserState {
   return { offset: 0, factors: new Float64Array(rank), moved: () => [] };
 }

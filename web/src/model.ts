@@ -1,11 +1,11 @@
 /** A trained model on the user's own device. */
 import { Catalogue, type Id } from "./catalogue.js";
 import { InputError, ModelFileError } from "./errors.js";
-import { foldIn, type Row, type UserState } from "./foldin.js";
+import { foldIn, meanState, type Row, type UserState } from "./foldin.js";
 import { decode, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Rated, type Rating, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, best, mixed, type PublicScores, ranking, scoreOf, standardise } from "./scoring.js";
+import { allScores, best, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 export interface Scored {
@@ -22,7 +22,7 @@ export interface Recommended extends Scored {
 export interface ListOptions extends Rules {
   /** The largest number of items; 10 by default. */
   n?: number;
-  /** List what the user may choose next: the latest ratings count half. The ratings are then a list in order, or have times. */
+  /** List what the user may choose next: the later a rating, the more it counts. The ratings are then a list in order, or have times. */
   next?: boolean;
   /** Items to leave out; the rated ones by default. */
   exclude?: Iterable<Id>;
@@ -77,7 +77,7 @@ class Recommender {
 
   /** The best items for a user, best first. */
   recommend(ratings: Ratings, { n = 10, next = false, exclude, only, ...rules }: ListOptions = {}): Recommended[] {
-    const { scores: every, supported, rated } = next ? this.scoredNext(ratings) : this.scored(ratings);
+    const { scores: every, supported, rated } = this.scored(ratings, next && inOrder(ratings));
     const said = new Applied(this.items.length, rules);
     const scores = ranking(said.boosted(every), supported);
     const among = only && new Set(this.positions(only));
@@ -137,22 +137,13 @@ class Recommender {
     return pairsOf(ratings, this.domain, this.scores === "likes");
   }
 
-  /** Scores from all ratings and from the latest, which count half. */
-  private scoredNext(ratings: Ratings) {
-    const pairs = inOrder(ratings) && this.pairs(ratings);
-    const [whole, { scores }] = [this.scored(pairs), this.scored(pairs, true)];
-    for (const each of [whole.scores, scores]) standardise(ranking(each, whole.supported));
-    whole.scores.forEach((score, item) => (whole.scores[item] = score / 2 + scores[item]! / 2));
-    return whole;
-  }
-
   /** All scores, contributions to one, and the items that come first if the scores are not lowered yet. */
-  private scored(ratings: Ratings, latest = false) {
+  private scored(ratings: Ratings, next = false) {
     const { section, publicModel } = this;
-    const { state, rated, row, midpoint } = this.folded(ratings, latest);
+    const { state, rated, rows, midpoint } = this.folded(ratings, next);
     const own = allScores(section, state);
     if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
-    const theirs = foldIn(publicModel.section, row, midpoint);
+    const theirs = meanState(publicModel.section, rows, midpoint);
     const { scores, parts } = mixed(own, allScores(publicModel.section, theirs), publicModel, section.supported);
     const moved = (item: number) => {
       const public_ = theirs.moved(item);
@@ -161,13 +152,14 @@ class Recommender {
     return { scores, moved, supported: this.scores === "ratings" ? section.supported : undefined, rated, state, theirs };
   }
 
-  private folded(ratings: Ratings, onlyLatest = false): { state: UserState; rated: number[]; row: Row; midpoint: number } {
-    const { row: whole, latest, refused } = rowOf(this.pairs(ratings), this.items, this.domain, this.purchases);
-    const row = onlyLatest ? latest : this.scores === "likes" ? whole : rated(whole);
+  /** The state from all ratings; of what comes next, the mean of those from the latest ones and from all. */
+  private folded(ratings: Ratings, next = false): { state: UserState; rated: number[]; rows: Row[]; midpoint: number } {
+    const { row, spans, refused } = rowOf(this.pairs(ratings), this.items, this.domain, this.purchases);
     for (const { item, why } of refused) throw new InputError(`Item '${String(item)}' ${why}; leave it out.`);
+    const rows = [...(next ? spans : []), row].map((each) => (this.scores === "likes" ? each : rated(each)));
     const { low, high } = this.domain;
     const midpoint = low + (high - low) / 2;
-    return { state: foldIn(this.section, row, midpoint), rated: row.items, row, midpoint };
+    return { state: meanState(this.section, rows, midpoint), rated: rows.at(-1)!.items, rows, midpoint };
   }
 
   private positions(ids: Iterable<Id>): number[] {

@@ -42,8 +42,8 @@ export function pairsOf(ratings: Ratings, { high }: Domain, ofLikes: boolean): R
   });
 }
 
-/** The number of latest ratings that count half of a list of what comes next. */
-const LATEST = 5;
+/** The numbers of latest ratings from which a list of what comes next is computed, next to all of them. */
+const SPANS = [1, 2, 4, 8, 16, 32];
 
 /** The time of an entry as Python reads it, in whole numbers; -Infinity if there is none. */
 function timeOf(time?: Time): number {
@@ -66,7 +66,7 @@ export function rowOf(
   catalogue: Catalogue,
   domain: Domain,
   purchases: boolean,
-): { row: Row; latest: Row; refused: Refused[] } {
+): { row: Row; spans: Row[]; refused: Refused[] } {
   const [low, high] = [Math.fround(domain.low), Math.fround(domain.high)];
   const lowest = low >= domain.low ? low : neighbour(low, 1);
   const highest = high <= domain.high ? high : neighbour(high, -1);
@@ -94,7 +94,7 @@ export function rowOf(
     return { items, values: items.map((item) => kept.get(item)!) };
   };
   const counted = order.filter((item) => chosen.has(item));
-  return { row: of(counted), latest: of(counted.slice(-LATEST)), refused };
+  return { row: of(counted), spans: SPANS.map((span) => of(counted.slice(-span))), refused };
 }
 
 /** The float32 next to a number, up or down. */
