@@ -170,8 +170,11 @@ SAMPLED = [
 ]
 
 
-@pytest.mark.parametrize("source", SOURCES)
-@pytest.mark.parametrize("estimator", SAMPLED, ids=lambda estimator: estimator.name)
+@pytest.mark.parametrize(
+    ("source", "estimator"),
+    [("jester", SAMPLED[1]), *(("matrix", estimator) for estimator in SAMPLED)],
+    ids=lambda part: getattr(part, "name", part),
+)
 def test_an_emptied_row_leaves_all_others_where_they_are(source, estimator, tmp_path):
     """Killed: rows numbered anew after one of them has gone, and with them all samples."""
     emptied = TASTES.copy()
