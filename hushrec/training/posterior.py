@@ -152,32 +152,35 @@ def regression(
 
 
 def likely_variance(measured: float, noise_sd: float, usual: float) -> float:
-    """Posterior mean of a variance that was released with noise.
+    """Posterior geometric mean of a variance that was released with noise.
 
     Beforehand its logarithm is normal, about that of a usual value.
     """
     values = usual * np.exp(_LOGARITHMS)
     # with hardly any noise, as precise as the candidates are
     precise = np.hypot(noise_sd, (_LOGARITHMS[1] - _LOGARITHMS[0]) * measured) + values[0]
-    return _posterior_mean(values, ((values - measured) / precise) ** 2 / 2)
+    return _geometric_mean(values, ((values - measured) / precise) ** 2 / 2)
 
 
 def likely_scale(released: Array, variance: Array, noise_variance: Array) -> float:
-    """Posterior mean of the factor of the variance, from released numbers, noise and all.
+    """Posterior geometric mean of the factor of the variance, from released numbers, noise and all.
 
     Beforehand its logarithm is normal, about that of 1/2: that remains where noise hides the numbers.
     """
     scales = 0.5 * np.exp(_LOGARITHMS)
     totals = (scale * variance + noise_variance for scale in scales)
     surprise = [float((np.log(total) + released**2 / total).sum()) / 2 for total in totals]
-    return _posterior_mean(scales, np.array(surprise))
+    return _geometric_mean(scales, np.array(surprise))
 
 
-def _posterior_mean(candidates: Array, surprise: Array) -> float:
-    """Posterior mean, given the negative log likelihood of each candidate."""
+def _geometric_mean(candidates: Array, surprise: Array) -> float:
+    """Posterior mean of the logarithms, given the negative log likelihood of each candidate.
+
+    The mean itself lies far above the usual value where noise hides the number.
+    """
     surprise = surprise + _LOGARITHMS**2 / 2
     likelihood = np.exp(surprise.min() - surprise)
-    return float(candidates @ likelihood / likelihood.sum())
+    return float(np.exp(np.log(candidates) @ likelihood / likelihood.sum()))
 
 
 def visible_part(noisy: Array, noise_sd: float) -> float:

@@ -99,7 +99,9 @@ def test_what_numbers_have_in_common_is_their_generalised_least_squares() -> Non
 @pytest.mark.parametrize(
     "measured, noise_sd", [(0.3, 0.05), (0.1, 0.1), (-0.4, 0.2), (2.0, 0.3), (0.0, 5.0), (1.0, 0.021)]
 )
-def test_a_likely_variance_is_its_posterior_mean(measured: float, noise_sd: float, usual: float) -> None:
+def test_a_likely_variance_is_its_posterior_geometric_mean(
+    measured: float, noise_sd: float, usual: float
+) -> None:
     found = posterior.likely_variance(measured, noise_sd, usual)
     assert found == pytest.approx(likely(measured, noise_sd, usual), rel=0.02)
 
@@ -110,7 +112,7 @@ def test_a_variance_with_hardly_any_noise_is_as_it_was_measured() -> None:
 
 
 @pytest.mark.parametrize("scale", [1e-3, 0.1, 0.4, 5.0, 300.0])
-def test_a_likely_scale_is_its_posterior_mean(scale: float) -> None:
+def test_a_likely_scale_is_its_posterior_geometric_mean(scale: float) -> None:
     """A scale beyond the grid is taken to be at its end."""
     for count in (1, 60):
         variance, noise = RNG.uniform(0.5, 2, count), RNG.uniform(0.1, 0.5, count)

@@ -72,16 +72,16 @@ def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[f
 
 
 def likely(measured: float, error: float, usual: float) -> float:
-    """Posterior mean of a number of log-normal prior that was measured with normal noise, by integration."""
+    """Posterior geometric mean of a log-normal number that was measured with normal noise, by integration."""
 
     def weighted(power: int) -> float:
         def density(x: float) -> float:
-            value = usual * math.exp(x)
-            return value**power * math.exp(-(((value - measured) / error) ** 2 + x**2) / 2)
+            misfit = (usual * math.exp(x) - measured) / error
+            return x**power * math.exp(-(misfit**2 + x**2) / 2)
 
         return quad(density, -8, 8, points=[math.log(max(measured, 1e-3) / usual)], limit=500)[0]
 
-    return weighted(1) / weighted(0)
+    return usual * math.exp(weighted(1) / weighted(0))
 
 
 def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
@@ -104,8 +104,8 @@ def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
 
 
 def likely_factor(values: np.ndarray, variance: np.ndarray, error: np.ndarray) -> float:
-    """Posterior mean of a variance's factor, whose log is normal about that of 1/2."""
+    """Posterior geometric mean of a variance's factor, whose log is normal about that of 1/2."""
     factors = [0.5 * math.exp(-8 + 0.01 * step) for step in range(1601)]
     surprises = [surprise(values, f * variance + error) + math.log(f / 0.5) ** 2 for f in factors]
     chances = [math.exp((min(surprises) - each) / 2) for each in surprises]
-    return sum(map(math.prod, zip(factors, chances))) / sum(chances)
+    return math.exp(sum(map(math.prod, zip(map(math.log, factors), chances))) / sum(chances))
