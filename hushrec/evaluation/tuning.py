@@ -22,8 +22,8 @@ from hushrec.evaluation.metrics import user_errors
 from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
 from hushrec.progress import progress_bar
-from hushrec.training.named import check_run, choose, train
-from hushrec.training.run import check_users
+from hushrec.training.named import check_run, train
+from hushrec.training.run import check_times, check_users
 
 if TYPE_CHECKING:
     from hushrec.data import Ratings
@@ -195,8 +195,9 @@ def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Setting
             "The catalogue and rating range of these ratings were read from them; declare a Domain."
         )
     for settings in candidates:
-        check_run(model, budget, ratings.domain, None, settings)
-        if choose(model, budget, ratings.domain, n_users=1, settings=settings).scores != "ratings":
+        estimator = check_run(model, budget, ratings.domain, None, settings)
+        check_times(estimator, ratings)
+        if estimator.scores != "ratings":
             raise InputError(
                 f"{model} predicts no ratings, and the score needs them; pass a model of ratings."
             )
