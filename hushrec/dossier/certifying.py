@@ -288,30 +288,30 @@ def _of_both(statement: PrivacyStatement) -> float | None:
     return epsilon_of_both(statement.budget, statement.spent_mu) if statement.two_servers else None
 
 
-def capped(model: dict[str, Any], phrases: dict[str, Any]) -> str:
+def capped(model: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return a sentence on how many ratings of a person count; a cap above the catalogue limits nothing."""
     limits = model["ratings_per_user"] < model["items"]
     gaps = {"cap": f"{model['ratings_per_user']:,}", "items": f"{model['items']:,}"}
-    text: str = phrases["cap"]["limits" if limits else "does not"]
+    text: str = lang["cap"]["limits" if limits else "does not"]
     return text.format(**gaps)
 
 
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     """Return the sentences that follow from the facts."""
-    phrases, model, book = words(dossier["language"]), dossier["model"], dossier["ledger"]
+    lang, model, book = words(dossier["language"]), dossier["model"], dossier["ledger"]
     unit, relation = dossier["promise"]["unit"], dossier["promise"]["relation"]
     last = dossier["learned"][-1]
-    inexact = [phrases["rounding"][part] for part in phrases["rounding"] if not model[f"exact_{part}"]]
+    inexact = [lang["rounding"][part] for part in lang["rounding"] if not model[f"exact_{part}"]]
     gaps = {
-        "change": phrases["change"][f"{unit} {relation}"],
-        "of": phrases["of"][last["of"]],
-        "one": phrases["one"][unit],
-        "from_one": phrases["from"][unit],
-        "odds": times(last["odds"], phrases),
+        "change": lang["change"][f"{unit} {relation}"],
+        "of": lang["of"][last["of"]],
+        "one": lang["one"][unit],
+        "from_one": lang["from"][unit],
+        "odds": times(last["odds"], lang),
         "delta": f"{last['delta']:g}",
-        "public": ", ".join(phrases["public"].get(each, each) for each in model["public"]),
-        "rounding": phrases["and"].join(inexact),
-        "cap": capped(model, phrases),
+        "public": ", ".join(lang["public"].get(each, each) for each in model["public"]),
+        "rounding": lang["and"].join(inexact),
+        "cap": capped(model, lang),
     }
     holds = {
         "rating": unit == "rating",
@@ -324,25 +324,23 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     }
 
     def chosen(part: str) -> list[str]:
-        return filled(
-            phrases[part] + [text for key, text in phrases[f"{part}_if"].items() if holds[key]], gaps
-        )
+        return filled(lang[part] + [text for key, text in lang[f"{part}_if"].items() if holds[key]], gaps)
 
-    criteria = [filled(each, gaps) for each in phrases["criteria"]]
+    criteria = [filled(each, gaps) for each in lang["criteria"]]
     if holds["donors"]:
-        criteria = [[risk, f"{bound} {phrases['donors']}", gap] for risk, bound, gap in criteria]
+        criteria = [[risk, f"{bound} {lang['donors']}", gap] for risk, bound, gap in criteria]
     return {
         "not_covered": chosen("not_covered"),
         "criteria": criteria,
         "deletion": chosen("deletion"),
-        "law": [filled(each, gaps) for each in phrases["law"]],
+        "law": [filled(each, gaps) for each in lang["law"]],
     }
 
 
-def times(odds: float | None, phrases: dict[str, Any]) -> str:
+def times(odds: float | None, lang: dict[str, Any]) -> str:
     """Format a factor."""
     if odds is None:
-        return str(phrases["huge"])
+        return str(lang["huge"])
     return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"
 
 

@@ -40,20 +40,20 @@ _COUNT = "number of users"
 def render(envelope: dict[str, Any]) -> bytes:
     """Return a dossier as HTML, from its signed JSON alone: one page to sign, then the details."""
     dossier = facts_of(envelope)
-    phrases = words(dossier["language"])
+    lang = words(dossier["language"])
     bodies = {
-        "trained": _trained(dossier, phrases),
-        "learned": _learned(dossier, phrases),
-        "attacks": _attacked(dossier["attacks"], phrases),
+        "trained": _trained(dossier, lang),
+        "learned": _learned(dossier, lang),
+        "attacks": _attacked(dossier["attacks"], lang),
         "deletion": bullets(dossier["deletion"]),
-        "law": small(phrases["law_note"]) + terms(dict(dossier["law"])),
-        "glossary": terms(phrases["glossary"]),
-        "code": _code(envelope, dossier, phrases),
+        "law": small(lang["law_note"]) + terms(dict(dossier["law"])),
+        "glossary": terms(lang["glossary"]),
+        "code": _code(envelope, dossier, lang),
     }
-    parts = [f'<div class="first">{_first(dossier, phrases)}</div>']
+    parts = [f'<div class="first">{_first(dossier, lang)}</div>']
     for number, (part, body) in enumerate(bodies.items(), 1):
-        parts += [f"<h2>{number}. {escape(phrases['heads'][part])}</h2>", body]
-    title = f"{phrases['kind']}: {dossier['declared']['controller']}, {dossier['ledger']['dataset']}"
+        parts += [f"<h2>{number}. {escape(lang['heads'][part])}</h2>", body]
+    title = f"{lang['kind']}: {dossier['declared']['controller']}, {dossier['ledger']['dataset']}"
     return document(title, "\n".join(parts), dossier["language"])
 
 
@@ -95,36 +95,36 @@ def moment(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
-def percent(value: float, phrases: dict[str, Any]) -> str:
+def percent(value: float, lang: dict[str, Any]) -> str:
     """Return a percentage, rounded up."""
     if value > 0.999:
-        return str(phrases["nearly"])
+        return str(lang["nearly"])
     digits = 1 if value < 0.1 or value > 0.985 else 0
     number = f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}"
-    return str(phrases["percent"].format(number.replace(".", phrases["decimal"])))
+    return str(lang["percent"].format(number.replace(".", lang["decimal"])))
 
 
 def plain(dossier: dict[str, Any]) -> str:
     """Return the promise in plain words, with the people it does not cover."""
-    level, promise, phrases = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
-    sure, hardly, strict, loose = (percent(each, phrases) for _, each in level["belief"] + level["found"])
-    text = phrases["plain"].format(
+    level, promise, lang = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
+    sure, hardly, strict, loose = (percent(each, lang) for _, each in level["belief"] + level["found"])
+    text = lang["plain"].format(
         sure=sure,
         hardly=hardly,
         strict=strict,
         loose=loose,
-        suspicion=phrases["suspicion"][f"{promise['unit']} {promise['relation']}"],
-        of=phrases["of"][level["of"]],
+        suspicion=lang["suspicion"][f"{promise['unit']} {promise['relation']}"],
+        of=lang["of"][level["of"]],
         exceeded=f"{exceeded(level):.2g}",
     )
     others = dossier["model"]["epsilon_of_both_servers"]
     if others is not None:
         either, both = (spelled(dossier, each, promise["delta"]) for each in (promise["epsilon"], others))
-        text = phrases["servers"].format(either=either, both=both) + text
-    return text + f" {phrases['except']}" * dossier["model"]["public_ratings"]
+        text = lang["servers"].format(either=either, both=both) + text
+    return text + f" {lang['except']}" * dossier["model"]["public_ratings"]
 
 
-def _first(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _first(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return the page to sign: the training, the odds, the limits, and the signers."""
     book, so_far = dossier["ledger"], dossier["learned"][1]
     gaps = {
@@ -136,80 +136,69 @@ def _first(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
         "together": spelled(dossier, so_far["epsilon"], so_far["delta"]),
     }
     declared = {
-        word: dossier["declared"][field] or phrases["undeclared"]
-        for field, word in phrases["declared"].items()
+        word: dossier["declared"][field] or lang["undeclared"] for field, word in lang["declared"].items()
     }
-    promise, cost = (escape(phrases[part].format(**gaps)) for part in ("promise", "cost"))
-    lines = [(who, "", "") for who in phrases["signers"]]
+    promise, cost = (escape(lang[part].format(**gaps)) for part in ("promise", "cost"))
+    lines = [(who, "", "") for who in lang["signers"]]
     return "\n".join(
         [
-            f'<p class="kind">{escape(phrases["kind"])}</p>',
+            f'<p class="kind">{escape(lang["kind"])}</p>',
             f"<h1>{escape(dossier['declared']['controller'])}</h1>",
-            small(phrases["made"].format(**gaps)),
+            small(lang["made"].format(**gaps)),
             terms(declared),
             f'<div class="brief"><p><b>{promise}</b> {cost}</p><p>{escape(plain(dossier))}</p></div>',
-            f"<h2>{escape(phrases['heads']['not_covered'])}</h2>",
+            f"<h2>{escape(lang['heads']['not_covered'])}</h2>",
             bullets(dossier["not_covered"]),
-            f"<h2>{escape(phrases['heads']['declaration'])}</h2>",
-            f"<p>{escape(phrases['declaration'])}</p>",
+            f"<h2>{escape(lang['heads']['declaration'])}</h2>",
+            f"<p>{escape(lang['declaration'])}</p>",
             '<p class="line"></p>',
-            table(phrases["sign"], lines).replace("<table", '<table class="signed"'),
+            table(lang["sign"], lines).replace("<table", '<table class="signed"'),
         ]
     )
 
 
-def _trained(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _trained(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
     low, high = model["rating_range"]
-    rows = phrases["likes"] if model["likes"] else phrases["ratings"].format(low=low, high=high)
-    week = "" if model["week"] is None else phrases["week"].format(*model["week"])
-    limit, name = book["budget"], phrases["facts"]
-    budget = phrases["no_budget"] if limit is None else spelled(dossier, limit["epsilon"], limit["delta"])
+    rows = lang["likes"] if model["likes"] else lang["ratings"].format(low=low, high=high)
+    week = "" if model["week"] is None else lang["week"].format(*model["week"])
+    limit, name = book["budget"], lang["facts"]
+    budget = lang["no_budget"] if limit is None else spelled(dossier, limit["epsilon"], limit["delta"])
     facts = {
-        name["model"]: phrases["trained_by"].format(
-            name=model["name"], week=week, version=model["trained_by"]
-        ),
-        name["data"]: phrases["data"].format(
-            rows=rows, items=f"{model['items']:,}", cap=capped(model, phrases)
-        ),
-        name["protected"]: phrases["change"][f"{promise['unit']} {promise['relation']}"],
-        name["budget"]: phrases["closed"] if book["closed"] else budget,
-        name["public"]: ", ".join(phrases["public"].get(each, each) for each in model["public"]),
-        name["trust"]: phrases["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
-        name["noise"]: phrases["noise"]["yes" if model["exact_noise"] else "no"],
-        name["file"]: phrases["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),
-        name["settings"]: _settings(dossier, phrases),
+        name["model"]: lang["trained_by"].format(name=model["name"], week=week, version=model["trained_by"]),
+        name["data"]: lang["data"].format(rows=rows, items=f"{model['items']:,}", cap=capped(model, lang)),
+        name["protected"]: lang["change"][f"{promise['unit']} {promise['relation']}"],
+        name["budget"]: lang["closed"] if book["closed"] else budget,
+        name["public"]: ", ".join(lang["public"].get(each, each) for each in model["public"]),
+        name["trust"]: lang["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
+        name["noise"]: lang["noise"]["yes" if model["exact_noise"] else "no"],
+        name["file"]: lang["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),
+        name["settings"]: _settings(dossier, lang),
         **{name["note"].format(at=at): note for at, note in enumerate(model["notes"], 1)},
     }
     if dossier["consent"] is not None:
-        facts[name["consent"]] = phrases["consent"].format(**dossier["consent"])
-    heads = {part: f"<h3>{escape(phrases['heads'][part])}</h3>" for part in ("released", "runs", "seasons")}
-    parts = [
-        terms(facts),
-        heads["released"],
-        _released(book, phrases),
-        heads["runs"],
-        _runs(dossier, phrases),
-    ]
+        facts[name["consent"]] = lang["consent"].format(**dossier["consent"])
+    heads = {part: f"<h3>{escape(lang['heads'][part])}</h3>" for part in ("released", "runs", "seasons")}
+    parts = [terms(facts), heads["released"], _released(book, lang), heads["runs"], _runs(dossier, lang)]
     if book["seasons"]:
-        parts += [heads["seasons"], _seasons(dossier, phrases)]
+        parts += [heads["seasons"], _seasons(dossier, lang)]
     return "\n".join(parts)
 
 
-def _settings(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _settings(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return the settings in a line; a number of users that was released is marked as noisy."""
     book = dossier["ledger"]
     counted = any(row[4] == _COUNT for row in book["charges"] if row[2] in book["runs"])
     settings = [
         f"{key} = {f'{value:g}' if type(value) is float else value}"
-        + phrases["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
+        + lang["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
         for key, value in dossier["model"]["settings"].items()
         if value is not None
     ]
-    return ", ".join(settings) or str(phrases["none"])
+    return ", ".join(settings) or str(lang["none"])
 
 
-def _released(book: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return a row a kind of release of this model's runs; those of one name are one row."""
     kinds: dict[tuple[str, str], list[Release]] = {}
     for row in book["charges"]:
@@ -227,7 +216,7 @@ def _released(book: dict[str, Any], phrases: dict[str, Any]) -> str:
         )
         for named, releases in kinds.items()
     ]
-    return table(phrases["release"], rows, (2, 3, 4, 5))
+    return table(lang["release"], rows, (2, 3, 4, 5))
 
 
 def _range(values: Iterable[float]) -> str:
@@ -235,7 +224,7 @@ def _range(values: Iterable[float]) -> str:
     return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]}–{ordered[-1]}"
 
 
-def _runs(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return a row per run, with its cost and the cost of all before; the earliest of many are one row."""
     book, delta = dossier["ledger"], dossier["learned"][1]["delta"]
     runs: dict[str, list[Any]] = {}
@@ -254,41 +243,41 @@ def _runs(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
     if early := rows[: max(0, len(rows) - _LISTED)]:
         count = sum(int(row[3]) for row in early)
         rows = [
-            (early[-1][0].removeprefix("→ "), phrases["earlier"].format(count=len(early)), "", str(count))
+            (early[-1][0].removeprefix("→ "), lang["earlier"].format(count=len(early)), "", str(count))
             + early[-1][4:],
             *rows[len(early) :],
         ]
-    note = phrases["runs_note"].format(
+    note = lang["runs_note"].format(
         delta=f"{delta:g}",
         unit=book["unit"],
         relation=book["relation"],
         count=f"{book['head']['count']:,}",
         head=book["head"]["hash"],
     )
-    return table(phrases["run"], rows, (3, 4, 5)) + small(note)
+    return table(lang["run"], rows, (3, 4, 5)) + small(note)
 
 
-def _seasons(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     rows = [
         (
             each["name"],
-            phrases["weeks"].format(**each),
-            phrases["shut"] if each["closed"] else phrases["open"],
+            lang["weeks"].format(**each),
+            lang["shut"] if each["closed"] else lang["open"],
             spelled(dossier, each["epsilon"], each["delta"]),
         )
         for each in dossier["ledger"]["seasons"][-_LISTED:]
     ]
-    return table(phrases["season_head"], rows)
+    return table(lang["season_head"], rows)
 
 
-def _learned(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return a column per level, with its bounds on three risks."""
-    levels, name = dossier["learned"], phrases["learned"]
+    levels, name = dossier["learned"], lang["learned"]
     before = [
-        name["belief"].format(phrases["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
+        name["belief"].format(lang["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
     ]
     wrong = [
-        name["found"].format(phrases["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["found"]
+        name["found"].format(lang["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["found"]
     ]
     lines = (name["epsilon"], name["delta"], name["mu"], name["odds"], *before, *wrong, name["exceeded"])
     columns = [
@@ -296,35 +285,35 @@ def _learned(dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
             f"{each['epsilon']:.4g}",
             f"{each['delta']:g}",
             "—" if each["mu"] is None or each["failure"] else f"{each['mu']:.4g}",
-            f"× {times(each['odds'], phrases)}",
-            *(percent(part, phrases) for _, part in each["belief"] + each["found"]),
+            f"× {times(each['odds'], lang)}",
+            *(percent(part, lang) for _, part in each["belief"] + each["found"]),
             f"{exceeded(each):.2g}",
         )
         for each in levels
     ]
-    head = (phrases["learned_head"], *(phrases["of"][each["of"]] for each in levels))
+    head = (lang["learned_head"], *(lang["of"][each["of"]] for each in levels))
     promise = dossier["promise"]
-    note = phrases["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
+    note = lang["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
     rates = table(head, list(zip(lines, *columns)), range(1, len(head)))
-    return rates + small(note) + table(phrases["criterion"], dossier["criteria"])
+    return rates + small(note) + table(lang["criterion"], dossier["criteria"])
 
 
-def _attacked(attacks: Sequence[dict[str, Any]], phrases: dict[str, Any]) -> str:
+def _attacked(attacks: Sequence[dict[str, Any]], lang: dict[str, Any]) -> str:
     if not attacks:
-        return f'<p class="none">{escape(phrases["no_attacks"])}</p>'
+        return f'<p class="none">{escape(lang["no_attacks"])}</p>'
     rows = []
     for each in attacks:
-        name = phrases["attack_names"][each["attack"]]
+        name = lang["attack_names"][each["attack"]]
         if "not_run" in each:
-            why = phrases["not_run"].get(each["not_run"], each["not_run"])
-            rows.append((name, phrases["attack_not_run"].format(why), "", "", ""))
+            why = lang["not_run"].get(each["not_run"], each["not_run"])
+            rows.append((name, lang["attack_not_run"].format(why), "", "", ""))
             continue
         margin, control = each.get("margin", 0.0), each.get("without_privacy", 0.0)
         gaps = {"users": f"{each['users']:,}", "margin": f"{margin:.2f}", "control": f"{control:.3f}"}
-        done = phrases["attacks"][each["attack"]].format(**gaps)
+        done = lang["attacks"][each["attack"]].format(**gaps)
         figures = f"{each['reached']:.3f}", f"{each['claim']:.3f}"
-        rows.append((name, done, *figures, phrases["reading"][reading(each)]))
-    return table(phrases["attack_head"], rows, (2, 3)) + small(phrases["attacks_note"])
+        rows.append((name, done, *figures, lang["reading"][reading(each)]))
+    return table(lang["attack_head"], rows, (2, 3)) + small(lang["attacks_note"])
 
 
 def reading(attack: dict[str, Any]) -> str:
@@ -336,13 +325,13 @@ def reading(attack: dict[str, Any]) -> str:
     return "below" if least > guessing else "nothing"
 
 
-def _code(envelope: dict[str, Any], dossier: dict[str, Any], phrases: dict[str, Any]) -> str:
+def _code(envelope: dict[str, Any], dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     (entry,) = envelope["signatures"]
     facts = {
-        phrases["version"]: phrases["version_of"].format(**dossier["code"]),
-        phrases["checked"]: phrases["checks"],
-        phrases["payload"]: hashlib.sha256(decoded(envelope["payload"])).hexdigest(),
-        phrases["key"]: entry["keyid"],
-        phrases["signature"]: entry["sig"],
+        lang["version"]: lang["version_of"].format(**dossier["code"]),
+        lang["checked"]: lang["checks"],
+        lang["payload"]: hashlib.sha256(decoded(envelope["payload"])).hexdigest(),
+        lang["key"]: entry["keyid"],
+        lang["signature"]: entry["sig"],
     }
-    return f"<p>{escape(phrases['how'])}</p>{terms(facts)}"
+    return f"<p>{escape(lang['how'])}</p>{terms(facts)}"
