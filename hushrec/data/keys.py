@@ -126,17 +126,30 @@ def smallest_per_row(
     -------
     ndarray of bool, shape (n_entries,)
     """
+    indptr = indptr.astype(np.int64)
     lengths = np.diff(indptr)
     chosen = np.ones(len(indices), dtype=bool)
     long_rows = np.flatnonzero(lengths > counts)
-    for group in np.split(long_rows, np.flatnonzero(np.diff(np.cumsum(lengths[long_rows]) // _CELLS)) + 1):
-        sizes = lengths[group]
-        starts = np.cumsum(sizes) - sizes
-        first = np.repeat(np.arange(len(group)), sizes)
-        within = np.arange(len(first)) - starts[first]
-        places = indptr[group][first] + within
-        keys = [cell_keys(base[group][first], indices[places])]
-        keys += [] if rank is None else [rank[indices[places]]]
-        order = np.lexsort((*keys, first))
-        chosen[places[order]] = within < counts[group][first]
+    # Rows of like length are sorted together as a padded table; the padding sorts last.
+    long_rows = long_rows[np.argsort(lengths[long_rows], kind="stable")]
+    bits = 0 if rank is None else max(1, int(rank.max(initial=0)).bit_length())
+    start = 0
+    while start < len(long_rows):
+        shortest = int(lengths[long_rows[start]])
+        stop = start + max(1, _CELLS // (2 * shortest))
+        stop = min(stop, int(np.searchsorted(lengths[long_rows], 2 * shortest, side="right")))
+        rows = long_rows[start:stop]
+        start = stop
+        width = int(lengths[rows[-1]])
+        valid = np.arange(width) < lengths[rows][:, None]
+        position = np.where(valid, indptr[rows][:, None] + np.arange(width), 0)
+        items = indices[position]
+        key = cell_keys(base[rows][:, None], items)
+        if rank is not None:
+            key = (key >> np.uint64(bits)) | (rank[items].astype(np.uint64) << np.uint64(64 - bits))
+        key[~valid] = np.uint64(0xFFFFFFFFFFFFFFFF)
+        order = np.argsort(key, axis=1, kind="stable")
+        taken = np.zeros(valid.shape, dtype=bool)
+        np.put_along_axis(taken, order, np.arange(width) < counts[rows][:, None], axis=1)
+        chosen[position[valid]] = taken[valid]
     return chosen
