@@ -41,6 +41,9 @@ _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
 _WEIGHTS_SHARES = 2.0
 #: Largest part of the first two rounds that releases the item weights again.
 _MOST_OF_FIRST = 0.5
+#: Rounds release item weights too while this fraction of the weight of the popular items is unknown.
+#: `make bench PART=lists`, generated films.
+_DOUBTFUL = 0.05
 #: Budget fraction of the number of users, and of the halves relative to the rounds.
 _SMALL_SHARE = 0.01
 #: Planned number of learned items: slope in the root of (mu times users), largest.
@@ -246,7 +249,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
 
     def weights_part(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
         """Return the fraction of the next round for item weights: large if taste does not show yet."""
-        doubt = 1 - item_weights(noisy, noise_sd).known
+        doubt = min((1 - item_weights(noisy, noise_sd).known) / _DOUBTFUL, 1.0)
         if len(rounds) < 2:
             return round(min(doubt, _MOST_OF_FIRST), 2)
         return round(doubt * (1 - Sums.of_all(rounds, n_users).shown()), 2)
