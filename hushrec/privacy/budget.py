@@ -35,15 +35,24 @@ def belief(before: float, epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
-def meaning(epsilon: float, unit: str) -> str:
-    """Return what an epsilon means to an attacker who thinks something as likely as not, in one sentence."""
+def meaning(epsilon: float, unit: str, relation: str) -> str:
+    """Return what an epsilon means to an attacker who thinks something as likely as not, in one sentence.
+
+    Under add-remove it bounds guesses about presence. A guess between two values of somebody who is present
+    is a pair of replace neighbours.
+    """
     word = next(word for largest, word in RANGES if epsilon <= largest)
     sure = belief(0.5, epsilon)
     most = "over 99.9%" if sure > 0.999 else f"{100 * sure:.{1 if sure > 0.985 else 0}f}%"
-    about = "a user" if unit == "user" else "a rating"
+    about = {
+        ("user", "add-remove"): "that a user's ratings are in the data",
+        ("user", "replace"): "between two sets of ratings that a user may have",
+        ("rating", "add-remove"): "that a rating is in the data",
+        ("rating", "replace"): "between two values of a rating",
+    }[unit, relation]
     all_of_them = "" if unit == "user" else "; q ratings of a user together have q times epsilon"
     return (
-        f"an attacker's guess of 50% about {about} can become {most} (more only in rare cases, delta):"
+        f"an attacker's guess of 50% {about} can become {most} (more only in rare cases, delta):"
         f" {word}{all_of_them}"
     )
 

@@ -270,8 +270,19 @@ def test_the_meaning_of_an_epsilon_is_bayes_rule_and_the_pages_word() -> None:
         for prior in (0.01, 0.5):
             seen = prior * (1 - flip) / (prior * (1 - flip) + (1 - prior) * flip)
             assert budget.belief(prior, epsilon) == pytest.approx(float(seen), rel=1e-12)
-        said = budget.meaning(epsilon, "user")
+        said = budget.meaning(epsilon, "user", "add-remove")
         percent = re.search(r"become (over )?([\d.]+)%", said)
         assert float(percent[2]) == pytest.approx(100 * budget.belief(0.5, epsilon), abs=0.5) and word in said
     assert epsilon_page.words() in page and epsilon_page.table() in page
-    assert "q times epsilon" in budget.meaning(1, "rating") and budget.meaning(math.inf, "user")
+    assert "q times epsilon" in budget.meaning(1, "rating", "replace")
+    assert budget.meaning(math.inf, "user", "add-remove")
+
+
+def test_a_guess_about_a_value_is_bounded_under_replace_alone() -> None:
+    """Somebody with five stars for one: under add-remove that is a user removed and another added."""
+    assert "are in the data" in budget.meaning(1, "user", "add-remove")
+    assert "in the data" not in budget.meaning(1, "user", "replace")
+    page = epsilon_page.PAGE.read_text(encoding="utf-8")
+    for epsilon, text in ((1, "1 counts as 2.1"), (3, "3 as 6.6"), (5, "5 as 11.3")):
+        doubled = budget.epsilon_of(2 * budget.mu_of(epsilon, 1e-6), 1e-6)
+        assert text in page and text.endswith(f"{doubled:.1f}")
