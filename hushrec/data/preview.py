@@ -78,7 +78,7 @@ class Preview:
     columns : dict of str to str
         The column of each role, where they have names.
     format : str or None
-        Of a file.
+        Format of the file; None for a table in memory.
     counted : {"line", "row"}
         Meaning of the numbers of dropped rows.
     rows, usable : int
@@ -87,9 +87,9 @@ class Preview:
     users, users_over_cap, items_unseen : int
         Users with a usable rating, users above the cap, and declared items without a rating.
     histogram : tuple of (low, high, count)
-        Of the numeric ratings; low and high are equal if each value has a bar.
+        Bars of the numeric ratings; low equals high where a bar is one value.
     scales : tuple of (low, high)
-        The usual scales that fit all of these.
+        The usual scales that contain all numeric ratings.
     without_time : int or None
         Usable ratings with an unreadable time; None without a column of times.
     hints : tuple of str

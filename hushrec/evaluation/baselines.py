@@ -87,7 +87,7 @@ def measured(
     -------
     dict of str to Evaluation or None
         ``"user means"``, ``"popularity"`` and ``"popular"``, or None where it was not released or is unknown.
-        On a cluster `popular` is unknown, because its rows are elsewhere.
+        On a cluster `popular` is None: it needs the rows of `history`, which are on the workers.
     """
     models: dict[str, Recommender | None] = {
         **dict.fromkeys(("user means", "popularity")),

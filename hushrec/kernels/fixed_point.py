@@ -17,8 +17,8 @@ from hushrec.types import Array
 ENTRY_BITS, FACTOR_BITS = 28, 14
 #: Largest number of users (or ratings, where ratings are summed) of an exact sum.
 LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
-#: Fraction of a bound that vectors are scaled to. Norms and weights in float64 have a relative error up to
-#: 2^-24 for 2^28 terms.
+#: Fraction of a bound that vectors are scaled to. Norms and weights in float64 have a relative error
+#: of about 2^-23 at most: they have fewer than 2^31 terms, the limit of a catalogue.
 CLIP_MARGIN = 1.0 - 2.0**-22
 
 

@@ -1,8 +1,8 @@
 """The attendance of a lifetime season: how many trainings each user was in. PRIVATE, next to the ratings.
 
-The file holds a keyed hash of each user id with a count, and the runs that it counts. It is written before a
-training charges anything, so the ledger's last run is in it (docs/proofs/seasons.md, "A season without an
-end").
+The file holds a keyed hash of each user id with a count, and the latest runs that it counts. It is
+written before a training charges anything, so the ledger's last run is in it (docs/proofs/seasons.md, "A
+season without an end").
 """
 
 from __future__ import annotations

@@ -191,7 +191,8 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     parts : sequence of Bounded
         One-dimensional, of one unit.
     bound : Bound, optional
-        Joint bound, if it is less than that of independent parts.
+        Bound on all parts together. By default the parts' bounds are combined as if one user could reach all
+        of them at once; pass a smaller one if it is proved.
 
     Examples
     --------

@@ -115,8 +115,9 @@ class RepeatAndSelect:
 
 
 def selection_epsilon(run_mu: float, delta: float, mean_runs: float) -> float:
-    """Epsilon at `delta` of the best of a random number of mu-GDP runs (Theorem 2 and Canonne et al. 2020).
+    """Epsilon at `delta` of the best of a random number of mu-GDP runs.
 
+    Papernot and Steinke 2022, Theorem 2; converted to epsilon by Canonne et al. 2020.
     A mu-GDP run is (order, order mu^2/2)-Renyi-DP for every order. The second order of the theorem enters as
     2 ((order - 1) mu^2/2 + log(mean)/order), which is least at sqrt(2 log(mean)) / mu.
     """

@@ -31,9 +31,10 @@ _SCORES = "ratings", "likes"
 class PublicRatings:
     """Ratings whose owners have published them, to train a public model next to the private one.
 
-    The releases are the same as without public ratings. The public model uses public ratings alone. Its
-    weight in predictions and lists depends on its benefit for held-out ratings of donors and of the users of
-    ``same`` (docs/guides/public.md). This object holds the declaration only.
+    The releases are the same as without public ratings. The public model is trained on public ratings,
+    item features and released values, never on the rows of other users. Its weight in predictions and lists
+    depends on its benefit for held-out ratings of donors and of the users of ``same``
+    (docs/guides/public.md). This object holds the declaration only.
 
     Parameters
     ----------

@@ -68,8 +68,8 @@ _TIMED = {
 
 _RATINGS = Field(
     _are_ratings,
-    "an object from item to rating, a number; a list of [item, rating] or [item, rating, time]; or a list of"
-    f" liked items where the model is of likes; {MOST_RATINGS:,} at most",
+    "an object from item to rating, a number or null (a purchase without stars); a list of [item, rating] or"
+    f" [item, rating, time]; or a list of liked items where the model is of likes; {MOST_RATINGS:,} at most",
     {
         "oneOf": [
             {"type": "object", "additionalProperties": _RATING, "maxProperties": MOST_RATINGS},

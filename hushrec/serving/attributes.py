@@ -139,7 +139,7 @@ def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | N
 def _plain(column: pa.ChunkedArray, places: pa.Array) -> pa.Array:
     """Return the cells at these places; the type binary marks a column of an unsupported type.
 
-    A column without values is float64, as in JSON.
+    If all cells are missing, the type is float64, whatever it is in the table.
     """
     try:
         cells = _cast(column).take(places).combine_chunks()

@@ -60,7 +60,8 @@ class Expected(NamedTuple):
     kind : {"f", "iu"}
     shape : tuple of int or str
         A word stands for a size that follows from the model: ``"items"``, ``"rank"``, ``"own rank"``
-        (less columns of item features), ``"components"`` (of item features, in lists), ``"tables"`` of these.
+        (the rank without the columns of item features), ``"components"`` (of item features, in lists),
+        ``"tables"`` of these.
     low, high : float
         Least and largest number allowed.
     """

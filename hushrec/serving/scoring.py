@@ -71,7 +71,7 @@ class UserState(NamedTuple):
 
 
 def _at_sum_one(factors: Any) -> Any:
-    """Return rows of likes at sum 1; other factors as they are."""
+    """Divide each sparse row (likes) by its sum, if that is over 1; return dense factors unchanged."""
     if not sp.issparse(factors):
         return factors
     return sp.diags_array(1 / np.maximum(factors.sum(axis=1), 1)).tocsr() @ factors

@@ -108,7 +108,7 @@ def posterior_means(candidates: Array, likelihood: Array, counts: Array | float 
 
 
 def adaptive_weights(weights: Array, exponent: float) -> Array:
-    """Adaptive weights ``w_j`` (Krichene et al. 2023): item weights to a power in [-1, 0]."""
+    """Adaptive weights (Krichene et al. 2023): each item's weight, divided by the largest, to a power."""
     return np.asarray((weights / weights.max()) ** exponent)
 
 

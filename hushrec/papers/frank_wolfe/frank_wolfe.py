@@ -127,8 +127,9 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     nuclear_norm : float
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     row_clip : float or None
-        Bound L on the norm of a user's row and of their iterate, in units of half the rating range, > 0. By
-        default the square root of ``max_ratings_per_user``, which no centred row exceeds.
+        Bound L on the norm of a user's row of ratings, and of that row in the current estimate, in units of
+        half the rating range, > 0. By default the square root of ``max_ratings_per_user``, which no centred
+        row exceeds.
     step_damping : float
         >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
         generous k. From 1 on, a user with ratings along v moves by at most their residual.

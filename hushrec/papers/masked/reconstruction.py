@@ -38,7 +38,8 @@ class Reconstruction:
     ratings : ndarray of shape (n_ratings,) or None
         The exact ratings, or None where they were not found.
     exact_combinations : int
-        Linear combinations of the ratings that the upload gives exactly, whether or not the ratings follow.
+        Linear combinations of the ratings that the upload gives exactly, even if single ratings cannot be
+        computed from them.
     n_ratings : int
     reason : str
         The reason if ``ratings`` is None, else empty.
