@@ -218,6 +218,6 @@ def at_most(model: Any, n_items: int) -> tuple[int, int]:
             rounds, words = rounds + 1, words + n_items + width * (width + 1)
     else:
         matrix, learned = model.iterations and tuning.start == "spectral", n_items
-        rounds = 1 + model.bias_rounds + steps + matrix
+        rounds = 1 + model.bias_rounds + 2 * steps + matrix
         words = n_items * (1 + model.bias_rounds + steps * rank) + 3 + steps * (rank * (rank + 1) // 2 + 2)
     return int(rounds), 8 * (words + matrix * learned * (learned + 1) // 2) + 32 * int(rounds)

@@ -55,7 +55,7 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
 
     vectors, rounds, parts = apart @ np.random.default_rng(4).standard_normal((len(learned), 2)), [], []
     for label in ("item sums 1", "item sums 2", "item sums 3", "halves of likes"):
-        doubt = 1 - item_weights(weights, weights_sd).known
+        doubt = min((1 - item_weights(weights, weights_sd).known) / 0.05, 1.0)
         if len(rounds) >= 2:
             _, sums, sd = as_one(rounds, n_users)
             edge = sd * (math.sqrt(len(learned)) + math.sqrt(2))
