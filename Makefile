@@ -40,7 +40,7 @@ demo: $(VENV)/.run ## train, evaluate and use a private model, on RATINGS=… CA
 	    $(if $(COLUMNS),--columns "$(COLUMNS)")
 
 test: check ## check, then all tests; FULL=1 adds the long ones; DEPENDENCIES=newest or oldest installs those first
-	$(if $(SPARK),$(BIN)/python -m pip install --quiet "pyspark>=4,<5")
+	$(if $(SPARK),$(BIN)/python -m pip install --quiet "pyspark==4.*")
 	$(if $(DEPENDENCIES),$(BIN)/python -m benchmarks.dependencies $(DEPENDENCIES) $(TESTS),$(PYTEST) $(if $(FULL),-m "full or not full") $(if $(SPARK),tests/integrations/test_spark.py,$(TESTS)))
 
 check: $(VENV)/.test ## style, types, import contracts, line bounds, and whether every target has a smoke run
