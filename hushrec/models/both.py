@@ -26,7 +26,7 @@ from hushrec.registry import best
 from hushrec.training.estimator import Estimator, UserState
 from hushrec.training.gate import Gate, LabelledGate
 from hushrec.training.named import choose
-from hushrec.training.posterior import item_weights, likely_variance, ratio
+from hushrec.training.posterior import expected_variance, item_weights, ratio
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
@@ -96,7 +96,7 @@ def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Arr
     size = np.square(item_weights(expected, math.sqrt(float((expected_sd**2).mean()))).mean)
     mean, missed = float(size.mean()), float(((released - expected) ** 2 - variance).mean())
     missed_sd = math.sqrt(2 / len(released)) * float(variance.mean())
-    doubt = expected_sd**2 + likely_variance(missed / mean, missed_sd / mean, _USUAL_DEVIATION) * size
+    doubt = expected_sd**2 + expected_variance(missed / mean, missed_sd / mean, _USUAL_DEVIATION) * size
     gain = ratio(noise_sd**2, noise_sd**2 + doubt)
     left = (1 - gain) ** 2 * noise_sd**2 + (gain * expected_sd) ** 2
     return released + gain * (expected - released), math.sqrt(float(left.mean()))

@@ -154,12 +154,25 @@ def regression(
 def likely_variance(measured: float, noise_sd: float, usual: float) -> float:
     """Posterior geometric mean of a variance that was released with noise.
 
-    Beforehand its logarithm is normal, about that of a usual value.
+    Beforehand its logarithm is normal, about that of a usual value. The mean itself lies far above that value
+    where noise hides the number.
     """
+    values, masses = _variances(measured, noise_sd, usual)
+    return float(np.exp(np.log(values) @ masses))
+
+
+def expected_variance(measured: float, noise_sd: float, usual: float) -> float:
+    """Posterior mean, of the same prior: what a squared error is expected to be."""
+    values, masses = _variances(measured, noise_sd, usual)
+    return float(values @ masses)
+
+
+def _variances(measured: float, noise_sd: float, usual: float) -> tuple[Array, Array]:
+    """Candidates of a variance, and their posterior masses."""
     values = usual * np.exp(_LOGARITHMS)
     # with hardly any noise, as precise as the candidates are
     precise = np.hypot(noise_sd, (_LOGARITHMS[1] - _LOGARITHMS[0]) * measured) + values[0]
-    return _geometric_mean(values, ((values - measured) / precise) ** 2 / 2)
+    return values, _masses(((values - measured) / precise) ** 2 / 2)
 
 
 def likely_scale(released: Array, variance: Array, noise_variance: Array) -> float:
@@ -170,17 +183,14 @@ def likely_scale(released: Array, variance: Array, noise_variance: Array) -> flo
     scales = 0.5 * np.exp(_LOGARITHMS)
     totals = (scale * variance + noise_variance for scale in scales)
     surprise = [float((np.log(total) + released**2 / total).sum()) / 2 for total in totals]
-    return _geometric_mean(scales, np.array(surprise))
+    return float(np.exp(np.log(scales) @ _masses(np.array(surprise))))
 
 
-def _geometric_mean(candidates: Array, surprise: Array) -> float:
-    """Posterior mean of the logarithms, given the negative log likelihood of each candidate.
-
-    The mean itself lies far above the usual value where noise hides the number.
-    """
+def _masses(surprise: Array) -> Array:
+    """Posterior masses, given the negative log likelihood of each candidate."""
     surprise = surprise + _LOGARITHMS**2 / 2
     likelihood = np.exp(surprise.min() - surprise)
-    return float(np.exp(np.log(candidates) @ likelihood / likelihood.sum()))
+    return np.asarray(likelihood / likelihood.sum())
 
 
 def visible_part(noisy: Array, noise_sd: float) -> float:

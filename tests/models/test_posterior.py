@@ -104,6 +104,10 @@ def test_a_likely_variance_is_its_posterior_geometric_mean(
 ) -> None:
     found = posterior.likely_variance(measured, noise_sd, usual)
     assert found == pytest.approx(likely(measured, noise_sd, usual), rel=0.02)
+    mean = posterior.expected_variance(measured, noise_sd, usual)
+    assert (
+        mean == pytest.approx(likely(measured, noise_sd, usual, geometric=False), rel=0.02) and mean >= found
+    )
 
 
 def test_a_variance_with_hardly_any_noise_is_as_it_was_measured() -> None:

@@ -1,6 +1,7 @@
 """Helpers of the slow twins: small ratings, a run with known noise, the start that both sides draw."""
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 from scipy.integrate import quad
@@ -71,17 +72,21 @@ def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[f
     return 3.0 + center, n_users, half * math.sqrt(spread), spread / offsets
 
 
-def likely(measured: float, error: float, usual: float) -> float:
-    """Posterior geometric mean of a log-normal number that was measured with normal noise, by integration."""
+def likely(measured: float, error: float, usual: float, geometric: bool = True) -> float:
+    """Posterior mean, usually the geometric one, of a log-normal number that was measured with normal noise,
+    by integration."""
 
-    def weighted(power: int) -> float:
+    def integral(function: Callable[[float], float]) -> float:
         def density(x: float) -> float:
             misfit = (usual * math.exp(x) - measured) / error
-            return x**power * math.exp(-(misfit**2 + x**2) / 2)
+            return function(x) * math.exp(-(misfit**2 + x**2) / 2)
 
         return quad(density, -8, 8, points=[math.log(max(measured, 1e-3) / usual)], limit=500)[0]
 
-    return usual * math.exp(weighted(1) / weighted(0))
+    whole = integral(lambda x: 1.0)
+    if geometric:
+        return usual * math.exp(integral(lambda x: x) / whole)
+    return usual * integral(math.exp) / whole
 
 
 def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
