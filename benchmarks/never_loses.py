@@ -62,15 +62,12 @@ class Corner(NamedTuple):
 
     def parts(self, repeat: int) -> tuple[Ratings, Ratings]:
         """Training and test part, generated again for each repeat."""
-        bias_spread, taste_spread, noise = TASTES[self.taste]
         seed = self.seed + repeat
         ratings = realistic(
             self.n_users,
             self.n_items,
             self.n_users * self.ratings_per_user,
-            bias_spread=bias_spread,
-            taste_spread=taste_spread,
-            noise=noise,
+            spreads=TASTES[self.taste],
             seed=seed,
         )
         train, test = split_ratings(ratings, (0.9, 0.1), seed=seed)

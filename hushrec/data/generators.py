@@ -17,8 +17,6 @@ from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time
 _RANK = 8  # of users' tastes
-#: Standard deviations of item biases, of the low-rank part and of the rest, in quarters of the range.
-_BIASES, _TASTES, _REST = 0.45, 0.45, 0.83
 
 
 def realistic(
@@ -27,6 +25,7 @@ def realistic(
     n_ratings: int,
     *,
     rating_range: tuple[float, float] = (1.0, 5.0),
+    spreads: tuple[float, float, float] = (0.45, 0.45, 0.83),
     n_features: int = 0,
     seed: int,
 ) -> Ratings:
@@ -43,6 +42,8 @@ def realistic(
         (69_878, 10_677, 10_000_054).
     rating_range : (float, float)
         Ratings are ``low``, ``low + 1``, ... up to ``high``.
+    spreads : (float, float, float)
+        Standard deviations of item biases, of the low-rank part and of the rest, in quarters of the range.
     n_features : int
         Number of ``domain.item_features``, 0 or 1 like genres.
     seed : int
@@ -55,6 +56,9 @@ def realistic(
     """
     for name, size in (("n_users", n_users), ("n_items", n_items)):
         check_count(name, size)
+    biases, tastes, rest = spreads
+    if min(spreads) < 0:
+        raise InputError(f"spreads must be three numbers >= 0, not {spreads!r}.")
     features = _features(n_items, n_features, seed) if n_features else None
     domain = Domain(names("i", n_items, 5), rating_range=rating_range, item_features=features)
     most = min(n_items, domain.max_ratings_per_user)
@@ -68,9 +72,9 @@ def realistic(
     rows, columns = _distinct_items(activity, popularity, rng)
     user_bias = (0.42 * rng.standard_normal(n_users)).astype(np.float32)
     item_bias = _explained(rng.standard_normal((n_items, 1)), features, seed)[:, 0]
-    item_bias = _BIASES * item_bias + 0.13 * (np.log(popularity * n_items) - 2.0)
+    item_bias = biases * item_bias + 0.13 * (np.log(popularity * n_items) - 2.0)
     spectrum = 1.0 / np.sqrt(np.arange(1, _RANK + 1))  # falling, as in real data
-    spectrum *= _TASTES / math.sqrt(float((spectrum**2).sum()))
+    spectrum *= tastes / math.sqrt(float((spectrum**2).sum()))
     user_factors = rng.standard_normal((n_users, _RANK), dtype=np.float32)
     item_factors = _explained(rng.standard_normal((n_items, _RANK)), features, seed) * spectrum
     item_factors = item_factors.astype(np.float32)
@@ -82,7 +86,7 @@ def realistic(
         score = np.einsum("ij,ij->i", user_factors[rows[part]], item_factors[columns[part]])
         score += user_bias[rows[part]]
         score += item_bias[columns[part]].astype(np.float32)
-        score += _REST * rng.standard_normal(len(score), dtype=np.float32)
+        score += rest * rng.standard_normal(len(score), dtype=np.float32)
         score *= unit
         score += domain.low + 2.66 * unit
         np.clip(np.rint(score - domain.low) + domain.low, domain.low, top, out=scores[part])
