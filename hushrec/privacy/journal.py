@@ -21,7 +21,7 @@ import numpy as np
 from hushrec.disk import hold, private_file, sync_folder
 from hushrec.errors import HushrecError, InputError, LedgerError
 from hushrec.privacy.ledger import Ledger
-from hushrec.privacy.ledger_records import Entry
+from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.release import Release
 
 #: Room in bytes for the header of each array in a file.
@@ -63,10 +63,9 @@ class Journal:
         self._lock: IO[bytes] | None = None
         self._drafts: dict[int, Draft] = {}  # by step
         self._used = 0
-        self._kept: list[Entry] = []
+        self._kept: list[Row] = []
         self.run, self.lost = run, 0
-        entries = ledger.numbered(dataset, run)
-        self._first = self._step = (max((entry.step for entry in entries), default=-1) // _STEPS + 1) * _STEPS
+        self._first = self._step = (max(ledger.numbered(dataset, run), default=-1) // _STEPS + 1) * _STEPS
         self._header = self._folder / f"{run}.{self._first}{_UNFINISHED}"
         with self._errors("was read"):
             if resume:
@@ -80,9 +79,9 @@ class Journal:
         if self._used == len(self._kept):
             return None
         entry = self._kept[self._used]
-        if entry.release != _words(release):
+        if entry.release != release:
             raise InputError(
-                f"The journal continues with release {entry.release[0]!r}, this training with "
+                f"The journal continues with release {entry.label!r}, this training with "
                 f"{release.label!r}, or with other noise; train again, without resuming."
             )
         value = self._array(entry)
@@ -151,7 +150,7 @@ class Journal:
     def _file(self, step: int) -> Path:
         return self._folder / f"{self.run}.{self._first}.{step}.npy"
 
-    def _array(self, entry: Entry) -> np.ndarray:
+    def _array(self, entry: Row) -> np.ndarray:
         path = self._folder / str(entry.file)
         with self._errors("was read"), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
@@ -188,12 +187,12 @@ class Journal:
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
                 headers.append((json.loads(path.read_bytes()), path))
         mine = [it for it in headers if it[0]["dataset"] == self._dataset and "binding" in it[0]]
-        last = [max((entry.number for entry in self._charges(header)), default=0) for header, _ in mine]
+        last = [max((row.number for row in self._charges(header).values()), default=0) for header, _ in mine]
         return [mine[place] for place in sorted(range(len(mine)), key=last.__getitem__)]
 
-    def _charges(self, header: dict[str, Any]) -> list[Entry]:
-        entries = self._ledger.numbered(self._dataset, header["run"])
-        return [entry for entry in entries if 0 <= entry.step - header["first"] < _STEPS]
+    def _charges(self, header: dict[str, Any]) -> dict[int, Row]:
+        rows = self._ledger.numbered(self._dataset, header["run"])
+        return {step: row for step, row in rows.items() if 0 <= step - header["first"] < _STEPS}
 
     def _finished(self) -> list[Path]:
         finished = []
@@ -241,14 +240,14 @@ class Journal:
             )
         entries = self._charges(header)
         self._step = self._first + len(entries)
-        for entry in entries:
-            path = self._file(entry.step)
+        for step, entry in entries.items():
+            path = self._file(step)
             if entry.file is None and path.exists():  # whole on disk, and cut off before the ledger named it
                 with path.open("rb") as file:
                     entry = entry._replace(
                         file=path.name, digest=hashlib.file_digest(file, "sha256").hexdigest()
                     )
-                self._ledger.keep(self._dataset, self.run, entry.step, path.name, str(entry.digest))
+                self._ledger.keep(self._dataset, self.run, step, path.name, str(entry.digest))
             if entry.file is None:
                 self.lost += 1
             else:
@@ -308,10 +307,6 @@ class Draft:
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(binding, default=repr))
-
-
-def _words(release: Release) -> tuple[Any, ...]:
-    return release.label, repr(release.mechanism), release.sensitivity, release.unit, release.relation
 
 
 def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:

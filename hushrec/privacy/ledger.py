@@ -8,7 +8,6 @@ failure raises LedgerError, and nothing is released.
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import sqlite3
@@ -27,10 +26,10 @@ from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, Charge, Cost, composed_epsilon, pure_epsilon
-from hushrec.privacy.ledger_records import Entry, LedgerSummary, RunSummary, Share
+from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
-from hushrec.privacy.schema import Book, Dataset
+from hushrec.privacy.schema import Book, Dataset, by_run
 from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
 
 RESUMED = " A training that had begun goes on with --resume."
@@ -166,7 +165,7 @@ class Ledger(Single):
                 )
             if (
                 current is not None
-                and book.costs(dataset)
+                and book.charges(dataset)
                 and (budget.failure > current.failure or budget.mu > current.mu * (1 + ROUNDING))
             ):
                 raise BudgetError(
@@ -217,7 +216,7 @@ class Ledger(Single):
             if delta is None:
                 delta = unless_declared if known.budget is None else known.budget.delta
             delta = valid_delta(delta)
-            charges = book.costs_of_a_user(dataset)
+            rows, charges = book.charges(dataset), book.costs_of_a_user(dataset)
             failures = math.fsum(charge.failure for charge in charges)
             if known.budget is None and composed_epsilon(charges, delta) == math.inf:
                 delta += failures if delta + failures < 1 else 0.0
@@ -228,8 +227,8 @@ class Ledger(Single):
                 epsilon=composed_epsilon(charges, delta),
                 delta=delta,
                 mu=total_mu(charge.mu for charge in charges),
-                charges=len(book.costs(dataset)),
-                runs=book.runs(dataset),
+                charges=len(rows),
+                runs=len(by_run(rows)),
                 reserved=math.fsum(season.reserved for season in still),
                 promised=composed_epsilon(book.committed(dataset), delta) if still else None,
                 running=math.fsum(training.mu**2 for training in self._running(book, dataset)),
@@ -262,29 +261,28 @@ class Ledger(Single):
                 Share(f"training since {training.time}, {training.owner}", 0.0, training.mu**2)
                 for training in self._running(book, dataset)
             ]
-            number = book.runs(dataset, "season IS NULL")
-            outside = total_mu(charge.mu for charge in book.costs(dataset, "season IS NULL"))
-            return [*shares, Share(plural(number, "other run" if shares else "run"), outside**2, 0.0)]
+            others = book.charges(dataset, "season IS NULL")
+            noun, spent = "other run" if shares else "run", total_mu(charge.mu for charge in others) ** 2
+            return [*shares, Share(plural(len(by_run(others)), noun), spent, 0.0)]
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
         """Return every run on a data set, in order, with mu and epsilon of all runs so far."""
         delta = valid_delta(delta)
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
-            rows, seasons = book.history(dataset), book.seasons(dataset)
-        runs: dict[str, tuple[str, str | None, list[Charge]]] = {}
-        for run, time, season, *cost in rows:
-            runs.setdefault(run, (time, season, []))[2].append(Charge(*cost))
-        weeks: dict[str | None, list[list[Charge]]] = {summary.season.name: [] for summary in seasons}
-        summaries, outside = [], list[Charge]()
-        for run, (time, season, charges) in runs.items():
-            weeks.get(season, []).append(charges)
-            outside += charges if season is None else []
-            ofs = [of_one_user(weeks[summary.season.name], summary.season) for summary in seasons]
-            together = [*outside, *itertools.chain.from_iterable(ofs)]
+            runs, seasons = by_run(book.charges(dataset)), book.seasons(dataset)
+        weeks: dict[str | None, list[list[Row]]] = {summary.season.name: [] for summary in seasons}
+        summaries, outside = [], list[Cost]()
+        for charges in runs:
+            first = charges[0]
+            weeks.get(first.season, []).append(charges)
+            outside += charges if first.season is None else []
+            together = [*outside]
+            for summary in seasons:
+                together += of_one_user(weeks[summary.season.name], summary.season)
             epsilon = composed_epsilon(together, delta)
             mu = total_mu(charge.mu for charge in together)
-            summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
+            summaries.append(RunSummary(first.run, first.time, len(charges), epsilon, mu))
         return summaries
 
     def chain(
@@ -427,7 +425,7 @@ class Ledger(Single):
                     book.put_reservation(rest)
                     others.append(rest)
                 self._check(book, dataset, (release,), others, run, allow_composition)
-            if book.is_charged(dataset, run, step):
+            if book.charges(dataset, "run = ? AND step = ?", run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
                     "is made once only."
@@ -444,15 +442,11 @@ class Ledger(Single):
         self._verified = head
         return head[1]
 
-    def charged(self, dataset: str, run: str, step: int) -> bool:
-        """Return whether a numbered release of a run was charged."""
+    def numbered(self, dataset: str, run: str) -> dict[int, Row]:
+        """Return the charges of a run that have a step, by it."""
         with self._transaction("DEFERRED") as book:
-            return book.is_charged(dataset, run, step)
-
-    def numbered(self, dataset: str, run: str) -> list[Entry]:
-        """Return the charges of a run that have a step, in order."""
-        with self._transaction("DEFERRED") as book:
-            return book.numbered(dataset, run)
+            rows = book.charges(dataset, "run = ?", run)
+        return {row.step: row for row in rows if row.step is not None}
 
     def keep(self, dataset: str, run: str, step: int, file: str, digest: str) -> None:
         """Record where the noisy value of a charge is kept."""
@@ -543,7 +537,7 @@ class Ledger(Single):
     def season_releases(self, dataset: str, season: str) -> list[Release]:
         """Return all releases that were charged to a season, in order."""
         with self._transaction("DEFERRED") as book:
-            return book.season_releases(dataset, season)
+            return [row.release for row in book.charges(dataset, "season = ?", season)]
 
     def check_week(
         self,
@@ -638,7 +632,7 @@ class Ledger(Single):
         if total_mu(release.mu for release in releases) == math.inf:
             self._check_exact(book, dataset, budget)
         if budget is None:
-            if still and not (allow_composition or book.costs(dataset, "run = ?", run)):
+            if still and not (allow_composition or book.charges(dataset, "run = ?", run)):
                 raise _adds_up(dataset, still, costs)
             return
         budget.check_reserve(costs)
@@ -652,7 +646,7 @@ class Ledger(Single):
 
     def _check_exact(self, book: Book, dataset: str, budget: Budget | None) -> None:
         """Refuse the first release without noise where users were promised privacy."""
-        charges = book.costs(dataset)
+        charges = book.charges(dataset)
         promised = budget is not None or charges or book.seasons(dataset)
         if promised and all(charge.mu < math.inf for charge in charges):
             raise BudgetError(
@@ -722,7 +716,7 @@ class Ledger(Single):
             )
         if after is not None:
             self._check_own(book, after)
-        mine = book.costs(dataset, "season = ? AND run = ?", season.name, week.run)
+        mine = book.charges(dataset, "season = ? AND run = ?", season.name, week.run)
         begun = known.begun - bool(mine)
         if begun > week.number or (made is not None and len(mine) != made):
             raise _was_run(week)
@@ -734,7 +728,7 @@ class Ledger(Single):
         if season.gap and not (mine or early):
             _check_gap(week, book.last_week_began(dataset, season.name))
         season.check_week(week.number, [*mine, *releases])
-        season.budget.check_reserve([*book.costs(dataset, "season = ?", season.name), *releases])
+        season.budget.check_reserve([*book.charges(dataset, "season = ?", season.name), *releases])
 
     # ---------------------------------------------------------------------- the file
 

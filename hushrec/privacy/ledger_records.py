@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hushrec import notebook
 from hushrec.checks import plural
 from hushrec.privacy.budget import Budget, guarantee
+from hushrec.privacy.release import Release
 
 
 @dataclass(frozen=True)
@@ -119,14 +120,31 @@ class Share(NamedTuple):
     reserved: float
 
 
-class Entry(NamedTuple):
-    """A charge of a run with its step, the file of its noisy value, if there is one, and the release."""
+class Row(NamedTuple):
+    """A row of the table of charges, with the file and digest of its noisy value, if one is kept."""
 
     number: int
-    step: int
-    file: str | None
-    digest: str | None
-    release: tuple[Any, ...]
+    dataset: str
+    run: str
+    time: str
+    label: str
+    mechanism: str
+    sensitivity: float
+    mu: float
+    epsilon: float | None
+    failure: float
+    unit: str
+    relation: str
+    season: str | None
+    step: int | None
+    previous: str
+    hash: str
+    file: str | None = None
+    digest: str | None = None
+
+    @property
+    def release(self) -> Release:
+        return Release.from_ledger(self.label, self.mechanism, self.sensitivity, self.unit, self.relation)
 
 
 @dataclass(frozen=True)

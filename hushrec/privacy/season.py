@@ -7,7 +7,7 @@ docs/proofs/seasons.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import NoneType
 from typing import Any
@@ -288,12 +288,12 @@ class SeasonSummary:
         }
 
 
-def of_one_user(weeks: Iterable[list[Charge]], season: Season) -> list[Charge]:
+def of_one_user(weeks: Iterable[Sequence[Cost]], season: Season) -> list[Cost]:
     """Return the charges of a season's weeks that one user can be in, at most."""
-    runs = list(weeks)
+    runs: list[Sequence[Cost]] = list(weeks)
     if season.lifetime:  # the weeks of largest mu need not be those of largest pure epsilon
         runs = sorted(runs, key=lambda run: total_mu(charge.mu for charge in run))[-season.weeks :]
-        runs = [[replace(charge, epsilon=None) for charge in run] for run in runs]
+        runs = [[Charge(charge.mu, None, charge.failure) for charge in run] for run in runs]
     return [charge for run in runs for charge in run]
 
 

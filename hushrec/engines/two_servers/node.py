@@ -205,5 +205,5 @@ def _charge(node: Node, agreement: Agreement, session: str) -> None:
     budget = agreement.budget
     release = Release(label, Gaussian(1 / agreement.plan.mu), 1.0, budget.unit, budget.relation)
     run = run_of(session, "node")
-    if not ledger.charged(dataset, run, 0):
+    if not ledger.numbered(dataset, run):
         ledger.charge(dataset, run, release, step=0)

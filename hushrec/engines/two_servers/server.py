@@ -447,14 +447,14 @@ class CollectingServer:
         if self._ledger is None:
             return
         dataset, run, plan = self.settings.dataset, run_of(session, self.settings.role), self.agreement.plan
-        charged = {entry.step for entry in self._ledger.numbered(dataset, run)}
+        charged = self._ledger.numbered(dataset, run)
         coming = [release for number, release in enumerate(plan.releases) if number not in charged]
         if coming:
             self._reservation = self._ledger.reserve(dataset, coming, run=run, reservation=self._reservation)
 
     def _charge(self, session: str, number: int) -> None:
         dataset, run = self.settings.dataset, run_of(session, self.settings.role)
-        if self._ledger is not None and not self._ledger.charged(dataset, run, number):
+        if self._ledger is not None and number not in self._ledger.numbered(dataset, run):
             release = self.agreement.plan.releases[number]
             self._ledger.charge(dataset, run, release, step=number, reservation=self._reservation)
 
@@ -473,8 +473,8 @@ class CollectingServer:
             number: None for number in self._numbers if self._book.get(f"published-{number}") is not None
         }
         if self._ledger is not None and self._session:
-            entries = self._ledger.numbered(self.settings.dataset, self._run)
-            known |= {entry.step: entry.digest for entry in entries if entry.file is not None}
+            rows = self._ledger.numbered(self.settings.dataset, self._run)
+            known |= {number: row.digest for number, row in rows.items() if row.file is not None}
         for number, digest in known.items():
             noisy = self._book.get(f"noisy-{number}")
             if noisy is None or digest not in (None, hashlib.sha256(noisy).hexdigest()):
@@ -505,7 +505,7 @@ class CollectingServer:
         if self._ledger is None or not self._session:
             return
         made = [number for number in self._numbers if self._book.get(f"noisy-{number}")]
-        if not all(self._ledger.charged(self.settings.dataset, self._run, number) for number in {0, *made}):
+        if not {0, *made} <= self._ledger.numbered(self.settings.dataset, self._run).keys():
             raise self._other_account()
 
     def _other_account(self) -> InputError:
