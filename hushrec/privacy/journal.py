@@ -1,8 +1,8 @@
 """The journal of a training: its noisy values, on disk before they are used.
 
 Noisy values are public, so a killed training resumes without drawing or charging them again (proof:
-docs/proofs/accounting.md, section 5). A value is one synced file, named in the ledger with its SHA-256. A
-value without its training's header is deleted.
+docs/proofs/accounting.md, section 5). The ledger names the file of a value with its SHA-256. A value without
+its training's header is deleted.
 """
 
 from __future__ import annotations
@@ -24,13 +24,12 @@ from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.release import Release
 
-#: Room in bytes for the header of each array in a file.
+#: Bytes, of an array's header.
 _HEADER_BYTES = 256
-#: Steps that a training has to itself: another one of the same run begins with a multiple of it.
+#: A training of a run begins with a multiple of it.
 _STEPS = 1 << 20
-#: Key of the library version in a binding: another version cannot resume a training.
+#: Key of a binding: another version of the library cannot resume a training.
 VERSION = "version of hushrec"
-#: Endings of headers.
 _UNFINISHED, _FINISHED = ".json", ".done"
 _VALUE = re.compile(r"(\w+\.\d+)\.\d+\.(?:npy|part)")
 
@@ -43,16 +42,16 @@ class Journal:
     ledger : Ledger
     dataset, run : str
     binding : dict
-        Public values that identify the training; only the same training can resume.
+        Public values that identify the training.
     resume : bool
         Take up the last unfinished training with this binding.
 
     Attributes
     ----------
     run : str
-        The run of the charges: that of the resumed training.
+        That of the resumed training.
     lost : int
-        Number of charged releases without kept noisy values.
+        Charged releases without kept noisy values.
     """
 
     def __init__(
@@ -75,7 +74,6 @@ class Journal:
         return coming[max(0, len(self._kept) - self._used) :]
 
     def next(self, release: Release, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Return the kept noisy value of the next release, or None."""
         if self._used == len(self._kept):
             return None
         entry = self._kept[self._used]
@@ -93,7 +91,6 @@ class Journal:
         return value
 
     def prepare(self, value: np.ndarray) -> Draft:
-        """Make room on the disk for a value before it is charged."""
         with self._errors("took nothing, and nothing was charged"):
             if self._lock is None:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -123,9 +120,9 @@ class Journal:
         return noisy
 
     def close(self, *, saved: bool) -> None:
-        """Finish the training; if its model was not saved, it can be made again until the next begins.
+        """Finish the training, by one change of a name.
 
-        One change of a name does either.
+        If its model was not saved, it can be made again until the next training begins.
         """
         if self._lock is None:
             return
@@ -181,7 +178,7 @@ class Journal:
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
-        """Return the headers of the data set, in the order of their last charges, which no clock decides."""
+        """Return the headers of the data set in the order of their last charges; clocks may go back."""
         headers = []
         for path in self._folder.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
@@ -204,7 +201,7 @@ class Journal:
         return finished
 
     def _sweep(self, finished: list[Path]) -> None:
-        """Remove these headers, and then every value without one; a kill leaves the rest for the next."""
+        """Remove these headers, and then every value without one."""
         for header in finished:
             header.unlink(missing_ok=True)
         values: dict[str, list[Path]] = {}
@@ -270,7 +267,7 @@ class Journal:
 
 
 class Draft:
-    """A file that gets its name when it is whole and on the disk."""
+    """A file that gets its name when it is whole on the disk."""
 
     def __init__(self, target: Path, step: int, size: int) -> None:
         self.target, self.step, self._hash = target, step, hashlib.sha256()

@@ -55,8 +55,6 @@ CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, tables TEXT NOT N
 
 
 class Dataset(NamedTuple):
-    """A row of the table of data sets."""
-
     unit: str
     relation: str
     budget: Budget | None
@@ -121,7 +119,7 @@ class Book:
     # ---------------------------------------------------------------------- hashes
 
     def tables(self) -> str:
-        """Hash all rows that a promise depends on, other than charges."""
+        """Hash all other rows that a promise depends on."""
         ordered = "datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge"
         return digest(self._rows(f"SELECT * FROM {table}") for table in (*ordered, "models ORDER BY charge"))
 
@@ -206,12 +204,12 @@ class Book:
     # ---------------------------------------------------------------------- reservations
 
     def reservations(self, dataset: str | None = None) -> list[Reserved]:
-        """Return the reservations of a data set, or of all; of dead processes too."""
+        """Return reservations, also those of dead processes."""
         rows = self._rows("SELECT * FROM reservations WHERE ? IS NULL OR dataset = ?", dataset, dataset)
         return [Reserved(*row) for row in rows]
 
     def put_reservation(self, reserved: Reserved) -> None:
-        """Write a reservation. No hash counts it, since no promise depends on it."""
+        # not sealed: no promise depends on it
         self._rows("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)", *reserved)
 
     def drop_reservation(self, name: str) -> None:
@@ -279,7 +277,7 @@ class Book:
         return None if began is None else str(began)
 
     def costs_of_a_user(self, dataset: str, closed_only: bool = False) -> list[Cost]:
-        """Return the charges that one user can be in, at most; of seasons, perhaps of closed ones only."""
+        """Return the charges that one user can be in, at most."""
         costs: list[Cost] = [*self.charges(dataset, "season IS NULL")]
         for summary in self.seasons(dataset):
             if summary.closed or not closed_only:
@@ -288,7 +286,7 @@ class Book:
         return costs
 
     def committed(self, dataset: str) -> list[Cost]:
-        """Return all costs of a data set, an open season's with all of its budget."""
+        """Return all costs of a data set, and for each open season all of its budget."""
         still = [summary.season.budget for summary in self.seasons(dataset) if not summary.closed]
         budgets = [Charge(budget.mu, None, budget.failure) for budget in still]
         return [*self.costs_of_a_user(dataset, closed_only=True), *budgets]
