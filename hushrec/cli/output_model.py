@@ -51,10 +51,14 @@ def advice(trained: Model) -> str:
 
 
 def votes(trained: Model) -> str:
-    """Return whether lists use the item features, by the users' votes: a released value."""
+    """Return whether lists use the item features, by released values."""
     lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
     if not any(VOTES in each.label for each in privacy.releases):
         estimator = cast(Estimator[Any], lister.estimator)
+        if privacy.item_features and "learned_items" in lister.arrays:
+            count = int(lister.arrays.get("feature_columns", 0))
+            used = "used for lists" if count else "not used for lists"
+            return f"Item features: {used}. {plural(count, 'dimension')} of them exceed the noise."
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
         return "Item features: not used for lists. Users vote on them in trainings with few users only."

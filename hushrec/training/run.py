@@ -40,7 +40,7 @@ _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
 #: Added where a model uses item features.
 _PUBLIC_FEATURES = "item features"
-_KEPT_FEATURES = "The item features are those of an earlier week; what was made of them is kept."
+_KEPT_FEATURES = "This week has no item features; those of an earlier week count where the model kept them."
 
 
 class PublicRows(Protocol):
