@@ -29,7 +29,7 @@ from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
 from hushrec.privacy.schema import Book, Dataset, by_run
-from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
+from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, lifetimes_of, of_one_user
 
 RESUMED = " A training that had begun goes on with --resume."
 #: A week of a season keeps no journal.
@@ -262,18 +262,14 @@ class Ledger(Single):
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
             runs, seasons = by_run(book.charges(dataset)), book.seasons(dataset)
-        weeks: dict[str | None, list[list[Row]]] = {summary.season.name: [] for summary in seasons}
-        summaries, outside = [], list[Cost]()
+        lifetimes = lifetimes_of(summary.season for summary in seasons)
+        summaries, so_far = [], list[Row]()
         for charges in runs:
-            first = charges[0]
-            weeks.get(first.season, []).append(charges)
-            outside += charges if first.season is None else []
-            together = [*outside]
-            for summary in seasons:
-                together += of_one_user(weeks[summary.season.name], summary.season)
+            so_far += charges
+            together = of_one_user(so_far, lifetimes)
             epsilon = composed_epsilon(together, delta)
             mu = total_mu(charge.mu for charge in together)
-            summaries.append(RunSummary(first.run, first.time, len(charges), epsilon, mu))
+            summaries.append(RunSummary(charges[0].run, charges[0].time, len(charges), epsilon, mu))
         return summaries
 
     def chain(

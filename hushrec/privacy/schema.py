@@ -14,7 +14,7 @@ from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Charge, Cost
 from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.reservation import Reserved
-from hushrec.privacy.season import Season, SeasonSummary, Week, of_one_user
+from hushrec.privacy.season import Season, SeasonSummary, Week, lifetimes_of, of_one_user
 
 APPLICATION = 0x68726563  # "hrec", SQLite's application_id
 VERSION = 1  # SQLite's user_version
@@ -247,10 +247,9 @@ class Book:
         for name, weeks, share, *budget, closed, gap, lifetime in self._rows(query, dataset):
             season = Season(Budget(*budget), weeks, share, name, gap, lifetime != 0)
             rows = self.charges(dataset, "season = ?", name)
-            weeks_run = by_run(rows)
-            mu = total_mu(cost.mu for cost in of_one_user(weeks_run, season))
+            mu = total_mu(cost.mu for cost in of_one_user(rows, lifetimes_of([season])))
             last, run = (rows[-1].hash, rows[-1].run) if rows else (None, None)
-            begun = len(weeks_run)
+            begun = len(by_run(rows))
             summaries.append(SeasonSummary(season, dataset, closed != 0, begun, mu, len(rows), last, run))
         return summaries
 
@@ -278,12 +277,10 @@ class Book:
 
     def costs_of_a_user(self, dataset: str, closed_only: bool = False) -> list[Cost]:
         """Return the charges that one user can be in, at most."""
-        costs: list[Cost] = [*self.charges(dataset, "season IS NULL")]
-        for summary in self.seasons(dataset):
-            if summary.closed or not closed_only:
-                rows = self.charges(dataset, "season = ?", summary.season.name)
-                costs += of_one_user(by_run(rows), summary.season)
-        return costs
+        summaries = self.seasons(dataset)
+        still = {summary.season.name for summary in summaries if not summary.closed and closed_only}
+        rows = [row for row in self.charges(dataset) if row.season not in still]
+        return of_one_user(rows, lifetimes_of(summary.season for summary in summaries))
 
     def committed(self, dataset: str) -> list[Cost]:
         """Return all costs of a data set, and for each open season all of its budget."""
