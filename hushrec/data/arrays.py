@@ -231,14 +231,3 @@ def _stripped(cell: bytes) -> bytes:
         return b""
     text = decoded(cell)
     return cell.strip() if text is None else text.strip().encode()
-
-
-def compact(column: Any) -> Any:
-    """Return an Arrow column with each distinct value stored once, or the column where Arrow cannot."""
-    kind = getattr(column, "type", None)
-    if not isinstance(kind, pa.DataType) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
-        return column
-    try:
-        return pa.chunked_array([plain_chunk(chunk) for chunk in column.chunks], None).dictionary_encode()
-    except pa.ArrowNotImplementedError:
-        return column

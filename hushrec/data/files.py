@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.arrays import TEXT, as_text, compact, dictionary
+from hushrec.data.arrays import TEXT, as_text, dictionary
 from hushrec.data.columns import (
     ROLES,
     Columns,
@@ -38,35 +38,30 @@ _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
     """Read the columns of a file, or of those in a folder or of a pattern, one below another."""
-    files = files_at(path)
-    if len(files) == 1:
-        return _read_file(files[0], columns, format, implicit)
-    tables = [_encoded(_read_file(file, columns, format, implicit)) for file in files]
-    return _joined(tables, join_ids)
-
-
-def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
-    chunks = [
-        chunk._replace(users=compact(chunk.users), items=compact(chunk.items))
-        for chunk in read_chunks(file, columns, format, implicit)
-    ]
-    if len(chunks) == 1:
-        return chunks[0]
-    return _joined(chunks, lambda parts: pa.chunked_array([c for part in parts for c in part.chunks]))
-
-
-def _joined(tables: list[Columns], ids: Callable[[Any], Any]) -> Columns:
+    tables: list[Columns] = []
+    for chunk in read_files(files_at(path), columns, format, implicit):
+        tables.append(chunk)
+        if len(tables) > 1:  # each distinct id once
+            tables = [
+                table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
+                for table in tables
+            ]
+    if len(tables) == 1:
+        return tables[0]
     marks = tuple({mark for table in tables for mark in table.marks})
-    return Columns(**one_below_another(tables, ids, ids), marks=marks)
+    return Columns(**one_below_another(tables, join_ids, join_ids), marks=marks)
 
 
-def _encoded(table: Columns) -> Columns:
-    if "by_position" in table.marks:
-        raise InputError(
-            "These files number their users by row, so users of two files cannot be matched; read one file"
-            " only."
-        )
-    return table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
+def read_files(files: list[File], columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
+    """Read the columns of files, some rows at a time."""
+    for file in files:
+        for chunk in read_chunks(file, columns, format, implicit):
+            if len(files) > 1 and "by_position" in chunk.marks:
+                raise InputError(
+                    "These files number their users by row, so users of two files cannot be matched; read one"
+                    " file only."
+                )
+            yield chunk
 
 
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:

@@ -17,7 +17,7 @@ from hushrec.errors import InputError
 
 _PERSON = b"hushrec.user.v1"  # BLAKE2b's personalisation: a hash of ids made elsewhere gives other keys
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment, 2^64 over the golden ratio
-_CELLS = 1 << 21  # entries handled at a time: bounds the memory of a pass over all ratings
+_CELLS = 1 << 21  # cells sorted at a time: bounds the memory of a pass over all ratings
 
 
 def text_keys(texts: Iterable[str]) -> np.ndarray:
@@ -93,14 +93,9 @@ def parts_of_cells(
 
     ``base`` is from `stream_base`. ``fractions`` hold in expectation.
     """
-    parts = np.empty(len(indices), dtype=np.int8 if len(fractions) < 128 else np.int32)
-    for start in range(0, len(indices), _CELLS):
-        stop = min(start + _CELLS, len(indices))
-        first, last = np.searchsorted(indptr, (start, stop - 1), side="right") - 1
-        ends = np.clip(indptr[first : last + 2], start, stop)
-        keys = cell_keys(np.repeat(base[first : last + 1], np.diff(ends)), indices[start:stop])
-        parts[start:stop] = part_of(keys, fractions)
-    return parts
+    rows = np.repeat(np.arange(len(base), dtype=np.int32), np.diff(indptr))
+    parts = [part_of(cell_keys(base[rows[cells]], indices[cells]), fractions) for cells in slices(len(rows))]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 def smallest_per_row(
@@ -153,3 +148,8 @@ def smallest_per_row(
         np.put_along_axis(taken, order, np.arange(width) < counts[rows][:, None], axis=1)
         chosen[position[valid]] = taken[valid]
     return chosen
+
+
+def slices(length: int, size: int = 1 << 20) -> list[slice]:
+    """Return slices that cover a long array, to keep temporary arrays small."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]

@@ -28,7 +28,7 @@ from hushrec.data import store_files
 from hushrec.data.arrays import dictionary
 from hushrec.data.columns import MARKS, SPLIT, Columns, one_below_another
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.files import file_format, read_chunks
+from hushrec.data.files import file_format, read_files
 from hushrec.data.ids import Encoded, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.ratings_builder import Entries, Rows, check_implicit, latest, rows_of, usable
@@ -117,14 +117,8 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
     if not files:
         raise InputError("There are no files to read; pass at least one path.")
     kinds = [file_format(file, options.format, options.columns) for file in files]
-    if len(files) > 1 and "jester" in kinds:
-        raise InputError(
-            "These files number their users by row, so users of two files cannot be matched; read one file"
-            " only."
-        )
     rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
-    each = (read_chunks(file, options.columns, options.format, options.implicit) for file in files)
-    return (chunk for chunks in each for chunk in chunks), rows
+    return read_files(files, options.columns, options.format, options.implicit), rows
 
 
 def _rows_of(file: File, kind: str) -> int:

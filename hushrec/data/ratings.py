@@ -31,12 +31,11 @@ from hushrec.data.ratings_builder import (
     build,
     check_implicit,
     csr,
-    join_rows,
     one_row,
     read_rows,
     running_total,
 )
-from hushrec.data.store_files import all_rows, is_store
+from hushrec.data.store_files import is_store, verified_blocks
 from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
@@ -179,7 +178,8 @@ class Ratings:
         if is_store(folder):
             if columns is not None or format is not None:
                 raise InputError("columns and format are for tables; a store knows its own, leave them out.")
-            return cls(domain, *all_rows(Path(folder).absolute(), domain))
+            blocks = verified_blocks(Path(folder).absolute(), domain)
+            return joined(domain, [cls(domain, *rows) for rows in blocks])
         return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
 
     @staticmethod
@@ -443,6 +443,7 @@ class Ratings:
 
 
 def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
+    """Return ratings with every mark of any source."""
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)
     return replace(ratings, splits=tuple(splits), **marks)
@@ -460,9 +461,19 @@ def of_nobody(domain: Domain) -> Ratings:
 
 
 def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
+    """Join the ratings of different users over one domain."""
     if not parts:
         return of_nobody(domain)
-    return Ratings(domain, *join_rows(parts, domain.n_items))
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([np.diff(part.matrix.indptr) for part in parts])
+    data = np.concatenate([part.matrix.data for part in parts])
+    indices = np.concatenate([part.matrix.indices for part in parts])
+    users = pa.concat_arrays([part.user_column for part in parts])
+    texts = pa.concat_arrays([part.user_texts for part in parts])
+    times = join_filled([part.times for part in parts], [part.n_ratings for part in parts], NO_TIME)
+    matrix = csr(data, indices, running_total(lengths), domain.n_items)
+    return marked(Ratings(domain, matrix, users, texts, times), *parts)
 
 
 def _row_of_each(matrix: sp.csr_array) -> np.ndarray:

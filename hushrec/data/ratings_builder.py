@@ -15,9 +15,8 @@ import scipy.sparse as sp
 from hushrec.data.columns import MARKS, SPLIT
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
-from hushrec.data.keys import smallest_per_row, stream_base, text_keys
+from hushrec.data.keys import slices, smallest_per_row, stream_base, text_keys
 from hushrec.data.readers import read_columns
-from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
 
@@ -32,11 +31,6 @@ class Rows(NamedTuple):
     by_position: bool = False
     purchases: bool = False
     splits: tuple[str, ...] = ()
-
-    @property
-    def user_column(self) -> pa.Array:
-        """As of `Ratings`."""
-        return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
 
 class Entries(NamedTuple):
@@ -225,27 +219,6 @@ def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int
     return smallest_per_row(running_total(counts), items, base, np.full(len(counts), cap))
 
 
-def join_rows(parts: Sequence[Any], n_items: int) -> Rows:
-    """Join the rows of different users, each `Rows` or `Ratings`, with every mark of any of them."""
-    if len(parts) == 1:
-        return Rows(*(getattr(parts[0], name) for name in Rows._fields))
-    matrix = csr(
-        np.concatenate([each.matrix.data for each in parts]),
-        np.concatenate([each.matrix.indices for each in parts]),
-        running_total(np.concatenate([np.diff(each.matrix.indptr) for each in parts])),
-        n_items,
-    )
-    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in parts) for mark in MARKS}
-    return Rows(
-        matrix,
-        pa.concat_arrays([each.user_column for each in parts]),
-        pa.concat_arrays([each.user_texts for each in parts]),
-        join_filled([each.times for each in parts], [each.matrix.nnz for each in parts], NO_TIME),
-        splits=tuple(dict.fromkeys(split for each in parts for split in each.splits)),
-        **marks,
-    )
-
-
 def running_total(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -260,8 +233,3 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int)
 
 def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:
     return None if values is None else values[positions]
-
-
-def slices(length: int, size: int = 1 << 20) -> list[slice]:
-    """Return slices that cover a long array, to keep temporary arrays small."""
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]

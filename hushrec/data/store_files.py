@@ -23,7 +23,7 @@ from hushrec.data.catalogue import pack, unpack
 from hushrec.data.columns import MARKS
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
-from hushrec.data.ratings_builder import Rows, csr, join_rows
+from hushrec.data.ratings_builder import Rows, csr
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 
@@ -74,11 +74,11 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
     )
 
 
-def all_rows(path: Path, domain: Domain) -> Rows:
+def verified_blocks(path: Path, domain: Domain) -> list[Rows]:
     manifest, domain = opened(path, domain)
     verify(path, manifest)
     blocks = [(at, k) for at, entry in enumerate(manifest["partitions"]) for k in range(entry["blocks"])]
-    return join_rows([block_of(path, manifest, *each, domain.n_items) for each in blocks], domain.n_items)
+    return [block_of(path, manifest, *block, domain.n_items) for block in blocks]
 
 
 # ---------------------------------------------------------------------- the manifest
