@@ -747,10 +747,6 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "total = truncated(np.square(self._clipped @ vector), step).sum()",
         "total = truncated(np.square(self._clipped @ vector) * "
         "np.diff(self._clipped.indptr), step).sum()"),
-    bug("ratings counted before they are sampled",
-        sensitivity("private-svd, paid scale"), "papers/frank_wolfe/private_svd:SizedUsers.sizes",
-        "np.array([float(self._centred.nnz)])",
-        "np.array([float(self._ratings.matrix.nnz)])"),
     bug("clamped before a user's own level is taken off (cleansed SVD)",
         sensitivity("cleansed-svd"), "papers/mcsherry_mironov/cleansed_svd:CleansedSVD.residuals",
         "np.clip(values - np.repeat(offset, counts), -clamp, clamp)), offset",

@@ -31,6 +31,9 @@ from hushrec.training.gate import Gate, LocalGate
 from hushrec.training.users import outer_product_sum
 from hushrec.types import Array
 
+#: Probability that the bound on the noise of an eigenvalue fails. No study chose it.
+_FAILURE = 0.1
+
 
 class RowUsers:
     """Users with one row each, who contribute to the covariance A^T A and to products with it.
@@ -94,7 +97,7 @@ class Eigenpairs(NamedTuple):
     values : ndarray of shape (block,)
         Their noisy eigenvalues.
     noise : float
-        Bound on the noise of the largest that holds with the probability asked for.
+        Bound on the noise of the largest, which fails with probability 0.1.
     """
 
     vectors: Array
@@ -114,11 +117,11 @@ class CovarianceSolver:
         """The matrix."""
         return plan_of([Round(label, 1.0, positive(self.bound**2))], budget, fraction)
 
-    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
         """Top eigenpairs; the noise of their values is the norm of the symmetrised noise matrix."""
         matrix = unpacked(gate.release(label, users.covariance(self.bound)))
         values, vectors = top_eigenpairs(matrix, self.block)
-        return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix), failure))
+        return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix)))
 
 
 @dataclass(frozen=True)
@@ -142,7 +145,7 @@ class OjaSolver:
         rounds.append(Round(f"{label}, eigenvalue", self.value_share, counted(self.bound**2)))
         return plan_of(rounds, budget, fraction, 1.0)
 
-    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
         """Start from a unit vector that is public or released."""
         users.clip(self.bound)
         vector = start[:, 0]
@@ -152,7 +155,7 @@ class OjaSolver:
             vector = unit(inverse_eta * vector + product)
         name = f"{label}, eigenvalue"
         value = gate.release(name, users.square(vector))
-        return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - failure)))
+        return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - _FAILURE)))
 
 
 @dataclass(frozen=True)
@@ -172,7 +175,7 @@ class PowerSolver:
         rounds = [Round(name, 1.0, bound) for name in _products(label, self.steps)]
         return plan_of(rounds, budget, fraction)
 
-    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
         """Start from an orthonormal block that is public or released."""
         users.clip(self.bound)
         basis = start
@@ -181,7 +184,7 @@ class PowerSolver:
             ritz = basis.T @ product
             values, turn = np.linalg.eigh((ritz + ritz.T) / 2)
             basis = orthonormal(product @ turn[:, ::-1])
-        return Eigenpairs(basis, values[::-1], _norm_of_noise(gate.noise_sd(name), basis.shape[1], failure))
+        return Eigenpairs(basis, values[::-1], _norm_of_noise(gate.noise_sd(name), basis.shape[1]))
 
 
 Solver = CovarianceSolver | OjaSolver | PowerSolver
@@ -250,7 +253,7 @@ def private_pca(
     plan = solver.releases("pca", accountant.budget, part)
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
-    found = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca", 0.1)
+    found = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca")
     return found.values, found.vectors
 
 
@@ -274,6 +277,6 @@ def _products(label: str, steps: int) -> list[str]:
     return [f"{label}, product {step}" for step in range(1, steps + 1)]
 
 
-def _norm_of_noise(noise_sd: float, order: int, failure: float) -> float:
+def _norm_of_noise(noise_sd: float, order: int) -> float:
     """Bound on the top eigenvalue of symmetrised noise: its mean, and Gaussian concentration about it."""
-    return noise_sd * (math.sqrt(2.0 * order) + math.sqrt(2.0 * math.log(2.0 / failure)))
+    return noise_sd * (math.sqrt(2.0 * order) + math.sqrt(2.0 * math.log(2.0 / _FAILURE)))

@@ -179,13 +179,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
             Products a step (Gamma) of "oja" and "power", >= 1.
         block : int
             Vectors that "power" iterates, >= 1.
-        schedule : {"uniform", "polynomial", "open-ended"}
-            Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
-            leaves budget for more steps.
-        schedule_power : float
-            In (-10, 10].
-        failure_probability : float
-            Probability that the bound on the noise of an eigenvalue fails, in (0, 0.5].
         """
 
         residual_clip: Clip | None = None
@@ -193,9 +186,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         eigenvector: Literal["covariance", "oja", "power"] = "covariance"
         inner_steps: Count = 4
         block: Count = 1
-        schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
-        schedule_power: Annotated[float, "[-10, 10]"] = 1.0
-        failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
 
     nuclear_norm: Positive
     row_clip: Clip | None = None
@@ -212,17 +202,10 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
-        for step, share in enumerate(self._shares(), 1):
-            planned += self._solver(domain, step).releases(f"step {step}", budget, left * share).releases
+        for step in range(1, self.iterations + 1):
+            share = left * (1 / self.iterations)
+            planned += self._solver(domain, step).releases(f"step {step}", budget, share).releases
         return Plan(budget, planned)
-
-    def _shares(self) -> list[float]:
-        """Part of the budget of each step; fixed in advance, at most 1 together."""
-        steps = np.arange(1, self.iterations + 1, dtype=np.float64)
-        if self.tuning.schedule == "open-ended":
-            return list(6 / (math.pi * steps) ** 2)
-        weights = steps ** (0.0 if self.tuning.schedule == "uniform" else self.tuning.schedule_power)
-        return list(weights / weights.sum())
 
     def _solver(self, domain: Domain, step: int) -> Solver:
         bound = self._residual_bound(domain) * self.tuning.residual_clip_decay ** (step - 1)
@@ -244,7 +227,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
             solver = self._solver(domain, step)
-            found = solver.solve(users, start, gate, f"step {step}", self.tuning.failure_probability)
+            found = solver.solve(users, start, gate, f"step {step}")
             vector, start = found.vectors[:, 0], found.vectors
             value = self._singular_value(found, domain)
             users.advance(vector, 1 / self.iterations, self._k(domain) / value)

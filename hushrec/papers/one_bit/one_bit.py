@@ -152,8 +152,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             K of Algorithm 3, >= 1.
         clamp : float
             Bound on the gradient's entries before the noise (C), > 0.
-        noise : {"laplace", "gaussian"}
-            For "gradient": pure epsilon, or less noise for many steps at delta > 0.
         strong_convexity : float
             "output": weight gamma of the squared Frobenius norm, > 0.
         output_steps : int
@@ -171,7 +169,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         flips: tuple[float, float] | None = None
         gradient_steps: Count = 3
         clamp: Positive = 0.5
-        noise: Literal["laplace", "gaussian"] = "laplace"
         strong_convexity: Positive = 4.0
         output_steps: Count = 5
         entry_epsilon: Positive | None = None
@@ -253,12 +250,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             return plan(("labels less the objective's noise", Laplace(1 / epsilon), 1.0))
         if self.mechanism == "gradient":
             steps = self.tuning.gradient_steps
-            law = (
-                budget.share(fraction / steps)
-                if self.tuning.noise == "gaussian"
-                else Laplace(steps / epsilon)
-            )
-            labels = range(1, steps + 1)
+            law, labels = Laplace(steps / epsilon), range(1, steps + 1)
             return plan(*((f"gradient {step}", law, self.slope_sensitivity) for step in labels))
         if self.mechanism == "output":
             return plan(("observed entries", budget.share(fraction), self.output_sensitivity))
@@ -466,8 +458,7 @@ class LabelledUsers(Users):
         """Gradient of the loss in every cell, clamped; scores are clipped to the declared bound."""
         fit = self._settings
         _, slope = likelihood(np.clip(scores, -fit.bound, fit.bound), self._labels, fit.link)
-        norm = "l2" if fit.tuning.noise == "gaussian" else "l1"
-        return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm=norm, unit="rating")
+        return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm="l1", unit="rating")
 
     def _clamped(self, slope: Array) -> Array:
         """Clamp a slope before the noise; clamping after it would bound nothing."""
