@@ -31,6 +31,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
@@ -124,15 +125,14 @@ def _timed(rows: Rows) -> list[tuple[Any, Any, Any, Any]]:
     return [(*row, times[place % len(times)]) for place, row in enumerate(rows)]
 
 
-def neighbours(
-    unit: str, pairs: int, seed: int, domain: Domain = DOMAIN
-) -> Iterator[tuple[list[Ratings], int]]:
-    """Yield data sets that differ in one user, or in one rating's value, with a seed for the noise.
+@lru_cache(maxsize=8)  # every estimator meets the same ones; item features do not count in a domain's hash
+def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[list[Ratings], int]]:
+    """Return data sets that differ in one user, or in one rating's value, with a seed for the noise.
 
     The first one lacks the user in which the others differ. That user is the first of all, so code that
     depends on positions changes for all users.
     """
-    rng = np.random.default_rng(seed)
+    rng, found = np.random.default_rng(seed), []
     for _ in range(math.ceil(pairs / _COMERS)):
         if unit == "rating":
             users = labelled_users(rng, domain=domain)
@@ -141,7 +141,13 @@ def neighbours(
             users = hostile_users(rng, 5, domain)
             comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(_COMERS)]
             family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
-        yield family, int(rng.integers(2**31))
+        found.append((family, int(rng.integers(2**31))))
+    return found
+
+
+def neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[list[Ratings], int]]:
+    make = _neighbours if domain.item_features is None else _neighbours.__wrapped__
+    return make(unit, pairs, seed, domain)
 
 
 def labelled_users(rng: np.random.Generator, n_users: int = 5, domain: Domain = DOMAIN) -> dict[str, Rows]:
@@ -333,9 +339,9 @@ def check_edges(
     for number, edge in enumerate(edges):
         if square and edge.n_items > _LONGEST:
             continue
-        domain, rng = edge.domain, np.random.default_rng([seed, number])
+        domain = edge.domain
         estimator = _with_likes(estimator, domain)
-        family = [ratings_of(users, domain) for users in _edge_users(edge, rng, domain)]
+        family = _edge_family(edge, seed, number)
         with warnings.catch_warnings(action="error"):
             planned = {one.relation: estimator.plan(one, domain).releases for one in _relations(budget)}
             calls = _same_model(_fitted(estimator, budget), family, number, planned)
@@ -454,6 +460,12 @@ def _relations(budget: Budget) -> list[Budget]:
 
 def _users(unit: str, rng: np.random.Generator, n_users: int, domain: Domain) -> dict[str, Rows]:
     return (hostile_users if unit == "user" else labelled_users)(rng, n_users, domain)
+
+
+@lru_cache(maxsize=8)
+def _edge_family(edge: Edge, *seed: int) -> list[Ratings]:
+    users = _edge_users(edge, np.random.default_rng(seed), edge.domain)
+    return [ratings_of(each, edge.domain) for each in users]
 
 
 def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterator[dict[str, Rows]]:

@@ -685,7 +685,7 @@ SEASONS = [
     bug("a gap of hours", f"{WEEKLY}::test_a_gap_is_days_from_the_last_week_that_wrote_a_model",
         "privacy/ledger:_check_gap", "timedelta(days=week.season.gap)", "timedelta(hours=week.season.gap)"),
     bug("one training more than a user's lifetime has",
-        f"{LIFETIME}::test_a_user_moves_thirty_trainings_by_the_budget_at_most[item-bias]",
+        f"{LIFETIME}::test_one_user_moves_all_trainings_together_by_the_budget_at_most[item-bias]",
         "privacy/attendance:Attendance.admit", "counts.get(key_of_user, 0) < most",
         "counts.get(key_of_user, 0) <= most"),
     bug("an old attendance that is believed",
