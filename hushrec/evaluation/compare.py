@@ -26,6 +26,7 @@ from hushrec.progress import progress_bar
 from hushrec.registry import ESTIMATORS
 from hushrec.training.estimator import Estimator
 from hushrec.training.named import check_run, choose, train
+from hushrec.training.run import check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -516,10 +517,11 @@ def _grid(
         exact = Budget(math.inf, delta, relation=relation)  # first: no ledger lets it follow private ones
         grid = [*((name, exact) for name in REFERENCES[bool(lists)]), *grid]
     for name, budget in grid:
-        if (own := models.get(name)) is not None:
-            own.plan(budget, ratings.domain)
-        else:
-            check_run(name, budget, ratings.domain, n_users, settings.get(name))
+        model = models.get(name)
+        if model is None:
+            model = check_run(name, budget, ratings.domain, n_users, settings.get(name))
+        check(model, ratings, Accountant(budget, data_is_public=data_is_public))
+        model.plan(budget, ratings.domain)
     return grid, jobs
 
 
