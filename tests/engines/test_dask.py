@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hushrec import Both, ItemBias, PrivateALS, Store, evaluate
+from hushrec import Both, ItemBias, PrivateALS, PrivateEigenRec, Store, evaluate
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
@@ -84,7 +84,9 @@ def trained(estimator, rows, client=None, **options) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "model", [MODEL, Both(ratings=MODEL, like_threshold=4.0)], ids=lambda model: model.name
+    "model",
+    [MODEL, Both(ratings=MODEL, like_threshold=4.0), PrivateEigenRec(rank=2, iterations=2, window=1)],
+    ids=lambda model: model.name,
 )
 def test_the_bytes_are_those_of_one_process(store, client, model):
     assert trained(model, store, client) == trained(model, store)
