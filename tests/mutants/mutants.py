@@ -69,6 +69,7 @@ PARTS = "evaluation/test_parts.py"
 ROWS = "data/test_rows_alone.py"
 PRINTED = "endtoend/test_end_to_end.py"
 WEEKS = "models/test_continuing.py"
+WINDOWS = "models/test_window.py"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
@@ -468,6 +469,36 @@ PAPERS = [  # the algorithms of the papers and of lists
     bug("items that a user rated low left out of the norm of their item weights (EigenRec)",
         sensitivity("private-eigenrec, likes from 4"), f"{EIGENREC}/users:LikingUsers.item_weights",
         "squares = likes + RATED**2 * (np.diff(rated.indptr) - likes)", "squares = likes"),
+    bug("a window's contribution not at norm 1 (EigenRec)", sensitivity("private-eigenrec, window"),
+        f"{EIGENREC}/users:LikingUsers._windowed_sums",
+        "weight = room[users[0] : users[-1] + 1] / apart", "weight = 2 * room[users[0] : users[-1] + 1]"),
+    bug("each like at norm 1, not the user (EigenRec)", sensitivity("private-eigenrec, window"),
+        f"{EIGENREC}/users:LikingUsers._windowed_sums",
+        "own = self._unit[users] * weight[users - users[0]]", "own = weight[users - users[0]]"),
+    bug("pairs of a window clipped one by one (EigenRec)", sensitivity("private-eigenrec, window"),
+        f"{EIGENREC}/users:LikingUsers._windowed_sums",
+        "factors = self._factors(near, table[items])",
+        "factors = near @ self._factors(sp.csr_array(np.eye(len(items), dtype=np.float32)), table[items])"),
+    bug("popularity left in a window's sums (EigenRec)", sensitivity("private-eigenrec, window"),
+        f"{EIGENREC}/users:LikingUsers._windowed_sums", "truncated((weight / square)[:, None] * sums",
+        "truncated(0 * (weight / square)[:, None] * sums"),
+    bug("a window that reaches the next user's rows (EigenRec)",
+        f"{WINDOWS}::test_one_users_times_change_their_own_contribution_alone",
+        f"{EIGENREC}/users:LikingUsers._near", "rows * window", "rows * (window - 1)"),
+    bug("a block that ends within a user's rows (EigenRec)",
+        f"{WINDOWS}::test_one_users_times_change_their_own_contribution_alone",
+        f"{EIGENREC}/users:LikingUsers._near",
+        'np.searchsorted(rows, rows[min(start + most, len(rows)) - 1], "right")',
+        "min(start + most, len(rows))"),
+    bug("a window of one place more (EigenRec)",
+        f"{WINDOWS}::test_what_one_user_adds_is_what_the_definition_says",
+        f"{EIGENREC}/users:LikingUsers._near", "places + window", "places + window + 1"),
+    bug("a window in the order of the catalogue (EigenRec)",
+        f"{WINDOWS}::test_what_one_user_adds_is_what_the_definition_says",
+        f"{EIGENREC}/users:LikingUsers._near", "self._ratings.age()", "-np.arange(len(rows))"),
+    bug("missing times found after a charge",
+        f"{WINDOWS}::test_ratings_read_without_times_are_refused_before_a_charge", "training/run:check_times",
+        "estimator.uses_times and not ratings.timed", "False"),
     bug("items learned by their exact weights (EigenRec)", replayed("private-eigenrec"),
         f"{EIGENREC}/train:train_first",
         "items = ItemStatistics.of(model.tuning, n_users, noisy, noise_sd, rank)",
