@@ -111,12 +111,12 @@ def test_sums_do_not_depend_on_order_parts_or_threads(case: Case, monkeypatch) -
 def test_without_fixed_point_rounding_moves_sums(plain_sums: None) -> None:
     """The control: in floating point, one user's contribution depends on the others."""
     failed = 0
-    for case in OF_USERS:
+    for case in OF_USERS[:10]:
         try:
             check_sums(case.estimator, case.budget(), n_users=40)
         except AssertionError:
             failed += 1
-    assert failed > len(OF_USERS) / 2
+    assert failed > 5
 
 
 @at_length(OF_USERS)
