@@ -291,16 +291,6 @@ def number(name: str, value: Any, advice: str) -> float:
     return result
 
 
-def positive_number(name: str, value: Any, advice: str) -> float:
-    """Return `value` as a finite float greater than 0."""
-    result = number(name, value, advice)
-    if not 0 < result < math.inf:
-        raise InputError(
-            f"{name} must be greater than 0 and finite, not {shown(value)}; {advice}.", parameter=name
-        )
-    return result
-
-
 def name(parameter: str, value: Any) -> str:
     """Return `value` if it is a printable line of text: a label, the name of a data set."""
     if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from hushrec.checks import positive_number
+from hushrec.checks import check_numbers
 
 TABLE = Path(__file__).with_name("measured.json")
 
@@ -71,7 +71,7 @@ def nearest(
     if ratings_per_user is not None:
         declared["ratings_per_user"] = ratings_per_user
     for name, value in declared.items():
-        positive_number(name, value, "pass a finite number above 0")
+        check_numbers(**{name: (value, float, "(0, inf)")})
 
     def distance(row: Measured) -> float:
         return math.fsum(math.log(getattr(row, name) / value) ** 2 for name, value in declared.items())

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hushrec.checks import RELATIONS, UNITS, check_choice, positive_number
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import InputError
 
 NORMS = ("l2", "l1", "labels")
@@ -139,7 +139,8 @@ class Bounded:
         if not isinstance(bound, Bound) or not all(most > 0 for most in bound):
             raise InputError("bound must be a Bound of numbers greater than 0; pass signed(clip), say.")
         self.bound = bound
-        self.scale = positive_number("scale", scale, "pass what brings the bound to the planned sensitivity")
+        check_numbers(scale=(scale, float, "(0, inf)"))
+        self.scale = float(scale)
         self.weight = None if weight is None else _valid_weight(weight)
         self.step = np.asarray(step, dtype=np.float64)
         check_choice(norm=(norm, NORMS), unit=(unit, UNITS))

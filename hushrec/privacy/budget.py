@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from hushrec.checks import RELATIONS, UNITS, check_choice, number, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
     ROUNDING,
@@ -122,11 +122,8 @@ class Budget:
         object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
         check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
-        advice = "pass the part of delta to reserve for selections, for example all of it where one is all"
-        failure = number("failure", self.failure, advice)
-        if not 0 <= failure <= self.delta:
-            raise InputError(f"failure must be from 0 to delta = {self.delta:g}, not {failure:g}; {advice}.")
-        object.__setattr__(self, "failure", failure)
+        check_numbers(failure=(self.failure, float, f"[0, {self.delta!r}]"))
+        object.__setattr__(self, "failure", float(self.failure))
         if 0 < self.mu < SMALLEST_MU:
             raise InputError(
                 f"epsilon = {self.epsilon:g} at delta = {self.delta:g} allows a mu of {self.mu:.3g} only, "
@@ -164,17 +161,13 @@ class Budget:
 
         Fractions that add up to 1 fit the budget together.
         """
-        part = positive_number("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
-        if part > 1:
-            raise InputError(
-                f"fraction must be at most 1, not {shown(fraction)}; it is a part of the budget."
-            )
+        check_numbers(fraction=(fraction, float, "(0, 1]"))
         if not self.mu:
             raise BudgetError(
                 f"All of delta = {self.delta:g} is reserved for selections, so no Gaussian noise fits;"
                 " declare a smaller failure."
             )
-        mu = self.mu * math.sqrt(part)
+        mu = self.mu * math.sqrt(fraction)
         return Gaussian((1 + 1e-15) / mu)
 
     def allows(self, costs: Iterable[Cost]) -> bool:

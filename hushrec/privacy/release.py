@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from hushrec import notebook
-from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, name, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, check_numbers, name, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.bounded import Bounded
@@ -52,8 +52,8 @@ class Release:
     def __post_init__(self) -> None:
         name("label", self.label)
         check_kind(self.mechanism, tuple(_MECHANISMS.values()), "mechanism", "pass Gaussian(2.0), say")
-        advice = "pass the bound on one unit's change of the value, from declared constants"
-        object.__setattr__(self, "sensitivity", positive_number("sensitivity", self.sensitivity, advice))
+        check_numbers(sensitivity=(self.sensitivity, float, "(0, inf)"))
+        object.__setattr__(self, "sensitivity", float(self.sensitivity))
         check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
         if self.mu < math.inf and not SMALLEST_NOISE < self.noise_sd < math.inf:
             raise InputError(

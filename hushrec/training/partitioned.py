@@ -68,10 +68,6 @@ class Query(NamedTuple):
     call: Call
     size: int = 0
 
-    @property
-    def finite(self) -> bool:
-        return all(call.finite for call in (*self.updates, self.call))
-
 
 class Engine(Protocol):
     """The place where the partitions of a training are asked."""

@@ -29,7 +29,7 @@ from hushrec.serving.batch import write_lists
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training import named
 from hushrec.training.gate import LocalGate
-from hushrec.training.partitioned import Call, PartitionedUsers, Query
+from hushrec.training.partitioned import PartitionedUsers
 from tests.engines.mortal import FOLDER, WAYS, Mortal
 
 distributed = pytest.importorskip("distributed")
@@ -209,16 +209,11 @@ def test_an_exception_of_a_worker_is_one_fixed_sentence(store, client, monkeypat
     assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
-def test_a_worker_computes_with_no_value_that_is_not_finite(store, client):
-    """Wherever it is in what a scheduler passed on; the driver asks with none such, nor tells it."""
-    items = {"factors": [np.zeros(3), np.array([1.0, np.nan])]}
-    query = Query((Call("weigh", (2.0, items), {}),), Call("item_weights", (), {}))
-    sent = pytest.raises(HushrecError, match="sent released values that are not finite")
-    with sent, engine.Dask(client).asking(ItemBias().users, store) as ask:
-        ask(query)
+def test_no_worker_is_sent_a_value_that_is_not_finite(store):
     users = PartitionedUsers(ItemBias().users, store.domain, lambda query: pytest.fail("asked"))
-    with pytest.raises(HushrecError, match="so users cannot use it"):
-        users.item_deviations(np.array([np.inf]))
+    for bad in (np.array([np.inf]), {"factors": [np.zeros(3), np.array([1.0, np.nan])]}):
+        with pytest.raises(HushrecError, match="so users cannot use it"):
+            users.item_deviations(bad)
 
 
 def test_a_damaged_partition_is_named_before_anything_is_asked(tmp_path, client):
