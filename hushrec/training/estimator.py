@@ -125,8 +125,8 @@ class Estimator(Settings, Generic[PrivateSide]):
     expected: ClassVar[ModelArrays | Mapping[str, Expected]] = {}
     #: Whether its releases are exact sums of fixed-point numbers.
     exact_arithmetic: ClassVar[bool] = True
-    #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`): of each method that returns
-    #: nothing only the last call matters.
+    #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`): of each method without a
+    #: result only the last call matters.
     supports_partitions: ClassVar[bool] = False
     #: Whether a class has its own :meth:`settings_for`, and its own :meth:`week`.
     uses_user_count: ClassVar[bool]
