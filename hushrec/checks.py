@@ -282,7 +282,7 @@ def number(name: str, value: Any, advice: str) -> float:
     return result
 
 
-def name(parameter: str, value: Any) -> str:
+def line_of_text(parameter: str, value: Any) -> str:
     """Return `value` if it is a printable line of text: a label, the name of a data set."""
     if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():
         raise InputError(

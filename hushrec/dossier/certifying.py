@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec import __version__
-from hushrec.checks import check_choice, check_kind, name, settings_of, shown
+from hushrec.checks import check_choice, check_kind, line_of_text, settings_of, shown
 from hushrec.dossier import attacks as attacking
 from hushrec.dossier.bounds import own, together
 from hushrec.dossier.form import LANGUAGES, filled, words
@@ -97,7 +97,7 @@ def certify(
     declared = dict(zip(DECLARED, (controller, purpose, period, contact, review)))
     for field, text in declared.items():
         if text is not None or field == "controller":
-            name(field, text)
+            line_of_text(field, text)
     check_choice(language=(language, LANGUAGES))
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
     board, octets = load(model), Path(model).read_bytes()

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hushrec.checks import Single, check_kind, name
+from hushrec.checks import Single, check_kind, line_of_text
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded
@@ -88,7 +88,7 @@ class Accountant(Single):
         check_kind(ledger, (Ledger, NoneType), "ledger", "pass Ledger(path)")
         self.budget = budget
         self.ledger = ledger
-        self.dataset = name("dataset", dataset)
+        self.dataset = line_of_text("dataset", dataset)
         self.data_is_public = data_is_public
         self.allow_composition = allow_composition
         self.run = os.urandom(16).hex()

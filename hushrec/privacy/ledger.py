@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from hushrec import notebook
-from hushrec.checks import Single, check_kind, name, plural, shown
+from hushrec.checks import Single, check_kind, line_of_text, plural, shown
 from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
@@ -150,7 +150,7 @@ class Ledger(Single):
         InputError
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not budget.private:
             raise InputError("An infinite epsilon is not a budget; pass a finite one.", parameter="epsilon")
@@ -185,7 +185,7 @@ class Ledger(Single):
 
     def close_dataset(self, dataset: str) -> None:
         """Allow no further charge to a data set, for good."""
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         with self._transaction("IMMEDIATE") as book:
             book.put_dataset(dataset, self._known(book, dataset)._replace(closed=True))
 
@@ -453,7 +453,7 @@ class Ledger(Single):
         InputError
             The name is taken, or unit or relation is not that of the earlier charges.
         """
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         budget = season.budget
         budget.share(1.0)  # refused if all of delta is reserved, because no week could release anything
         with self._transaction("IMMEDIATE") as book:
@@ -586,7 +586,7 @@ class Ledger(Single):
     ) -> None:
         if not releases:
             return
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         budget = self._open_to(book, dataset, releases[0].unit, releases[0].relation)
         still = [season for season in book.seasons(dataset) if not season.closed]
         committed: list[Cost] = [*book.committed(dataset), *trainings]

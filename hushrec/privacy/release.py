@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from hushrec import notebook
-from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, check_numbers, name, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, check_numbers, line_of_text, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.bounded import Bounded
@@ -50,7 +50,7 @@ class Release:
     relation: str
 
     def __post_init__(self) -> None:
-        name("label", self.label)
+        line_of_text("label", self.label)
         check_kind(self.mechanism, tuple(_MECHANISMS.values()), "mechanism", "pass Gaussian(2.0), say")
         check_numbers(sensitivity=(self.sensitivity, float, "(0, inf)"))
         object.__setattr__(self, "sensitivity", float(self.sensitivity))

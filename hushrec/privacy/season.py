@@ -13,7 +13,7 @@ from itertools import chain
 from types import NoneType
 from typing import Any
 
-from hushrec.checks import check_kind, check_numbers, name, shown
+from hushrec.checks import check_kind, check_numbers, line_of_text, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, Charge, Cost
@@ -77,7 +77,7 @@ class Season:
             raise InputError(
                 "A season protects users, not single ratings; leave the unit out.", parameter="unit"
             )
-        name("name", self.name)
+        line_of_text("name", self.name)
         rules = {"weeks": (int, "[2, inf)"), "first_share": (float, "(0, 1)"), "gap": (float, "[0, 366]")}
         for field, (kind, interval) in rules.items():
             value = getattr(self, field)
@@ -202,7 +202,7 @@ class Week:
         kinds = type(number), type(run), type(charge)
         if kinds not in ((int, str, str), (int, str, NoneType)) or number < 0:
             raise TypeError("not a week of a season")
-        return cls(season, number, name("dataset", entry["dataset"]), run, charge)
+        return cls(season, number, line_of_text("dataset", entry["dataset"]), run, charge)
 
 
 def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
