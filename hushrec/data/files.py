@@ -37,7 +37,7 @@ _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
-    """Read the columns of a file, or of those in a folder or of a pattern, one below another."""
+    """Read a file, or those in a folder or of a pattern, one below another."""
     tables: list[Columns] = []
     for chunk in read_files(files_at(path), columns, format, implicit):
         tables.append(chunk)
@@ -53,7 +53,6 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
 
 
 def read_files(files: list[File], columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
-    """Read the columns of files, some rows at a time."""
     for file in files:
         for chunk in read_chunks(file, columns, format, implicit):
             if len(files) > 1 and "by_position" in chunk.marks:
@@ -65,10 +64,7 @@ def read_files(files: list[File], columns: Any, format: str | None, implicit: bo
 
 
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
-    """Read the columns of a file, some rows at a time in their order, each chunk as if it were alone.
-
-    There is at least one chunk, perhaps without rows.
-    """
+    """Read at least one chunk, perhaps without rows, each as if it were alone."""
     kind = file_format(file, format, columns)
     allowed = (None,) if kind == "jester" else (None, {"time": True})
     has_positions = kind != "jester" and last_position(columns)
@@ -125,7 +121,6 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
 
 @contextlib.contextmanager
 def readable(file: File, kind: str) -> Iterator[None]:
-    """Say in one sentence that a file cannot be read."""
     try:
         yield
     except InputError:
@@ -156,7 +151,7 @@ def read_parquet(file: File) -> pa.Table:
 
 
 def _metadata_without_schema(file: File) -> Any:
-    """Return the metadata of a file without its Arrow schema where Arrow cannot read that, else None.
+    """Return the metadata without an Arrow schema that Arrow cannot read, else None.
 
     polars writes integers of 128 bits, which Arrow lacks. Without the schema they are 16 bytes each.
     """
@@ -186,7 +181,7 @@ def of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def open_text(
     stream: ByteStream, kind: str, columns: Any
 ) -> tuple[list[str], str, Iterator[bytes], int, dict[str, Any]]:
-    """Return names, delimiter and blocks as `read_header` does, and options of `read_fields`.
+    """Return what `read_header` does, and options of `read_fields`.
 
     Without a header no row decides the delimiter, nor how many fields a line has.
     """
@@ -268,10 +263,9 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
-    """Read Jester's matrix: a line per user, their number of ratings, then 100 ratings, 99 = not rated.
+    """Read a line per user: their number of ratings, then 100 ratings, 99 = not rated.
 
-    The line number (from 1) is the user's id; a malformed line keeps its number. Items are the jokes'
-    numbers.
+    The line number (from 1) is the user's id; a malformed line keeps its number.
     """
     users: list[np.ndarray] = []
     items: list[np.ndarray] = []

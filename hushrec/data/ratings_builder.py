@@ -34,7 +34,7 @@ class Rows(NamedTuple):
 
 
 class Entries(NamedTuple):
-    """Rows before the rules apply: codes of users, positions in the catalogue (-1 = unknown), and cells."""
+    """Rows before the rules apply; items are positions in the catalogue, -1 = unknown."""
 
     users: Encoded
     items: np.ndarray
@@ -67,7 +67,6 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
 
 
 def check_implicit(domain: Domain, columns: Any = None) -> None:
-    """Refuse likes where a rating of 1 would be dropped."""
     if not domain.low <= 1.0 <= domain.high:
         raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
     if isinstance(columns, Mapping) and columns.get("quantity") and not domain.likes:
@@ -80,7 +79,7 @@ def build(domain: Domain, entries: Entries, *, is_ordered: bool = True) -> Rows:
 
 
 def usable(domain: Domain, entries: Entries) -> Entries:
-    """Return the rows with a user, an item of the catalogue, and a rating in the range or a quantity."""
+    """Keep rows with a user, an item, and a rating in the range or a quantity."""
     entries = entries._replace(ratings=within_range(entries.ratings, domain))
     kept = (entries.users.codes >= 0) & (entries.items >= 0) & has_value(entries)
     return entries if kept.all() else entries.where(kept)
@@ -89,8 +88,7 @@ def usable(domain: Domain, entries: Entries) -> Entries:
 def rows_of(domain: Domain, found: Entries) -> Rows:
     """Return the rows of entries from `latest`.
 
-    With quantities, a pair without a rating stays if its quantities add up to more than 0: as a rating of
-    NaN, or as 1 in a domain of likes.
+    A pair without a rating stays if its quantities add up to more than 0: as NaN, or as 1 of likes.
     """
     if found.quantities is not None:
         is_unrated = np.isnan(found.ratings)
@@ -108,7 +106,7 @@ def rows_of(domain: Domain, found: Entries) -> Rows:
 
 
 def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_array:
-    """Return the matrix of one user within the cap, who has a row also without a usable rating."""
+    """Return one user within the cap, who has a row also without a usable rating."""
     values = within_range(ratings, domain)
     usable = np.flatnonzero((items >= 0) & ~np.isnan(values))
     order = usable[np.argsort(items[usable], kind="stable")]
@@ -118,7 +116,7 @@ def one_row(domain: Domain, items: np.ndarray, ratings: np.ndarray) -> sp.csr_ar
 
 
 def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entries:
-    """Sort usable rows by user and item; keep of a pair the latest rating, and the sum of its quantities.
+    """Sort by user and item; keep of a pair the latest rating, and the sum of its quantities.
 
     The result may be joined with more rows and sorted again. Where times tie, the last row of the input stays
     if ``is_ordered``; otherwise the largest rating does, and users are sorted by their text.
@@ -147,7 +145,7 @@ def has_value(entries: Entries) -> np.ndarray:
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
-    """Return ratings as float32 within the declared range, NaN for all others; float32 in place.
+    """Return float32 within the declared range, NaN for all others; float32 in place.
 
     The comparison uses float32, so 4.1 is within (0.1, 4.1) for any type. No stored value is outside the
     range, not even by rounding.
@@ -162,7 +160,7 @@ def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
 
 
 def _sorted_by_text(users: Encoded) -> Encoded:
-    """Number users by their texts, if the order of their first appearance is private."""
+    """The order of first appearance may be private."""
     order = pc.sort_indices(users.texts).to_numpy()
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -194,14 +192,14 @@ def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
 def _by_cell(
     users: np.ndarray, items: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> sp.csc_array:
-    """Sort values by users, their items, and the input: two conversions of SciPy, which count."""
+    """Sort by user, item and input order: two conversions of SciPy, which count."""
     cells = sp.coo_array((values, (items, users)), shape=shape[::-1])
     cells.has_canonical_format = True  # else those of one cell would be added up
     return cells.tocsr().tocsc()
 
 
 def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
-    """Mark the entry of each group with the largest keys, the last key first, and the last of a tie."""
+    """Mark each group's entry with the largest keys, the last key first, and the last of a tie."""
     doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
     last = ends[doubles]
     order = np.lexsort((*(key[doubles] for key in keys), np.cumsum(last) - last))

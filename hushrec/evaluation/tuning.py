@@ -66,7 +66,7 @@ def try_all(
     Parameters
     ----------
     ratings : Ratings
-        Public ratings: generated in the shape of the private ones, or published.
+        Public.
     model : str
         A key of ``hushrec.models.ESTIMATORS``.
     candidates : sequence of mappings
@@ -77,7 +77,6 @@ def try_all(
         Runs of each candidate, over which the squared errors are averaged.
     seed : int
     progress : bool
-        Show a bar with the runs made and the time.
     """
     _check_candidates(ratings, model, candidates, Accountant(budget, data_is_public=True))
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)

@@ -83,11 +83,10 @@ class FrankWolfe(ExactEstimator):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         return cls.of({"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Algorithm 3: residuals, their top singular vector, update; T times."""
+        """Algorithm 3."""
         arrays = exact_level(ratings, self.center, seed)
         users = Iterates(self.rows(arrays, ratings)[0], math.inf)
         nuclear_norm = self.nuclear_norm * ratings.domain.half_width
@@ -112,7 +111,6 @@ class FrankWolfe(ExactEstimator):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self.rows(arrays, history)
         nuclear_norm = self.nuclear_norm * history.domain.half_width
         return UserState(offset, replay(rows, arrays, math.inf, nuclear_norm))
@@ -196,7 +194,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls.of(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
@@ -219,7 +216,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         return IteratingUsers(ratings, self)
 
     def train(self, users: IteratingUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Algorithm 1: residuals, release, update; T times."""
+        """Algorithm 1."""
         domain = users.domain
         arrays = self._level(users, gate, seed)
         users.begin(arrays, self._row_bound(self.row_clip, domain))
@@ -240,7 +237,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self.rows(arrays, history)
         bound = self._row_bound(self.row_clip, history.domain)
         return UserState(offset, replay(rows, arrays, bound, self._k(history.domain)))
@@ -265,19 +261,17 @@ class IteratingUsers(CentredUsers):
     """Users who contribute the residuals of their rows of the iterate."""
 
     def begin(self, level: Mapping[str, Array], row_bound: float) -> None:
-        """Start from zero, with rows less a released level that are clipped to a norm."""
         self.centre(level)
         self._iterates = Iterates(self._centred, row_bound)
         self._contributed = self._iterates.residuals()
 
     def advance(self, vector: Array, step: float, ratio: float) -> None:
-        """Move along a released direction."""
         self._iterates.advance(self._contributed, vector, step, ratio)
         self._contributed = self._iterates.residuals()
 
 
 class Iterates:
-    """User side of Algorithms 1 and 3: every user's row of the iterate; privileged.
+    """User side of Algorithms 1 and 3: every user's row of the iterate; private.
 
     Kept on the users' own entries, where residuals are taken, and as coefficients of the directions.
     """
@@ -303,7 +297,7 @@ class Iterates:
         self.coefficients = np.column_stack([kept, added * factor])
 
     def best_step(self, residuals: sp.csr_array, vector: Array, ratio: float) -> float:
-        """Line search: the step in [0, 1] that minimises the squared residuals; a sum over all users."""
+        """Return the step in [0, 1] of least squared residuals; a sum over all users."""
         rows = self.rows
         counts = np.diff(rows.indptr)
         toward = -ratio * np.repeat(residuals @ vector, counts) * vector[rows.indices] - self.iterate
@@ -314,7 +308,7 @@ class Iterates:
 def replay(
     rows: sp.csr_array, arrays: Mapping[str, Array], row_bound: float, nuclear_norm: float
 ) -> NDArray[np.float64]:
-    """Local: users' coefficients from their own rows and the released (v, lambda), as training had them."""
+    """Local: compute users' coefficients from their rows and the released (v, lambda)."""
     users = Iterates(rows, row_bound)
     vectors = arrays["item_factors"].astype(np.float64).T
     for vector, value, step in zip(vectors, arrays["singular_values"], arrays["steps"]):
@@ -323,17 +317,7 @@ def replay(
 
 
 def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
-    """Largest singular value of a sparse matrix and its right singular vector, from a fixed start.
-
-    Parameters
-    ----------
-    matrix : SciPy CSR array of shape (n_rows, n_cols)
-
-    Returns
-    -------
-    value : float
-    vector : (n_cols,) array
-    """
+    """Return the largest singular value and its right vector, from a fixed start."""
     order = matrix.shape[1]
     if order <= LARGEST_DIRECT:
         square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))
@@ -345,5 +329,5 @@ def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
 
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
-    """Return that of a matrix of rank about ten with entries of half the range or less."""
+    """That of a matrix of rank about ten with entries of half the range or less."""
     return 3.0 * math.sqrt(n_users * domain.n_items)

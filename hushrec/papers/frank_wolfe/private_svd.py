@@ -79,7 +79,6 @@ class PrivateSVD(CentredEstimator[CentredUsers]):
         return CentredUsers(ratings, self)
 
     def train(self, users: CentredUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Level, covariance, its top eigenvectors."""
         domain = users.domain
         arrays = self._level(users, gate, seed)
         users.centre(arrays)
