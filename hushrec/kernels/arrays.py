@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -26,7 +25,7 @@ class BiasedFactors:
 
     @classmethod
     def joined(cls, factors: NDArray[Any], biases: NDArray[Any]) -> BiasedFactors:
-        return cls(np.column_stack([factors, biases]))
+        return cls(np.concatenate([factors, biases[:, None]], axis=1))
 
     @property
     def factors(self) -> NDArray[Any]:
@@ -44,19 +43,21 @@ class BiasedFactors:
 def aligned(dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
     """Return zeros that start at cache lines, so no register straddles two."""
     lanes = BYTES // dtype.itemsize
-    ends = list(accumulate(-(-count // lanes) * lanes for count in counts))
-    memory = np.zeros(ends[-1] + lanes, dtype)
-    memory = memory[-memory.ctypes.data % BYTES // dtype.itemsize :]
-    return [memory[end - -(-count // lanes) * lanes :][:count] for end, count in zip(ends, counts)]
+    memory = np.zeros(sum(counts) + (len(counts) + 1) * lanes, dtype)
+    start, arrays = -memory.ctypes.data % BYTES // dtype.itemsize, []
+    for count in counts:
+        arrays.append(memory[start : start + count])
+        start += -(-count // lanes) * lanes
+    return arrays
 
 
-def cholesky_scratch(rank: int, dtype: np.dtype) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-    """Return work, floor and inverse for matrices of order rank + 1 (the right-hand side is a row)."""
+def cholesky_scratch(rank: int, dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
+    """Return zeros, and work, floor and inverse for matrices of order rank + 1 (a row is the right side)."""
     lanes = BYTES // dtype.itemsize
     order = (rank + SIDE) // SIDE * SIDE
-    work, floor, inverse = aligned(dtype, order * order * lanes, order * lanes, order * lanes)
-    floor[rank * lanes :] = np.inf  # the rows beyond are no unknowns
-    return work, floor, inverse
+    scratch = aligned(dtype, *counts, order * order * lanes, order * lanes, order * lanes)
+    scratch[-2][rank * lanes :] = np.inf  # the rows beyond are no unknowns
+    return scratch
 
 
 def float_type(array: Array) -> np.dtype:
@@ -65,20 +66,18 @@ def float_type(array: Array) -> np.dtype:
     return array.dtype
 
 
-def vector(value: Array | float | None, size: int, dtype: np.dtype, default: float, name: str) -> Array:
-    if value is None:
-        return np.full(size, default, dtype)
-    value = np.asarray(value, dtype)
-    if value.shape not in ((), (size,)):
-        raise ValueError(f"{name} has shape {value.shape} instead of ({size},).")
-    return np.full(size, value, dtype)  # never read-only, which numba takes for another type
+def vector(value: Any, size: int, dtype: np.dtype) -> NDArray[Any]:
+    """Return a copy; it is never read-only, which numba takes for another type."""
+    whole = np.empty(size, dtype)
+    whole[:] = value  # refuses another shape
+    return whole
 
 
 def column_terms(n_cols: int, dtype: np.dtype, offset: Array | None, weight: Array | None) -> Array:
     """Offset (0 by default) and weight (1) of each column, shape (n_cols, 2)."""
     terms = np.empty((n_cols, 2), dtype)
-    terms[:, 0] = vector(offset, n_cols, dtype, 0.0, "col_offset")
-    terms[:, 1] = vector(weight, n_cols, dtype, 1.0, "col_weight")
+    terms[:, 0] = 0.0 if offset is None else offset
+    terms[:, 1] = 1.0 if weight is None else weight
     return terms
 
 
@@ -89,12 +88,13 @@ def check_csr(
     starts = np.ascontiguousarray(indptr, np.int64)
     columns = np.ascontiguousarray(indices, np.int32)
     values = np.ascontiguousarray(values, np.float32 if values.dtype == np.float32 else np.float64)
-    if len(starts) == 0 or starts[0] < 0 or starts[-1] > len(columns) or (starts[1:] < starts[:-1]).any():
+    falls = np.count_nonzero(starts[1:] < starts[:-1])
+    if len(starts) == 0 or starts[0] < 0 or starts[-1] > len(columns) or falls:
         raise ValueError("indptr must not decrease and must stay within the entries.")
     if values.shape != columns.shape:
         raise ValueError(f"{len(values)} values do not fit {len(columns)} indices.")
     used = columns[starts[0] : starts[-1]].view(np.uint32)  # a negative index is a large one
-    if len(used) and used.max() >= n_cols:
+    if np.count_nonzero(used >= n_cols):
         raise ValueError(f"a column index is not among the {n_cols} columns.")
     return starts, columns, values
 

@@ -270,14 +270,11 @@ def outer_range(indptr, columns, values, start, stop, packed):
 
 
 @compiled
-def choose_range(scores, indptr, indices, leading, start, stop, items, best):
+def choose_range(scores, leading, start, stop, items, best):
     n_items, count = scores.shape[1], items.shape[1]
-    excluded = np.zeros(n_items, np.bool_)
     for row in range(start, stop):
         items[row, :] = -1
         best[row, :] = -np.inf
-        for entry in range(indptr[row], indptr[row + 1]):
-            excluded[np.int64(indices[entry])] = True
         filled = 0  # places taken, those of the leading items once these are through
         for group in (True, False):
             begin = filled
@@ -286,7 +283,7 @@ def choose_range(scores, indptr, indices, leading, start, stop, items, best):
             lowest = best[row, count - 1]
             for item in range(n_items):
                 score = scores[row, item]
-                if score > lowest and leading[item] == group and not excluded[item]:
+                if score > lowest and leading[item] == group:
                     place = min(filled, count - 1)
                     while place > begin and best[row, place - 1] < score:
                         best[row, place] = best[row, place - 1]
@@ -296,8 +293,6 @@ def choose_range(scores, indptr, indices, leading, start, stop, items, best):
                     items[row, place] = item
                     filled = min(filled + 1, count)
                     lowest = best[row, count - 1]
-        for entry in range(indptr[row], indptr[row + 1]):
-            excluded[np.int64(indices[entry])] = False
 
 
 @compiled

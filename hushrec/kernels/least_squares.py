@@ -20,7 +20,6 @@ from hushrec.kernels import loops, threads
 from hushrec.kernels.arrays import (
     BYTES,
     Array,
-    aligned,
     check_csr,
     cholesky_scratch,
     column_terms,
@@ -169,11 +168,11 @@ def _arguments(
     (n_cols, rank), dtype = factors.shape, float_type(factors)
     indptr, indices, values = check_csr(indptr, indices, values, n_cols)
     values = values.astype(dtype, copy=False)  # or the kernel would be compiled for pairs of types
-    columns = column_terms(n_cols, dtype, col_offset, col_weight)
-    columns[:, 1] = np.sqrt(columns[:, 1])
-    weight = vector(row_weight, len(indptr) - 1, dtype, 1.0, "row_weight")
-    work = np.diff(indptr) * (rank * (rank + 3.0) / 2.0)
-    return (indptr, indices, values, padded(factors, columns[:, 1]), columns, weight), work
+    scale = None if col_weight is None else np.sqrt(np.asarray(col_weight, dtype))
+    columns = column_terms(n_cols, dtype, col_offset, scale)
+    weight = vector(1.0 if row_weight is None else row_weight, len(indptr) - 1, dtype)
+    work = (indptr[1:] - indptr[:-1]) * (rank * (rank + 3.0) / 2.0)
+    return (indptr, indices, values, padded(factors, scale), columns, weight), work
 
 
 def _ridges(
@@ -181,7 +180,7 @@ def _ridges(
 ) -> tuple[Array, NDArray[np.uint8]]:
     """Return a diagonal for each kind of row, and the kind of each; by default one for all."""
     if kinds is None:
-        return vector(ridge, rank, dtype, 0.0, "ridge")[None], np.zeros(n_rows, np.uint8)
+        return vector(ridge, rank, dtype)[None], np.zeros(n_rows, np.uint8)
     table = np.array(ridge, dtype, ndmin=2)
     if table.shape[1:] != (rank,) or len(table) > 256:
         raise ValueError(f"ridge has shape {table.shape} instead of (at most 256 kinds, {rank}).")
@@ -196,7 +195,7 @@ def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
     width = -(-rank // lanes) * lanes
     size = max(BLOCK_BYTES // (max(width, 1) * dtype.itemsize), 8)
     sizes = size * width, size, rank * width, width
-    return dtype.type(rank * np.finfo(dtype).eps), *aligned(dtype, *sizes), *cholesky_scratch(rank, dtype)
+    return dtype.type(rank * np.finfo(dtype).eps), *cholesky_scratch(rank, dtype, *sizes)
 
 
 def _solve_work(rank: int) -> float:

@@ -83,11 +83,10 @@ def sum_range(indptr, indices, weights, start, stop, sums):
         sums[row] = weights[indices[indptr[row] : indptr[row + 1]]].sum()
 
 
-def choose_range(scores, indptr, indices, leading, start, stop, items, best):
+def choose_range(scores, leading, start, stop, items, best):
     for row in range(start, stop):
         items[row], best[row] = -1, -np.inf
         listed = scores[row] > -np.inf
-        listed[indices[indptr[row] : indptr[row + 1]]] = False
         first = _best(scores[row], np.flatnonzero(listed & leading), items.shape[1])
         rest = items.shape[1] - len(first)
         chosen = np.append(first, _best(scores[row], np.flatnonzero(listed & ~leading), rest))

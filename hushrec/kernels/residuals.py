@@ -68,8 +68,7 @@ def added_residuals(
     arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
     columns = arrays[5]
     columns[:, 1] /= step
-    reach = vector(row_reach, len(work), columns.dtype, 1.0, "row_reach")
-    shrink = np.asarray(vector(row_shrink, len(work), columns.dtype, 1.0, "row_shrink"), np.float64)
+    reach, shrink = (_ones(each, len(work)) for each in (row_reach, row_shrink))
     clip, norms = (reach, float(bound), float(step)), np.empty(len(work))
 
     def accumulate(table: Array, start: int, stop: int) -> None:
@@ -119,7 +118,7 @@ def added_weights(
 ) -> NDArray[np.float64]:
     """Return the sum of the rows' weights over each column's entries; exact for fixed-point weights."""
     starts, columns, _ = check_csr(indptr, indices, np.zeros(len(indices), np.float32), n_cols)
-    rows = vector(weights, len(starts) - 1, np.dtype(np.float64), 0.0, "weights")
+    rows = vector(weights, len(starts) - 1, np.dtype(np.float64))
     weight_range = loops.active().weight_range
 
     def accumulate(table: Array, start: int, stop: int) -> None:
@@ -183,7 +182,7 @@ def predict_pairs(
     if users.shape != items.shape or user_factors.shape[1] != item_factors.shape[1]:
         raise ValueError("user and item arrays differ in length or rank.")
     for rows, factors in ((users, user_factors), (items, item_factors)):
-        if len(rows) and rows.view(np.uint64).max() >= len(factors):
+        if np.count_nonzero(rows.view(np.uint64) >= len(factors)):
             raise ValueError(f"a row is not among the {len(factors)} factor rows.")
     tables = padded(user_factors), padded(item_factors)
     products = np.empty(len(users))
@@ -213,6 +212,10 @@ def row_products(left: Array, right: Array) -> NDArray[np.float64]:
     return products
 
 
+def _ones(value: Array | None, n_rows: int) -> NDArray[np.float64]:
+    return vector(1.0 if value is None else value, n_rows, np.dtype(np.float64))
+
+
 def _arguments(
     indptr: NDArray[np.integer],
     indices: NDArray[np.integer],
@@ -231,7 +234,7 @@ def _arguments(
         raise ValueError(f"row_factors has shape {row_factors.shape} instead of {(n_rows, rank)}.")
     dtype = np.dtype(np.float64)
     columns = column_terms(n_cols, dtype, col_offset, col_weight)
-    offset = vector(row_offset, n_rows, dtype, 0.0, "row_offset")
-    weight = vector(row_weight, n_rows, dtype, 1.0, "row_weight")
+    offset = vector(0.0 if row_offset is None else row_offset, n_rows, dtype)
+    weight = _ones(row_weight, n_rows)
     work = np.diff(indptr) * (2.0 * rank) + rank
     return (indptr, indices, values, row_factors, padded(col_factors), columns, offset, weight), work

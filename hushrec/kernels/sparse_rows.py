@@ -45,9 +45,8 @@ def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
     starts, columns, values = rows
     if len(columns) >= len(tables[0]):
         return rows, list(tables)
-    if len(starts) == 2 and (columns[1:] > columns[:-1]).all():
-        places = np.arange(len(columns))
-    else:
+    places = np.arange(len(columns))
+    if len(starts) > 2:
         columns, places = np.unique(columns, return_inverse=True)
     return (starts, places.astype(rows[1].dtype), values), [table[columns] for table in tables]
 

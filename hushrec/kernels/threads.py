@@ -58,7 +58,7 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
     """Split rows into consecutive (start, stop) ranges of about equal work, given each row's
     multiply-adds."""
     n_rows = len(work)
-    if n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE:
+    if n_rows == 1 or (n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE):
         return [(0, n_rows)]
     done = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
     pieces = max(1, min(int(done[-1] / SMALLEST_RANGE), RANGES_PER_THREAD * count()))

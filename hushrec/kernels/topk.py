@@ -6,16 +6,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import loops, threads
-from hushrec.kernels.arrays import check_csr, float_type, vector
+from hushrec.kernels.arrays import float_type, vector
 from hushrec.types import Array
 
 
 def top_k(
-    scores: NDArray[np.floating],
-    count: int,
-    exclude_indptr: NDArray[np.integer] | None = None,
-    exclude_indices: NDArray[np.integer] | None = None,
-    first: NDArray[np.bool_] | None = None,
+    scores: NDArray[np.floating], count: int, first: NDArray[np.bool_] | None = None
 ) -> tuple[NDArray[np.int64], NDArray[np.floating]]:
     """The `count` best items of each row, those of `first` before the others, then by descending score.
 
@@ -27,8 +23,6 @@ def top_k(
         float32 or float64. Items scored -inf or NaN are never chosen.
     count : int
         Items wanted of each row.
-    exclude_indptr, exclude_indices : arrays, optional
-        CSR structure of the items that each row must not get, in any order.
     first : (n_items,) bool array, optional
         Items that precede all others at any score; all by default.
 
@@ -44,20 +38,13 @@ def top_k(
     if count < 0:
         raise ValueError(f"count must not be negative, but is {count}.")
     n_rows, n_items = scores.shape
-    if exclude_indptr is None or exclude_indices is None:
-        exclude_indptr, exclude_indices = np.zeros(n_rows + 1, np.int64), np.empty(0, np.int32)
-    values = np.empty(len(exclude_indices), np.float32)
-    indptr, indices, _ = check_csr(exclude_indptr, exclude_indices, values, n_items)
-    if len(indptr) != n_rows + 1:
-        raise ValueError("exclude_indptr does not fit the scores.")
-    leading = np.ones(n_items, np.bool_)
-    leading[:] = True if first is None else first
+    leading = vector(True if first is None else first, n_items, np.dtype(np.bool_))
     items = np.empty((n_rows, count), np.int64)
     best = np.empty((n_rows, count), dtype)
     choose_range = loops.active().choose_range
 
     def choose(start: int, stop: int) -> None:
-        choose_range(scores, indptr, indices, leading, start, stop, items, best)
+        choose_range(scores, leading, start, stop, items, best)
 
     threads.run(choose, np.full(n_rows, float(n_items)))
     return items, best
@@ -73,8 +60,7 @@ def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArr
         raise ValueError("users must be of shape (n, d) and items (n_items, d).")
     double = np.dtype(np.float64)
     users, flat = np.ascontiguousarray(users, double), np.ascontiguousarray(items).reshape(-1)
-    offset = vector(offset, len(users), double, 0.0, "offset")
-    level = vector(level, len(items), double, 0.0, "level")
+    offset, level = vector(offset, len(users), double), vector(level, len(items), double)
     scores = np.empty((len(users), len(items)))
     score_range = loops.active().score_range
 

@@ -1,4 +1,4 @@
-"""The privacy budget: a promise made before anything is read."""
+"""The privacy budget: a promise made once, before anything is read."""
 
 import math
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
+from hushrec.checks import RELATIONS, UNITS, check_choice, number, positive_number, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
     ROUNDING,
@@ -21,7 +21,7 @@ from hushrec.privacy.accounting import (
 from hushrec.privacy.mechanisms import Gaussian
 
 _SMALLEST_PART = 1e-6  # smallest epsilon for which a part is planned
-#: Words for ranges of epsilon, by the largest of each.
+#: Words for ranges of epsilon, by the largest epsilon of each range. Every text uses these and no others.
 RANGES = (
     (1.0, "strong"),
     (3.0, "moderate"),
@@ -31,14 +31,15 @@ RANGES = (
 
 
 def belief(before: float, epsilon: float) -> float:
-    """Return the largest probability that a suspicion of `before` can become, but for rare outcomes."""
+    """Return the most that a suspicion of probability `before` can become, but for rare outcomes."""
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
 def meaning(epsilon: float, unit: str, relation: str) -> str:
-    """Return what an epsilon means to an attacker, in one sentence.
+    """Return what an epsilon means to an attacker who thinks something as likely as not, in one sentence.
 
-    Under add-remove it bounds guesses about presence: two values of a present user are replace neighbours.
+    Under add-remove it bounds guesses about presence. A guess between two values of somebody who is present
+    is a pair of replace neighbours.
     """
     word = next(word for largest, word in RANGES if epsilon <= largest)
     sure = belief(0.5, epsilon)
@@ -57,7 +58,7 @@ def meaning(epsilon: float, unit: str, relation: str) -> str:
 
 
 class Cost(Protocol):
-    """A release, a row of the ledger, or another cost."""
+    """Anything with a cost: a mechanism, a release, a charge of the ledger."""
 
     @property
     def mu(self) -> float:
@@ -65,16 +66,16 @@ class Cost(Protocol):
 
     @property
     def epsilon(self) -> float | None:
-        """Pure epsilon, or None."""
+        """Return the pure epsilon, or None if a cost is not pure."""
 
     @property
     def failure(self) -> float:
-        """Chance that mu and epsilon do not hold; 0 but for a selection."""
+        """Chance with which mu and epsilon need not hold; 0 but for a selection."""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """The cost of several releases together."""
+    """The cost of one recorded release, or of several together."""
 
     mu: float
     epsilon: float | None
@@ -88,20 +89,21 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Greater than 0, with mu at least 1e-40. ``math.inf`` is the explicit word for no privacy.
+        Greater than 0, and such that mu is at least 1e-40. ``math.inf`` is the explicit word for no privacy.
     delta : float
-        In [1e-300, 1), well below one over the number of users.
+        In [1e-300, 1); take it well below one over the number of users.
     unit : {"user", "rating"}
-        Neighbours differ in all ratings of one user, or in one rating.
+        The difference between neighbours: all ratings of one user, or one rating.
     relation : {"add-remove", "replace"}
-        The unit comes and goes, or is replaced by another.
+        Whether the unit comes and goes, or is replaced by any other allowed one.
     failure : float
-        Part of delta for the failures of selections, which need it; Gaussian noise is sized for the rest.
+        Part of delta that is reserved for selections, which have a chance of failure; Gaussian noise is sized
+        for the rest. Without it selections are refused.
 
     Privacy
     -------
-    The budget is the promise. Its reserve must not depend on released values (docs/proofs/accounting.md,
-    section 4).
+    The budget is the promise; the charges of a run are bookkeeping. The reserve is declared because it must
+    not depend on released values (docs/proofs/accounting.md, section 4).
 
     Examples
     --------
@@ -122,8 +124,11 @@ class Budget:
         object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
         check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
-        check_numbers(failure=(self.failure, float, f"[0, {self.delta!r}]"))
-        object.__setattr__(self, "failure", float(self.failure))
+        advice = "pass the part of delta to reserve for selections, for example all of it where one is all"
+        failure = number("failure", self.failure, advice)
+        if not 0 <= failure <= self.delta:
+            raise InputError(f"failure must be from 0 to delta = {self.delta:g}, not {failure:g}; {advice}.")
+        object.__setattr__(self, "failure", failure)
         if 0 < self.mu < SMALLEST_MU:
             raise InputError(
                 f"epsilon = {self.epsilon:g} at delta = {self.delta:g} allows a mu of {self.mu:.3g} only, "
@@ -133,7 +138,7 @@ class Budget:
 
     @cached_property
     def mu(self) -> float:
-        """The budget less the reserve in Gaussian differential privacy, rounded down."""
+        """The same budget, less the reserve, in Gaussian differential privacy, rounded down."""
         if not self.private:
             return math.inf
         left = math.nextafter(self.delta - self.failure, 0.0) if self.failure else self.delta
@@ -141,7 +146,7 @@ class Budget:
 
     @property
     def private(self) -> bool:
-        """False where epsilon is infinite."""
+        """False where epsilon is infinite, the explicit word for no privacy."""
         return self.epsilon != math.inf
 
     @property
@@ -150,7 +155,7 @@ class Budget:
         return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
 
     def part(self, fraction: float) -> "Budget":
-        """Return the budget with that part of mu squared; without privacy the same."""
+        """Return the budget with that part of mu squared; the same where there is no privacy."""
         if not self.private:
             return self
         epsilon = epsilon_of(self.mu * math.sqrt(fraction), self.delta - self.failure)
@@ -159,15 +164,19 @@ class Budget:
     def share(self, fraction: float) -> Gaussian:
         """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.
 
-        Fractions that add up to 1 fit the budget together.
+        Rounded, so fractions that add up to 1 fit the budget together.
         """
-        check_numbers(fraction=(fraction, float, "(0, 1]"))
+        part = positive_number("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
+        if part > 1:
+            raise InputError(
+                f"fraction must be at most 1, not {shown(fraction)}; it is a part of the budget."
+            )
         if not self.mu:
             raise BudgetError(
                 f"All of delta = {self.delta:g} is reserved for selections, so no Gaussian noise fits;"
                 " declare a smaller failure."
             )
-        mu = self.mu * math.sqrt(fraction)
+        mu = self.mu * math.sqrt(part)
         return Gaussian((1 + 1e-15) / mu)
 
     def allows(self, costs: Iterable[Cost]) -> bool:
@@ -197,7 +206,7 @@ class Budget:
             )
 
     def part_left(self, costs: Iterable[Cost]) -> float:
-        """Return the part of mu squared that these costs leave, from 0 to 1."""
+        """Return the part of mu squared that these costs leave, from 0 to 1; 1 of an infinite budget."""
         spent = total_mu(cost.mu for cost in costs)
         if not self.private or not spent:
             return 1.0
@@ -220,7 +229,7 @@ class Budget:
         return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
 
     def spell(self, epsilon: float) -> str:
-        """Return :func:`guarantee` of an epsilon."""
+        """Return an epsilon in words, with the budget's delta, unit and relation."""
         return guarantee(epsilon, self.delta, self.unit, self.relation)
 
     def __str__(self) -> str:
@@ -235,7 +244,7 @@ def pure_epsilon(costs: Iterable[Cost]) -> float | None:
 
 
 def composed_epsilon(costs: Iterable[Cost], delta: float) -> float:
-    """Epsilon at `delta` of costs together: exact in mu^2, or the pure sum if smaller."""
+    """Epsilon at `delta` of releases taken together: exact in mu^2, or the pure sum where that is smaller."""
     costs = tuple(costs)
     failure = math.fsum(cost.failure for cost in costs)
     pure = pure_epsilon(costs) if failure <= delta else None

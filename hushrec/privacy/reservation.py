@@ -1,6 +1,7 @@
-"""A reservation: budget that one running training may still charge, and others may not.
+"""A reservation: budget that a running training may still charge, and other trainings may not.
 
-The ledger has the amount. A locked file next to it shows that the process is alive.
+The ledger has the amount, and a locked file next to the ledger shows that the process is alive. Each charge
+is checked against the budget in any case.
 """
 
 from __future__ import annotations
@@ -19,7 +20,15 @@ _SUFFIX = ".lock"
 
 
 class Reserved(NamedTuple):
-    """The reserved and uncharged cost of a training; its owner is a process of a machine."""
+    """The reserved and uncharged cost of a training.
+
+    Attributes
+    ----------
+    name, dataset, time, owner : str
+        Identifier; data set; when it was reserved (UTC); process and machine.
+    mu, epsilon, failure
+        Its cost, as of a release.
+    """
 
     name: str
     dataset: str
@@ -31,7 +40,13 @@ class Reserved(NamedTuple):
 
 
 class Reservation(Single):
-    """The file that this process locks for a reservation; the caller closes it."""
+    """The file that this process locks for a reservation; the caller closes it.
+
+    Parameters
+    ----------
+    folder : Path
+        The ledger's folder of trainings.
+    """
 
     _instead = "reserve anew with Ledger.reserve"
 
@@ -65,11 +80,12 @@ class Reservation(Single):
 
 
 def lives(folder: Path, name: str) -> bool:
+    """Return whether the process of a reservation may still run."""
     return is_held(_path(folder, name))
 
 
 def sweep(folder: Path, names: set[str]) -> None:
-    """Remove the files of killed processes."""
+    """Remove the files of all reservations but these; a killed process leaves its own."""
     for path in folder.glob(f"*{_SUFFIX}"):
         if path.stem not in names and not is_held(path):
             path.unlink(missing_ok=True)

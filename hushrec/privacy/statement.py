@@ -1,4 +1,4 @@
-"""The privacy statement: the promise as text and as JSON."""
+"""The privacy statement: the promise as a text for readers and as JSON for programs."""
 
 import html
 import math
@@ -34,7 +34,7 @@ _PUBLISHED = " It holds for everybody but those who have published their ratings
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """The promise and all facts behind it; made by `Accountant.statement`.
+    """All facts for judging a release; made by `Accountant.statement`.
 
     Attributes
     ----------
@@ -44,25 +44,26 @@ class PrivacyStatement:
     public : tuple of str
         Data that the promise takes as public.
     reasons : tuple of str
-        Why the result is NOT PRIVATE, if it is not.
+        Why the result is NOT PRIVATE; empty where it is private.
     secure_noise : bool
         Whether all noise came from the operating system's cryptographic generator.
     ledger : LedgerSummary or None
-        Of all runs on the data set, with this one.
+        The data set's charges of all runs, this one included.
     version : str
+        Of the library.
     notes : tuple of str
     exact_arithmetic : bool
-        Whether sums have no rounding.
+        Whether sums are free of floating-point rounding.
     exact_noise : bool
         Whether the noise is an exact sample of its law, rounded after it was added.
     week : Week or None
-        Budget and releases are then of all weeks of its season so far.
+        The budget and the releases are of all weeks of its season so far.
     public_ratings : bool
         Whether donors have published their ratings.
     item_features : bool
-        Whether this or an earlier week used item features.
+        Whether the model uses public item features, or an earlier week did.
     two_servers : bool
-        Whether each of two servers added the noise of the releases.
+        Whether two servers trained, each of which added the noise of the releases.
 
     Examples
     --------
@@ -92,11 +93,12 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
+        """True where the promise holds at all."""
         return not self.reasons
 
     @property
     def spent_mu(self) -> float:
-        """Mu of the releases together."""
+        """Cost of the releases together in Gaussian differential privacy."""
         return total_mu(release.mu for release in self.releases)
 
     @property
@@ -106,7 +108,7 @@ class PrivacyStatement:
 
     @property
     def pure_epsilon(self) -> float | None:
-        """Epsilon at delta 0; None if a release is not pure."""
+        """Epsilon at delta 0, where every release is pure; None otherwise."""
         pure = self.releases and not any(release.failure for release in self.releases)
         return pure_epsilon(self.releases) if pure else None
 
@@ -140,7 +142,7 @@ class PrivacyStatement:
 
     @property
     def stamp(self) -> str:
-        """``"NOT PRIVATE, "`` or empty; other runs count."""
+        """``"NOT PRIVATE, "`` where the promise does not hold, also because of other runs; else empty."""
         return "" if self.private and not self._broken else "NOT PRIVATE, "
 
     def __repr__(self) -> str:
@@ -155,7 +157,13 @@ class PrivacyStatement:
         return f"{brief}<details><summary>all of it</summary><pre>{html.escape(self.text())}</pre></details>"
 
     def text(self, brief: bool = False) -> str:
-        """Return the statement for a terminal; if brief, without releases, public data and arithmetic."""
+        """Return the statement for a terminal, at most 80 columns wide.
+
+        Parameters
+        ----------
+        brief : bool
+            Leave out the releases, the public data and the arithmetic.
+        """
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
         lines += [] if brief and self.private else _wrapped(self.joint_dp)
@@ -193,7 +201,7 @@ class PrivacyStatement:
 
     @property
     def _together(self) -> float:
-        """Epsilon of all trainings of the data set together."""
+        """Epsilon of all trainings of the data set together; of this one without a ledger."""
         book = self.ledger
         if book is None:
             return self.budget.epsilon
@@ -237,7 +245,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "PrivacyStatement":
-        """Inverse of `to_dict`. Every key is needed; derived values are computed again."""
+        """Inverse of `to_dict`; every key is needed, and derived values are computed again."""
         try:
             entry = _replaced(entry, "inf", math.inf)
             budget = Budget(**{word: entry[word] for word in (*_PROMISE, "failure")})
@@ -273,7 +281,12 @@ def epsilon_of_both(budget: Budget, mu: float) -> float:
 def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
     """Return the promises against both servers, against either one, and against all others.
 
-    The budget holds against either server, and mu is that of one server's noise.
+    Parameters
+    ----------
+    budget : Budget
+        Against either server.
+    mu : float
+        By the noise of one server.
     """
     others = guarantee(epsilon_of_both(budget, mu), budget.delta, budget.unit, budget.relation)
     return (
@@ -292,7 +305,7 @@ def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 
 def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
-    """Return the warning against publishing a model's file, or nothing."""
+    """Return the warning against publishing a model's file; empty if the model is private."""
     if statement.private or PUBLIC_DATA in statement.reasons:
         return ""
     return (
@@ -306,6 +319,7 @@ def _field(word: str, text: str) -> list[str]:
 
 
 def _choice(chosen: RepeatAndSelect) -> str:
+    """Describe a private choice of settings, and why its mu differs from a Gaussian release's."""
     return (
         f"the best of a random number of runs, {chosen.mean_runs:g} on average, was released, and nothing of"
         f" the others. Each run alone keeps epsilon = {chosen.run_epsilon:.4g} at delta = {chosen.delta:g},"
@@ -317,7 +331,7 @@ def _choice(chosen: RepeatAndSelect) -> str:
 
 
 def _table(releases: Iterable[Release]) -> list[str]:
-    """One line a release; numbered ones ("item counts 1", "item counts 2") share a line."""
+    """One line per release, runs of the same one ("item counts 1", "item counts 2") on one line."""
     groups: dict[tuple[str, Release], int] = {}
     for release in releases:
         stem = release.label.rstrip("0123456789 ") or release.label

@@ -204,47 +204,40 @@ def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     options = {name: fields[name] for name in ("n", "next", "exclude_seen", *RULES)}
     options |= {"items": fields["only"], "attributes": served.attributes}
     listed = served.model.recommend(_history(served, fields), **options)
-    entries = [{"item": _text(served, item), "score": score} for item, score, _ in listed]
-    for entry, (_, _, rating) in zip(entries, listed):
-        if rating is not None:
-            entry["rating"] = rating
-    return {"items": _titled(served, entries)}
+    entries = [_entry(served, item, score=score, rating=rating) for item, score, rating in listed]
+    return {"items": entries}
 
 
 def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     model, items = served.model, fields["items"]
     what = "rating" if model.scores == "ratings" else "score"
     predicted = model.predict(_history(served, fields), items)
-    entries = [{"item": _text(served, item), what: value} for item, value in zip(items, predicted)]
-    return {"items": _titled(served, entries)}
+    return {"items": [_entry(served, item, **{what: value}) for item, value in zip(items, predicted)]}
 
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     similar = served.model.similar_items(fields["item"], fields["n"])
-    entries = [{"item": _text(served, other.item), "score": other.score} for other in similar]
-    return {"items": _titled(served, entries), "by": list(similar[0].by) if similar else []}
+    entries = [_entry(served, other.item, score=other.score) for other in similar]
+    return {"items": entries, "by": list(similar[0].by) if similar else []}
 
 
 def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     why = served.model.explain(_history(served, fields), fields["item"])
-    because = [{"item": _text(served, item), "moved": moved} for item, moved in why.because]
-    entry = {"item": _text(served, why.item), "score": why.score, "base": why.base}
-    return _titled(served, [entry])[0] | {"because": _titled(served, because)}
+    because = [_entry(served, item, moved=moved) for item, moved in why.because]
+    return _entry(served, why.item, score=why.score, base=why.base) | {"because": because}
 
 
-def _text(served: Served, item: Any) -> str:
+def _entry(served: Served, item: Any, **values: float | None) -> dict[str, Any]:
+    """Return an item's text, these values and its title, each where it exists."""
     domain = served.model.domain
-    return domain.text_list[domain.position(item)]
-
-
-def _titled(served: Served, entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    titles = None if served.attributes is None else served.attributes.title_column
-    if titles is None:
-        return entries
-    for entry in entries:
-        if (title := titles[served.model.domain.position(entry["item"])].as_py()) is not None:
-            entry["title"] = title
-    return entries
+    place = domain.position(item)
+    entry: dict[str, Any] = {"item": domain.text_list[place]}
+    for name, value in values.items():
+        if value is not None:
+            entry[name] = value
+    if served.attributes is not None and (titles := served.attributes.title_column) is not None:
+        entry |= {"title": titles[place].as_py()} if titles[place].is_valid else {}
+    return entry
 
 
 def _history(served: Served, fields: dict[str, Any]) -> Any:
@@ -287,5 +280,8 @@ def _other_method(right: str) -> Reply:
     return Reply(_json(sentence), status=405, headers={"Allow": right})
 
 
+_encoder = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
+
+
 def _json(value: Any) -> bytes:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False).encode()
+    return _encoder.encode(value).encode()

@@ -397,7 +397,7 @@ class Recommender:
             state = UserState.mean([lister.fold_in(rows) for rows in spans(history)])
         excluded = history.matrix if exclude_seen else None
         for users, columns, scores in best_columns(
-            lister.arrays, state, count, excluded=excluded, rules=evaluated
+            lister.arrays, state, count, first=lister.supported, excluded=excluded, rules=evaluated
         ):
             ratings = None
             if predict:
@@ -493,6 +493,12 @@ class Recommender:
         return vectors[0] if single else vectors
 
     @cached_property
+    def supported(self) -> NDArray[np.bool_] | None:
+        """Whether each item exceeds the noise, and precedes those that do not in lists; None if all do."""
+        supported = self.arrays.get("supported")
+        return None if supported is None or np.all(supported) else np.asarray(supported).astype(bool)
+
+    @cached_property
     def _reach(self) -> tuple[float, float]:
         return reach(self.arrays)
 
@@ -522,7 +528,8 @@ class Recommender:
             return history, False
         domain, is_bought = self.domain, (self.lists or self).takes_purchases
         pairs = _pairs(history, domain, self.scores == "likes")
-        if timed := ordered or any(len(entry) == 3 for entry in pairs):
+        some_timed = not isinstance(history, Mapping) and any(len(entry) == 3 for entry in pairs)
+        if timed := ordered or some_timed:
             pairs, places = in_order(history, pairs, domain)
         rows = Ratings.of_user(pairs, domain, purchases=is_bought)
         if rows.n_ratings < len(pairs):
@@ -552,7 +559,7 @@ class Recommender:
     def _clip(self, scores: NDArray[Any]) -> NDArray[Any]:
         if self.scores != "ratings":
             return scores
-        return np.clip(scores, self.domain.low, self.domain.high)
+        return np.minimum(np.maximum(scores, self.domain.low), self.domain.high)
 
 
 def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:

@@ -106,8 +106,6 @@ def limited(
     limits: Limits,
     scores: NDArray[np.float64],
     columns: NDArray[np.int64],
-    indptr: NDArray[np.integer] | None = None,
-    taken: NDArray[np.integer] | None = None,
     first: NDArray[np.bool_] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Return the best columns of each row and their scores within the limits; -1 is past the end.
@@ -122,8 +120,6 @@ def limited(
         if len(chosen) < count and candidates[-1] >= 0:  # there are more items than the best
             left = scores[row].copy()
             left[candidates] = -np.inf
-            if indptr is not None and taken is not None:
-                left[taken[indptr[row] : indptr[row + 1]]] = -np.inf
             order = np.lexsort((-left,) if first is None else (-left, ~first))
             order = order[left[order] > -np.inf]
             for start in range(0, len(order), count):

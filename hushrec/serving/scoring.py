@@ -158,30 +158,32 @@ def best_columns(
     state: UserState,
     count: int,
     *,
+    first: NDArray[np.bool_] | None,
     excluded: sp.csr_array | None = None,
     rules: Rules = Rules(),
 ) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
     """Yield users, columns and scores of shape (n_users, count), best first, a block of users at a time.
 
-    Columns are -1 past the end of a list. Items whose ``supported`` is 0 come after all others, with scores
+    Columns are -1 past the end of a list. Items that are not in ``first`` come after all others, with scores
     below theirs. Cells of ``excluded``, of shape (n_users, n_items), are not chosen.
     """
-    supported = arrays.get("supported")
     if state.public is not None and state.public.ranks:
-        supported = None  # the scores are lowered already
-    first = None if supported is None else np.asarray(supported).astype(bool)
+        first = None  # the scores are lowered already
     for users in _blocks(arrays, state):
         every = all_scores(arrays, state.at(users))
         if rules.factors is not None:
             every = boosted(every, rules.factors)
-        allowed = every if rules.allowed is None else np.where(rules.allowed, every, -np.inf)
-        indptr, taken = None, None
+        allowed = every if first is None else every.copy()
+        if rules.allowed is not None:
+            allowed[:, ~rules.allowed] = -np.inf
         if excluded is not None:
-            indptr = excluded.indptr[users.start : users.stop + 1]
-            indptr, taken = indptr - indptr[0], excluded.indices[indptr[0] : indptr[-1]]
-        columns, scores = topk.top_k(allowed, count, indptr, taken, first)
+            starts = excluded.indptr[users.start : users.stop + 1]
+            cells = np.repeat(np.arange(0, every.size, every.shape[1]), starts[1:] - starts[:-1])
+            cells += excluded.indices[starts[0] : starts[-1]]
+            allowed.reshape(-1)[cells] = -np.inf
+        columns, scores = topk.top_k(allowed, count, first)
         if rules.limits:
-            columns, scores = limited(rules.limits, allowed, columns, indptr, taken, first)
+            columns, scores = limited(rules.limits, allowed, columns, first)
         yield users, columns, scores if first is None else _below(every, first, columns, scores)
 
 

@@ -111,7 +111,7 @@ def test_arrays_that_do_not_fit_are_refused():
     wrong = [("indptr", np.array(starts)) for starts in ([0, 3], [2, 0], [-1, 2], [0, 2, 1])]
     wrong += [("indices", np.array(places, np.int32)) for places in ([0, 9], [0, -1], [0])]
     wrong += [("values", np.ones(3, np.float32)), ("factors", np.ones((9, 2), np.int64))]
-    wrong += [(f"{name}_weight", np.ones((size, size))) for name, size in (("row", 1), ("col", 9))]
+    wrong += [(f"{name}_weight", np.ones((size, size))) for name, size in (("row", 2), ("col", 9))]
     wrong += [("col_offset", np.ones(2)), ("row_weight", np.ones(2))]
     for name, array in wrong:
         with pytest.raises(ValueError):

@@ -26,7 +26,7 @@ def test_what_lies_beside_scratch_memory_stays(rank, dtype, monkeypatch):
         given.extend(memories)
         return [memory[GUARD : len(memory) - GUARD] for memory in memories]
 
-    for module in (arrays, least_squares, residuals, projection):
+    for module in (arrays, residuals, projection):
         monkeypatch.setattr(module, "aligned", guarded)
     (indptr, indices, values), factors, extras = problem(rank, rank, dtype)
     matrix, n_rows = (indptr, indices, values), len(indptr) - 1

@@ -3,20 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Protocol
+from typing import Annotated
 
 from hushrec.engines.two_servers.shares import ROLES
-from hushrec.network.messages import SHORT, Digest, Kind, Message, Words, check, check_digest
-
-
-class Line(Protocol):
-    """A connection to a server, as :class:`hushrec.network.transport.Connection`."""
-
-    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
-        """Ask for a message of at most so many bytes."""
-
-    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Send bytes and return the answer."""
+from hushrec.network.messages import Digest, Message, Words, check, check_digest
 
 
 def _role(text: str) -> None:
@@ -47,10 +37,12 @@ class Nonce(Message):
 
     Attributes
     ----------
-    agreement, rehearsal : str
-        Its digests.
+    agreement : str
+        Its fingerprint.
+    rehearsal : str
+        Digest of the questions of a rehearsed training, in which unlike processors differ.
     nonce : str
-        Drawn for the server's folder.
+        Drawn when the server's folder was made.
     role : str
     nodes : str
         Digest of the nodes' names, under the token of the two servers.
@@ -75,7 +67,7 @@ class State(Message):
     session : str
         Digest of agreement and both nonces.
     round : tuple of int
-        The open round, or empty.
+        The open round: its release, first and last question; empty where none is open.
     digest : str
         The digest that a share of the round carries.
     totals : int

@@ -222,18 +222,17 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             " are private: they enter the item sums alone."
         )
         notes = (window,) if self.window else ()
-        if not self.uses_features(budget, domain):
+        if not self._votes(domain):
             return notes
-        chooser = "the released item matrix" if self.pairs else "the released sum of the users' votes"
         return (
             *notes,
             f"Assumed public too: {plural(domain.item_features.shape[1], 'item feature')}. What lists make of"
-            f" them follows from released values. Whether they count depends on {chooser}.",
+            " them follows from released values; whether they count is told by the released sum of the users'"
+            " votes.",
         )
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        of_pairs = self.pairs and domain.item_features is not None and self.rank_in(domain) > 0
-        return of_pairs or bool(self._votes(domain))
+        return bool(self._votes(domain))
 
     # ------------------------------------------------------------------ training
 

@@ -61,7 +61,8 @@ def project_psd(gram: Array) -> Array:
 
 @compiled
 def _attempt_range(gram, rank, tolerance, failed, work, floor, inverse):
-    """The tolerance is relative to the largest entry."""
+    """Mark the matrices whose Cholesky factorization fails, with a tolerance relative to the largest
+    entry."""
     lanes = simd.lanes(work)
     order = inverse.shape[0] // lanes
     for first in range(0, len(gram), lanes):
@@ -122,7 +123,7 @@ def _clamp_range(gram, rank, work, scaled, squares, columns, shift, scale):
 
 @inner
 def _orthogonalize(columns, rank, pitch, squares):
-    """Rotate pairs of columns until all are orthogonal; squared norms go into `squares`."""
+    """Rotate pairs of columns until all are orthogonal; their squared norms into `squares`."""
     lanes = simd.lanes(columns)
     for _ in range(MOST_SWEEPS):
         for p in range(rank):
@@ -142,7 +143,7 @@ def _orthogonalize(columns, rank, pitch, squares):
 
 @inner
 def _rotate(columns, p, q, rank, pitch, squares):
-    """Return whether columns p and q were not orthogonal."""
+    """Make columns p and q orthogonal; whether they were not."""
     lanes = simd.lanes(columns)
     tolerance = (4.0 * rank * np.finfo(columns.dtype).eps) ** 2
     alpha, beta = simd.load(squares, p * lanes), simd.load(squares, q * lanes)
