@@ -2,9 +2,10 @@
 
 import math
 
+import numpy as np
 import pytest
 
-from hushrec.data import Domain
+from hushrec.data import Domain, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.models import Both, PrivateALS, PrivateEigenRec
 from hushrec.papers.frank_wolfe import (
@@ -13,7 +14,8 @@ from hushrec.papers.frank_wolfe import (
     PrivateProjectedGradient,
     ProjectedGradient,
 )
-from hushrec.privacy import Budget
+from hushrec.privacy import Accountant, Budget
+from hushrec.privacy.testing import SeededNoise
 
 BUDGETS = [Budget(epsilon, 1e-6) for epsilon in (0.02, 1.0, 4.0, 90.0, math.inf)]
 DOMAINS = [Domain(range(n_items), rating_range=(1, 5)) for n_items in (1, 7, 8, 15, 17, 100, 4000, 4001)]
@@ -36,13 +38,28 @@ def test_private_als_learns_more_with_more_users(budget: Budget) -> None:
 
 def test_a_spectral_start_that_is_asked_for_is_paid() -> None:
     """Even if the plan would not choose it."""
-    for n_users, n_items, iterations in ((1000, 200, 8), (10**7, 5000, 4), (5, 200, 0)):
+    for n_users, n_items, iterations in ((3000, 200, 8), (10**7, 5000, 4), (5, 200, 0)):
         domain = Domain(range(n_items), rating_range=(1, 5))
         found = PrivateALS.planned(Budget(1.0, 1e-6), domain, n_users, start="spectral", rank=3)
         plain = PrivateALS.planned(Budget(1.0, 1e-6), domain, n_users)
         assert plain.tuning.start == "random" and (found.tuning.start, found.rank) == ("spectral", 3)
         labels = [release.label for release in found.plan(Budget(1.0, 1e-6), domain).releases]
         assert found.iterations == iterations and ("start" in labels) == (iterations > 0)
+
+
+def test_few_users_of_few_items_get_no_factors_that_noise_hides() -> None:
+    """The planned model is more accurate than one with factors, although users are many per item."""
+    budget, losses = Budget(1.3, 1e-5), []
+    larger = {"rank": 3, "iterations": 8, "factor_clip": 0.17}
+    for seed in range(4):
+        rows, held = split_ratings(realistic(300, 100, 9000, seed=seed), (0.8, 0.2), seed=seed)
+        plans = [PrivateALS.planned(budget, rows.domain, 300, **changes) for changes in ({}, larger)]
+        models = [plan.fit(rows, Accountant(budget, noise=SeededNoise(seed)), seed=seed) for plan in plans]
+        losses.append(
+            [np.mean((model.predict_pairs(rows, held) - held.matrix.data) ** 2) for model in models]
+        )
+    planned, larger = np.mean(losses, axis=0)
+    assert planned < larger - 0.002
 
 
 def test_private_eigenrec_learns_more_with_more_users_and_budget() -> None:
@@ -54,6 +71,13 @@ def test_private_eigenrec_learns_more_with_more_users_and_budget() -> None:
             assert many.rank >= few.rank and many.pairs >= few.pairs
             assert many.tuning.learned_items >= few.tuning.learned_items
         assert plans[-1].pairs
+
+
+def test_ratings_get_half_of_the_budget_where_it_teaches_them_something() -> None:
+    budget, domain = Budget(1.0, 1e-6), Domain(range(2000), rating_range=(1, 5))
+    shares = [Both.planned(budget, domain, 8**power).lists_share for power in range(9)]
+    assert shares == sorted(shares, reverse=True)
+    assert shares[0] > 0.95 and shares[-1] == pytest.approx(0.5, abs=0.001)
 
 
 def test_both_plans_either_model_for_its_share() -> None:

@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from hushrec.checks import Clip, Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.models.private_als.server import or_infinite, stored_ridge
-from hushrec.models.private_als.train import train_first
+from hushrec.models.private_als.server import BIAS_SLOPE, or_infinite, stored_ridge
+from hushrec.models.private_als.train import BIAS_PRIOR, train_first
 from hushrec.models.private_als.week import EXPECTED, train_week, weekly_rounds
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of
@@ -28,6 +28,12 @@ _RESIDUAL_SHARE = 0.004
 _LARGEST_MU = 8.0
 #: Items up to which a planned model starts from a private item x item matrix.
 _LARGEST_SPECTRAL = 4000
+#: Bound of a user's contribution to a bias round and to an iteration, in the units of the tuning.
+_BIAS_CLIP, _FACTOR_CLIP = 0.67, 0.28
+_FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
+#: These clips over the prior deviation of what they bound, for :func:`known_part`.
+BIAS_NOISE = _BIAS_CLIP / (BIAS_SLOPE * BIAS_PRIOR)
+FACTOR_NOISE = _FACTOR_CLIP / (_FACTOR_PRIOR * _USER_VARIANCE)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,10 +118,10 @@ class PrivateALS(Estimator[FittedUsers]):
             Part of an iteration's budget for its Gramian, in (0, 1).
         """
 
-        factor_prior: Positive = 0.6
-        user_variance: Positive = 0.02
-        bias_clip: Clip | None = 0.67
-        factor_clip: Clip | None = 0.28
+        factor_prior: Positive = _FACTOR_PRIOR
+        user_variance: Positive = _USER_VARIANCE
+        bias_clip: Clip | None = _BIAS_CLIP
+        factor_clip: Clip | None = _FACTOR_CLIP
         user_norm: Clip | None = 0.7
         weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
         start: Literal["random", "spectral"] = "random"
@@ -145,8 +151,14 @@ class PrivateALS(Estimator[FittedUsers]):
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """Choose by mu times users per item (docs/guides/planning.md)."""
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
-        settings: dict[str, Any] = {"n_users": n_users}
-        if signal >= 1 and domain.n_items >= 8:
+        part = known_part(BIAS_NOISE, budget, domain, n_users)  # else the level needs the budget
+        settings: dict[str, Any] = {
+            "n_users": n_users,
+            "weights_share": part * cls.Tuning.weights_share,
+            "bias_share": part * cls.Tuning.bias_share,
+        }
+        visible = known_part(FACTOR_NOISE, budget, domain, n_users) > 0.5
+        if signal >= 1 and domain.n_items >= 8 and visible:
             large = signal >= 10
             settings |= {
                 "rank": min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8)),
@@ -246,3 +258,11 @@ class PrivateALS(Estimator[FittedUsers]):
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         return ridge_parts(arrays, history.matrix, stored_ridge(arrays), column)
+
+
+def known_part(noise: float, budget: Budget, domain: Domain, n_users: int) -> float:
+    """Return the part of a prior variance that the whole budget would explain if all items weighed alike.
+
+    ``noise`` is the clip of a contribution over the prior deviation of what it adds.
+    """
+    return 1 / (1 + domain.n_items * (noise / (budget.mu * n_users)) ** 2)

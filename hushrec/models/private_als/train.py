@@ -61,7 +61,7 @@ _USUAL_OFFSETS = 0.1
 #: Prior deviation of the level from the middle of the range, in half rating ranges.
 _USUAL_LEVEL = 1.0
 #: Prior deviation of an item's bias from its regression on the log weight, in units of the spread.
-_BIAS_PRIOR = 0.65
+BIAS_PRIOR = 0.65
 #: Prior deviation of the items' mean from the level, and of a slope on the log weight, in units of the
 #: spread.
 _COMMON_PRIOR = 0.5
@@ -126,7 +126,7 @@ def _learn_biases(
     level, slopes, scores = ground
     items = np.zeros((len(slopes), 1), dtype=dtype)
     slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
-    prior = np.full(len(items), (_BIAS_PRIOR * unit) ** 2)
+    prior = np.full(len(items), (BIAS_PRIOR * unit) ** 2)
     variance = prior
     design = np.column_stack([np.ones(len(items)), popularity])
     precision = np.eye(2) / (_COMMON_PRIOR * unit) ** 2
