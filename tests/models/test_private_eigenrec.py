@@ -100,6 +100,7 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
     half = np.maximum(likely * usual @ candidates / (likely @ usual), 0)
     gains = 2 * half / (1 + half)
     gains[(gains < 0.1) & (products < 3 * deviations)] = 0
+    gains = np.where(products > 3 * deviations, np.sqrt(gains), gains)
     assert gains.max() < 1 and (gains.max() > 0) == (support > 8), "one case needs a dimension that counts"
     assert model.arrays["directions"] == (products > 3 * deviations).sum()
 

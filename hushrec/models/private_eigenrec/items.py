@@ -79,12 +79,15 @@ def served(
     items: ItemStatistics, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
 ) -> dict[str, Any]:
     popularity = popularity_of(noisy, noise_sd)
-    counts = (taste.gains > _LEAST_GAIN) | (np.arange(len(taste.gains)) < taste.learned)
+    learned = np.arange(len(taste.gains)) < taste.learned
+    counts = (taste.gains > _LEAST_GAIN) | learned
+    # posterior means vary less than tastes do; a ranking needs the full spread (Louis 1984)
+    gains = np.where(learned, np.sqrt(taste.gains), taste.gains)
     # scores are popularity plus taste: the coefficient of popularity is divided out (docs/guides/implicit.md)
     length = np.linalg.norm(items.popularity * items.scale)
     factors = np.zeros((len(noisy), int(counts.sum())), dtype=np.float32)
     if factors.size:
-        vectors = (taste.vectors * np.sqrt(taste.gains))[:, counts]
+        vectors = (taste.vectors * np.sqrt(gains))[:, counts]
         factors[items.learned] = length * vectors / items.scale[items.learned, None]
     lowest = ratio(noisy, max(float(noisy.max()), noise_sd))
     return {
