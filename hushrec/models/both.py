@@ -19,6 +19,7 @@ from hushrec.checks import Part, check_names
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.models.private_als import PrivateALS
+from hushrec.models.private_als.settings import BIAS_NOISE, known_part
 from hushrec.models.private_eigenrec import PrivateEigenRec
 from hushrec.models.private_eigenrec.users import RATED
 from hushrec.privacy import Bounded, Budget, Plan, Release
@@ -30,10 +31,6 @@ from hushrec.training.posterior import expected_variance, item_weights, ratio
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-#: Fraction of the budget (of mu squared) for the model that recommends, if the squared signal to noise of all
-#: item weights, (mu times users)^2 / items, is below the second number. Neither model then learns much beyond
-#: popularity. `make bench PART="quality lists"`.
-_POPULARITY_SHARE, _LITTLE = 0.85, 50.0
 #: Release of both models with the number of ratings, or likes, of each item.
 _WEIGHTS = "item weights"
 #: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
@@ -166,8 +163,7 @@ class Both(Estimator[BothUsers]):
         check_names(cls, changes)
         if domain.likes:
             raise InputError("Likes have no ratings to predict; train private-eigenrec.")
-        little = (budget.mu * n_users) ** 2 / domain.n_items < _LITTLE
-        share = _POPULARITY_SHARE if little else cls.lists_share
+        share = 1 / (1 + known_part(BIAS_NOISE, budget, domain, n_users))
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {
             "like_threshold": domain.like_threshold,

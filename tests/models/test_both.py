@@ -174,6 +174,7 @@ def test_a_model_within_is_planned_for_its_part_of_the_budget(job: str, tmp_path
             wrong.fit(RATINGS, Accountant(BUDGET, ledger=ledger, dataset="shop"))
     assert not ledger.datasets()
     kept = planned.set_params(planned_for=None)
-    for good in (planned, Both(**{job: model}), kept.set_params(lists_share=0.3)):
+    same = Both(**{job: model}, lists_share=planned.lists_share)
+    for good in (planned, same, kept.set_params(lists_share=0.3)):
         good.plan(BUDGET, DOMAIN)
     kept.plan(Budget(1.0, 1e-6), DOMAIN)
