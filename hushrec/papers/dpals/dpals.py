@@ -28,7 +28,6 @@ from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sweeps import SweepSettings, csr, initial_items, solve_statistics, statistics
-from hushrec.papers.dpals.projection import project_psd
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of
 from hushrec.training.gate import Gate
@@ -48,8 +47,8 @@ from hushrec.types import Array
 
 #: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05
-#: Number of items whose noisy Gramians are projected at once.
-_ITEMS_AT_ONCE = 256
+#: Entries of noisy Gramians that are projected at once (32 MB).
+_ENTRIES_AT_ONCE = 1 << 22
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -248,7 +247,7 @@ class DPALS(Estimator["SampledUsers"]):
                 unobserved = self.tuning.unobserved_weight * project_psd(packed[None])[0]
             noisy = gate.release(f"item statistics {step}", users.item_statistics(clip, user_norm))
             # lines 10 and 11; the ridge is added after the projection, which it would otherwise undo
-            blocks = np.array_split(noisy, math.ceil(len(noisy) / _ITEMS_AT_ONCE))
+            blocks = np.array_split(noisy, math.ceil(len(noisy) * self.rank**2 / _ENTRIES_AT_ONCE))
             projected = ((project_psd(block[:, :size]), block[:, size:]) for block in blocks)
             solved = solve_statistics(projected, self._ridge, self.rank, unobserved)
             items = np.where(frequent[:, None], solved, items)
@@ -284,6 +283,25 @@ class DPALS(Estimator["SampledUsers"]):
         count = math.ceil(self.tuning.item_fraction * len(weights))
         frequent[np.argsort(-weights, kind="stable")[:count]] = True
         return frequent
+
+
+def project_psd(packed: Array) -> Array:
+    """Return the nearest positive semidefinite matrices: negative eigenvalues become zero.
+
+    Packed lower triangles, shape (n, d * (d + 1) / 2). Eigenvalues above -8 * d * machine epsilon of the
+    largest entry are rounding, and such a matrix is returned unchanged.
+    """
+    rank = math.isqrt(2 * packed.shape[1])
+    rows, columns = np.tril_indices(rank)
+    matrices = np.zeros((len(packed), rank, rank))
+    matrices[:, rows, columns] = matrices[:, columns, rows] = packed
+    values, vectors = np.linalg.eigh(matrices)
+    forgiven = 8 * rank * np.finfo(packed.dtype).eps * np.abs(packed).max(axis=1)
+    bad = values[:, 0] < -forgiven
+    below = (vectors[bad] * np.minimum(values[bad], 0)[:, None]) @ vectors[bad].transpose(0, 2, 1)
+    projected = packed.copy()
+    projected[bad] -= below[:, rows, columns]
+    return projected
 
 
 class SampledUsers(FittedUsers):
