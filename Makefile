@@ -24,7 +24,7 @@ ROOM         ?= 1
 # options of a benchmark, such as LONG=--long
 LONG         ?=
 # a process of tests for each core, four at most
-PYTEST       := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4
+PYTEST       := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=worksteal
 # run modules of benchmarks/ in turn; fail at the end if any fails
 EACH          = failed=0; for each in $(1); do echo "== $$each"; $(BIN)/python -m benchmarks.$(2)$$each $(LONG) || failed=1; done; exit $$failed
 

@@ -123,7 +123,7 @@ def audits() -> list[str]:
             verdict = "**violated**" if found.violated else "stands"
             lines.append(
                 f"| {name} | {epsilon} | {mu_of(epsilon, 1e-6):.3f} | {found.mu_bound:.3f} |"
-                f" {found.pair_mu:.3f} | {verdict} |"
+                f" {found.figures['pair_mu']:.3f} | {verdict} |"
             )
     return lines
 

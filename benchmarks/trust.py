@@ -326,6 +326,9 @@ ROWS = [
     Row("G11", "a lifetime's trainings", ("privacy/test_lifetime.py::",),
         "a user is in more than were declared, after kills, races and old copies, or the count is shown",
         "{cases} tests"),
+    Row("G12", "a window over each user's own order", ("models/test_window.py::",),
+        "a user adds more than norm 1, or a user's times change another's part or are needed after a charge",
+        "{cases} tests"),
 ]  # fmt: skip
 
 

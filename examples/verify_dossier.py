@@ -32,7 +32,8 @@ PAYLOAD = "application/vnd.in-toto+json"
 TYPES = ["https://in-toto.io/Statement/v1", "https://github.com/hushrec/hushrec/dossier/v1"]
 DECLARED = "controller purpose period contact review"
 LEDGER = "dataset unit relation closed head charges runs budget seasons"
-SEASON = "name weeks first_share gap epsilon delta unit relation failure begun closed"
+SEASON = "name weeks first_share gap lifetime epsilon delta unit relation failure begun closed"
+SEASON += " training_mu_squared"
 LEVEL = "of epsilon delta failure mu odds belief found"
 BUDGET = "epsilon delta failure"
 #: Parts of the dossier that no check compares. The first two are compared if a public key or the ledger is
@@ -179,7 +180,10 @@ def check_model(dossier, octets):
         need(row is not None, f"release {release['label']!r} of the model was not charged")
         used.append(row)
     need(used and list(dict.fromkeys(row["run"] for row in used)) == book["runs"], "a run is not the model's")
-    check_level(dossier["learned"][0], costs := costs_of(used), "the model")
+    costs = costs_of(used)
+    if (week := said.get("season")) and week["lifetime"]:  # K trainings of the largest cost
+        costs = math.sqrt(week["weeks"] * slice_of(promise, week["weeks"])), 0.0, None
+    check_level(dossier["learned"][0], costs, "the model")
     both = None
     if said.get("two_servers"):  # each of which adds noise
         both = epsilon_of(costs[0] / math.sqrt(2), promise["delta"] - promise["failure"])
@@ -196,11 +200,15 @@ def check_statement(book, said):
     need(then is not None and then["dataset"] == book["dataset"], "the model is of another data set")
     earlier = charges_of(book)[: then["charges"]]
     need(len(earlier) == then["charges"], "charges from before the model's training are left out")
-    need(near(math.hypot(*(row["mu"] for row in earlier)), then["mu"]), "earlier charges are others")
+    need(
+        near(math.hypot(*(row["mu"] for row in of_a_user(book, earlier))), then["mu"]),
+        "earlier charges are others",
+    )
     need(len({row["run"] for row in earlier}) == then["runs"], "earlier runs are others")
     reserved = 0.0
     for each in book["seasons"]:
-        spent = math.fsum(row["mu"] ** 2 for row in earlier if row["season"] == each["name"])
+        of_season = [row for row in earlier if row["season"] == each["name"]]
+        spent = math.fsum(row["mu"] ** 2 for row in of_a_user(book, of_season))
         reserved += max(0.0, mu_of(each["epsilon"], each["delta"] - each["failure"]) ** 2 - spent)
     need(then.get("reserved", 0.0) <= reserved * (1 + 1e-6) + 1e-12, "an open season is left out")
     if limit := then["budget"]:
@@ -209,7 +217,7 @@ def check_statement(book, said):
         need(stated["epsilon"] <= limit["epsilon"] and stated["delta"] <= limit["delta"], "a larger budget")
     need(book["closed"] or not then.get("closed", False), "the data set was closed")
     if week := said.get("season"):
-        names = ("name", "weeks", "first_share", "gap")
+        names = ("name", "weeks", "first_share", "gap", "lifetime")
         own = {name: week[name] for name in names} | {
             name: said[name] for name in ("epsilon", "delta", "unit", "relation", "failure")
         }
@@ -246,17 +254,53 @@ def check_chain(dossier):
     need(re.fullmatch("[0-9a-f]{64}", head["hash"]) and set(head) == {"count", "hash"}, "the head is no hash")
     keys(book, LEDGER)
     need(type(head["count"]) is int and type(book["closed"]) is bool, "the ledger's part holds other values")
-    weeks = {}
-    for row in charges_of(book):
-        if row["season"] is not None:
-            weeks.setdefault(row["season"], set()).add(row["run"])
+    weeks = runs_of(charges_of(book))
     names = [each["name"] for each in book["seasons"]]
     need(len(set(names)) == len(names) and set(weeks) <= set(names), "a season is left out, or there twice")
     for each in book["seasons"]:
         keys(each, SEASON)
-        need(same(each["begun"], len(weeks.get(each["name"], ()))), "a season has begun other weeks")
+        need(same(each["begun"], len(runs := weeks.get(each["name"], {}))), "a season has begun other weeks")
         need((each["unit"], each["relation"]) == (book["unit"], book["relation"]), "a season of another unit")
+        need(type(each["lifetime"]) is bool and type(each["weeks"]) is int, "a season of another kind")
+        if not each["lifetime"]:
+            need(each["training_mu_squared"] is None, "a season of another kind")
+            continue
+        need((each["unit"], each["relation"], each["failure"]) == ("user", "add-remove", 0.0), "no lifetime")
+        most = slice_of(each, each["weeks"])
+        need(same(each["first_share"], 1 / each["weeks"]), "trainings of a lifetime are not alike")
+        need(near(each["training_mu_squared"], most), f"a training may cost {most:.6g} of mu squared")
+        dearest = max((math.fsum(row["mu"] ** 2 for row in run) for run in runs.values()), default=0.0)
+        need(dearest <= most * (1 + 1e-6), "a training costs more than the lifetime season allows")
     return f"{len(book['charges'])} charges, head {head['hash']}"
+
+
+def runs_of(rows):
+    """Return the charges by season and run."""
+    seasons = {}
+    for row in rows:
+        if row["season"] is not None:
+            seasons.setdefault(row["season"], {}).setdefault(row["run"], []).append(row)
+    return seasons
+
+
+def slice_of(promise, trainings):
+    """Return the part of a promise's mu squared that one of so many equal trainings has."""
+    return mu_of(promise["epsilon"], promise["delta"]) ** 2 / trainings
+
+
+def of_a_user(book, rows):
+    """Return the charges that one user can be in: of a lifetime season the trainings of largest mu.
+
+    They have no pure epsilon, because other trainings may have a larger one.
+    """
+    lifetimes = {each["name"]: each["weeks"] for each in book["seasons"] if each["lifetime"]}
+    kept = [row for row in rows if row["season"] not in lifetimes]
+    for name, runs in runs_of(rows).items():
+        if name in lifetimes:
+            by_cost = sorted(runs.values(), key=lambda run: math.fsum(row["mu"] ** 2 for row in run))
+            largest = [row for run in by_cost[-lifetimes[name] :] for row in run]
+            kept += [{**row, "epsilon": None} for row in largest]
+    return kept
 
 
 def parsed(mechanism):
@@ -319,13 +363,17 @@ def selection(run_epsilon, delta, mean_runs):
     return max(0.0, at(best))
 
 
-def costs_of(rows):
-    """Return the total cost of charges, after checking each against its mechanism."""
+def check_costs(rows):
+    """Check the cost of each charge against its mechanism."""
     for row in rows:
         mu, epsilon, failure = cost_of(row["mechanism"])
         need(near(row["mu"], mu) and failure <= row["failure"] < 1, "a charge costs something else")
         pure = row["epsilon"] is None if epsilon is None else near(row["epsilon"], epsilon)
         need(pure, "a charge has another pure epsilon")
+
+
+def costs_of(rows):
+    """Return the total cost of charges: mu, failure, and pure epsilon or None."""
     pure = None if any(row["epsilon"] is None for row in rows) else math.fsum(row["epsilon"] for row in rows)
     return math.hypot(*(row["mu"] for row in rows)), math.fsum(row["failure"] for row in rows), pure
 
@@ -370,14 +418,17 @@ def check_bounds(level, what):
 def check_arithmetic(dossier):
     """Check the bounds on this model, on all models so far, and on all possible later ones."""
     book, promise, levels = dossier["ledger"], dossier["promise"], dossier["learned"]
-    costs = costs_of(rows := charges_of(book))
+    check_costs(rows := charges_of(book))
+    costs = costs_of(of_a_user(book, rows))
     check_level(levels[1], costs, "all models")
     need(levels[0]["delta"] == promise["delta"], "the model: another delta")
     need(levels[0]["epsilon"] <= promise["epsilon"] * (1 + 1e-9), "the model costs more than it promises")
     limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
     more = not book["closed"] and (limit is not None or bool(still))
     need(len(levels) == 2 + more, "what may come is not bounded as the ledger limits it")
-    of = ["model" if dossier["model"]["week"] is None else "season", "so far"]
+    lifetime = [each["name"] for each in book["seasons"] if each["lifetime"]]
+    week = dossier["model"]["week"]
+    of = ["model" if week is None else "lifetime" if week[0] in lifetime else "season", "so far"]
     of.append("weeks" if limit is None else "budget")
     need([each["of"] for each in levels] == of[: len(levels)], "a bound is of something else")
     deltas = [promise["delta"], promise["delta"] + costs[1]] if limit is None else [limit["delta"]]
@@ -392,6 +443,7 @@ def check_arithmetic(dossier):
         check_bounds(levels[2], "the budget")
     elif more:
         outside = [row for row in rows if row["season"] not in {each["name"] for each in still}]
+        outside = of_a_user(book, outside)
         mus = [mu_of(each["epsilon"], each["delta"] - each["failure"]) for each in still]
         mu = math.sqrt(math.fsum(each**2 for each in [*mus, *(row["mu"] for row in outside)]))
         failure = math.fsum(each["failure"] for each in [*still, *outside])
@@ -420,8 +472,8 @@ def check_ledger(dossier, path):
 
         charges = rows(COLUMNS, "charges", "dataset = :of ORDER BY id")
         (limit,) = rows(["epsilon", "delta", "failure", "closed"], "datasets", "name = :of")
-        names = [*SEASON.split()[:6], "failure", "closed"]
-        seasons = rows([*names[:-2], "failure", "closed"], "seasons", "dataset = :of ORDER BY rowid")
+        names = ["name", "weeks", "first_share", "gap", "epsilon", "delta", "failure", "lifetime", "closed"]
+        seasons = rows(names, "seasons", "dataset = :of ORDER BY rowid")
         head = book["head"]
         found = ledger.execute("SELECT hash FROM charges WHERE id = ?", (head["count"],)).fetchone()
     count = len([row for row in charges if row[0] <= head["count"]])
@@ -434,6 +486,7 @@ def check_ledger(dossier, path):
     need(len(seasons) == len(book["seasons"]), "the ledger has other seasons")
     for row, each in zip(seasons, book["seasons"]):
         entry = dict(zip(names, row))
+        entry["lifetime"] = bool(entry["lifetime"])
         closed = each["closed"] and bool(entry.pop("closed"))
         entry.pop("closed", None)
         need(same(entry, {name: each[name] for name in entry}), "a season is another one in the ledger")

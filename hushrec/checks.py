@@ -1,7 +1,6 @@
 """Checks of declared parameters. Each error is one sentence: the fault and the value to pass.
 
-An interval is written as text, as in ``"(0, 1]"``. The fields of a dataclass have theirs, or their words, in
-their types, and :func:`check_fields` holds it to them::
+An interval is text, as ``"(0, 1]"``. :func:`check_fields` reads those of a dataclass from its fields' types::
 
     rank: Annotated[int, "[0, 900]"] = 8
     regularization: Positive | None = None
@@ -21,7 +20,7 @@ import numpy as np
 
 from hushrec.errors import InputError
 
-#: Within it no square of a bound overflows. An infinite square would pass for no clip.
+#: No square of it overflows: an infinite square would pass for no clip.
 CLIPS = "[1e-30, 1e30]"
 
 Clip = Annotated[float, CLIPS]
@@ -40,7 +39,7 @@ _ANY = "(-inf, inf)"
 
 
 class Single:
-    """An object that must not exist twice: pickling and copying are refused in a sentence."""
+    """An object that must not be pickled or copied."""
 
     #: The remedy.
     _instead = ""
@@ -62,8 +61,7 @@ class _Rule(NamedTuple):
 class Settings:
     """Frozen fields, held to their types, and known by name as scikit-learn knows an estimator's.
 
-    A field ``tuning`` holds settings too: those behind the ones that a person may want to choose. In a model
-    file, and when settings are named by text, they are listed with the others.
+    A field ``tuning`` holds settings that few people choose. Model files list them with the others.
     """
 
     def __post_init__(self) -> None:
@@ -71,10 +69,7 @@ class Settings:
 
     @classmethod
     def of(cls, *given: Mapping[str, Any], **last: Any) -> Self:
-        """Return settings by the names of :func:`settings_of`; later ones override earlier ones.
-
-        A ``tuning`` sets each of its fields. An inner model is passed whole.
-        """
+        """Return settings by the names of :func:`settings_of`; later ones override earlier ones."""
         flat: dict[str, Any] = {}
         for settings in (*given, last):
             own = dict(settings)
@@ -89,7 +84,7 @@ class Settings:
         return cls(**flat)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The fields by name, as scikit-learn asks for them; those of models within as ``name__field``."""
+        """Return the fields by name, those of models within as ``name__field``."""
         found = {field.name: getattr(self, field.name) for field in fields(self)}
         inside = {name: value for name, value in found.items() if deep and isinstance(value, Settings)}
         for name, model in inside.items():
@@ -97,10 +92,9 @@ class Settings:
         return found
 
     def set_params(self, **settings: Any) -> Self:
-        """Return a copy of this estimator with these fields changed.
+        """Return a copy with these fields changed.
 
-        Choosing settings by private ratings costs budget: search by hand on public ones, or with
-        :func:`hushrec.evaluation.tune`, which charges for it.
+        Choosing them by private ratings costs budget, which :func:`hushrec.evaluation.tune` charges.
         """
         known = self.get_params()
         if unknown := sorted(set(settings) - set(known)):
@@ -118,12 +112,12 @@ class Settings:
 
 
 def setting_fields(cls: Any) -> list[Field[Any]]:
-    """Return the fields that are settings; those that no comparison counts are notes on them."""
+    """Return the fields that are settings: those that comparisons count."""
     return [field for field in fields(cls) if field.compare]
 
 
 def settings_of(model: Any) -> dict[str, Any]:
-    """Return the settings of a model by name, as stored in a model file; of its tuning, each by its own name.
+    """Return the settings of a model by name, as stored in a model file.
 
     Settings of an inner model are called ``name.field``, unless the outer model sets them.
     """
@@ -141,24 +135,22 @@ def settings_of(model: Any) -> dict[str, Any]:
 
 
 def behind(cls: Any) -> tuple[str, ...]:
-    """Return the names of the settings in the tuning of a class."""
     tuning = getattr(cls, "tuning", None)
     return tuple(field.name for field in setting_fields(tuning)) if isinstance(tuning, Settings) else ()
 
 
 def names_of(cls: Any) -> list[str]:
-    """Return the names of all settings of a class, as :func:`settings_of` does."""
     own, inner = [field.name for field in setting_fields(cls)], behind(cls)
     return [each for name in own for each in (inner if name == "tuning" and inner else (name,))]
 
 
 def parts_of(cls: Any) -> list[str]:
-    """Return the fields of a class that hold models; settings of these are called ``field.name``."""
+    """Return the fields of a class that hold models."""
     return [field.name for field in fields(cls) if field.default_factory is not MISSING]
 
 
 def check_names(cls: Any, given: Iterable[str]) -> None:
-    """Refuse the name of a setting that a class and the models within it do not have."""
+    """Refuse unknown names of settings."""
     names, parts = names_of(cls), parts_of(cls)
     for name in given:
         if name not in names and name.partition(".")[0] not in parts:
@@ -167,7 +159,7 @@ def check_names(cls: Any, given: Iterable[str]) -> None:
 
 
 def check_fields(settings: Any) -> None:
-    """Refuse a dataclass with a number, a truth or a word that its field's type does not allow."""
+    """Refuse values that the types of a dataclass's fields do not allow."""
     for name, rule in _rules(settings.__class__).items():
         value = getattr(settings, name)
         if value is None and rule.optional:
@@ -186,7 +178,6 @@ def check_fields(settings: Any) -> None:
 
 @cache
 def _rules(cls: Any) -> dict[str, _Rule]:
-    """Return the rule of each field whose type states the allowed values."""
     found = {}
     for name, hint in get_type_hints(cls, include_extras=True).items():
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
@@ -224,7 +215,7 @@ def check_numbers(**rules: tuple[Any, type, str]) -> None:
 
 
 def check_domain(estimator: Any, domain: Any) -> None:
-    """Refuse a domain that an estimator learns nothing from: likes for ratings, or a range without likes."""
+    """Refuse a domain that an estimator learns nothing from."""
     threshold = getattr(estimator, "like_threshold", None)
     if threshold is not None and not domain.low <= threshold <= domain.high:
         how = f"pass a rating from {domain.low:g} to {domain.high:g}"
@@ -253,14 +244,14 @@ def check_choice(**rules: tuple[Any, tuple[Any, ...]]) -> None:
 
 
 def check_kind(value: Any, kinds: type | tuple[type, ...], name: str, how: str) -> None:
-    """Refuse a value of another kind than the parameter needs; the error shows how to make one."""
+    """Refuse a value of another kind; the error shows how to make one."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
         raise InputError(f"{name} must be {wanted}, not {type(value).__name__}; {how}.", parameter=name)
 
 
 def check_listed(value: Any, name: str, example: str) -> None:
-    """Refuse one text, or one of anything else, where several are listed."""
+    """Refuse a text, or anything else that is no list."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InputError(
             f"{name}={shown(value)} is not a list; pass one, for example {example}.", parameter=name
@@ -279,7 +270,7 @@ def is_number(value: Any, kinds: tuple[type, ...] = _NUMBERS) -> bool:
 
 
 def number(name: str, value: Any, advice: str) -> float:
-    """Return `value` as a float that is not NaN; `advice` names the value to pass ("pass ...")."""
+    """Return `value` as a float that is not NaN; `advice` is "pass ..."."""
     if isinstance(value, bool) or not isinstance(value, (int, float, np.integer, np.floating)):
         raise InputError(f"{name} must be a number, not {shown(value)}; {advice}.", parameter=name)
     try:
@@ -291,17 +282,7 @@ def number(name: str, value: Any, advice: str) -> float:
     return result
 
 
-def positive_number(name: str, value: Any, advice: str) -> float:
-    """Return `value` as a finite float greater than 0."""
-    result = number(name, value, advice)
-    if not 0 < result < math.inf:
-        raise InputError(
-            f"{name} must be greater than 0 and finite, not {shown(value)}; {advice}.", parameter=name
-        )
-    return result
-
-
-def name(parameter: str, value: Any) -> str:
+def line_of_text(parameter: str, value: Any) -> str:
     """Return `value` if it is a printable line of text: a label, the name of a data set."""
     if not isinstance(value, str) or not value or len(value) > 200 or not value.isprintable():
         raise InputError(
@@ -317,7 +298,7 @@ def plural(number: int, noun: str) -> str:
 
 
 def shown(value: Any) -> str:
-    """Name a refused parameter in a message, briefly and without failing on any object."""
+    """Name any refused value in a message, briefly."""
     if value is None:
         return "None"
     if isinstance(value, (bool, float, np.bool_, np.floating)):

@@ -18,7 +18,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def private_file(path: Path) -> BinaryIO:
-    """Open a new file that only its owner can read, in place of an existing one."""
+    """Open a new file that only its owner can read."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
 
@@ -28,7 +28,7 @@ _held: "WeakSet[BinaryIO]" = WeakSet()
 
 
 def hold(path: Path) -> BinaryIO | None:
-    """Open and lock a file until it is closed or the process dies; Returns None if it is locked already.
+    """Open and lock a file until it is closed or the process dies; return None if it is locked already.
 
     The kernel keeps the lock, so it is seen from other containers, and no process id is compared.
     """
@@ -50,7 +50,7 @@ def hold(path: Path) -> BinaryIO | None:
 
 
 def is_held(path: Path) -> bool:
-    """Return whether a process may hold a file: False only where no process does."""
+    """Return False only where no process holds a file."""
     try:
         import fcntl
     except ImportError:

@@ -3,19 +3,16 @@
     from hushrec.testing import check_estimator
     check_estimator(MyEstimator(clip=0.1), Budget(3, 1e-5))
 
-A gate refuses a value that is not bounded as planned, but it cannot detect a false bound. These checks look
-for one, on hostile users and on data sets that differ by one of them:
+A gate cannot detect a false bound. These checks look for one, on hostile users and on neighbouring data sets:
 
-* `check_plan`: what is released, charged and drawn is the plan, and nothing else.
-* `check_sensitivity`: no release moves by more than its declared sensitivity between neighbours; and, unless
-  it is listed as loose, each of them attains it.
-* `check_replay`: fed with the noisy releases of a run, a training on any other data gives the same bytes.
+* `check_plan`: releases, charges and noise are the plan's.
+* `check_sensitivity`: no release moves by more than its sensitivity, and each attains it, unless it is loose.
+* `check_replay`: a training on other data, fed with a run's noisy releases, gives the same bytes.
 * `check_sums`: a release of all users is that of some plus that of the others, to the last bit.
-* `check_edges`: the same bounds for one user with 10,000 ratings, one user in all, or a crowd.
-* `check_weeks`: all of it again in the later weeks of a season.
-* `check_forged`: the same bounds where a server says that what was released is no number, or a huge one.
-* `check_two_processes`: the bytes of a run, from a process that started before the rows existed and never
-  sees one: it also builds the statement, writes the model file and prints.
+* `check_edges`: the same bounds for a user with 10,000 ratings, a single user, or a crowd.
+* `check_weeks`: all of it in the later weeks of a season.
+* `check_forged`: the same bounds after a server forged a released number.
+* `check_two_processes`: a process without rows writes the same model file, and prints the same.
 
 A failed check raises AssertionError with a sentence. Passing is evidence; the proof is written down.
 """
@@ -31,6 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from fractions import Fraction
+from functools import lru_cache
 from itertools import combinations
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
@@ -60,13 +58,13 @@ from hushrec.serving.model import Model
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
 
-#: A small catalogue, so few users give every release something to do.
+#: A small catalogue, so few users reach every release.
 DOMAIN = Domain(tuple(f"i{number}" for number in range(7)), (1, 5), max_ratings_per_user=6)
 #: float64 distinguishes larger differences from the sensitivity.
 _TELLS = 1e-12
-#: The unit of a release, 1 over half the range, is rounded where that is no power of two.
+#: The unit of a release, 1 over half the range, may be rounded.
 _ROUNDED = 1e-14
-#: Users who are tried with the same others; each may replace any other.
+#: Users who are tried with the same others.
 _COMERS = 10
 
 Rows = list[tuple[Any, Any, Any]]
@@ -111,7 +109,7 @@ def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = D
 
 
 def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
-    """Return the ratings of some users, with times, read as a file is."""
+    """Return the ratings of some users, with times."""
     rows = [row for rows in users.values() for row in _timed(rows)]
     columns = [list(column) for column in zip(*rows)] if rows else [[], [], [], []]
     return Ratings.from_any(tuple(columns), domain)
@@ -124,15 +122,13 @@ def _timed(rows: Rows) -> list[tuple[Any, Any, Any, Any]]:
     return [(*row, times[place % len(times)]) for place, row in enumerate(rows)]
 
 
-def neighbours(
-    unit: str, pairs: int, seed: int, domain: Domain = DOMAIN
-) -> Iterator[tuple[list[Ratings], int]]:
-    """Yield data sets that differ in one user, or in one rating's value, with a seed for the noise.
+@lru_cache(maxsize=8)  # every estimator meets the same ones; item features do not count in a domain's hash
+def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[list[Ratings], int]]:
+    """Return data sets that differ in one user, or in one rating's value, with a seed for the noise.
 
-    The first one lacks the user in which the others differ. That user is the first of all, so code that
-    depends on positions changes for all users.
+    The first one lacks the user in which the others differ, who is the first of all: positions change.
     """
-    rng = np.random.default_rng(seed)
+    rng, found = np.random.default_rng(seed), []
     for _ in range(math.ceil(pairs / _COMERS)):
         if unit == "rating":
             users = labelled_users(rng, domain=domain)
@@ -141,17 +137,23 @@ def neighbours(
             users = hostile_users(rng, 5, domain)
             comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(_COMERS)]
             family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
-        yield family, int(rng.integers(2**31))
+        found.append((family, int(rng.integers(2**31))))
+    return found
+
+
+def neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[list[Ratings], int]]:
+    make = _neighbours if domain.item_features is None else _neighbours.__wrapped__
+    return make(unit, pairs, seed, domain)
 
 
 def labelled_users(rng: np.random.Generator, n_users: int = 5, domain: Domain = DOMAIN) -> dict[str, Rows]:
-    """Users whose ratings all count, so the set of rated items is public."""
+    """Return users whose ratings all count, so the set of rated items is public."""
     kinds = {f"u{number}": (0, 1, 2, 6)[int(rng.integers(4))] for number in range(n_users)}
     return {user: hostile_rows(user, rng, kind, domain) for user, kind in kinds.items()}
 
 
 def turned(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> dict[str, Rows]:
-    """The same places, the first user's first rating at the other end of the range."""
+    """Turn the first user's first rating to the other end of the range."""
     first, *_ = users
     (user, item, rating), *others = users[first]
     other = domain.low if rating > domain.midpoint else domain.high
@@ -169,19 +171,19 @@ def check_estimator(
     pairs: int = 60,
     loose: Iterable[str] = (),
 ) -> None:
-    """Every check below, at moderate length.
+    """Make every check below, at moderate length.
 
     Parameters
     ----------
     estimator : Estimator
-        Clips are small enough for hostile users to reach them.
+        Hostile users must reach its clips.
     budget : Budget
-        Finite; both relations are tried where the unit is "user".
+        Finite; both relations are tried if the unit is "user".
     domain : Domain
     pairs : int
         Users who are added to a data set.
     loose : iterable of str
-        Beginnings of the labels of releases that do not attain their sensitivity.
+        Beginnings of labels of releases that do not attain their sensitivity.
 
     Examples
     --------
@@ -203,16 +205,13 @@ def check_estimator(
         check_two_processes(public, estimator, budget, domain=domain)
 
 
-def check_plan(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 0) -> None:
-    """Check that releases, charges and noise are the plan's, in its order.
-
-    Values are in float64: otherwise no sum would be exact, nor noise as fine as charged.
-    """
-    noise = RecordingNoise(SeededNoise(seed))
+def check_plan(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN) -> None:
+    """Check that releases, charges and noise are the plan's, and values in float64, for exact sums."""
+    noise = RecordingNoise(SeededNoise(0))
     accountant = Accountant(budget, noise=noise)
     plan = estimator.plan(budget, domain)
     plan.check()
-    users = _users(budget.unit, np.random.default_rng(seed), 6, domain)
+    users = _users(budget.unit, np.random.default_rng(0), 6, domain)
     model = estimator.fit(ratings_of(users, domain), accountant)
     assert accountant.releases == plan.releases, "what was charged is not what was planned"
     assert model.privacy.releases == plan.releases, "what the statement lists is not what was planned"
@@ -232,9 +231,7 @@ def check_sensitivity(
     seed: int = 7,
     loose: Iterable[str] = (),
 ) -> dict[str, float]:
-    """No release moves by more than its sensitivity; under add-remove, each attains it (or is ``loose``).
-
-    Both relations are checked with the unit "user", since a new user may replace another.
+    """Check that no release moves by more than its sensitivity, and that each attains it or is ``loose``.
 
     Returns
     -------
@@ -257,11 +254,9 @@ def check_sensitivity(
     return worst
 
 
-def check_replay(
-    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 10, seed: int = 3
-) -> None:
-    """The model is a function of the releases: other data, fed with them, give the same bytes."""
-    rng = np.random.default_rng(seed)
+def check_replay(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 10) -> None:
+    """Check that the model is a function of the releases alone."""
+    rng = np.random.default_rng(3)
     for number in range(pairs):
         noise = RecordingNoise(SeededNoise(number))
         first = _users(budget.unit, rng, int(rng.integers(1, 7)), domain)
@@ -277,18 +272,13 @@ def check_replay(
         assert model.to_bytes() == again.to_bytes(), "the model knows more of the rows than was released"
 
 
-def check_sums(
-    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24, seed: int = 11
-) -> None:
-    """A release of all users is that of some plus that of the others, in any order, bit by bit.
-
-    It checks nothing if floating-point sums are declared (`exact_arithmetic` is False).
-    """
+def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24) -> None:
+    """Check that sums over users are exact, if the estimator declares it (`exact_arithmetic`)."""
     if not estimator.exact_arithmetic:
         return
-    rng, plan = np.random.default_rng(seed), estimator.plan(budget, domain)
+    rng, plan = np.random.default_rng(11), estimator.plan(budget, domain)
     users = hostile_users(rng, n_users, domain)
-    whole = transcript(estimator, plan, ratings_of(users, domain), 1, SeededNoise(seed))
+    whole = transcript(estimator, plan, ratings_of(users, domain), 1, SeededNoise(11))
     for count in (n_users // 2, 1):
         names = list(rng.permutation(list(users)))
         some, others = ({name: users[name] for name in part} for part in (names[:count], names[count:]))
@@ -322,33 +312,30 @@ EDGES = (
 _LONGEST = 300  # items of which a model may hold a square
 
 
-def check_edges(
-    estimator: Estimator, budget: Budget, *, edges: Iterable[Edge] = EDGES, seed: int = 13
-) -> None:
-    """No release moves too far, and the model not at all, on data of other shapes; and nothing warns.
+def check_edges(estimator: Estimator, budget: Budget, *, edges: Iterable[Edge] = EDGES) -> None:
+    """Check sensitivities and replay on data of other shapes, and that nothing warns.
 
-    A model that releases a square of the items is tried on the edges of at most 300 items.
+    A model that releases a square of the items is tried on at most 300 of them.
     """
     square = False
     for number, edge in enumerate(edges):
         if square and edge.n_items > _LONGEST:
             continue
-        domain, rng = edge.domain, np.random.default_rng([seed, number])
+        domain = edge.domain
         estimator = _with_likes(estimator, domain)
-        family = [ratings_of(users, domain) for users in _edge_users(edge, rng, domain)]
+        family = _edge_family(edge, 13, number)
         with warnings.catch_warnings(action="error"):
             planned = {one.relation: estimator.plan(one, domain).releases for one in _relations(budget)}
             calls = _same_model(_fitted(estimator, budget), family, number, planned)
         square |= edge.n_items > 2 and max(call.value.size for call in calls) > edge.n_items**2 / 2
 
 
-def check_weeks(
-    estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 12, seed: int = 17
-) -> None:
+def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 12) -> None:
     """Check plan, sensitivities and replay in two later weeks, with other users, features and a new item.
 
     An estimator from outside the package is registered, since a week continues from a model file.
     """
+    seed = 17
     if estimator.name not in ESTIMATORS:
         register(type(estimator))
     rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
@@ -383,11 +370,12 @@ def check_weeks(
         labels |= {release.label for release in charged}
 
 
-def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 19) -> None:
-    """No user moves a release further if earlier releases are forged: each, by three bad numbers.
+def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN) -> None:
+    """Check that no user moves a release further after an earlier one was forged.
 
-    A server that cannot go on gives up, and does so for any users.
+    A server that cannot continue gives up, and does so for any users.
     """
+    seed = 19
     plan = estimator.plan(budget, domain)
     releases = {release.label: release for release in plan.releases}
     [(family, _)] = neighbours(budget.unit, 1, seed, domain)
@@ -411,16 +399,15 @@ def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
 
 
 def check_two_processes(
-    public: PublicSide, estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, seed: int = 5
+    public: PublicSide, estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN
 ) -> None:
-    """A process without rows, given the noisy values, publishes the same model; message sizes reveal nothing
-    more.
+    """Check that a process without rows, given the noisy values, publishes the same model.
 
     With the unit "rating" the process knows which ratings exist, and none of their values.
     """
-    recorded = RecordingNoise(SeededNoise(seed))
+    recorded = RecordingNoise(SeededNoise(5))
     sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
-    first = _users(budget.unit, np.random.default_rng(seed), 9, domain)
+    first = _users(budget.unit, np.random.default_rng(5), 9, domain)
     known: dict[str, Rows] = {}
     other: dict[str, Rows] = {}
     if budget.unit == "rating":
@@ -456,8 +443,14 @@ def _users(unit: str, rng: np.random.Generator, n_users: int, domain: Domain) ->
     return (hostile_users if unit == "user" else labelled_users)(rng, n_users, domain)
 
 
+@lru_cache(maxsize=8)
+def _edge_family(edge: Edge, *seed: int) -> list[Ratings]:
+    users = _edge_users(edge, np.random.default_rng(seed), edge.domain)
+    return [ratings_of(each, edge.domain) for each in users]
+
+
 def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterator[dict[str, Rows]]:
-    """The others alone, then with one extreme user: many ratings, one item many times, or in the middle."""
+    """Yield the others alone, then with one extreme user."""
     names = [f"u{number}" for number in range(edge.n_others)]
     others = {name: hostile_rows(name, rng, number % 6, domain) for number, name in enumerate(names)}
     yield others
@@ -484,7 +477,7 @@ class _Forging(RecordingNoise):
 
 
 def _until_it_gives_up(estimator: Estimator, plan: Plan, ratings: Ratings, noise: NoiseSource) -> str:
-    """Train until the server stops on these values, and return its error, if any."""
+    """Train, and return the server's error, if any."""
     gate = LocalGate(Accountant(plan.budget, noise=noise), plan)
     try:
         with one_blas_thread(), np.errstate(all="ignore"):
@@ -514,7 +507,7 @@ def _next_week(board: Model) -> Run:
 def _same_model(
     run: Run, family: Sequence[Ratings], seed: int, planned: Mapping[str, Sequence[Release]]
 ) -> list[NoiseCall]:
-    """Check that neighbours with the same releases give the same bytes, and move none too far."""
+    """Check that neighbours with the same releases give the same bytes and move none too far."""
     recorder = RecordingNoise(SeededNoise(seed))
     model, charged = run(family[0], recorder)
     runs = [recorder.calls]
@@ -533,7 +526,7 @@ def _hold(
     worst: dict[str, float],
     rounded: float = 0.0,
 ) -> None:
-    """No release moves by more than planned between runs on neighbours: of users, the first lacks one."""
+    """Check that no release moves by more than planned between runs; the first lacks a user."""
     by_label = {release.label: release for release in charged}
     for relation, releases in planned.items():
         bounds = {mine.label: theirs for mine, theirs in zip(charged, releases, strict=True)}
@@ -558,7 +551,7 @@ def _hold(
 def transcript(
     estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, noise: NoiseSource
 ) -> list[NoiseCall]:
-    """Every value that reached the gate in one run, with what came out."""
+    """Return every value that reached the gate in one run, with what came out."""
     recorder = RecordingNoise(noise)
     gate = LocalGate(Accountant(plan.budget, noise=recorder), plan)
     with one_blas_thread():
@@ -579,10 +572,7 @@ def moves(
     charged: Mapping[str, Release],
     bounds: Mapping[str, Release],
 ) -> dict[str, float]:
-    """Return how far each release moved, in units of a sensitivity.
-
-    The runs were charged for releases of the same labels, which may be of another relation.
-    """
+    """Return how far each release moved, in units of a sensitivity, perhaps of another relation."""
     powers: dict[str, float] = {}
     for one, other in zip(first, second, strict=True):
         assert (one.kind, one.label) == (other.kind, other.label), "releases differ in kind or order"
@@ -596,7 +586,7 @@ def moves(
 def exact_excess(
     first: Sequence[NoiseCall], second: Sequence[NoiseCall], charged: Release, sensitivity: float
 ) -> Fraction:
-    """Norm of the move, to its power, less that of the sensitivity: in integers, without any rounding."""
+    """Norm of the move, to its power, less that of the sensitivity, without rounding."""
     total, power = Fraction(0), 1
     for one, other in zip(first, second, strict=True):
         if one.label != charged.label:
@@ -631,19 +621,18 @@ def _simple(square: float) -> Fraction:
 
 
 class Published(NamedTuple):
-    """The public result of a training: the bytes of the model file, and the output."""
+    """The bytes of a model file, and the output on it."""
 
     model: bytes
     printed: str
 
 
 def report(model: Model, file: Path) -> None:
-    """Print the privacy statement of a model, and where it is."""
     print(f"{file}\n{model.privacy}")
 
 
 def published(model: Model, announce: Callable[[Model, Path], None]) -> Published:
-    """Write the model file and announce it, in a folder that goes when both are read."""
+    """Write the model file and announce it, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         file = Path("model.hush")
         model.save(file)
@@ -655,7 +644,7 @@ def published(model: Model, announce: Callable[[Model, Path], None]) -> Publishe
 class PublicSide:
     """A process that runs trainings without any row, from noisy values that arrive through a pipe.
 
-    Start it before there are rows; it serves any number of trainings, one after the other.
+    Start it before there are rows; it serves any number of trainings.
 
     Parameters
     ----------
@@ -693,7 +682,7 @@ class PublicSide:
     def begin(
         self, estimator: Estimator, budget: Budget, domain: Domain, known: Mapping[str, Rows] | None = None
     ) -> None:
-        """Start a training there: it knows plan, settings, domain and seed, and rows that are public."""
+        """Start a training there, with public inputs and public rows."""
         if type(estimator).__module__ == "__main__" and self._script is None:
             raise InputError(
                 f"Another process cannot import {type(estimator).__name__} from standard input or a notebook;"
@@ -705,13 +694,7 @@ class PublicSide:
         self._connection.send(released)
 
     def end(self) -> Published:
-        """The model file and the output of the public side.
-
-        Raises
-        ------
-        HushrecError
-            The training failed there, in the words of that side.
-        """
+        """Return the model file and the output of the public side, or raise its HushrecError."""
         if not self._connection.poll(60):
             raise AssertionError("the public side waits for a release that the private side did not make")
         answer: Published | str = self._connection.recv()
@@ -756,7 +739,7 @@ def _stop_in_the_other_process() -> None:
 
 
 def _classes_of(script: str) -> None:
-    """Run the caller's script up to its first check: its classes are unpickled from there."""
+    """Run the caller's script up to its first check, for its classes."""
     main = ModuleType("__mp_main__")
     main.__file__ = script
     sys.modules["__main__"] = sys.modules["__mp_main__"] = main

@@ -14,7 +14,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class ModelArrays:
-    """Named arrays in the sections of a model file, as a training makes them or a reader expects them.
+    """Named arrays in the sections of a model file.
 
     Attributes
     ----------
@@ -25,7 +25,7 @@ class ModelArrays:
     lists : ModelArrays or None
         Those of the model that recommends, where this one only predicts.
     beside : mapping of str to ndarray
-        Arrays of another model of the same kind for serving, if there is one.
+        Arrays of another model of the same kind for serving.
     weight : float
         Weight of the other model, in [0, 1].
     """
@@ -38,14 +38,13 @@ class ModelArrays:
 
     @classmethod
     def of(cls, found: ModelArrays | Mapping[str, Any]) -> ModelArrays:
-        """Return the parts unchanged; a mapping becomes the arrays for serving."""
+        """A mapping becomes the arrays for serving."""
         return found if isinstance(found, ModelArrays) else cls(found)
 
     def __or__(self, served: Mapping[str, Any]) -> ModelArrays:
-        """Return the same parts with these arrays to serve with."""
+        """Replace arrays for serving."""
         return replace(self, serve={**self.serve, **served})
 
     def counting(self, weight: float) -> ModelArrays:
-        """Return the parts with the arrays and weight of another model; the next week of a season keeps
-        them."""
+        """Add the weight of another model, which the next week of a season keeps."""
         return replace(self, state={**self.state, "beside_weight": np.float64(weight)}, weight=weight)

@@ -1,4 +1,4 @@
-"""Lower bounds on the privacy of a mechanism from what an attacker guessed, right at a stated confidence."""
+"""Lower bounds on mu and epsilon from an attacker's guesses, at a stated confidence."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from hushrec.types import Array
 def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alpha: float) -> float:
     """Largest mu that two samples of scores refute.
 
-    A mu-GDP mechanism leaves every test Phi^-1(1 - false positives) - Phi^-1(false negatives) <= mu (Dong,
-    Roth and Su 2022, definition 2.6). Both rates are replaced by their exact upper ends (Clopper and Pearson
-    1934), alpha being divided among the thresholds, which must not have been chosen from these scores.
+    Under mu-GDP Phi^-1(1 - false positives) - Phi^-1(false negatives) <= mu for every test (Dong, Roth and Su
+    2022, definition 2.6). Both rates are replaced by their exact upper ends (Clopper and Pearson 1934). The
+    thresholds, which share alpha, must not have been chosen from these scores.
 
     Parameters
     ----------
     with_user, without_user : ndarray
-        Independent scores of runs on the one and on the other data set; high speaks for the first.
+        Independent scores of runs on both data sets; high speaks for the first.
     thresholds : ndarray
     alpha : float
         Chance of a bound that is too high.
@@ -48,7 +48,7 @@ def epsilon_lower_bound(n_canaries: int, guesses: int, correct: int, delta: floa
     n_canaries : int
         Units that were in or out by a fair coin each.
     guesses, correct : int
-        Coins that were guessed, and rightly so; the number of guesses must be fixed beforehand.
+        The number of guesses must be fixed beforehand.
     delta : float
     alpha : float
         Chance of a bound that is too high.

@@ -1,16 +1,15 @@
 """The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
 
-Every canary rates items of its own. So its contribution to a release is in separate entries. The attacker
-sees every release and scores canaries by the likelihood ratio of their entries. Right guesses above what
-(epsilon, delta) allows refute the claim (Steinke, Nasr and Jagielski 2023). The data are made up. It is a
-smoke alarm for gross faults, end to end; the distinguishing test is the sharper one.
+Every canary rates separate items, so its contribution to a release is in separate entries. The attacker
+scores canaries by the likelihood ratio of their entries. Right guesses above what (epsilon, delta) allows
+refute the claim (Steinke, Nasr and Jagielski 2023). It finds gross faults, end to end; the distinguishing
+test is sharper.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -28,48 +27,8 @@ from hushrec.types import Array
 
 #: Chance of a false alarm.
 ALPHA = 1e-3
-#: Items of a canary: no other user has them.
+#: Items of a canary.
 _ITEMS_EACH = 4
-
-
-@dataclass(frozen=True, kw_only=True)
-class CanaryAudit(Audit):
-    """Outcome of the audit. `mu_bound` takes scores as independent, because canaries' entries are disjoint.
-
-    Attributes
-    ----------
-    guesses, correct : int
-    epsilon_bound : float
-        epsilon is at least this at the budget's delta, but for a chance of `alpha`.
-    """
-
-    name: ClassVar[str] = "canaries"
-
-    guesses: int
-    correct: int
-    epsilon_bound: float
-
-    @property
-    def n_canaries(self) -> int:
-        return len(self.inside) + len(self.outside)
-
-    @property
-    def violated(self) -> bool:
-        """True where the claim is refuted."""
-        return self.epsilon_bound > self.budget.epsilon or super().violated
-
-    def _figures(self) -> dict[str, Any]:
-        counts = {"canaries": self.n_canaries, "guesses": self.guesses, "correct": self.correct}
-        return {**counts, "epsilon_lower_bound": self.epsilon_bound}
-
-    def text(self) -> str:
-        """Return the outcome and the claim as text."""
-        return self._text(
-            f"One-run audit of {self.model}: {self.n_canaries:,} canaries, {self.correct:,} of"
-            f" {self.guesses:,} guesses right",
-            f"epsilon >= {self.epsilon_bound:.4g} and mu >= {self.mu_bound:.4g}, each wrong with chance"
-            f" {self.alpha:g}",
-        )
 
 
 def canaries(
@@ -80,23 +39,23 @@ def canaries(
     seed: int = 0,
     alpha: float = ALPHA,
     noise: NoiseSource | None = None,
-) -> CanaryAudit:
+) -> Audit:
     """Train once on canaries that are in or out by a coin, and guess the coins from the releases.
 
     Parameters
     ----------
     estimator : Estimator
-        An estimator with releases per item; a single mean cannot distinguish canaries.
+        With releases per item; a single mean cannot distinguish canaries.
     budget : Budget
         The claim under test, with finite epsilon, for users.
     n_canaries : int
-        >= 20. An epsilon of 1 needs about 1,000 and one of 10 more than 10,000; the bound on mu needs fewer.
+        >= 20. An epsilon of 1 needs about 1,000, one of 10 more than 10,000.
     seed : int
-        Seed of the coins and the training.
+        Of the coins and the training.
     alpha : float
         Chance of a false alarm.
     noise : NoiseSource, optional
-        Replaces the operating system's generator, for tests of the audit.
+        For tests of the audit.
 
     Examples
     --------
@@ -125,17 +84,23 @@ def canaries(
     half = n_canaries // 10  # a fifth of the coins is guessed, fixed beforehand
     correct = int(inside[order[-half:]].sum() + (~inside[order[:half]]).sum())
     members, others = scores[inside], scores[~inside]
-    return CanaryAudit(
+    counts = {"canaries": n_canaries, "guesses": 2 * half, "correct": correct}
+    # canaries' entries are disjoint, so their scores are independent
+    mu_bound = bound_of_scores(members, others, plan.mu, alpha)
+    epsilon_bound = epsilon_lower_bound(n_canaries, 2 * half, correct, budget.delta, alpha)
+    return Audit(
+        name="canaries",
         model=estimator.name,
         budget=budget,
         claimed_mu=plan.mu,
-        mu_bound=bound_of_scores(members, others, plan.mu, alpha),
-        epsilon_bound=epsilon_lower_bound(n_canaries, 2 * half, correct, budget.delta, alpha),
-        guesses=2 * half,
-        correct=correct,
+        mu_bound=mu_bound,
         alpha=alpha,
         inside=members,
         outside=others,
+        figures=counts | {"epsilon_lower_bound": epsilon_bound},
+        headline=f"One-run audit of {estimator.name}: {n_canaries:,} canaries, {correct:,} of {2 * half:,}"
+        " guesses right",
+        measured=f"epsilon >= {epsilon_bound:.4g} and mu >= {mu_bound:.4g}, each wrong with chance {alpha:g}",
     )
 
 
@@ -152,7 +117,7 @@ def _canaries(n_canaries: int) -> Ratings:
 def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
     """Find which canary alone moves each entry of the releases (-1: none or several), and how far.
 
-    A canary's number is read bit by bit, from runs on the canaries with that bit.
+    Runs on the canaries with a bit in their number give that bit.
     """
     numbers = np.arange(n_canaries) + 1
     everybody = values(np.ones(n_canaries, dtype=bool))

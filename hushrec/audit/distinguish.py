@@ -1,9 +1,9 @@
 """The many-run distinguishing test: can an attacker distinguish neighbouring data sets better than claimed?
 
-The attacker knows both data sets and everything except which one was trained on. The attacker sees every
-release of a run and scores it by the likelihood ratio. Many runs on either side give a lower bound on mu. It
-exceeds the mu of a correct mechanism with probability at most alpha (Nasr et al. 2023, "Tight auditing of
-differentially private machine learning", in Gaussian differential privacy). The neighbours are generated.
+The attacker knows both generated data sets and scores the releases of a run by their likelihood ratio. Many
+runs on either side give a lower bound on mu, which exceeds the mu of a correct mechanism with probability at
+most alpha (Nasr et al. 2023, "Tight auditing of differentially private machine learning", in Gaussian
+differential privacy).
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
@@ -28,7 +28,7 @@ from hushrec.types import Array
 
 #: Chance of a false alarm.
 ALPHA = 1e-6
-#: Thresholds between the two sides' scores, in units of their separation: fixed before any run.
+#: In units of the separation of the two sides' scores: fixed before any run.
 _THRESHOLDS = np.linspace(-1, 1, 5)
 _ROUND = 2000  # runs of a single release that are drawn at a time
 _OTHERS = 3  # users besides the one in question
@@ -36,7 +36,7 @@ _OTHERS = 3  # users besides the one in question
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring data sets and how far apart a run of the mechanism can show them, in mu."""
+    """Two neighbouring data sets, and the mu by which a run can show them apart."""
 
     data: Ratings
     neighbour: Ratings
@@ -49,21 +49,24 @@ class Audit:
 
     Attributes
     ----------
-    model : str
+    name, model : str
     budget : Budget
         The claim.
     claimed_mu : float
-        The claim in Gaussian differential privacy: the charge of the plan's releases together. For pure
-        releases (delta 0) it exceeds the budget's mu, which belongs to Gaussian noise.
+        Mu of the plan's releases together. For pure releases (delta 0) it exceeds the budget's mu.
     mu_bound : float
         mu is at least this, but for a chance of `alpha`.
     alpha : float
     inside, outside : ndarray
         Scores of the attacker with the user in the data, and without.
+    figures : dict
+        What the audit counted. ``pair_mu`` is the largest mu that the pair can show if noise and
+        sensitivities are as declared: far below the claim the test is blind. ``epsilon_lower_bound`` is
+        wrong with a chance of `alpha`.
+    headline, measured : str
     """
 
-    name: ClassVar[str]
-
+    name: str
     model: str
     budget: Budget
     claimed_mu: float
@@ -71,22 +74,22 @@ class Audit:
     alpha: float
     inside: Array
     outside: Array
+    figures: dict[str, Any]
+    headline: str
+    measured: str
 
     @property
     def violated(self) -> bool:
         """True where the claim is refuted."""
-        return self.mu_bound > self.claimed_mu
-
-    def _figures(self) -> dict[str, Any]:
-        """Return what this kind of audit counted and bounded."""
-        raise NotImplementedError
+        epsilon_bound = self.figures.get("epsilon_lower_bound", 0.0)
+        return self.mu_bound > self.claimed_mu or epsilon_bound > self.budget.epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description, without the scores."""
+        """Return a description for JSON, without the scores."""
         return {
             "audit": self.name,
             "model": self.model,
-            **self._figures(),
+            **self.figures,
             **self.budget.promise,
             "claimed_mu": self.claimed_mu,
             "mu_lower_bound": self.mu_bound,
@@ -94,39 +97,13 @@ class Audit:
             "violated": self.violated,
         }
 
-    def _text(self, what: str, measured: str) -> str:
-        verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
-        return (
-            f"{what}\nClaimed:   {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
-            f"Measured:  {measured}\nVerdict:   {verdict}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class Distinguishing(Audit):
-    """Outcome of the test.
-
-    Attributes
-    ----------
-    pair_mu : float
-        Largest mu that the likelihood ratio can show on this pair if noise and sensitivities are as declared.
-        The test is blind if it is far below the claim.
-    """
-
-    name: ClassVar[str] = "distinguish"
-
-    pair_mu: float
-
-    def _figures(self) -> dict[str, Any]:
-        return {"runs": len(self.inside) + len(self.outside), "pair_mu": self.pair_mu}
-
     def text(self) -> str:
         """Return the outcome and the claim as text."""
-        runs = len(self.inside) + len(self.outside)
-        return self._text(
-            f"Distinguishing test of {self.model}: {runs:,} runs on two generated neighbours",
-            f"mu >= {self.mu_bound:.4g}, wrong with chance {self.alpha:g}\nThis pair: shows mu ="
-            f" {self.pair_mu:.4g} if noise and sensitivities are as declared",
+        verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
+        return (
+            f"{self.headline}\n"
+            f"Claimed:   {self.budget}, by releases of mu <= {self.claimed_mu:.4g} together\n"
+            f"Measured:  {self.measured}\nVerdict:   {verdict}"
         )
 
 
@@ -140,7 +117,7 @@ def distinguish(
     seed: int = 0,
     alpha: float = ALPHA,
     noise: NoiseSource | None = None,
-) -> Distinguishing:
+) -> Audit:
     """Run a mechanism many times on both of two neighbouring data sets and bound its mu from below.
 
     Parameters
@@ -149,17 +126,17 @@ def distinguish(
     budget : Budget
         The claim under test, with finite epsilon.
     runs : int
-        In total, half of them on each side, >= 10.
+        In total, >= 10.
     pair : Pair, optional
-        By default the most telling of some extreme users among a few others, over `domain`.
+        By default the most telling of some extreme users, over `domain`.
     domain : Domain, optional
         By default 8 items with ratings from 1 to 5.
     seed : int
-        Seed of the generated users and the training.
+        Of the generated users and the training.
     alpha : float
         Chance of a false alarm.
     noise : NoiseSource, optional
-        Replaces the operating system's generator, for tests of the audit.
+        For tests of the audit.
 
     Examples
     --------
@@ -179,25 +156,30 @@ def distinguish(
     pair = pair or worst_pair(estimator, plan, domain, seed)
     forth = _scores(estimator, plan, pair.data, pair.neighbour, runs // 2, seed, source)
     back = -_scores(estimator, plan, pair.neighbour, pair.data, runs - runs // 2, seed, source)
-    return Distinguishing(
+    mu_bound = bound_of_scores(forth, back, pair.mu, alpha)
+    return Audit(
+        name="distinguish",
         model=estimator.name,
         budget=budget,
         claimed_mu=plan.mu,
-        pair_mu=pair.mu,
-        mu_bound=bound_of_scores(forth, back, pair.mu, alpha),
+        mu_bound=mu_bound,
         alpha=alpha,
         inside=forth,
         outside=back,
+        figures={"runs": runs, "pair_mu": pair.mu},
+        headline=f"Distinguishing test of {estimator.name}: {runs:,} runs on two generated neighbours",
+        measured=f"mu >= {mu_bound:.4g}, wrong with chance {alpha:g}\nThis pair: shows mu = {pair.mu:.4g} if"
+        " noise and sensitivities are as declared",
     )
 
 
 def bound_of_scores(inside: Array, outside: Array, mu: float, alpha: float) -> float:
-    """Return the largest mu that log-likelihood ratios refute, if they were expected to show `mu`."""
+    """Return the largest mu that log-likelihood ratios refute; they are expected to show `mu`."""
     return mu_lower_bound(inside, outside, _THRESHOLDS * (mu**2 / 2 + mu), alpha)
 
 
 def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:
-    """Return the distance between two transcripts' values in units of their noise, in mu."""
+    """Return the distance between two transcripts' values, in mu."""
     mus = []
     for one, other in zip(calls, others, strict=True):
         moved = np.abs(one.value.astype(np.float64) - other.value) / one.amount
@@ -212,7 +194,7 @@ def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:
 
 
 def worst_pair(estimator: Estimator, plan: Plan, domain: Domain, seed: int) -> Pair:
-    """The most telling of some extreme pairs, judged by one recorded run and its replay each."""
+    """Return the most telling of some extreme pairs."""
     best: Pair | None = None
     for data, neighbour in _pairs(domain, plan.budget, seed):
         calls = transcript(estimator, plan, data, seed, SeededNoise(seed))
@@ -224,7 +206,7 @@ def worst_pair(estimator: Estimator, plan: Plan, domain: Domain, seed: int) -> P
 
 
 def _pairs(domain: Domain, budget: Budget, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
-    """Neighbouring data sets around extreme users: at the ends of the range, on many items and on one."""
+    """Yield neighbouring data sets around users at the ends of the range, on many items and on one."""
     generator = np.random.default_rng(seed)
     items = domain.items[: domain.max_ratings_per_user]
     low, high = domain.low, domain.high
@@ -293,7 +275,7 @@ def log_ratios(call: NoiseCall, value: Array, other: Array | float) -> Array:
 
 
 def _ratio(calls: Sequence[NoiseCall], others: Sequence[NoiseCall], axis: int | None = None) -> Any:
-    """Log-likelihood ratio of the outputs; with axis=0, of each of the outputs along it."""
+    """Log-likelihood ratio of the outputs; with axis=0, of each along it."""
     total: Any = 0.0
     for call, other in zip(calls, others, strict=True):
         cells = log_ratios(call, call.value.astype(np.float64), other.value)

@@ -1,8 +1,7 @@
 """Membership inference against the published model: was this user in the training data?
 
-Users with random tastes are planted among generated or public ratings, half of them in the training data. The
-attacker has their ratings and the model file, and scores a user by how well the model fits their ratings. It
-shows what one attack reaches. It is no test of the claim.
+Users with random tastes are planted, half of them in the training data. The attacker scores a user by how
+well the model fits the user's ratings. It shows the success of one attack, and is no test of the claim.
 """
 
 from __future__ import annotations
@@ -23,9 +22,9 @@ from hushrec.privacy import Accountant, Budget
 from hushrec.training.named import train
 from hushrec.types import Array
 
-#: Ratings of a planted user: enough to fit their taste without privacy.
+#: Ratings of a planted user.
 _RATINGS_EACH = 40
-#: A model without privacy that shows what the attack can do. Its ridge is small: more hides members.
+#: A model without privacy, with a small ridge, because a large one hides members.
 CONTROL: tuple[str, Mapping[str, Any]] = ("als", {"regularization": 1.0})
 
 
@@ -51,9 +50,9 @@ def membership(
     n_planted : int
         Planted users, >= 20.
     settings : mapping, optional
-        Settings that override the model's own choice.
+        They override the model's choice.
     seed : int
-        Seed of the planted users and of the training.
+        Of the planted users and of the training.
 
     Returns
     -------
@@ -79,14 +78,14 @@ def membership(
 
 
 def control(ratings: Ratings, delta: float, *, n_planted: int = 400, seed: int = 0) -> float:
-    """Return the same of a model without privacy."""
+    """Return :func:`membership` of a model without privacy."""
     name, settings = CONTROL
     budget = Budget(math.inf, delta)
     return membership(ratings, name, budget, n_planted=n_planted, settings=settings, seed=seed)
 
 
 def fit_scores(model: Model, users: Ratings) -> Array:
-    """Return minus the mean squared error with which the folded-in model fits each user's own ratings."""
+    """Return minus the mean squared error of each user's fit by the model."""
     users = users.starred()
     errors = (model.predict_pairs(users, users) - users.matrix.data) ** 2
     counts = np.diff(users.matrix.indptr)

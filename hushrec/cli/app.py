@@ -124,7 +124,6 @@ def hushrec() -> None:
 
 
 def main() -> None:
-    """Entry point of the ``hushrec`` command."""
     # imports and compilation make objects that stay: looking for garbage among them took 0.2 to 0.5 s
     gc.set_threshold(200_000)
     # pyarrow imports pandas when it makes an array: 0.2 to 0.5 s, and no command reads a data frame
@@ -136,7 +135,7 @@ def main() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Carry out one command line; its exit code. A traceback never reaches the user."""
+    """Return the exit code of one command line; a traceback never reaches the user."""
     asked = [word for word in words if word not in _HELP]
     spoken = " ".join(asked) + " "
     app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
@@ -186,7 +185,6 @@ _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryErro
 
 
 def _said(error: BaseException, command: App) -> tuple[str, int]:
-    """One sentence for an error, and the exit code."""
     if isinstance(error, CycloptsError):
         return sentence(error, command), 2
     if isinstance(error, InputError):
@@ -209,7 +207,6 @@ def _said(error: BaseException, command: App) -> tuple[str, int]:
 
 
 def _of_input(error: InputError, command: App) -> str:
-    """The message, with the option's name for the parameter's."""
     if error.parameter is None:
         return str(error)
     arguments = command.assemble_argument_collection(parse_docstring=False)
@@ -233,19 +230,18 @@ def _of_input(error: InputError, command: App) -> str:
 
 
 def _default(value: object) -> str | None:
-    """A default worth showing: not that a flag is off."""
+    """Hide flags that are off."""
     return None if value is None or value is False or value == () else str(value)
 
 
 def place(words: str) -> tuple[str, str]:
-    """Module and function of a command."""
     function = words.removeprefix("papers ").replace(" ", "_").replace("-", "_")
     room = "hushrec.papers.masked.cli" if words.startswith("papers ") else "hushrec.cli"
     return f"{room}.{function}", function
 
 
 def _application(listed: bool = False) -> App:
-    """All commands, each imported when it is called; with a line about each where they are to be listed."""
+    """Return all commands, each imported when it is called."""
     app = App(
         name="hushrec",
         help=getdoc(hushrec),

@@ -128,7 +128,6 @@ def compare(
 
 
 def _by_model(given: dict[str, Any], models: Sequence[str]) -> dict[str, dict[str, Any]]:
-    """Return the settings of each model: the first part of a name is the model's."""
     found: dict[str, dict[str, Any]] = {}
     for name, value in given.items():
         model, _, setting = name.partition(".")
@@ -140,7 +139,6 @@ def _by_model(given: dict[str, Any], models: Sequence[str]) -> dict[str, dict[st
 
 
 def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
-    """Refuse an invalid holdout, and folds on private data, since each fold would be charged."""
     if not 0 < holdout < 1:
         raise InputError(
             f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."

@@ -33,11 +33,9 @@ class Published:
     public_ratings: Annotated[list[str], Parameter(metavar="FILE=KIND", negative=())] | None = None
 
     def files(self) -> list[str]:
-        """Every file that is named."""
         return [self._parts(each)[0] for each in self.public_ratings or ()]
 
     def read(self, private: str | None = None) -> PublicRatings | None:
-        """Return the declared public data for these private ratings; None if there are none."""
         if not self.files():
             return None
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
@@ -76,12 +74,11 @@ class Donated(Published):
     donors: File | None = None
 
     def files(self) -> list[str]:
-        """Every file that is named."""
         return [*([] if self.donors is None else [self.donors]), *super().files()]
 
 
 def _files(path: str) -> set[tuple[int, int]]:
-    """Return the real paths of the files that a path, a pattern or a folder names."""
+    """Return device and inode of the files that a path, a pattern or a folder names."""
     named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
     inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
     found = [place.stat() for place in (*named, *inside) if place.exists()]

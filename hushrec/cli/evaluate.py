@@ -106,7 +106,6 @@ def evaluate(
 
 
 def _read(reading: Reading, model: Model, history: str, test: str | None, ordered: bool) -> tuple[Any, Any]:
-    """Return what users are folded in from and held-out ratings, perhaps the last of each user."""
     if test is None and not ordered:
         raise InputError(
             "TEST is missing: pass held-out ratings, or --split next to hold out each user's last."
@@ -118,7 +117,6 @@ def _read(reading: Reading, model: Model, history: str, test: str | None, ordere
 
 
 def _cells(found: Evaluation | None) -> dict[str, str]:
-    """The figures of a baseline as text; none where there is no such baseline."""
     metrics = {} if found is None else found.metrics
     return {
         name: "-" if math.isnan(each.value) else shown(name, each.value) for name, each in metrics.items()

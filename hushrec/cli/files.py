@@ -30,7 +30,7 @@ _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com"
 
 
 def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
-    """Return a writable path that is not an input and, unless it may be replaced, does not exist yet."""
+    """Return a writable path that is not an input and, without replace, does not exist."""
     if not path:
         raise InputError("The name of the file to write is empty; pass one.")
     target = Path(path)
@@ -54,7 +54,6 @@ def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
 
 
 def check_room(target: Path, size: int) -> None:
-    """Refuse a disk without room for a file of about that size, before anything is spent on it."""
     if not hasattr(os, "posix_fallocate"):
         return
     with tempfile.TemporaryFile(dir=target.parent) as file:
@@ -68,10 +67,7 @@ def check_room(target: Path, size: int) -> None:
 
 
 def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) -> Path:
-    """A folder that can be written to, or can be made.
-
-    Unless they may be replaced, none of the files of these names is in it; without names it is empty.
-    """
+    """Return a folder that can be written to; without replace it has none of these files."""
     if not path:
         raise InputError("The name of the folder is empty; pass one.")
     folder = Path(path)
@@ -87,7 +83,6 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
 
 
 def page_folder() -> Path:
-    """The built page that serves users on their own devices."""
     folder = Path(__file__).parents[1] / "web"
     if not (folder / "index.html").is_file():
         raise InputError("This installation of hushrec has no page; install a released package.")
@@ -106,7 +101,6 @@ def _check_writable(folder: Path) -> None:
 
 
 def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
-    """Return where a table goes, Parquet or CSV; refuse another suffix."""
     if Path(path).suffix.lower() not in _TABLES:
         raise InputError(
             f"{path!r} is not a table; give it a name that ends in .parquet or .csv.", parameter="out"
@@ -115,7 +109,7 @@ def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -
 
 
 def write_private_table(table: Any, out: Path, mark: str) -> None:
-    """Write a table whole, as Parquet that is marked inside or as CSV, by the name's ending."""
+    """Write a table whole, as Parquet that is marked inside or as CSV."""
     buffer = io.BytesIO()
     if out.suffix.lower() == ".csv":
         pc.write_csv(table, buffer)
@@ -129,10 +123,7 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:
-    """Write one CSV file per user, and the index of them in place of the former one and its files.
-
-    A user's rows are consecutive in the table.
-    """
+    """Write one CSV file per user, whose rows are consecutive, and their index in place of a former one."""
     columns = ["rank", "item", *table.column_names[3:]]
     users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
@@ -158,7 +149,6 @@ def write_a_file_per_user(table: Any, folder: Path) -> None:
 
 
 def _indexed(index: Path) -> list[str]:
-    """Return the names of the files that an index lists, within its folder."""
     if not index.is_file():
         return []
     with index.open(encoding="utf-8", errors="replace", newline="") as file:
@@ -174,10 +164,10 @@ def _write_private_csv(path: Path, header: Sequence[str], rows: Iterable[Sequenc
 
 
 def file_names(users: list[Any]) -> list[str]:
-    """A file name for each user id: readable, valid on any system, and different for different ids.
+    """Return a file name for each user id, valid on any system and different for different ids.
 
-    The id is percent-encoded. A hash is added where the name would be too long, is reserved, or holds a
-    capital letter, which some systems take for a small one. So a name reveals no other user.
+    A hash is added where the name would be too long, is reserved, or holds a capital letter, which some
+    systems take for a small one. So a name reveals no other user.
     """
     names = []
     for user in map(str, users):

@@ -39,13 +39,11 @@ class Help:
     """Plain text up to 80 characters wide; examples in a description are not wrapped."""
 
     def render_usage(self, console: Any, options: Any, usage: Any) -> None:
-        """Print how the command is called."""
         words = _text(usage).strip().removeprefix("Usage: ")
         _print(console, words, first="Usage: ", rest=" " * 9)
         print()
 
     def render_description(self, console: Any, options: Any, description: Any) -> None:
-        """Print the description of the command, with its examples."""
         for paragraph in _text(description).strip("\n").split("\n\n"):
             if paragraph.strip().startswith("hushrec "):
                 print(_examples(paragraph))
@@ -54,7 +52,6 @@ class Help:
             print()
 
     def __call__(self, console: Any, options: Any, panel: HelpPanel) -> None:
-        """Print one group of options or commands."""
         if not panel.entries:
             return
         print(f"{_text(panel.title)}:")
@@ -84,7 +81,6 @@ def _examples(paragraph: str) -> str:
 
 
 def _about(entry: HelpEntry) -> str:
-    """Description, choices and default of one option."""
     parts = [
         _text(entry.description),
         f"[{' | '.join(entry.choices)}]" if entry.choices else "",
@@ -95,7 +91,6 @@ def _about(entry: HelpEntry) -> str:
 
 
 def _text(rendered: Any) -> str:
-    """The plain text of what cyclopts hands to a formatter."""
     rendered = getattr(rendered, "primary_renderable", rendered)
     return "" if rendered is None else str(getattr(rendered, "plain", rendered))
 
@@ -114,7 +109,6 @@ def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:
 
 
 def sentence(error: CycloptsError, app: App) -> str:
-    """Return the fault of a command line as a sentence."""
     command = " ".join(["hushrec", *(error.command_chain or ())])
     see = f"see {command} --help"
     argument, unused = error.argument, error.unused_tokens or []
@@ -155,7 +149,6 @@ def _unknown(option: str, app: App, command: str, see: str) -> str:
 
 
 def _meant(word: str, app: App) -> str:
-    """The command or option that is written nearly like this."""
     arguments = app.assemble_argument_collection() if app.default_command else ()
     known = [*app, *(name for argument in arguments for name in argument.names)]
     near = difflib.get_close_matches(word, known, n=1, cutoff=0.75)
@@ -167,7 +160,6 @@ def _lower(text: str) -> str:
 
 
 def _wanted(error: CycloptsError, argument: Argument) -> str:
-    """Return the values that an option takes."""
     if choices := argument.get_choices(force=True):
         return f"pass one of {', '.join(choices)}"
     if error.msg:

@@ -31,7 +31,6 @@ class Titled:
     titles: File | None = None
 
     def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
-        """The table that the options name, if they name one."""
         return (
             None if self.titles is None else Attributes.read(None, domain, self.titles, item_columns(columns))
         )
@@ -51,7 +50,6 @@ class Described(Titled):
     attributes: File | None = None
 
     def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
-        """The table that the options name, if they name one."""
         if self.attributes is None:
             return super().read(domain, columns)
         return Attributes.read(self.attributes, domain, self.titles, item_columns(columns))
@@ -77,7 +75,6 @@ class Ruled(Described):
     boost: Annotated[tuple[str, ...], Parameter(metavar="CONDITION=FACTOR")] = ()
 
     def options(self, domain: Domain, columns: str | None = None) -> dict[str, Any]:
-        """Return the rules that `Recommender.recommend` is passed."""
         if self.attributes is None and (self.where or self.at_most or self.boost):
             raise InputError(
                 "--where, --at-most and --boost are about a table of the items; pass --attributes FILE."
@@ -93,7 +90,6 @@ class Ruled(Described):
 
 
 def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
-    """Split each text at its last =, into a name and a number."""
     found = {}
     for text in texts:
         name, value = (part.strip() for part in text.rpartition("=")[::2])

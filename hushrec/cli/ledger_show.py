@@ -81,10 +81,7 @@ def _write_page(out: str, ledger: str | None, dataset: str | None, force: bool, 
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
-    """Return what all runs on a data set were charged, at the delta that was asked for or declared for it.
-
-    Without a given delta it is the budget's, else the last season's, else the usual one.
-    """
+    """Summarise charges at the given delta, else the budget's, the last season's, or the usual one."""
     declared = [SHOWN_DELTA, *(summary.season.budget.delta for summary in book.seasons(dataset))]
     return book.summary(dataset, delta, unless_declared=declared[-1])
 
@@ -102,7 +99,6 @@ def _line(book: Ledger, summary: LedgerSummary) -> str:
 
 
 def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
-    """Return what each season and all other runs take of mu squared, for a program and for a reader."""
     summary, rows = summary_of(book, dataset), book.shares(dataset)
     together = summary.shares
     result = {"models": [share._asdict() for share in rows], "shares": together}
@@ -122,7 +118,6 @@ def shares(book: Ledger, dataset: str) -> tuple[dict[str, Any], list[str]]:
 
 
 def growth(history: list[RunSummary], count: int) -> str:
-    """A line for each of the last runs: what all runs so far cost together."""
     if not history:
         return ""
     rows = [

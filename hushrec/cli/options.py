@@ -25,7 +25,6 @@ _WEAK = 20.0
 
 
 def whole(kind: Any, tokens: Sequence[Token]) -> int:
-    """An integer as written."""
     try:
         return int(tokens[0].value)
     except ValueError:
@@ -33,7 +32,7 @@ def whole(kind: Any, tokens: Sequence[Token]) -> int:
 
 
 def value_of(text: str) -> Any:
-    """A setting as written: none, true, false, an integer, a number, else a word."""
+    """Return none, true, false, an integer, a number, or else a word."""
     words: dict[str, Any] = {"none": None, "true": True, "false": False}
     if text.lower() in words:
         return words[text.lower()]
@@ -46,7 +45,7 @@ def value_of(text: str) -> Any:
 
 
 def epsilon_of(text: str) -> float:
-    """A number, or the explicit word for no privacy; a number too large for float64 is not that word."""
+    """Return a number; one too large for float64 is not the word inf."""
     try:
         value = float(text)
     except ValueError:
@@ -62,7 +61,6 @@ def _epsilon(kind: Any, tokens: Sequence[Token]) -> float:
 
 
 def pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
-    """NAME=VALUE texts as a dictionary of texts."""
     found: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
@@ -118,7 +116,6 @@ class Settings:
     texts: Annotated[tuple[str, ...], Parameter(name="--set", metavar="NAME=VALUE")] = ()
 
     def given(self) -> dict[str, Any]:
-        """The settings by name."""
         named = pairs(self.texts, "--set", "rank=8")
         return {name.replace("-", "_"): value_of(value) for name, value in named.items()}
 
@@ -139,7 +136,6 @@ class _Protected:
     relation: Literal["add-remove", "replace"] | None = None
 
     def budget_of(self, epsilon: float, unit: str = "user") -> Budget:
-        """A budget; delta is needed for a finite epsilon only."""
         if self.delta is None and epsilon != math.inf:
             raise InputError(
                 "--delta is missing: pass a number well below one over the number of users,"
@@ -174,7 +170,6 @@ class Promise(_Protected):
     unit: Literal["user", "rating"] = "user"
 
     def budget(self) -> Budget:
-        """The budget that is promised."""
         return self.budget_of(self.epsilon, self.unit)
 
 
@@ -192,7 +187,6 @@ class Promises(_Protected):
     epsilons: Annotated[str, Parameter(group=MAIN)]
 
     def levels(self) -> list[float]:
-        """Each epsilon."""
         try:
             return [epsilon_of(part) for part in self.epsilons.split(",")]
         except ValueError:
@@ -241,7 +235,6 @@ class Account:
     dataset: Annotated[str, Parameter(metavar="NAME", group=MAIN)] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
-        """Open the ledger at the path, or the account's own; another kind of file is bad input."""
         if create and self.ledger is not None and not Path(self.ledger).exists():
             output.note(f"Created a new ledger at {self.ledger}. Charges in other ledgers are not counted.")
         try:
@@ -268,7 +261,7 @@ class Charging(Account):
     allow_composition: bool = False
 
     def arguments(self, private: bool = True) -> dict[str, Any]:
-        """Return an accountant's arguments, when all else is checked: this may create the ledger."""
+        """Return an accountant's arguments; this may create the ledger."""
         if not (private or self.data_is_public) and self.dataset == _DEFAULT:
             raise InputError(
                 f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite "
@@ -281,7 +274,6 @@ class Charging(Account):
 
 
 def model_for(model: str | None, likes: bool, private: bool) -> str:
-    """The model of a name, or the best one for a job."""
     job = model or ("lists" if likes else "both")
     if likes and job in ("ratings", "both"):
         raise InputError(f"--model {job} needs ratings, and --implicit makes every row a like; pass lists.")
@@ -293,12 +285,10 @@ def model_for(model: str | None, likes: bool, private: bool) -> str:
 
 
 def progress_shown(no_progress: bool) -> bool:
-    """Return whether a terminal shows the progress."""
     return not no_progress and sys.stderr.isatty()
 
 
 def _days(kind: Any, tokens: Sequence[Token]) -> float:
-    """A time in days, as 6d or 12h."""
     number, unit = tokens[0].value[:-1], tokens[0].value[-1:]
     try:
         days = float(number) / {"d": 1, "h": 24}[unit]
@@ -313,5 +303,4 @@ Days = Annotated[float, Parameter(converter=_days, metavar="DAYS")]
 
 
 def listed(text: str) -> list[str]:
-    """Words, separated by commas."""
     return [word.strip() for word in text.split(",") if word.strip()]

@@ -28,7 +28,7 @@ _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2
 
 
 def open_streams() -> None:
-    """Open the standard streams that the caller closed; otherwise another file takes their numbers."""
+    """Open standard streams that the caller closed; else another file takes their numbers."""
     for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, mode))  # noqa: SIM115, PTH123
@@ -38,7 +38,7 @@ def open_streams() -> None:
 
 
 def close_streams() -> None:
-    """Flush the rest; Python's own flush at exit would turn a failure into exit code 120."""
+    """Flush; Python's own flush at exit would turn a failure into exit code 120."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()
@@ -47,28 +47,23 @@ def close_streams() -> None:
 
 
 def _silence(stream: IO[str]) -> None:
-    """Send the rest of a stream that cannot be written to nowhere."""
     with contextlib.suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def visible(words: str) -> str:
-    """Escape characters that would control a terminal."""
     return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
 
 
 def text(*parts: str) -> None:
-    """Print for a reader, who may wait at the other end of a pipe; sentences are folded, tables are not."""
+    """Print for a reader at the other end of a pipe; sentences are folded, tables are not."""
     lines = visible("\n".join(parts)).split("\n")
     shown = [row for line in lines for row in (_sentences(line) or [line])]
     print("\n".join(shown), flush=True)
 
 
 def _sentences(line: str) -> list[str]:
-    """Return the rows of a sentence, or of one after a label, that is too long for a row.
-
-    A row of a table and a command to copy are not wrapped.
-    """
+    """Fold a sentence, perhaps after a label, but no row of a table and no command to copy."""
     label = found[0] if (found := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
     rest = line.removeprefix(label)
     if len(line) <= width() or "  " in rest.strip() or rest.startswith((" ", "hushrec ")):
@@ -84,12 +79,11 @@ def _sentences(line: str) -> list[str]:
 
 
 def json(payload: Mapping[str, Any]) -> None:
-    """Print one JSON object on one line, in ASCII, which every encoding of a stream can carry."""
+    """Print one JSON object in ASCII, which every stream can carry."""
     print(_json.dumps(plain(payload), allow_nan=False), flush=True)
 
 
 def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
-    """Print a result as JSON or as text."""
     if as_json:
         json(payload)
     else:
@@ -97,7 +91,7 @@ def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
 
 
 def done(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
-    """Print a finished change as JSON or as text; an unwritable stream is no failure then."""
+    """Print a finished change; an unwritable stream is no failure then."""
     try:
         result(as_json, payload, *parts)
     except OSError as error:
@@ -106,7 +100,7 @@ def done(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
 
 
 def note(line: str, end: str = "\n") -> None:
-    """Print next to the output, if there is anywhere to print."""
+    """Print to stderr, if that is possible."""
     try:
         print(visible(line), end=end, file=sys.stderr, flush=True)
     except OSError:
@@ -114,7 +108,7 @@ def note(line: str, end: str = "\n") -> None:
 
 
 def plain(value: Any) -> Any:
-    """JSON values: infinity is the string "inf", NaN is null, NumPy scalars are numbers, ids are text."""
+    """Return JSON values: infinity is "inf", NaN is null, ids are text."""
     if isinstance(value, Mapping):
         return {str(key): plain(entry) for key, entry in value.items()}
     if isinstance(value, list | tuple):
@@ -127,23 +121,20 @@ def plain(value: Any) -> Any:
 
 
 def width() -> int:
-    """Return how wide a paragraph is: as the terminal, and at most 80 letters."""
+    """At most 80 characters."""
     return min(80, shutil.get_terminal_size((80, 24)).columns)
 
 
 def folded(words: str) -> list[str]:
-    """Return the lines of a paragraph."""
     # --allow-composition is one word, and a path is copied
     return textwrap.wrap(words, width(), break_on_hyphens=False, break_long_words=False)
 
 
 def paragraph(words: str) -> list[str]:
-    """A paragraph, if there is anything in it."""
     return ["", *folded(words)] if words else []
 
 
 def warn_of_publishing(trained: Model, path: str) -> None:
-    """Warn that a model without privacy must not be published."""
     from hushrec.privacy.statement import warning_of_publishing
 
     if warning := warning_of_publishing(trained.privacy, path):
@@ -151,7 +142,6 @@ def warn_of_publishing(trained: Model, path: str) -> None:
 
 
 def table(rows: Sequence[Sequence[str]], left: Collection[int]) -> str:
-    """Return aligned columns below the first row; those in ``left`` are left-aligned."""
     rows = [[" ".join(visible(cell).splitlines()) for cell in row] for row in rows]
     widths = [max(map(len, column)) for column in zip(*rows)]
     sides = ["<" if at in left else ">" for at in range(len(widths))]

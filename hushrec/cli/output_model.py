@@ -32,7 +32,6 @@ _UNLIKE = 0.5
 
 
 def about(trained: Model, releases: bool = False) -> str:
-    """Return domain, taste and privacy statement as text; with every release if that is asked for."""
     domain = trained.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
@@ -42,7 +41,7 @@ def about(trained: Model, releases: bool = False) -> str:
 
 
 def advice(trained: Model) -> str:
-    """Return what helps lists that learned no taste; by declared sizes and released values."""
+    """Return what helps lists that learned no taste, by declared sizes and released values."""
     learned, lister = taste_of(trained), trained.lists or trained
     n_users = getattr(lister.estimator, "n_users", None)
     if learned.directions != 0 or learned.pairs or learned.public or not n_users:
@@ -55,6 +54,10 @@ def votes(trained: Model) -> str:
     lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
     if not any(VOTES in each.label for each in privacy.releases):
         estimator = cast(Estimator[Any], lister.estimator)
+        if privacy.item_features and "learned_items" in lister.arrays:
+            count = int(lister.arrays.get("feature_columns", 0))
+            used = "used for lists" if count else "not used for lists"
+            return f"Item features: {used}. {plural(count, 'dimension')} of them exceed the noise."
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
         return "Item features: not used for lists. Users vote on them in trainings with few users only."
@@ -66,7 +69,7 @@ def votes(trained: Model) -> str:
 
 
 def judged(found: Mapping[str, Any]) -> str:
-    """Return how good public ratings are next to the private model; all of it may be published."""
+    """Return how good public ratings are; all of it may be published."""
     job, weight = found["job"], f"{found['weight']:.0%}"
     if not found["donors"]:
         alike = f"{found['agreement']:.0%}"
@@ -87,7 +90,6 @@ def judged(found: Mapping[str, Any]) -> str:
 
 
 def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
-    """Print the result of a training, on ratings that are here or elsewhere, and what to do next."""
     more = [f"Next: hushrec recommend {target} RATINGS --user ID; hushrec report {target}"]
     if rows and not counted(trained):
         more.append("Run hushrec check to see which rows were used. Training does not report that.")
@@ -97,7 +99,6 @@ def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool =
 
 
 def popularity_of(trained: Model) -> str:
-    """Return whether a model's released values contain item popularity."""
     if "popularity" in baselines(trained):
         return "released"
     released = any(each.label.endswith("item weights") for each in trained.privacy.releases)
@@ -105,7 +106,6 @@ def popularity_of(trained: Model) -> str:
 
 
 def held_against(trained: Model) -> tuple[dict[str, Any], str]:
-    """Return the baselines without privacy cost, for JSON and as text."""
     popularity, means = popularity_of(trained), "user means" in baselines(trained)
     own, alone = released_noise(trained), planned_noise(trained)
     found = {
@@ -125,18 +125,15 @@ def held_against(trained: Model) -> tuple[dict[str, Any], str]:
 
 
 def summary(estimator: Algorithm) -> str:
-    """Return the first paragraph of the docstring of a model's class."""
     first = (getdoc(type(estimator)) or "").partition("\n\n")[0]
     return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
 
 
 def taste_of(trained: Model) -> Taste:
-    """Return the taste that a model learned."""
     return taste(trained, trained.privacy.budget, trained.privacy.ledger)
 
 
 def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
-    """Return the settings in lines; a released number of users is marked as noisy."""
     noisy = " (released with noise)" * noisy_count
     settings = ", ".join(
         (f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}")
@@ -150,7 +147,6 @@ def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
 
 
 def counted(trained: Model) -> bool:
-    """Return whether the number of users was released with noise, because none was declared."""
     return any(release.label == _COUNT for release in trained.privacy.releases)
 
 
@@ -171,7 +167,6 @@ def described(trained: Model) -> dict[str, Any]:
 
 
 def warn_of_the_number_of_users(trained: Model, declared: int | None) -> None:
-    """Warn if the released number of users is near 0, or if delta is too large for it."""
     released = [each for each in trained.privacy.releases if each.label == _COUNT]
     estimator = getattr(trained.estimator, "ratings", trained.estimator)
     number = declared if declared is not None else getattr(estimator, "n_users", None)
@@ -187,7 +182,6 @@ def warn_of_the_number_of_users(trained: Model, declared: int | None) -> None:
 
 
 def warn_of_delta(budget: Budget, n_users: int | None) -> None:
-    """Warn of a delta that is at least one over the declared or released number of users."""
     if text := named.large_delta(budget, n_users):
         output.note(f"Warning: {text}")
 
@@ -195,7 +189,6 @@ def warn_of_delta(budget: Budget, n_users: int | None) -> None:
 def recommendations(
     user: str, known: bool, rows: list[dict[str, Any]], trained: Model, as_json: bool
 ) -> None:
-    """Print one user's list, and the taste that the model learned."""
     domain, taste = trained.domain, taste_of(trained)
     which = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     there = rows[0] if rows else ("rank", "item", "score")
@@ -224,7 +217,6 @@ def recommendations(
 
 
 def cell(value: Any) -> str:
-    """Return a cell of a list as text: a number, an item, or the items that moved a score most."""
     if isinstance(value, list):
         most = [each for each in value if abs(each["moved"]) >= _SHOWN_MOVE][:_REASONS]
         moved = [f"{each.get('title') or each['item']} {each['moved']:+.3f}" for each in most]
@@ -235,7 +227,6 @@ def cell(value: Any) -> str:
 
 
 def name(entries: list[dict[str, Any]], domain: Domain, titled: Attributes | None) -> None:
-    """Add the title of each entry's item, where there is one."""
     titles = [] if titled is None else titled.titles or []
     for entry in entries if titles else ():
         entry["title"] = titles[domain.position(entry["item"])]

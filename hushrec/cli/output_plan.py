@@ -17,7 +17,6 @@ def _shares(planned: Plan) -> list[float]:
 
 
 def planned_dict(planned: Plan) -> dict[str, Any]:
-    """Return a plan for JSON."""
     budget = planned.budget
     return {
         **budget.promise,
@@ -32,7 +31,7 @@ def planned_dict(planned: Plan) -> dict[str, Any]:
 
 
 def plan_table(planned: Plan) -> str:
-    """Return the table of releases. The squares of mu add up to the budget's."""
+    """The squares of mu add up to the budget's."""
     rows = [
         (
             release.label,
@@ -47,7 +46,6 @@ def plan_table(planned: Plan) -> str:
 
 
 def measured_table(rows: Sequence[Measured]) -> list[str]:
-    """Return a table with a column per public data set: its size, and results with and without donors."""
     ranges = [
         "likes" if row.rating_range is None else "{:g} to {:g}".format(*row.rating_range) for row in rows
     ]

@@ -83,6 +83,5 @@ def predict(
 
 
 def _as_given(ids: Encoded) -> pa.Array:
-    """Return a column of ids in the type of the file."""
     values = ids.values if isinstance(ids.values, pa.Array) else ids.texts
     return values.take(pa.array(ids.codes, mask=ids.codes < 0))

@@ -140,7 +140,6 @@ def _wrote(trained: Model, path: str, as_json: bool) -> None:
 
 @in_numpy()
 def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
-    """Add the items that moved each score of a user's list."""
     matrix, ids = rows.matrix, trained.domain.items
     own = {ids[at]: None if math.isnan(x) else x for at, x in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:

@@ -115,7 +115,6 @@ def retrain(
 
 
 def _loaded(last: str) -> Model:
-    """Return the last week's model; the error names what to do if its file is lost."""
     try:
         return load(last)
     except ModelFileError as error:

@@ -35,7 +35,6 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
 
 
 def planned(season: Season) -> list[str]:
-    """The plan of a season, in lines."""
     lines = ["", f"{'':<14}{'part of mu^2':>14}{'mu':>10}{'noise':>10}{'alone':>16}"]
     for row in season.plan():
         part, alone = f"{row['part']:.3%}", f"epsilon {row['epsilon_alone']:.3g}"
@@ -50,7 +49,6 @@ def planned(season: Season) -> list[str]:
 
 
 def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] | None, list[str]]:
-    """Return what several seasons of a data set promise together; nothing where there is one."""
     if len(seasons) < 2:
         return None, []
     budget = seasons[-1].season.budget

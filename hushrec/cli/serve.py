@@ -127,7 +127,6 @@ def serve(
 
 
 def _named(models: tuple[str, ...]) -> dict[str, Path]:
-    """Return the model files by name, by default the file's."""
     paths: dict[str, Path] = {}
     if not models:
         raise InputError("MODEL is missing: pass a model file, as in hushrec serve model.hush.")
@@ -148,7 +147,6 @@ def _named(models: tuple[str, ...]) -> dict[str, Path]:
 
 
 def _tables(models: dict[str, Path], *named: tuple[str, ...]) -> dict[str, Any]:
-    """Return the files of attributes and of titles by model."""
     tables: dict[str, list[Path | None]] = {}
     for kind, texts in enumerate(named):
         for text in texts:
@@ -172,7 +170,7 @@ def _names(names: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the origins; refuse one that browsers would write in another way, since it would never match."""
+    """Refuse an origin that browsers would write in another way, since it would never match."""
     for origin in origins:
         match = _ORIGIN.fullmatch(origin)
         if match is None or match[2] == _USUAL_PORTS[match[1]]:

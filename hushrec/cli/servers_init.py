@@ -112,7 +112,6 @@ def servers_init(
 
 
 def connected(url: str, plain_http: bool, ca: str | None, patience: float) -> Connection:
-    """Return a connection to another machine; refuse plain HTTP without --plain-http."""
     from hushrec.network.transport import Connection
 
     if urlsplit(url).scheme == "http" and not (plain_http or is_loopback(urlsplit(url).hostname or "")):
@@ -172,10 +171,10 @@ def _made(written: dict[str, Any]) -> Agreement:
 
 
 def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
-    """A planned model for which nodes send little: so many bytes at most, where that can be planned.
+    """Return a planned model for which nodes send little; settings that are given are kept.
 
     It releases no item x item matrix, since every node would send 64 MB at 4,000 items. For lists it has
-    fewer iterations, down to three, and then fewer learned items. These settings are kept.
+    fewer iterations, down to three, and then fewer learned items.
     """
     if hasattr(model, "lists"):
         ratings = small(model.ratings, _of("ratings", settings), n_items)
@@ -204,7 +203,7 @@ def _of(part: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def at_most(model: Any, n_items: int) -> tuple[int, int]:
-    """Rounds, and bytes that a node sends, of a model with iterations, where all is learned that may be."""
+    """Return rounds and bytes that a node sends where all is learned that may be."""
     if hasattr(model, "lists"):
         rounds, sent = zip(*(at_most(part, n_items) for part in (model.ratings, model.lists)), strict=True)
         return sum(rounds), sum(sent)

@@ -72,7 +72,6 @@ class Listening:
     connections: Count = 2000
 
     def check(self) -> None:
-        """Refuse to listen to other machines in the clear, unless a proxy encrypts."""
         if self.certificate is None and not (self.plain_http or is_loopback(self.host)):
             raise InputError(
                 f"Without --certificate, anyone on the network path to {self.host} reads shares and tokens;"
@@ -80,7 +79,6 @@ class Listening:
             )
 
     def service(self, server: CollectingServer) -> Service:
-        """Return the HTTP service of a server."""
         from hushrec.network.service import Limits, Service
 
         limits = Limits(
@@ -200,7 +198,6 @@ def _peer_token(path: str) -> str:
 
 
 def _trained(server: CollectingServer, other: Connection, ended: bool) -> Model:
-    """Step until both servers have the model."""
     from hushrec.engines.two_servers.messages import State
     from hushrec.network.transport import TransportError
 
@@ -223,7 +220,7 @@ def _trained(server: CollectingServer, other: Connection, ended: bool) -> Model:
 
 
 def _tokens(book: Book, names: list[str]) -> dict[str, str]:
-    """Return SHA-256 of each node's token; nodes without one get it, and a table of all is written."""
+    """Return SHA-256 of each node's token; new nodes get one, and a table of all is written."""
     known = json.loads(book.get("tokens") or b"{}")
     tokens = known | {name: secrets.token_urlsafe(32) for name in names if name not in known}
     if tokens != known:

@@ -61,7 +61,6 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
 
 
 def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
-    """Return name, default and meaning of each setting of a model, and of the models within it."""
     planned, layer = _planned(cls), getattr(cls, "tuning", None)
     layers: list[tuple[Any, Any]] = [(cls, None)]
     if tuning and isinstance(layer, Settings):
@@ -93,7 +92,6 @@ def _texts(cls: type[Any]) -> dict[str, str]:
 
 
 def _planned(cls: Any) -> set[str]:
-    """Return the settings that a model chooses by the number of users and other public figures."""
     if not cls.uses_user_count:
         return set()
     budget, domain = Budget(1.0, 1e-6), Domain(tuple(range(1000)), rating_range=(1, 5))
@@ -104,7 +102,7 @@ def _planned(cls: Any) -> set[str]:
 
 
 def _brief(text: str, width: int) -> str:
-    """Return as much of a text as fits, up to the end of a sentence."""
+    """Cut a text at the end of a sentence."""
     if len(text) <= width:
         return text.rstrip(".")
     ends = [match.start() for match in re.finditer(r"[:;] |\. (?=[A-Z])", text) if match.start() <= width]
@@ -116,6 +114,5 @@ def _first(cls: Any) -> str:
 
 
 def _plain(text: str) -> str:
-    """Return a docstring's text without markup, with None as on a command line."""
     text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
     return " ".join(re.sub(r"\bNone\b", "none", text).split())

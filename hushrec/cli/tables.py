@@ -26,7 +26,6 @@ Columns = Annotated[
 
 
 def names_of(columns: str | None) -> dict[str, str]:
-    """The column of each role."""
     if columns is None:
         return {}
     names = pairs(columns.split(","), "--columns", "user=uid,item=movie")
@@ -37,14 +36,13 @@ def names_of(columns: str | None) -> dict[str, str]:
 
 
 def item_columns(columns: str | None) -> dict[str, str]:
-    """The columns of ids and titles in tables of items."""
     names = names_of(columns)
     asked = {"item": "id" if "id" in names else "item", "title": "title"}
     return {role: names[given] for role, given in asked.items() if given in names}
 
 
 def item_tables(paths: list[str] | None, columns: str | None) -> list[Any] | None:
-    """Tables of item features without their titles, or their paths if no columns are named."""
+    """Return tables of item features without titles, or their paths if no columns are named."""
     asked = item_columns(columns)
     if paths is None or not asked:
         return paths
@@ -74,7 +72,7 @@ class Declared:
     item_features: Annotated[list[File], Parameter(negative=())] | None = None
 
     def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
-        """The declared domain, of ratings or of likes; of a store, the one that it was prepared with."""
+        """Return the declared domain, or that of a store."""
         items = None if self.catalogue is None else Domain.read_catalogue(self.catalogue)
         given = self._given(items, columns)
         if is_store(source):
@@ -116,10 +114,7 @@ class Size(Declared):
     columns: Columns | None = None
 
     def declared(self, likes: bool) -> tuple[Domain | None, int]:
-        """The domain, or one of that size; None without a rating range for the latter.
-
-        For likes if the model plans for them and no rating range is given.
-        """
+        """Return the domain, or None where only its size is given, and the number of items."""
         if self.catalogue is not None and self.n_items is not None:
             raise InputError(
                 "Pass --catalogue or --items, not both: the catalogue determines the number of items."
@@ -161,14 +156,12 @@ class Reading:
     format: Annotated[str, Parameter(metavar="NAME", show_default="by name")] | None = None
 
     def open(self, path: str, domain: Domain) -> Ratings | Store:
-        """The ratings of a file, or the store itself."""
         if is_store(path) and self.columns is None and self.format is None:
             self._check(domain)
             return Store(path, domain)
         return self.read(path, domain)
 
     def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
-        """The ratings of a file or a store, over a domain; with their times where these are asked for."""
         self._check(domain)
         return Ratings.from_any(path, domain, **self.arguments(times=times and not is_store(path)))
 
@@ -180,7 +173,6 @@ class Reading:
             )
 
     def arguments(self, *, times: bool = False) -> dict[str, Any]:
-        """Return the arguments for the readers of `Ratings`."""
         names: dict[str, Any] = {
             role: name for role, name in names_of(self.columns).items() if role not in _ITEM_ROLES
         }

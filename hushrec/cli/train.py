@@ -115,7 +115,6 @@ def train(
 def charged(
     name: str | None, budget: Budget, charging: Charging, resume: bool, attendance: str | None = None
 ) -> Accountant:
-    """Return the accountant of a run, or of a new model in a season of the declared budget."""
     if name is None:
         if attendance is not None:
             raise InputError("Only a lifetime season has an attendance; pass --season, or leave it out.")
@@ -138,7 +137,6 @@ def charged(
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
-    """Refuse item features for a model that does not use them."""
     if not algorithm.uses_features(budget, domain):
         raise InputError(
             f"{algorithm.name} does not use item features with this many users; leave out --item-features."
@@ -146,7 +144,7 @@ def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
 
 
 def save(trained: Model, target: Path) -> None:
-    """Write the model file. A failure is not bad input here, because the budget is spent."""
+    """A failure is not bad input here, because the budget is spent."""
     try:
         trained.save(target)
     except InputError as error:

@@ -113,7 +113,7 @@ def tune(
 
 
 def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
-    """Ratings that look like people's, over the declared catalogue and range; about 100 a user."""
+    """About 100 ratings a user."""
     each = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
     ends = (domain.low, domain.high)
     ratings = realistic(n_users, domain.n_items, n_users * each, rating_range=ends, seed=seed)

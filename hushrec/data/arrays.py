@@ -30,10 +30,10 @@ TEXT = {
 
 
 def typed_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
-    """Return a column as Arrow chunks, or as an array of Python objects where no type was declared.
+    """Return Arrow chunks, or Python objects where no type was declared.
 
     Texts have 64-bit offsets; cells that are too long are empty. UUIDs become text, other extension types
-    their storage. Raises InputError for several dimensions or an unreadable type.
+    their storage.
     """
     module = type(column).__module__.partition(".")[0]
     try:
@@ -66,7 +66,7 @@ def typed_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
 
 
 def is_declared(column: Any) -> bool:
-    """Return whether the type of a column was fixed before its cells, so no cell can change it."""
+    """Return whether the type was fixed before the cells, so no cell can change it."""
     kind = getattr(column, "dtype", None)
     if type(column).__module__.partition(".")[0] == "pandas":
         if isinstance(categories := getattr(kind, "categories", None), Iterable):
@@ -124,7 +124,6 @@ def _of_numpy(array: np.ndarray) -> Any:
 
 
 def plain_chunk(chunk: pa.Array) -> pa.Array:
-    """Return a chunk as `typed_or_objects` has it."""
     kind = chunk.type
     if isinstance(kind, pa.BaseExtensionType):
         is_uuid = getattr(kind, "extension_name", "") == "arrow.uuid"
@@ -149,7 +148,7 @@ def _uuid_texts(storage: pa.Array) -> pa.Array:
 
 
 def check_scalar_type(kind: pa.DataType, what: str, *, moments: bool = False) -> None:
-    """Refuse a column of lists, structures or times by its declared type; ``moments`` lets dates pass."""
+    """Refuse lists, structures or times by their declared type; ``moments`` lets dates pass."""
     inner = kind
     while pa.types.is_dictionary(inner):
         inner = inner.value_type
@@ -159,7 +158,7 @@ def check_scalar_type(kind: pa.DataType, what: str, *, moments: bool = False) ->
 
 
 def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
-    """Return codes (int32, -1 for null) and distinct values of a typed column, by first appearance."""
+    """Return codes (int32, -1 for null) and distinct values by first appearance."""
     kind = column.type
     if pa.types.is_null(kind):
         return np.full(len(column), -1, np.int32), pa.array([], pa.large_string())
@@ -188,7 +187,7 @@ def _codes(encoded: pa.ChunkedArray) -> np.ndarray:
 
 
 def plain_values(values: pa.Array) -> list[Any]:
-    """Return Arrow values as Python objects; text that is not UTF-8 as bytes."""
+    """Return Python objects; text that is not UTF-8 as bytes."""
     if not pa.types.is_large_string(values.type):
         return values.to_pylist()
     cells = values.cast(pa.large_binary()).to_pylist()
@@ -196,7 +195,7 @@ def plain_values(values: pa.Array) -> list[Any]:
 
 
 def decoded(cell: bytes) -> str | None:
-    """Return bytes as text, or None where they are not UTF-8."""
+    """Return None for bytes that are not UTF-8."""
     try:
         return cell.decode()
     except UnicodeDecodeError:
@@ -210,7 +209,7 @@ def too_long(cell: str | bytes | bytearray | memoryview) -> bool:
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return a dictionary-encoded column of bytes as text without surrounding blanks."""
+    """Return dictionary-encoded bytes as text without surrounding blanks."""
     column = column.unify_dictionaries()
     if not column.num_chunks:
         return pa.chunked_array([], pa.large_string())
@@ -231,14 +230,3 @@ def _stripped(cell: bytes) -> bytes:
         return b""
     text = decoded(cell)
     return cell.strip() if text is None else text.strip().encode()
-
-
-def compact(column: Any) -> Any:
-    """Return an Arrow column with each distinct value stored once, or the column where Arrow cannot."""
-    kind = getattr(column, "type", None)
-    if not isinstance(kind, pa.DataType) or pa.types.is_dictionary(kind) or pa.types.is_null(kind):
-        return column
-    try:
-        return pa.chunked_array([plain_chunk(chunk) for chunk in column.chunks], None).dictionary_encode()
-    except pa.ArrowNotImplementedError:
-        return column

@@ -29,10 +29,9 @@ _READ: dict[str, Callable[[str], Any]] = {
 
 
 def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
-    """Return the other declarations, and the catalogue as arrays: ``text``, ``offsets`` and ``kinds``.
+    """Return the other declarations, and the arrays ``text``, ``offsets`` and ``kinds``.
 
-    An id of another type than those of :data:`KINDS` becomes its text. Only the names of item features are
-    kept.
+    An id of a type that is not in :data:`KINDS` becomes text. Only the names of item features are kept.
     """
     kinds, texts = [], []
     for item in domain.items:
@@ -56,10 +55,7 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 
 
 def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -> Domain:
-    """Return the domain that :func:`pack` packed.
-
-    Raises KeyError, TypeError or ValueError if something is missing or wrong.
-    """
+    """Raise KeyError, TypeError or ValueError if something is missing or wrong."""
     low, high = declared["rating_range"]
     names = declared.get("item_features", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):

@@ -41,10 +41,9 @@ MARKS_KEY = b"hushrec.ratings"
 
 
 class Columns(NamedTuple):
-    """Columns of a table: ids, float32 ratings (NaN where there is no number), times, marks, quantities.
+    """Ids, float32 ratings (NaN where there is no number), times, marks, `encode_quantities`.
 
-    ``quantities`` are as of `encode_quantities`. ``is_ordered`` states that the source fixes the order of the
-    rows, so it may break ties of time.
+    ``is_ordered``: the source fixes the order of the rows, so it may break ties of time.
     """
 
     users: Any
@@ -57,7 +56,6 @@ class Columns(NamedTuple):
 
 
 def one_below_another(parts: Any, users: Callable[[Any], Any], items: Callable[[Any], Any]) -> dict[str, Any]:
-    """Join tables with the fields of `Columns`, their ids by these functions."""
     lengths = [len(part.ratings) for part in parts]
     return {
         "users": users([part.users for part in parts]),
@@ -71,7 +69,7 @@ def one_below_another(parts: Any, users: Callable[[Any], Any], items: Callable[[
 def columns_of(
     user: Any, item: Any, rating: Any = None, time: Any = None, quantity: Any = None, *, implicit: bool
 ) -> Columns:
-    """Columns of the same length; there may be no ratings with ``implicit``."""
+    """There may be no ratings with ``implicit``."""
     users, items = _sized(user), _sized(item)
     quantities = None if quantity is None else encode_quantities(quantity)
     if implicit:
@@ -92,7 +90,6 @@ def columns_of(
 
 
 def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str, Any]:
-    """Return the name of the column of each role."""
     if not names:
         raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
     asked = _asked_columns(columns)
@@ -119,7 +116,7 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
 
 
 def last_position(columns: Any) -> int:
-    """Return the largest position, from 1, that columns are asked for by; 0 where they have names."""
+    """Return the largest position asked for, from 1; 0 where columns have names."""
     asked = [name for name in _asked_columns(columns).values() if name is not None and type(name) is not bool]
     if not asked or not all(str(name).isdecimal() for name in asked):
         return 0
@@ -129,7 +126,7 @@ def last_position(columns: Any) -> int:
 
 
 def with_times(names: Sequence[Any], columns: Any) -> Any:
-    """Ask for times too if a column has a usual name of times and the caller asked for none."""
+    """Ask for times too if one column has a usual name of times and none was asked for."""
     asked, words = _asked_columns(columns), [plain_name(name) for name in names]
     if "time" in asked or sum(word in SYNONYMS["time"] for word in words) != 1:
         return columns
@@ -137,7 +134,7 @@ def with_times(names: Sequence[Any], columns: Any) -> Any:
 
 
 def plain_name(name: Any) -> str:
-    """Return a column's name as in `SYNONYMS`, without RecBole's type (``user_id:token``)."""
+    """Return a name as in `SYNONYMS`, without RecBole's type (``user_id:token``)."""
     return re.sub(r":(token|float)(_seq)?$|[\s_.-]", "", str(name).strip()).lower()
 
 
@@ -159,7 +156,7 @@ def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit:
 
 
 def with_purchases(schema: pa.Schema, columns: Any) -> Any:
-    """Ask for quantities too in a table that `Ratings.to_arrow` wrote of purchases."""
+    """Ask for quantities in a table of purchases from `Ratings.to_arrow`."""
     if "purchases" not in marks_of(schema):
         return columns
     return {"quantity": True} | _asked_columns(columns)

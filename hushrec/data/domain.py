@@ -60,18 +60,15 @@ class Domain:
         Public facts on the items, see `hushrec.data.features.read_item_features`. Held as an array, NaN where
         missing. Used in training only: the model file holds their names, the fingerprint nothing of them.
     likes : bool
-        Every row of a user is a like and counts as 1, with any value.
-    feature_names : tuple of str
-        Names of the columns of a table of ``item_features``.
+        Every row of a user is a like and counts as 1.
+    feature_names : tuple of tuple of str
     feature_widths : tuple of int
-        Number of features of each table.
+        Names and numbers of the features of each table.
 
     Raises
     ------
     InputError
-        The catalogue is empty, or holds a duplicate or an empty id. The range is missing, not finite or not
-        increasing. The cap is not a positive integer. The features are not numbers, or no row belongs to an
-        item.
+        The catalogue is empty, or holds a duplicate or an empty id; range, cap or features are invalid.
 
     Examples
     --------
@@ -119,12 +116,12 @@ class Domain:
 
     @property
     def low(self) -> float:
-        """Lowest rating that counts."""
+        """Lowest rating."""
         return self.rating_range[0]  # type: ignore[index]
 
     @property
     def high(self) -> float:
-        """Highest rating that counts."""
+        """Highest rating."""
         return self.rating_range[1]  # type: ignore[index]
 
     @property
@@ -149,12 +146,12 @@ class Domain:
 
     @cached_property
     def text_list(self) -> list[str]:
-        """The canonical texts as a list."""
+        """As a list."""
         return self._texts.to_pylist()
 
     @cached_property
     def item_column(self) -> pa.Array:
-        """Return the item ids as an Arrow array of their type, or as text for several types."""
+        """Return the ids as an Arrow array of their type, or as text for several types."""
         try:
             return pa.array(list(self.items))
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
@@ -168,11 +165,11 @@ class Domain:
         return hashlib.sha256(json.dumps(public).encode()).hexdigest()
 
     def index(self, ids: Any) -> np.ndarray:
-        """Return the positions (int64) of item ids in the catalogue; -1 for an id that is not there."""
+        """Return positions (int64) of item ids; -1 for an id that is not there."""
         return lookup(ids, self._texts)
 
     def position(self, item: Any) -> int:
-        """Return the position of one item id in the catalogue, or -1, faster than `index`."""
+        """Return the position of one item id, or -1, faster than `index`."""
         if type(item) is int and item.bit_length() < 64:
             return self._places.get(str(item), -1)
         if type(item) is str and item[:1] != NO_TEXT:  # most are canonical already
@@ -189,8 +186,7 @@ class Domain:
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
         """Read the item ids of a UTF-8 text file, one a line.
 
-        Blank lines are ignored. An id may be in double quotes, as in a CSV file. It must be if it holds a
-        delimiter and most ids of the list hold one.
+        Blank lines are ignored. An id may be in double quotes, and must be if most ids hold a delimiter.
 
         Raises
         ------
@@ -241,7 +237,6 @@ class Domain:
 
 
 def check_domain(domain: Any) -> Domain:
-    """Return the domain, or raise InputError with how to declare one."""
     if not isinstance(domain, Domain):
         raise InputError(f"A domain is missing; {HOW_TO_DECLARE}.")
     return domain

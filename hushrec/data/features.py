@@ -46,21 +46,19 @@ def read_item_features(
     Parameters
     ----------
     source : ndarray of shape (n_items, n_features), table or path, or list of these
-        Several tables are joined. An array is aligned with the catalogue. A table (pandas, polars, Arrow, a
-        mapping of columns, or the path of a CSV, TSV or Parquet file) has a column of item ids, named item,
-        itemid, movieid or the like. Its other columns are numbers, truth values, vectors of one length, or
-        categories: texts, or lists of them such as ``Comedy|Drama``. Rows of other items are left out.
+        An array is aligned with the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or the
+        path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like.
+        Its other columns are numbers, truth values, vectors of one length, or categories: texts, or lists of
+        them such as ``Comedy|Drama``. Rows of other items are left out.
     texts : Arrow array of str
         Canonical ids of the catalogue.
 
     Returns
     -------
     features : ndarray of float64, shape (n_items, n_features)
-        NaN where a feature is missing; a row of NaN where an item is not in the table.
-    names : tuple of str
-        As the tables name them; an array names none.
+        NaN where a feature is missing.
+    names : tuple of tuple of str
     widths : tuple of int
-        The number of features of each table.
 
     Raises
     ------
@@ -94,7 +92,7 @@ def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
     """Return principal components of the standardised features, shape (n_items, n_components).
 
     Mean squared norm 1 over the items that have features; zero for the others. A missing feature counts as
-    its mean. One component for ten items, at least 1 and at most 64.
+    its mean. One component for ten items, from 1 to 64.
     """
     if features is None:
         return np.zeros((n_items, 0))
@@ -128,12 +126,7 @@ def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
 
 
 def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Table, np.ndarray]:
-    """Read a public table with one row an item, called ``what`` in errors.
-
-    Returns
-    -------
-    (number of the column of ids, table, positions of its rows in the catalogue or -1)
-    """
+    """Return the number of the id column, the table, and its rows' positions or -1."""
     table = _as_table(source, what)
     ids = _column_of_ids(table.column_names, what)
     encoded = encode_ids(table.column(ids))
@@ -165,7 +158,7 @@ def _column_of_ids(names: list[str], what: str) -> int:
 def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Table:
     """Read a file of items and call its columns item and title.
 
-    ``columns`` has names or positions for "item" and "title"; a name that the table lacks is ignored.
+    ``columns`` has names or positions of both; a name that the table lacks is ignored.
     """
     table = _from_file(File(path), what, columns)
     names = list(table.column_names)
@@ -287,7 +280,7 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 
 def _categories(cells: list[Any], name: str) -> np.ndarray:
-    """Return a column of 0 and 1 for each category of texts, or of lists such as ``Comedy|Drama``."""
+    """Return 0 and 1 for each category of texts, or of lists such as ``Comedy|Drama``."""
     given = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
     each = [{word.strip() for word in words or () if word} - {""} for words in given]
     counts = Counter(word for words in each for word in words)

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import chain, groupby
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.arrays import TEXT, as_text, compact, dictionary
+from hushrec.data.arrays import TEXT, as_text, dictionary
 from hushrec.data.columns import (
     ROLES,
     Columns,
@@ -37,43 +37,34 @@ _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
-    """Read the columns of a file, or of those in a folder or of a pattern, one below another."""
-    files = files_at(path)
-    if len(files) == 1:
-        return _read_file(files[0], columns, format, implicit)
-    tables = [_encoded(_read_file(file, columns, format, implicit)) for file in files]
-    return _joined(tables, join_ids)
-
-
-def _read_file(file: File, columns: Any, format: str | None, implicit: bool) -> Columns:
-    chunks = [
-        chunk._replace(users=compact(chunk.users), items=compact(chunk.items))
-        for chunk in read_chunks(file, columns, format, implicit)
-    ]
-    if len(chunks) == 1:
-        return chunks[0]
-    return _joined(chunks, lambda parts: pa.chunked_array([c for part in parts for c in part.chunks]))
-
-
-def _joined(tables: list[Columns], ids: Callable[[Any], Any]) -> Columns:
+    """Read a file, or those in a folder or of a pattern, one below another."""
+    tables: list[Columns] = []
+    for chunk in read_files(files_at(path), columns, format, implicit):
+        tables.append(chunk)
+        if len(tables) > 1:  # each distinct id once
+            tables = [
+                table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
+                for table in tables
+            ]
+    if len(tables) == 1:
+        return tables[0]
     marks = tuple({mark for table in tables for mark in table.marks})
-    return Columns(**one_below_another(tables, ids, ids), marks=marks)
+    return Columns(**one_below_another(tables, join_ids, join_ids), marks=marks)
 
 
-def _encoded(table: Columns) -> Columns:
-    if "by_position" in table.marks:
-        raise InputError(
-            "These files number their users by row, so users of two files cannot be matched; read one file"
-            " only."
-        )
-    return table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
+def read_files(files: list[File], columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
+    for file in files:
+        for chunk in read_chunks(file, columns, format, implicit):
+            if len(files) > 1 and "by_position" in chunk.marks:
+                raise InputError(
+                    "These files number their users by row, so users of two files cannot be matched; read one"
+                    " file only."
+                )
+            yield chunk
 
 
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
-    """Read the columns of a file, some rows at a time in their order, each chunk as if it were alone.
-
-    There is at least one chunk, perhaps without rows.
-    """
+    """Read at least one chunk, perhaps without rows, each as if it were alone."""
     kind = file_format(file, format, columns)
     allowed = (None,) if kind == "jester" else (None, {"time": True})
     has_positions = kind != "jester" and last_position(columns)
@@ -130,7 +121,6 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
 
 @contextlib.contextmanager
 def readable(file: File, kind: str) -> Iterator[None]:
-    """Say in one sentence that a file cannot be read."""
     try:
         yield
     except InputError:
@@ -161,7 +151,7 @@ def read_parquet(file: File) -> pa.Table:
 
 
 def _metadata_without_schema(file: File) -> Any:
-    """Return the metadata of a file without its Arrow schema where Arrow cannot read that, else None.
+    """Return the metadata without an Arrow schema that Arrow cannot read, else None.
 
     polars writes integers of 128 bits, which Arrow lacks. Without the schema they are 16 bytes each.
     """
@@ -191,7 +181,7 @@ def of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
 def open_text(
     stream: ByteStream, kind: str, columns: Any
 ) -> tuple[list[str], str, Iterator[bytes], int, dict[str, Any]]:
-    """Return names, delimiter and blocks as `read_header` does, and options of `read_fields`.
+    """Return what `read_header` does, and options of `read_fields`.
 
     Without a header no row decides the delimiter, nor how many fields a line has.
     """
@@ -273,10 +263,9 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
 
 
 def _read_jester(stream: Any, implicit: bool) -> Columns:
-    """Read Jester's matrix: a line per user, their number of ratings, then 100 ratings, 99 = not rated.
+    """Read a line per user: their number of ratings, then 100 ratings, 99 = not rated.
 
-    The line number (from 1) is the user's id; a malformed line keeps its number. Items are the jokes'
-    numbers.
+    The line number (from 1) is the user's id; a malformed line keeps its number.
     """
     users: list[np.ndarray] = []
     items: list[np.ndarray] = []

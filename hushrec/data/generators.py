@@ -10,9 +10,9 @@ import pyarrow as pa
 from hushrec.checks import check_count
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
-from hushrec.data.keys import check_seed
+from hushrec.data.keys import check_seed, slices
 from hushrec.data.ratings import Ratings
-from hushrec.data.ratings_builder import Entries, build, slices
+from hushrec.data.ratings_builder import Entries, build
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time

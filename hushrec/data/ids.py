@@ -47,20 +47,15 @@ def canonical_text(value: Any, *, exact: bool = True) -> str | None:
     r"""Return the text that identifies an id, or None where there is no id.
 
     The integer 7, ``numpy.int32(7)``, the texts "7" and "7.0", and the float 7.0 are one id, "7". Surrounding
-    blanks do not count. Zeros and case do: "007" and "7" differ. Bytes are read as UTF-8, a UUID as its usual
-    text.
+    blanks do not count; zeros and case do. Bytes are read as UTF-8, a UUID as its usual text.
 
-    These are not ids: None, NaN, infinities, empty text, cells of more than 1,024 bytes, dates and times,
-    objects of any other class, and floats (or their text) of 2^53 and beyond, since several integers have the
-    same float. Bytes that are no text become "\ufffdx" and their hexadecimal digits, lone surrogates
-    "\ufffdu" and theirs. Text that begins with "\ufffd" gets another one, so no two ids become equal.
+    No ids: None, NaN, infinities, empty text, cells of more than 1,024 bytes, dates and times, objects of any
+    other class, and floats (or their text) of 2^53 and beyond, which several integers share. Bytes that are
+    no text become "\ufffdx" and their hexadecimal digits, lone surrogates "\ufffdu" and theirs. Text that
+    begins with "\ufffd" gets another one, so no two ids become equal.
 
-    Parameters
-    ----------
-    value : object
-    exact : bool
-        False for a cell of NumPy or pandas, where integers of 2^53 and beyond are no ids either: one missing
-        cell would have made the whole column floats.
+    ``exact`` False is for a cell of NumPy or pandas, where integers of 2^53 and beyond are no ids either: one
+    missing cell would have made the whole column floats.
     """
     try:
         return _text_of(value, exact)
@@ -116,10 +111,7 @@ def _is_unicode(text: str) -> bool:
 
 
 def parse_rating(value: Any) -> float:
-    """Return the number in one cell; NaN for anything else ("n/a", None, "1_000", a container).
-
-    Text may have a decimal comma, or be true or false.
-    """
+    """Return the number in a cell, also with a decimal comma; NaN for anything else."""
     if type(value) is float:
         return value
     try:
@@ -155,9 +147,9 @@ class Encoded:
     codes : ndarray of int32
         -1 where a row has no id.
     values : Arrow array or ndarray of object
-        Distinct ids as given: an Arrow array where the type was declared before the cells.
+        Distinct ids as given; an Arrow array where the type was declared before the cells.
     texts : Arrow array of large_string
-        Distinct ids in canonical form.
+        Their canonical texts.
     """
 
     codes: np.ndarray
@@ -169,7 +161,7 @@ class Encoded:
 
 
 def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
-    """Encode a column of ids of any type; distinct ids are numbered by first appearance.
+    """Number distinct ids by first appearance.
 
     NumPy and pandas choose a column's type by all its cells, so an id must be the same under any type.
     ``exact`` drops this rule, for ids that are asked for and are no rows.
@@ -198,27 +190,27 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
 
 
 def lookup(ids: Any, texts: pa.Array) -> np.ndarray:
-    """Return the position (int64) of each id among canonical texts, -1 where it is not there."""
+    """Return the position (int64) of each id, -1 where it is not there."""
     if isinstance(ids, (str, bytes, int, np.integer, uuid.UUID)):
         ids = [ids]
     return positions_of(encode_ids(ids, exact=True), texts).astype(np.int64)
 
 
 def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
-    """Return the position (int32) of encoded ids among canonical texts, -1 where not there."""
+    """Return the position (int32) of encoded ids, -1 where not there."""
     if ids.texts is texts:
         return ids.codes.astype(np.int32, copy=False)
     return np.append(places(ids.texts, texts), np.int32(-1))[ids.codes]
 
 
 def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
-    """Return the position (int32) of each canonical text among others, -1 where not there."""
+    """Return the position (int32) of each canonical text, -1 where not there."""
     found = pc.index_in(texts, value_set=among).fill_null(-1)
     return found.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def given_ids(values: np.ndarray | pa.Array) -> list[Any]:
-    """Return distinct ids as Python objects; a whole number is an int for any column type."""
+    """Return Python objects; a whole number is an int for any column type."""
     return [_plain_number(v) for v in (values if isinstance(values, np.ndarray) else plain_values(values))]
 
 
@@ -233,7 +225,7 @@ def _plain_number(value: Any) -> Any:
 
 
 def encode_ratings(column: Any) -> np.ndarray:
-    """Return a column of ratings as a new array of float32, NaN where a cell holds no number."""
+    """Return float32, NaN where a cell holds no number."""
     with np.errstate(all="ignore"):  # what float32 cannot hold becomes infinite; a signalling NaN stays a NaN
         if isinstance(column, list) and set(map(type, column)) <= {float}:  # one user's, often
             return np.array(column, np.float64).astype(np.float32)
@@ -250,9 +242,9 @@ def encode_ratings(column: Any) -> np.ndarray:
 
 
 def encode_quantities(column: Any) -> np.ndarray:
-    """Return a column of quantities as int64 in millionths, 0 where a cell holds no finite number.
+    """Return int64 in millionths, 0 where a cell holds no finite number; at most a million.
 
-    Integers have the same sum in any order. A quantity beyond a million counts as a million.
+    Integers have the same sum in any order.
     """
     numbers = np.nan_to_num(encode_ratings(column).astype(np.float64), posinf=0, neginf=0)
     return np.rint(np.clip(numbers, -UNIT, UNIT) * UNIT).astype(np.int64)
@@ -278,7 +270,7 @@ def _canonical_array(values: pa.Array) -> pa.Array:
 
 
 def _in_utf8(values: pa.Array, texts: pa.Array) -> pa.Array:
-    """Replace values that are not UTF-8 by their canonical form, so that the others are read."""
+    """Replace values that are not UTF-8 by their canonical form, so the others are read."""
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
@@ -301,7 +293,6 @@ def take(values: np.ndarray | pa.Array, positions: np.ndarray) -> Any:
 
 
 def join_ids(parts: Sequence[Encoded]) -> Encoded:
-    """Join columns of ids one below another."""
     starts = np.cumsum([0, *(len(part.texts) for part in parts)], dtype=np.int32)
     codes = [np.where(part.codes < 0, -1, part.codes + start) for part, start in zip(parts, starts)]
     values = [part.values for part in parts]

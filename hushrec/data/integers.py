@@ -17,7 +17,7 @@ _DENSE = 1 << 24  # numbers that have a separate table
 
 
 def plain_integers(column: Any) -> np.ndarray | None:
-    """Return the numbers of an Arrow column of integers without a hole; None for another column."""
+    """Return the numbers of an Arrow column of integers without a hole, else None."""
     if not isinstance(column, pa.ChunkedArray) or not pa.types.is_integer(column.type) or column.null_count:
         return None
     return column.to_numpy()
@@ -55,10 +55,7 @@ class Places:
 
 
 def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
-    """Return the ids, as numbers where they are plain integers, and `hashes_of` the ids of each row.
-
-    A row without an id has its own code.
-    """
+    """Return ids, as numbers where they are plain integers, and each row's hash."""
     numbers = plain_integers(column)
     if numbers is None:
         users = encode_ids(column)
@@ -72,7 +69,7 @@ def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
 
 
 def hashes_of(texts: pa.Array) -> np.ndarray:
-    """Return a hash (uint64) of each canonical id, to deal users out; of an integer, of the number."""
+    """Return a uint64 per canonical id, to deal users out; of an integer, of the number."""
     is_whole = pc.match_substring_regex(texts, _CANONICAL)
     hashes, whole = np.empty(len(texts), np.uint64), is_whole.to_numpy(zero_copy_only=False)
     hashes[whole] = mix(texts.filter(is_whole).cast(pa.int64()).to_numpy().astype(np.uint64))

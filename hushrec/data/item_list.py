@@ -19,7 +19,7 @@ _HEADERS = {"id", "name", "title", *SYNONYMS["item"]}
 
 
 def read_item_list(path: str | os.PathLike[str]) -> list[str]:
-    """Read the ids of a text file; see `hushrec.data.Domain.read_catalogue`."""
+    """See `hushrec.data.Domain.read_catalogue`."""
     name = f"The catalogue {os.fspath(path)!r}"
     try:
         content = Path(path).read_bytes()

@@ -17,18 +17,18 @@ from hushrec.errors import InputError
 
 _PERSON = b"hushrec.user.v1"  # BLAKE2b's personalisation: a hash of ids made elsewhere gives other keys
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)  # SplitMix64's increment, 2^64 over the golden ratio
-_CELLS = 1 << 21  # entries handled at a time: bounds the memory of a pass over all ratings
+_CELLS = 1 << 21  # cells sorted at a time: bounds the memory of a pass over all ratings
 
 
 def text_keys(texts: Iterable[str]) -> np.ndarray:
-    """Return eight bytes of BLAKE2b of each text, as uint64; the same on every machine."""
+    """Return eight bytes of BLAKE2b of each text (uint64), the same on every machine."""
     blake2b = hashlib.blake2b
     digests = b"".join([blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts])
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
 
 
 def text_hashes(texts: pa.Array) -> np.ndarray:
-    """Return a hash (uint64) of each text: much faster than `text_keys`, for dealing out only."""
+    """Return a hash (uint64) of each text, for dealing out; faster than `text_keys`."""
     offsets, data = _texts_as_bytes(texts)
     lengths = np.diff(offsets)
     hashes = lengths.astype(np.uint64)
@@ -54,7 +54,7 @@ def _texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
 
 
 def mix(values: np.ndarray) -> np.ndarray:
-    """The finaliser of SplitMix64 (Steele, Lea and Flood 2014): a bijection of uint64 that mixes all bits."""
+    """Mix all bits by SplitMix64's finaliser (Steele, Lea and Flood 2014), a bijection of uint64."""
     values = (values ^ (values >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     values = (values ^ (values >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return values ^ (values >> np.uint64(31))
@@ -67,21 +67,18 @@ def check_seed(seed: int) -> int:
 
 
 def stream_base(user_keys: np.ndarray, seed: int, purpose: str) -> np.ndarray:
-    """Return one uint64 per user from which their random choices for one purpose are drawn.
-
-    Choices for different purposes with the same seed are independent.
-    """
+    """Return a uint64 per user to draw their choices from; purposes are independent."""
     salt = text_keys([f"{purpose}:{check_seed(seed)}"])
     return mix(user_keys ^ mix(salt))
 
 
 def cell_keys(base: np.ndarray, items: np.ndarray) -> np.ndarray:
-    """The hash of a user's base (from `stream_base`) with each of their items, as uint64."""
+    """Hash a user's base with each of their items, as uint64."""
     return mix(base + _GOLDEN * (items.astype(np.uint64) + np.uint64(1)))
 
 
 def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
-    """Return the part that each hash falls into: fractions of all uint64, one after the other."""
+    """Return the part that each hash falls into: consecutive fractions of all uint64."""
     ends = [min(int(end * 2.0**64), (1 << 64) - 1) for end in np.cumsum(fractions)[:-1].tolist()]
     return np.searchsorted(np.array(ends, dtype=np.uint64), keys, side="right")
 
@@ -89,18 +86,10 @@ def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
 def parts_of_cells(
     indptr: np.ndarray, indices: np.ndarray, base: np.ndarray, fractions: Sequence[float]
 ) -> np.ndarray:
-    """Return the part of each entry of rows in CSR form, by its own hash.
-
-    ``base`` is from `stream_base`. ``fractions`` hold in expectation.
-    """
-    parts = np.empty(len(indices), dtype=np.int8 if len(fractions) < 128 else np.int32)
-    for start in range(0, len(indices), _CELLS):
-        stop = min(start + _CELLS, len(indices))
-        first, last = np.searchsorted(indptr, (start, stop - 1), side="right") - 1
-        ends = np.clip(indptr[first : last + 2], start, stop)
-        keys = cell_keys(np.repeat(base[first : last + 1], np.diff(ends)), indices[start:stop])
-        parts[start:stop] = part_of(keys, fractions)
-    return parts
+    """Return the part of each entry of rows in CSR form, by a hash; fractions hold in expectation."""
+    rows = np.repeat(np.arange(len(base), dtype=np.int32), np.diff(indptr))
+    parts = [part_of(cell_keys(base[rows[cells]], indices[cells]), fractions) for cells in slices(len(rows))]
+    return np.concatenate([np.zeros(0, np.int64), *parts])
 
 
 def smallest_per_row(
@@ -117,14 +106,10 @@ def smallest_per_row(
     indptr, indices : ndarray
         Rows in CSR form, no item twice in a row.
     base : ndarray of uint64, shape (n_rows,)
-        From `stream_base`. The order of a row depends on its base and its own items only.
+        From `stream_base`. The order of a row depends on its base and items only.
     counts : ndarray of int64, shape (n_rows,)
     rank : ndarray of int64, shape (n_items,), optional
-        Sort by this first, and by the keyed hash within equal ranks.
-
-    Returns
-    -------
-    ndarray of bool, shape (n_entries,)
+        Sort by this first, then by the hash.
     """
     indptr = indptr.astype(np.int64)
     lengths = np.diff(indptr)
@@ -153,3 +138,8 @@ def smallest_per_row(
         np.put_along_axis(taken, order, np.arange(width) < counts[rows][:, None], axis=1)
         chosen[position[valid]] = taken[valid]
     return chosen
+
+
+def slices(length: int, size: int = 1 << 20) -> list[slice]:
+    """Cover a long array, to keep temporary arrays small."""
+    return [slice(start, min(start + size, length)) for start in range(0, length, size)]

@@ -14,9 +14,9 @@ from hushrec.checks import check_count
 from hushrec.data.domain import Domain
 from hushrec.data.generators import names
 from hushrec.data.ids import Encoded
-from hushrec.data.keys import cell_keys, check_seed, mix, stream_base
+from hushrec.data.keys import cell_keys, check_seed, mix, slices, stream_base
 from hushrec.data.ratings import Ratings
-from hushrec.data.ratings_builder import Entries, build, slices
+from hushrec.data.ratings_builder import Entries, build
 from hushrec.errors import InputError
 from hushrec.types import Array
 

@@ -28,7 +28,7 @@ from hushrec.data import store_files
 from hushrec.data.arrays import dictionary
 from hushrec.data.columns import MARKS, SPLIT, Columns, one_below_another
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.files import file_format, read_chunks
+from hushrec.data.files import file_format, read_files
 from hushrec.data.ids import Encoded, encode_ids, join_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.ratings_builder import Entries, Rows, check_implicit, latest, rows_of, usable
@@ -70,7 +70,6 @@ def write_store(
     force: bool = False,
     progress: bool = False,
 ) -> Path:
-    """Write a store and return its path; see `hushrec.data.Store.prepare`."""
     check_domain(domain)
     implicit = implicit or domain.likes
     if implicit:
@@ -95,7 +94,7 @@ def write_store(
 
 
 def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
-    """Return the columns, some rows at a time, and about how many rows there are; 0 of a stream."""
+    """Return chunks, and about how many rows there are; 0 of a stream."""
     if isinstance(source, Columns):
         return [source], len(source.ratings)
     if isinstance(source, list) and len(source) == 1:
@@ -117,14 +116,8 @@ def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[C
     if not files:
         raise InputError("There are no files to read; pass at least one path.")
     kinds = [file_format(file, options.format, options.columns) for file in files]
-    if len(files) > 1 and "jester" in kinds:
-        raise InputError(
-            "These files number their users by row, so users of two files cannot be matched; read one file"
-            " only."
-        )
     rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
-    each = (read_chunks(file, options.columns, options.format, options.implicit) for file in files)
-    return (chunk for chunks in each for chunk in chunks), rows
+    return read_files(files, options.columns, options.format, options.implicit), rows
 
 
 def _rows_of(file: File, kind: str) -> int:
@@ -146,7 +139,7 @@ def _deal_out(
 ) -> tuple[set[str], int]:
     """Append every row to its user's partition, in the order of the input.
 
-    Return the marks of the rows, among them "times" and "unordered", and the number of rows.
+    Return the marks of the rows, among them "times" and "unordered", and their number.
     """
     marks: set[str] = set()
     held: dict[int, list[pa.RecordBatch]] = {}
@@ -260,7 +253,7 @@ def _joined(parts: Sequence[Entries]) -> Entries:
 
 
 def _runs(path: Path) -> Iterator[pa.Table]:
-    """Yield the rows of a partition in the order of the input, those of one type together."""
+    """Yield the rows of a partition in input order, those of one type together."""
     if not path.exists():
         return
     run: list[pa.RecordBatch] = []
@@ -310,7 +303,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def _workspace(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder next to the target; the next one removes that of a killed process."""
+    """Yield a temporary folder; the next one removes that of a killed process."""
     for old in target.parent.glob(f".{target.name}.*.preparing"):
         if (old / _LOCK).exists() and not is_held(old / _LOCK):
             shutil.rmtree(old, ignore_errors=True)
@@ -347,7 +340,7 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
 
 
 def _put(folder: Path, target: Path) -> None:
-    """Give the folder its name; until then, the lock shows the next process that it was killed."""
+    """Give the folder its name; until then, the lock shows that it is not finished."""
     if store_files.is_store(target):
         old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
         (old / _LOCK).touch()

@@ -62,7 +62,7 @@ _LABELS = (
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows that are not used; the numbers of the first few are of lines of a text file, else of rows."""
+    """Rows that are not used; the first are lines of a text file, else rows."""
 
     why: str
     count: int
@@ -78,7 +78,7 @@ class Preview:
     columns : dict of str to str
         The column of each role, where they have names.
     format : str or None
-        Format of the file; None for a table in memory.
+        None for a table in memory.
     counted : {"line", "row"}
         Meaning of the numbers of dropped rows.
     rows, usable : int
@@ -113,14 +113,12 @@ class Preview:
     hints: tuple[str, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
         return {"note": PRIVATE_LOOK, **asdict(self)}
 
     def __str__(self) -> str:
         return self.text()
 
     def text(self) -> str:
-        """Return the text for a terminal."""
         named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
         lines = [f"{PRIVATE_LOOK}.", ""]
         if self.format:
@@ -147,7 +145,7 @@ class Preview:
 def preview(
     source: Any, domain: Domain, columns: Any = None, format: str | None = None, implicit: bool = False
 ) -> Preview:
-    """Preview what becomes of each row of a source; see `hushrec.data.Ratings.check`."""
+    """See `hushrec.data.Ratings.check`."""
     implicit = implicit or domain.likes
     found = _Read(source, domain, columns, format, implicit)
     table, numbers = found.table, found.numbers
@@ -210,7 +208,7 @@ def _dropped(why: str, numbers: np.ndarray) -> list[Dropped]:
 
 
 def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the used pairs of user and item, the rows replaced by a later one, and returned rows."""
+    """Return used pairs of user and item, rows replaced by a later one, and returned rows."""
     cells = entries.users.codes.astype(np.int64) * n_items + entries.items
     is_rated = ~np.isnan(entries.ratings)
     order = np.lexsort((*(key for key in (entries.times, is_rated) if key is not None), cells))
@@ -333,7 +331,6 @@ class _Read:
                 )
 
     def hints_of_labels(self, used: np.ndarray) -> Iterator[str]:
-        """Rows that count as likes though their label or quantity is 0 or below."""
         if self.labels is not None and (is_zero := used & (self.labels <= 0)).any():
             numbers = ", ".join(map(str, self.numbers[is_zero][:_NAMED].tolist()))
             yield (

@@ -31,12 +31,11 @@ from hushrec.data.ratings_builder import (
     build,
     check_implicit,
     csr,
-    join_rows,
     one_row,
     read_rows,
     running_total,
 )
-from hushrec.data.store_files import all_rows, is_store
+from hushrec.data.store_files import is_store, verified_blocks
 from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
@@ -50,7 +49,7 @@ _ONE_USER = np.array(["user"], dtype=object), pa.array(["user"], pa.large_string
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ratings:
-    """Ratings of users for the items of a declared `Domain`: the private side of a data set.
+    """Ratings of users for the items of a declared `Domain`: private.
 
     Build it with `from_any` or, for one user who is to be served, with `of_user`.
 
@@ -66,33 +65,31 @@ class Ratings:
         Private, in the order of ``matrix.data``; `hushrec.data.times.NO_TIME` where a row has no usable time,
         None if no times were asked for (docs/guides/time.md).
     hand_picked : bool
-        Public. Whether users or ratings were chosen by a rule that may look at several users at once
-        (`where`, `rows`, `for_users`). Then one added user can change the rows of others, and a private
-        training refuses. It tracks the methods of this class only (docs/understand/sharp-edges.md).
+        Public. Whether a rule that may look at several users chose users or ratings (`where`, `rows`,
+        `for_users`). A private training then refuses, since one added user can change the rows of others.
+        Only the methods of this class are tracked (docs/understand/sharp-edges.md).
     by_position : bool
         Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
         removed by emptying their row; the number of rows is public.
     purchases : bool
         Public. Whether a column of quantities was read. A rating of NaN is then a purchase without a rating.
     splits : tuple of str
-        Public. Purpose and seed of the splits that these ratings are a part of; the same hashes cannot split
-        them again.
+        Public. Purpose and seed of the splits that made this part; the same hashes cannot split it again.
 
     Notes
     -----
     Unusable rows are dropped within their user, silently. So no user can affect another, and no message
     reveals the rows:
 
-    * a rating that is no number, NaN, infinite or outside the declared range: the row is dropped;
-    * an item that is missing or not in the catalogue, or a missing user id: the row is dropped;
+    * a rating that is no number, NaN, infinite or outside the declared range, a missing item or user id, and
+      an item that is not in the catalogue: the row is dropped;
     * an id, a rating or a time of more than 1,024 bytes is missing;
     * several ratings of one item by one user: the latest stays, and the last of the input where times are
       equal or missing (the largest rating in a stream of Arrow blocks, which has no order); a row without a
       time is before all others;
     * quantities are added up for each user and item, and an item without a rating stays if the sum is above
       0, as a rating of NaN, or of 1 over a domain of likes;
-    * more than ``domain.max_ratings_per_user`` ratings: a sample stays that is drawn from the hash of the
-      user's id and of each item;
+    * more than ``domain.max_ratings_per_user`` ratings: a sample stays, by hashes of the user's id and items;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
     A user without any usable row does not exist. Ids are compared by `hushrec.data.ids.canonical_text`. An
@@ -144,15 +141,15 @@ class Ratings:
             * a stream of Arrow blocks: a record batch reader, or the result of a query in DuckDB or ADBC;
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
-              with an id for each row. Without ids they are the row numbers, and their number is public. If an
-              entry is stored twice, the last counts. A stored zero is a rating of zero, and no like;
+              with an id for each row, by default its public number. Of an entry that is stored twice the last
+              counts. A stored zero is a rating of zero, and no like;
             * a `Store` or the path of one;
-            * `Ratings` over the same domain, which are given back.
+            * `Ratings` over the same domain, which are returned.
         domain : Domain
         columns : dict, optional
             Names of the columns of "user", "item", "rating", "time" and "quantity". Usual names (userId,
             customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it. Times and
-            quantities are read only where asked for: ``{"time": True}`` finds timestamp, date, created_at and
+            quantities are read only if asked for: ``{"time": True}`` finds timestamp, date, created_at and
             the like. Positions from 1 read a text file without a header.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
@@ -179,7 +176,8 @@ class Ratings:
         if is_store(folder):
             if columns is not None or format is not None:
                 raise InputError("columns and format are for tables; a store knows its own, leave them out.")
-            return cls(domain, *all_rows(Path(folder).absolute(), domain))
+            blocks = verified_blocks(Path(folder).absolute(), domain)
+            return joined(domain, [cls(domain, *rows) for rows in blocks])
         return cls(domain, *read_rows(source, domain, columns, format, implicit or domain.likes))
 
     @staticmethod
@@ -191,9 +189,9 @@ class Ratings:
         format: str | None = None,
         implicit: bool = False,
     ) -> Preview:
-        """Preview what becomes of each row of a source, and why, before anything is spent.
+        """Preview what becomes of each row of a source, with the parameters of `from_any`.
 
-        Private: nothing of it may be declared, logged or published. The parameters are those of `from_any`.
+        Private: nothing of it may be declared, logged or published.
         """
         from hushrec.data.preview import preview
 
@@ -256,7 +254,7 @@ class Ratings:
 
     @cached_property
     def users(self) -> np.ndarray:
-        """The user ids as given, one per row. Private.
+        """The user ids as given. Private.
 
         Integers of an Arrow or polars column or a file are an integer array, all else objects.
         """
@@ -266,15 +264,15 @@ class Ratings:
 
     @property
     def user_column(self) -> pa.Array:
-        """The user ids as an Arrow array, in the type of an Arrow or polars column or a file, else as text.
+        """The user ids in the type of an Arrow or polars column or a file, else as text. Private.
 
-        Private. A type chosen for the present ids would reveal one user's id of another type.
+        A type chosen for the present ids would reveal one user's id of another type.
         """
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
     @cached_property
     def user_keys(self) -> np.ndarray:
-        """A hash (uint64) of each user's id. Random draws for the user start from it."""
+        """A hash (uint64) of each user's id, from which random draws start."""
         return text_keys(self.user_texts.to_pylist())
 
     @property
@@ -284,7 +282,7 @@ class Ratings:
 
     @cached_property
     def users_differ(self) -> bool:
-        """Whether every row is another user's, as it must be for training."""
+        """Whether every row is another user's, as training needs."""
         return len(self.user_texts.unique()) == self.n_users
 
     @cached_property
@@ -301,8 +299,7 @@ class Ratings:
     def to_arrow(self) -> pa.Table:
         """Return a table of user, item, rating and, if known, time, with the ids as given. Private.
 
-        Its metadata keep ``hand_picked``, ``by_position`` and ``splits`` for `from_any`; pandas, polars and
-        CSV lose them.
+        Its metadata keep the marks for `from_any`; pandas, polars and CSV lose them.
         """
         marks = " ".join([*(mark for mark in MARKS if getattr(self, mark)), *self.splits])
         table = {
@@ -350,7 +347,7 @@ class Ratings:
         return self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)
 
     def aligned_to(self, other: Ratings) -> Ratings:
-        """Return these ratings in the rows of the other's users; empty for users who are not here."""
+        """Return the rows of the other's users; empty for users who are not here."""
         users = Encoded(np.arange(other.n_users), other.user_values, other.user_texts)
         return marked(self._at(places(other.user_texts, self.user_texts), users), self, other)
 
@@ -364,7 +361,7 @@ class Ratings:
             Drop users who are left without a rating.
         keyed : bool
             Declares that each user's part of the mask was computed from that user's rows, the id and public
-            values only, as in `split_ratings`. Without it the result is ``hand_picked``.
+            values only. Without it the result is ``hand_picked``.
         """
         counts = np.diff(running_total(mask)[self.matrix.indptr])
         users = Encoded(np.arange(self.n_users), self.user_values, self.user_texts)
@@ -390,17 +387,14 @@ class Ratings:
         return self.matrix.indptr[users + 1] - 1 - place
 
     def liked(self, threshold: float | None) -> Ratings:
-        """Return purchases without a rating, and ratings from a threshold up; None means all.
-
-        There is a row for each user, also without any.
-        """
+        """Return purchases and ratings from a threshold up (None: all), with a row for each user."""
         if threshold is None:
             return self
         is_liked = ~(self.matrix.data < np.float32(threshold))  # NaN is not below
         return self.where(is_liked, drop_empty=False, keyed=True)
 
     def starred(self) -> Ratings:
-        """Return the ratings without the purchases that have none; a row for each user."""
+        """Return the ratings without purchases that have none; a row for each user."""
         if not self.purchases:
             return self
         return self.where(~np.isnan(self.matrix.data), drop_empty=False, keyed=True)
@@ -443,6 +437,7 @@ class Ratings:
 
 
 def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
+    """Return ratings with every mark of any source."""
     marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
     splits = dict.fromkeys(split for each in sources for split in each.splits)
     return replace(ratings, splits=tuple(splits), **marks)
@@ -460,9 +455,19 @@ def of_nobody(domain: Domain) -> Ratings:
 
 
 def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
+    """Join the ratings of different users over one domain."""
     if not parts:
         return of_nobody(domain)
-    return Ratings(domain, *join_rows(parts, domain.n_items))
+    if len(parts) == 1:
+        return parts[0]
+    lengths = np.concatenate([np.diff(part.matrix.indptr) for part in parts])
+    data = np.concatenate([part.matrix.data for part in parts])
+    indices = np.concatenate([part.matrix.indices for part in parts])
+    users = pa.concat_arrays([part.user_column for part in parts])
+    texts = pa.concat_arrays([part.user_texts for part in parts])
+    times = join_filled([part.times for part in parts], [part.n_ratings for part in parts], NO_TIME)
+    matrix = csr(data, indices, running_total(lengths), domain.n_items)
+    return marked(Ratings(domain, matrix, users, texts, times), *parts)
 
 
 def _row_of_each(matrix: sp.csr_array) -> np.ndarray:

@@ -16,9 +16,8 @@ import scipy.sparse as sp
 from hushrec.data.columns import MARKS, SPLIT
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
-from hushrec.data.keys import smallest_per_row, stream_base, text_keys
+from hushrec.data.keys import slices, smallest_per_row, stream_base, text_keys
 from hushrec.data.readers import read_columns
-from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError
 
 
@@ -34,14 +33,9 @@ class Rows(NamedTuple):
     purchases: bool = False
     splits: tuple[str, ...] = ()
 
-    @property
-    def user_column(self) -> pa.Array:
-        """As of `Ratings`."""
-        return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
-
 
 class Entries(NamedTuple):
-    """Rows before the rules apply: codes of users, positions in the catalogue (-1 = unknown), and cells."""
+    """Rows before the rules apply; items are positions in the catalogue, -1 = unknown."""
 
     users: Encoded
     items: np.ndarray
@@ -74,7 +68,6 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
 
 
 def check_implicit(domain: Domain, columns: Any = None) -> None:
-    """Refuse likes where a rating of 1 would be dropped."""
     if not domain.low <= 1.0 <= domain.high:
         raise InputError("With implicit feedback every rating is 1; declare a rating range that holds 1.")
     if isinstance(columns, Mapping) and columns.get("quantity") and not domain.likes:
@@ -87,7 +80,7 @@ def build(domain: Domain, entries: Entries, *, is_ordered: bool = True) -> Rows:
 
 
 def usable(domain: Domain, entries: Entries) -> Entries:
-    """Return the rows with a user, an item of the catalogue, and a rating in the range or a quantity."""
+    """Keep rows with a user, an item, and a rating in the range or a quantity."""
     entries = entries._replace(ratings=within_range(entries.ratings, domain))
     kept = (entries.users.codes >= 0) & (entries.items >= 0) & has_value(entries)
     return entries if kept.all() else entries.where(kept)
@@ -96,8 +89,7 @@ def usable(domain: Domain, entries: Entries) -> Entries:
 def rows_of(domain: Domain, found: Entries) -> Rows:
     """Return the rows of entries from `latest`.
 
-    With quantities, a pair without a rating stays if its quantities add up to more than 0: as a rating of
-    NaN, or as 1 in a domain of likes.
+    A pair without a rating stays if its quantities add up to more than 0: as NaN, or as 1 of likes.
     """
     if found.quantities is not None:
         is_unrated = np.isnan(found.ratings)
@@ -131,7 +123,7 @@ def _row_of_nothing(n_items: int) -> sp.csr_array:
 
 
 def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entries:
-    """Sort usable rows by user and item; keep of a pair the latest rating, and the sum of its quantities.
+    """Sort by user and item; keep of a pair the latest rating, and the sum of its quantities.
 
     The result may be joined with more rows and sorted again. Where times tie, the last row of the input stays
     if ``is_ordered``; otherwise the largest rating does, and users are sorted by their text.
@@ -160,7 +152,7 @@ def has_value(entries: Entries) -> np.ndarray:
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
-    """Return ratings as float32 within the declared range, NaN for all others; float32 in place.
+    """Return float32 within the declared range, NaN for all others; float32 in place.
 
     The comparison uses float32, so 4.1 is within (0.1, 4.1) for any type. No stored value is outside the
     range, not even by rounding.
@@ -182,7 +174,7 @@ def _bounds(low: float, high: float) -> tuple[np.float32, np.float32, np.float32
 
 
 def _sorted_by_text(users: Encoded) -> Encoded:
-    """Number users by their texts, if the order of their first appearance is private."""
+    """The order of first appearance may be private."""
     order = pc.sort_indices(users.texts).to_numpy()
     place = np.empty(len(order), np.int32)
     place[order] = np.arange(len(order), dtype=np.int32)
@@ -214,14 +206,14 @@ def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
 def _by_cell(
     users: np.ndarray, items: np.ndarray, values: np.ndarray, shape: tuple[int, int]
 ) -> sp.csc_array:
-    """Sort values by users, their items, and the input: two conversions of SciPy, which count."""
+    """Sort by user, item and input order: two conversions of SciPy, which count."""
     cells = sp.coo_array((values, (items, users)), shape=shape[::-1])
     cells.has_canonical_format = True  # else those of one cell would be added up
     return cells.tocsr().tocsc()
 
 
 def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
-    """Mark the entry of each group with the largest keys, the last key first, and the last of a tie."""
+    """Mark each group's entry with the largest keys, the last key first, and the last of a tie."""
     doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
     last = ends[doubles]
     order = np.lexsort((*(key[doubles] for key in keys), np.cumsum(last) - last))
@@ -239,27 +231,6 @@ def _within_cap(counts: np.ndarray, items: np.ndarray, texts: pa.Array, cap: int
     return smallest_per_row(running_total(counts), items, base, np.full(len(counts), cap))
 
 
-def join_rows(parts: Sequence[Any], n_items: int) -> Rows:
-    """Join the rows of different users, each `Rows` or `Ratings`, with every mark of any of them."""
-    if len(parts) == 1:
-        return Rows(*(getattr(parts[0], name) for name in Rows._fields))
-    matrix = csr(
-        np.concatenate([each.matrix.data for each in parts]),
-        np.concatenate([each.matrix.indices for each in parts]),
-        running_total(np.concatenate([np.diff(each.matrix.indptr) for each in parts])),
-        n_items,
-    )
-    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in parts) for mark in MARKS}
-    return Rows(
-        matrix,
-        pa.concat_arrays([each.user_column for each in parts]),
-        pa.concat_arrays([each.user_texts for each in parts]),
-        join_filled([each.times for each in parts], [each.matrix.nnz for each in parts], NO_TIME),
-        splits=tuple(dict.fromkeys(split for each in parts for split in each.splits)),
-        **marks,
-    )
-
-
 def running_total(counts: np.ndarray) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
@@ -274,8 +245,3 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int)
 
 def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:
     return None if values is None else values[positions]
-
-
-def slices(length: int, size: int = 1 << 20) -> list[slice]:
-    """Return slices that cover a long array, to keep temporary arrays small."""
-    return [slice(start, min(start + size, length)) for start in range(0, length, size)]

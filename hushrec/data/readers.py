@@ -26,7 +26,7 @@ _TOGETHER = 1 << 20  # entries of a matrix, or rows of a stream
 def read_columns(
     source: Any, columns: Any, format: str | None, implicit: bool, items: pa.Array | None = None
 ) -> Columns:
-    """Return the columns of any source; the columns of a matrix are the items of the given texts."""
+    """The columns of a matrix are the items of the given texts."""
     if isinstance(source, (str, os.PathLike)):
         return read_path(os.fspath(source), columns, format, implicit)
     if format is not None:
@@ -66,7 +66,7 @@ def is_stream(source: Any) -> bool:
 
 
 def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
-    """Return the blocks of a stream and its schema; raise InputError, perhaps later, where it breaks off."""
+    """Return the blocks of a stream and its schema; raise InputError where it breaks off."""
     with _unbroken():
         reader = pa.RecordBatchReader.from_stream(source)
 
@@ -78,7 +78,7 @@ def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
 
 
 def piped(path: str) -> pa.RecordBatchReader:
-    """Read an Arrow IPC stream from a pipe, which must end with the end mark of the format."""
+    """Read an Arrow IPC stream from a pipe, which must end with the format's end mark."""
     pipe = _Pipe(path)
 
     def read() -> Iterator[pa.RecordBatch]:
@@ -97,7 +97,7 @@ def piped(path: str) -> pa.RecordBatchReader:
 
 
 class _Pipe:
-    """A pipe that keeps its last bytes: a writer that is killed closes it too."""
+    """A pipe that keeps its last bytes, since a writer that is killed closes it too."""
 
     closed = False
 
@@ -125,7 +125,7 @@ def _unbroken() -> Iterator[None]:
 
 
 def stream_chunks(source: Any, columns: Any, implicit: bool) -> Iterator[Columns]:
-    """Read the columns of a stream, some blocks at a time; at least once, perhaps without rows."""
+    """Read a stream, some blocks at a time; at least once, perhaps without rows."""
     found, schema = batches(source)
     held: list[pa.RecordBatch] = []
     for batch in chain(found, [None]):

@@ -13,18 +13,17 @@ from hushrec.errors import InputError
 def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarray | None = None) -> Ratings:
     """Return at most ``count`` ratings of each user, drawn without regard to any other user.
 
-    The order of a user's ratings is a hash of (seed, user, item). A generator that walks through the users
-    would shift everyone's sample when one user leaves, and with it every sensitivity.
+    The order of a user's ratings is a hash of (seed, user, item), so no sample changes when a user leaves.
 
     Parameters
     ----------
     ratings : Ratings
     count : int
-        Positive. Users with no more ratings keep them all.
+        Positive.
     seed : int
     priority : ndarray, shape (n_items,), optional
-        Take the items of smallest priority first, ties by the hash. With released item counts this is tail
-        ("adaptive") sampling of DPALS (Chien et al. 2021, section 5). It must be public or released.
+        Public or released. Take the items of smallest priority first, ties by the hash. With released item
+        counts this is tail ("adaptive") sampling of DPALS (Chien et al. 2021, section 5).
 
     Returns
     -------

@@ -36,11 +36,7 @@ _NO_VALUE = "__HIVE_DEFAULT_PARTITION__"
 
 
 class File(NamedTuple):
-    """A file to read.
-
-    ``filesystem`` None means this machine. ``keys`` are facts that folder names state on all rows, as in
-    ``date=2024-06-30/part-0.parquet``.
-    """
+    """``filesystem`` None is this machine; ``keys`` come from folder names such as ``date=2024-06-30``."""
 
     path: str
     filesystem: Any = None
@@ -48,12 +44,11 @@ class File(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Without its folders."""
         return Path(self.path).name
 
     @property
     def suffix(self) -> str:
-        """The name's suffix in lower case, without that of compression."""
+        """In lower case, without that of compression."""
         name = self.name.lower()
         for compression in _COMPRESSED:
             name = name.removesuffix(compression)
@@ -66,7 +61,6 @@ class File(NamedTuple):
         return self.filesystem or fs.LocalFileSystem()
 
     def head(self, size: int) -> bytes:
-        """Return the first bytes, or raise InputError if the file cannot be read."""
         path = Path(self.path)
         if self.filesystem is None and path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(
@@ -82,20 +76,19 @@ class File(NamedTuple):
             raise InputError(f"{self.path!r} cannot be read: {why}.") from None
 
     def size(self) -> int:
-        """Size in bytes; 0 if unknown."""
+        """0 if unknown."""
         return self._system.get_file_info(self.path).size or 0
 
     def seekable(self) -> Any:
-        """Return the open file, for a Parquet reader."""
         return self._system.open_input_file(self.path)
 
     def stream(self) -> Any:
-        """Return its uncompressed bytes, to be closed."""
+        """Uncompressed; to be closed."""
         return self._system.open_input_stream(self.path, compression="detect")
 
 
 def refuse_other_content(file: File) -> None:
-    """Refuse a file whose first bytes are not delimited text, as of an archive, UTF-16 text or JSON."""
+    """Refuse a file that is not delimited text by its first bytes."""
     raw = file.head(_HEAD_BYTES)
     ending = next((ending for ending in _COMPRESSED if file.name.lower().endswith(ending)), "")
     if ending and raw and not raw.startswith(_COMPRESSED[ending]):
@@ -113,16 +106,7 @@ def refuse_other_content(file: File) -> None:
 
 
 def files_at(path: str, filesystem: Any = None) -> list[File]:
-    """Return the files of a path, in the order of their names, which is the order of their rows.
-
-    Parameters
-    ----------
-    path : str
-        A file, a folder, a pattern such as ``"2024-*.parquet"``, or an address such as
-        ``s3://bucket/folder``.
-    filesystem : pyarrow.fs.FileSystem, optional
-        File system of the path, by default that of the address, or this machine.
-    """
+    """Return the files of a path, pattern or address by name, which is the order of their rows."""
     from pyarrow import fs
 
     if filesystem is None and _URI.match(path):

@@ -10,7 +10,7 @@ from hushrec.errors import InputError
 
 
 def check_sparse(matrix: Any) -> None:
-    """Refuse a sparse matrix with inconsistent arrays: compiled code would read past their ends."""
+    """Refuse inconsistent arrays: compiled code would read past their ends."""
     try:
         if hasattr(matrix, "check_format"):
             matrix.check_format(full_check=True)

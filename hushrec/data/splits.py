@@ -143,7 +143,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     Parameters
     ----------
     ratings : Ratings
-        Read with their times (docs/guides/time.md); one without a time counts as given before all others.
+        Read with their times (docs/guides/time.md); one without a time is before all others.
     date : date, datetime, ISO 8601 text or number
         Declared, never the time of some rating. With ``ratings.times.max()`` one user's last rating decides
         the parts of all others, and the guarantee does not hold.
@@ -180,10 +180,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
 
 
 def check_sides(ratings: Ratings, date: Any) -> None:
-    """Refuse a date with all ratings on one side, or in another unit than they.
-
-    The sentence is private, for the curator's own look.
-    """
+    """Refuse a date with all ratings on one side, or in another unit; the sentence is private."""
     moment = parse_time(date)
     if ratings.times is None or moment == NO_TIME or not len(ratings.times):
         return
@@ -214,8 +211,8 @@ def strong_generalization(
     heldout : float
         Fraction of the users that is held out, in (0, 1), in expectation.
     fold_in : float
-        Fraction of a held-out user's ratings from which they are folded in, in (0, 1). The number of target
-        ratings is rounded down; a user without any is in ``fold_in`` only.
+        Fraction of their ratings to fold in, in (0, 1). The number of target ratings is rounded down; a user
+        without any is in ``fold_in`` only.
     seed : int
 
     Returns

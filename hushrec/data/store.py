@@ -29,14 +29,12 @@ class Store:
     Parameters
     ----------
     path : path
-        Its folder.
     domain : Domain, optional
-        Refused unless it is the one that the store was prepared with.
+        Refused unless the store was prepared with it.
 
     Attributes
     ----------
     domain : Domain
-        Public.
     n_users, n_ratings : int
     by_position, hand_picked, purchases, timed : bool
     splits : tuple of str
@@ -75,9 +73,8 @@ class Store:
     def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
         """Write ratings of any number to disk, cleaned and in partitions of users, to train on from there.
 
-        Rows are read as in `Ratings.from_any`. Ids that are neither integers nor text become text. Memory is
-        bounded. The store takes 5 to 8 bytes per rating, and 4 more with its time. While it is written,
-        about 20 more bytes per rating are on the same disk (docs/guides/scaling.md).
+        Ids that are neither integers nor text become text. Memory is bounded. The store takes 5 to 8 bytes
+        per rating, 4 more with its time, and about 20 more while it is written (docs/guides/scaling.md).
 
         Parameters
         ----------

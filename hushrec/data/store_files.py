@@ -23,7 +23,7 @@ from hushrec.data.catalogue import pack, unpack
 from hushrec.data.columns import MARKS
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
-from hushrec.data.ratings_builder import Rows, csr, join_rows
+from hushrec.data.ratings_builder import Rows, csr
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 
@@ -40,7 +40,6 @@ _UNKNOWN_TIME = (1 << 32) - 1
 
 
 def is_store(path: Any) -> bool:
-    """Return whether a store exists at a path, in any state."""
     return isinstance(path, (str, Path)) and (Path(path) / MANIFEST).is_file()
 
 
@@ -74,11 +73,11 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
     )
 
 
-def all_rows(path: Path, domain: Domain) -> Rows:
+def verified_blocks(path: Path, domain: Domain) -> list[Rows]:
     manifest, domain = opened(path, domain)
     verify(path, manifest)
     blocks = [(at, k) for at, entry in enumerate(manifest["partitions"]) for k in range(entry["blocks"])]
-    return join_rows([block_of(path, manifest, *each, domain.n_items) for each in blocks], domain.n_items)
+    return [block_of(path, manifest, *block, domain.n_items) for block in blocks]
 
 
 # ---------------------------------------------------------------------- the manifest
@@ -94,7 +93,6 @@ def _checksum(manifest: Mapping[str, Any]) -> str:
 
 
 def new_manifest(domain: Domain, partitions: list[dict[str, Any]], **marks: Any) -> dict[str, Any]:
-    """Return a manifest without its checksum."""
     declared, _ = pack(domain)
     return {
         "format": _FORMAT,
@@ -177,7 +175,7 @@ def arrow_bytes(batches: Sequence[pa.RecordBatch]) -> pa.Buffer:
 
 
 def partition_batches(rows: Rows) -> list[pa.RecordBatch]:
-    """Return the record batches of a partition, a block of users each; at least one."""
+    """Return at least one record batch, each a block of users."""
     matrix = rows.matrix
     metadata: dict[str, Any] = {}
     columns: dict[str, np.ndarray] = {"item": matrix.indices}
@@ -217,7 +215,7 @@ def _block_ends(indptr: np.ndarray) -> list[tuple[int, int]]:
 
 
 def id_columns(users: Encoded) -> dict[str, pa.Array]:
-    """Return the ids as given if they are integers or text, and their canonical text where it differs."""
+    """Return ids as given if they are integers or text, and canonical texts that differ."""
     texts = users.texts
     values: Any = users.values
     if isinstance(values, pa.Array) and pa.types.is_integer(values.type):

@@ -61,7 +61,7 @@ def _without_marks(block: bytes) -> bytes:
 
 
 def check_utf8(content: bytes, path: str) -> None:
-    """Refuse a public text file that is not UTF-8, with the number of the line."""
+    """Refuse a public text file that is not UTF-8."""
     try:
         content.decode()
     except UnicodeDecodeError as error:
@@ -73,16 +73,13 @@ def check_utf8(content: bytes, path: str) -> None:
 
 
 def stated_delimiter(line: bytes) -> str | None:
-    """Return the delimiter that the first line of a file states, as in ``sep=;``."""
+    """Return the delimiter of a first line such as ``sep=;``."""
     found = _SEPARATOR.fullmatch(line)
     return found[1].decode() if found else None
 
 
 def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, Iterator[bytes], int]:
-    """Return the column names, the delimiter, the blocks of lines below, and the number of lines above them.
-
-    The header decides the delimiter, or a line before it such as ``sep=;``.
-    """
+    """Return column names, delimiter, blocks of lines below, and the number of lines above."""
     header, blocks = _first_line(lines_of(stream))
     n_lines = 1
     if stated := stated_delimiter(header):
@@ -110,20 +107,7 @@ def read_fields(
 ) -> list[pa.ChunkedArray]:
     """Return the wanted fields of every well-formed line, as dictionary-encoded bytes.
 
-    Parameters
-    ----------
-    blocks : iterable of bytes
-        From `lines_of` or `read_header`.
-    n_fields : int
-        A line with another number of fields is skipped.
-    wanted : list of int
-        Positions of the fields to return.
-    delimiter : str
-        One character, or "::".
-    quoted : bool
-        Whether a field may be in double quotes.
-    at_least : bool
-        Read the first fields of a line that has more.
+    A line with another number of fields is skipped, or with fewer ones where ``at_least``.
     """
     parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
@@ -150,7 +134,6 @@ def _short_lines(block: bytes) -> bytes:
 
 
 def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> bytes:
-    """Return the lines with the right number of fields, or the first fields of those with enough."""
     octets = np.frombuffer(block, np.uint8)
     field_ends = np.flatnonzero((octets == mark[0]) | (octets == 10))
     last_fields = np.flatnonzero(octets[field_ends] == 10)
@@ -172,7 +155,7 @@ def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> by
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
-    """Return the block without its quotes, or None if a quote does more than enclose a plain field."""
+    """Return None if a quote does more than enclose a plain field."""
     octets = np.frombuffer(block, np.uint8)
     separator = (octets == mark[0]) | (octets == 10)
     quotes = np.flatnonzero(octets == 34)
@@ -220,7 +203,7 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
 def _split_each(
     block: bytes, n_fields: int, wanted: list[int], mark: bytes, at_least: bool
 ) -> list[pa.Array]:
-    """Split line by line with separate readers, so a quote ends with its line."""
+    """A quote ends with its line."""
     delimiter = mark.decode()
     rows: list[list[bytes]] = []
     for line in block.split(b"\n"):

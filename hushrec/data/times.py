@@ -33,14 +33,14 @@ _UNITS = {"seconds": 10**11, "milliseconds": 10**14, "microseconds": 10**17}
 
 
 def unit_of(times: np.ndarray) -> str:
-    """Return the unit of most times since 1970; seconds where there is no time."""
+    """Return the unit of most times since 1970; seconds where there is none."""
     known = times[times != NO_TIME]
     middle = float(np.median(np.abs(known))) if len(known) else 0.0
     return next((unit for unit, end in _UNITS.items() if middle < end), "nanoseconds")
 
 
 def encode_times(column: Any) -> np.ndarray:
-    """Return a column of times as int64, `NO_TIME` where a cell holds none.
+    """Return int64, `NO_TIME` where a cell holds no time.
 
     Dates, timestamps and ISO 8601 text become seconds since 1970 (UTC). Numbers keep the source's unit. Both
     are rounded down, numbers from the nearest float64.
@@ -61,7 +61,7 @@ def encode_times(column: Any) -> np.ndarray:
 
 
 def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], filler: int) -> np.ndarray | None:
-    """Join columns of int64, those that are missing filled; None if all are missing."""
+    """Fill missing columns of int64; None if all are missing."""
     if all(part is None for part in parts):
         return None
     pairs = zip(parts, lengths)
@@ -69,7 +69,6 @@ def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], fill
 
 
 def parse_time(value: Any) -> int:
-    """The time in one cell; `NO_TIME` for a missing one."""
     try:
         return _time_of(value)
     except Exception:  # no time; an object of the caller's that fails

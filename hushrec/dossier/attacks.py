@@ -76,7 +76,7 @@ def _canaries(estimator: Any, budget: Budget) -> dict[str, Any]:
     return {
         "users": _CANARIES,
         "measure": "epsilon",
-        "reached": audit.epsilon_bound,
+        "reached": audit.figures["epsilon_lower_bound"],
         "claim": budget.epsilon,
         "mu_reached": audit.mu_bound,
         "mu_claim": audit.claimed_mu,

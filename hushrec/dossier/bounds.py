@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from scipy.optimize import brentq
@@ -11,14 +11,25 @@ from scipy.special import log_ndtr, ndtr, ndtri
 
 from hushrec.privacy import Budget, PrivacyStatement, delta_of, mu_of, total_mu
 from hushrec.privacy.budget import Charge, Cost, belief, composed_epsilon
+from hushrec.privacy.ledger_records import Row
+from hushrec.privacy.season import of_one_user
 
 #: Prior suspicions, and rates of false accusations of a test.
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
 
 
 def own(statement: PrivacyStatement) -> dict[str, Any]:
-    """Return the row of a model, with the earlier weeks of its season."""
-    return _row("model" if statement.week is None else "season", statement.releases, statement.budget.delta)
+    """Return the row of a model, with the weeks of its season: the earlier ones, or those of a lifetime."""
+    week, budget = statement.week, statement.budget
+    if week is not None and week.season.lifetime:
+        return learned("lifetime", budget.epsilon, budget.delta, 0.0, budget.mu)
+    return _row("model" if week is None else "season", statement.releases, budget.delta)
+
+
+def of_a_user(book: dict[str, Any], charges: Iterable[Sequence[Any]]) -> list[Cost]:
+    """Return the costs of those charges of a dossier's ledger part that one user can be in."""
+    lifetimes = {season["name"]: season["weeks"] for season in book["seasons"] if season["lifetime"]}
+    return of_one_user((Row(*row) for row in charges), lifetimes)
 
 
 def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
@@ -27,25 +38,25 @@ def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
     Delta is that of the data set's budget, or else the given one. It is increased by the failure
     probabilities of selections if these leave nothing of it.
     """
-    limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
-    costs = {row[0]: Charge(*row[7:10]) for row in book["charges"]}
+    limit, still = book["budget"], [season for season in book["seasons"] if not season["closed"]]
+    costs = of_a_user(book, book["charges"])
     if limit is not None:
         delta = limit["delta"]
-    elif composed_epsilon(costs.values(), delta) == math.inf:
-        delta += math.fsum(each.failure for each in costs.values())
-    rows = [_row("so far", list(costs.values()), delta)]
+    elif composed_epsilon(costs, delta) == math.inf:
+        delta += math.fsum(cost.failure for cost in costs)
+    rows = [_row("so far", costs, delta)]
     if book["closed"]:
         return rows
     if limit is not None:
         budget = _budget(book, **limit)
         # with a release that is not pure the budget is a limit on mu
-        mu = budget.mu if any(each.epsilon is None for each in costs.values()) else None
+        mu = budget.mu if any(cost.epsilon is None for cost in costs) else None
         rows.append(learned("budget", budget.epsilon, budget.delta, budget.failure, mu))
     elif still:
-        names = {each["name"] for each in still}
-        outside = [costs[row[0]] for row in book["charges"] if row[12] not in names]
-        whole = [_budget(book, *(each[key] for key in ("epsilon", "delta", "failure"))) for each in still]
-        weeks = [Charge(each.mu, None, each.failure) for each in whole]
+        names = {season["name"] for season in still}
+        outside = of_a_user(book, (row for row in book["charges"] if row[12] not in names))
+        whole = [_budget(book, *(season[key] for key in ("epsilon", "delta", "failure"))) for season in still]
+        weeks = [Charge(budget.mu, None, budget.failure) for budget in whole]
         rows.append(_row("weeks", [*outside, *weeks], delta))
     return rows
 
@@ -64,9 +75,9 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
 
     Parameters
     ----------
-    of : {"model", "season", "so far", "budget", "weeks"}
-        Name of the trainings that have this cost: this model, it and the earlier weeks of its season, all so
-        far, all that the budget allows, or all so far and all weeks to come.
+    of : {"model", "season", "lifetime", "so far", "budget", "weeks"}
+        Name of the trainings that have this cost: this model, it and the earlier weeks of its season, all of
+        its lifetime season, all so far, all that the budget allows, or all so far and all weeks to come.
     epsilon, delta : float
     failure : float
         Part of delta: the probability that `mu` does not hold.

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec import __version__
-from hushrec.checks import check_choice, check_kind, name, settings_of, shown
+from hushrec.checks import check_choice, check_kind, line_of_text, settings_of, shown
 from hushrec.dossier import attacks as attacking
 from hushrec.dossier.bounds import own, together
 from hushrec.dossier.form import LANGUAGES, filled, words
@@ -97,7 +97,7 @@ def certify(
     declared = dict(zip(DECLARED, (controller, purpose, period, contact, review)))
     for field, text in declared.items():
         if text is not None or field == "controller":
-            name(field, text)
+            line_of_text(field, text)
     check_choice(language=(language, LANGUAGES))
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
     board, octets = load(model), Path(model).read_bytes()
@@ -108,10 +108,6 @@ def certify(
         raise InputError(
             f'Data set "{called}" was charged an infinite epsilon by a run without privacy, so nothing is'
             " promised to its users and there is nothing to certify."
-        )
-    if any(season.season.lifetime for season in ledger.seasons(called)):
-        raise InputError(
-            f'Data set "{called}" has a lifetime season, which dossiers do not support; use hushrec report.'
         )
     head, rows = ledger.chain(called)
     assert head is not None
@@ -141,16 +137,17 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
     """Return the runs that a model's releases were charged to, in order; empty without any.
 
     A run may have other charges: of a killed training, or of another model. The releases of a season's model
-    are those of all weeks so far.
+    are those of all weeks so far; in a lifetime season those of its own week.
     """
     wanted = [
         (each.label, repr(each.mechanism), each.sensitivity, each.unit, each.relation)
         for each in statement.releases
     ]
     week, groups = statement.week, dict[Any, list[Sequence[Any]]]()
+    by_run = week is None or week.season.lifetime
     for row in rows:
         if week is None or row[12] == week.season.name:
-            groups.setdefault(row[2] if week is None else "season", []).append(row)
+            groups.setdefault(row[2] if by_run else "season", []).append(row)
     found: list[tuple[int, list[str]]] = []
     for charges in groups.values():
         left = iter(charges)
@@ -264,9 +261,15 @@ def _booked(
 
 
 def season_entry(summary: SeasonSummary) -> dict[str, Any]:
-    """Return the entry of a season; its budget never changes."""
-    budget, now = summary.season.budget, {"begun": summary.begun, "closed": summary.closed}
-    return {**summary.season.to_dict(), **budget.promise, "failure": budget.failure, **now}
+    """Return the entry of a season; its budget never changes.
+
+    Only a lifetime season has a largest mu squared of one training.
+    """
+    season, budget = summary.season, summary.season.budget
+    now = {"begun": summary.begun, "closed": summary.closed}
+    largest = season.mu(0) ** 2 if season.lifetime else None
+    entry = {**season.to_dict(), **budget.promise, "failure": budget.failure, **now}
+    return {**entry, "training_mu_squared": largest}
 
 
 def spelled(dossier: dict[str, Any], epsilon: float, delta: float) -> str:
@@ -278,9 +281,19 @@ def spelled(dossier: dict[str, Any], epsilon: float, delta: float) -> str:
 
 def promised(dossier: dict[str, Any]) -> str:
     """Return the promise of the model, and the weeks that it covers."""
-    text = spelled(dossier, dossier["promise"]["epsilon"], dossier["promise"]["delta"])
-    season: str = words(dossier["language"])["season"]
-    return text if dossier["model"]["week"] is None else season.format(promise=text)
+    text, week = (
+        spelled(dossier, dossier["promise"]["epsilon"], dossier["promise"]["delta"]),
+        dossier["model"]["week"],
+    )
+    if week is None:
+        return text
+    season = next(season for season in dossier["ledger"]["seasons"] if season["name"] == week[0])
+    return season_words(season, words(dossier["language"])["promised"]).format(**season, promise=text)
+
+
+def season_words(season: dict[str, Any], texts: dict[str, str]) -> str:
+    """Choose the text of a kind of season."""
+    return texts["lifetime" if season["lifetime"] else "season"]
 
 
 def _of_both(statement: PrivacyStatement) -> float | None:
@@ -317,6 +330,7 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
         "rating": unit == "rating",
         "rounding": bool(inexact),
         "season": model["week"] is not None,
+        "lifetime": dossier["learned"][0]["of"] == "lifetime",
         "donors": model["public_ratings"],
         "consent": model["public_ratings"] and dossier["consent"] is None,
         "servers": model["epsilon_of_both_servers"] is not None,

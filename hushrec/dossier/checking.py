@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec.checks import check_kind
-from hushrec.dossier.bounds import own, together
+from hushrec.dossier.bounds import of_a_user, own, together
 from hushrec.dossier.certifying import (
     COLUMNS,
     DECLARED,
@@ -28,8 +28,8 @@ from hushrec.dossier.certifying import (
 from hushrec.dossier.form import PAYLOAD_TYPE, facts_of, parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Budget, Ledger, Release, total_mu
-from hushrec.privacy.budget import guarantee
+from hushrec.privacy import Budget, Ledger, Release, Season, total_mu
+from hushrec.privacy.budget import Charge, guarantee
 from hushrec.privacy.ledger import LedgerSummary
 from hushrec.privacy.schema import GENESIS
 from hushrec.privacy.season import SeasonSummary
@@ -41,8 +41,8 @@ _PARTS = {
     "language", "made", "declared", "consent", "model", "promise", "ledger", "learned", "attacks", "code",
     *_SENTENCES,
 }  # fmt: skip
-_SEASON = {"name", "weeks", "first_share", "gap", "epsilon", "delta", "unit", "relation", "failure", "begun",
-           "closed"}  # fmt: skip
+_SEASON = {"name", "weeks", "first_share", "gap", "lifetime", "epsilon", "delta", "unit", "relation",
+           "failure", "begun", "closed", "training_mu_squared"}  # fmt: skip
 #: Largest difference between the clocks of the signer and of the reader.
 _CLOCKS = timedelta(days=1)
 _HASH = re.compile("[0-9a-f]{64}")
@@ -254,17 +254,27 @@ def _chain(book: dict[str, Any]) -> str:
 
 
 def _seasons(book: dict[str, Any]) -> None:
-    """The seasons are those of the charges, with as many weeks begun."""
-    runs: dict[str, set[str]] = {}
+    """The seasons are those of the charges, with as many weeks begun, each within its part of the budget."""
+    runs: dict[str, dict[str, list[Charge]]] = {}
     for row in book["charges"]:
         if row[12] is not None:
-            runs.setdefault(row[12], set()).add(row[2])
+            runs.setdefault(row[12], {}).setdefault(row[2], []).append(Charge(*row[7:10]))
     names = [each["name"] for each in book["seasons"]]
     if len(set(names)) != len(names) or not set(runs) <= set(names):
         raise _Wrong("a season of the charges is left out, or one is named twice")
     for each in book["seasons"]:
-        if set(each) != _SEASON or not _exactly(each["begun"], len(runs.get(each["name"], ()))):
+        trainings = runs.get(each["name"], {})
+        if set(each) != _SEASON or not _exactly(each["begun"], len(trainings)):
             raise _Wrong(f"season {each['name']!r} is not as its charges show it")
+        season = Season(
+            Budget(*(each[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))),
+            *(each[key] for key in ("weeks", "first_share", "name", "gap", "lifetime")),
+        )
+        summary = SeasonSummary(season, book["dataset"], each["closed"], each["begun"], 0.0, 0, None)
+        if not _same(season_entry(summary), each):
+            raise _Wrong(f"season {each['name']!r} does not add up")
+        for week, costs in enumerate(trainings.values()):
+            season.check_week(week, costs)
 
 
 def _arithmetic(dossier: dict[str, Any]) -> str:
@@ -290,14 +300,16 @@ def _arithmetic(dossier: dict[str, Any]) -> str:
 def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
     """The dossier has all charges, seasons and the budget that the model's own statement counts."""
     earlier = book["charges"][: then.charges]
-    mu = total_mu(row[7] for row in earlier)
+    mu = total_mu(cost.mu for cost in of_a_user(book, earlier))
     if then.dataset != book["dataset"] or len(earlier) != then.charges or not _same(mu, then.mu):
         raise _Wrong("charges from before the model's training are left out, or are others")
     if len({row[2] for row in earlier}) != then.runs:
         raise _Wrong("the model's statement counts other runs")
     reserved = 0.0
     for each in book["seasons"]:
-        spent = math.fsum(row[7] ** 2 for row in earlier if row[12] == each["name"])
+        spent = math.fsum(
+            cost.mu**2 for cost in of_a_user(book, (row for row in earlier if row[12] == each["name"]))
+        )
         budget = Budget(each["epsilon"], each["delta"], failure=each["failure"])
         reserved += max(0.0, budget.mu**2 - spent)
     if then.reserved > reserved * (1 + 1e-6) + 1e-12:

@@ -9,11 +9,11 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from hushrec.dossier.bounds import exceeded
-from hushrec.dossier.certifying import capped, promised, spelled, times
+from hushrec.dossier.bounds import exceeded, of_a_user
+from hushrec.dossier.certifying import capped, promised, season_words, spelled, times
 from hushrec.dossier.form import decoded, facts_of, file, words
 from hushrec.privacy import total_mu
-from hushrec.privacy.budget import Charge, composed_epsilon
+from hushrec.privacy.budget import composed_epsilon
 from hushrec.privacy.release import Release
 
 _PAGE = """<!doctype html>
@@ -232,8 +232,9 @@ def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
         runs.setdefault(row[2], []).append(row)
     rows, so_far = [], []
     for run, mine in runs.items():
-        so_far += [Charge(*row[7:10]) for row in mine]
-        mu, epsilon = total_mu(each.mu for each in so_far), composed_epsilon(so_far, delta)
+        so_far += mine
+        costs = of_a_user(book, so_far)
+        mu, epsilon = total_mu(cost.mu for cost in costs), composed_epsilon(costs, delta)
         named = (
             "→ " * (run in book["runs"]) + moment(mine[0][3]),
             re.sub("([0-9a-f]{8})[0-9a-f]{8,}$", r"\1…", run),
@@ -254,6 +255,7 @@ def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
         count=f"{book['head']['count']:,}",
         head=book["head"]["hash"],
     )
+    note += lang["runs_lifetime"] * any(season["lifetime"] for season in book["seasons"])
     return table(lang["run"], rows, (3, 4, 5)) + small(note)
 
 
@@ -261,7 +263,7 @@ def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     rows = [
         (
             each["name"],
-            lang["weeks"].format(**each),
+            season_words(each, lang["weeks"]).format(**each),
             lang["shut"] if each["closed"] else lang["open"],
             spelled(dossier, each["epsilon"], each["delta"]),
         )

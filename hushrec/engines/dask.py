@@ -1,9 +1,9 @@
 """Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
 
-The driver alone holds ledger, noise and the public side. Each query goes to the workers with the released
-values that it needs. They open their partitions by path, and integer partial sums return through a tree. No
-release runs inside a task, since tasks are repeated. A failure comes back as one word, and no worker's
-exception leaves it. Its log, spill folder and dashboard are as private as the store.
+The driver alone holds ledger, noise and the server's side. Workers open their partitions by path, and integer
+partial sums return through a tree. No release runs inside a task, since tasks are repeated. A failure comes
+back as one word, and no worker's exception leaves it. Its log, spill folder and dashboard are as private as
+the store.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import CancelledError
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -33,23 +33,21 @@ from hushrec.types import Array
 #: Result of a task: partial sums, or a word for a failure.
 Answer = list[Array] | str
 
-#: Tasks a thread of the cluster, which others take over where it is slow; partial sums added at once.
+#: Tasks a thread, so others can take some over; partial sums added at once.
 _TASKS_PER_THREAD, _TOGETHER = 8, 8
-#: A query is asked again this often, where workers were lost with it although Dask had tried others.
+#: Attempts at a query whose workers were lost.
 _TRIES = 5
-#: Longest wait between two tries, in seconds; they double.
+#: Longest wait between two tries, in seconds.
 _PAUSE = 16.0
 _WORDS = {
     "memory": "A worker ran out of memory; give workers more, or prepare the store with more partitions.",
     "store": "A worker could not read its partitions; all must reach the store's folder, unchanged.",
     "version": "A worker has another version of hushrec than the driver; start all with the same.",
-    "values": "A worker was sent released values that are not finite; train again.",
     "failed": "A worker failed; why is private, and in its log.",
     "lost": "Workers were lost again and again with one task; why is private, and may be in their logs.",
     "nobody": "No worker is left, or the scheduler is gone.",
 }
-#: After these there is no use in trying again.
-_FINAL = ("version", "values", "nobody")
+_FINAL = ("version", "nobody")
 _RESUME = " What was charged stays charged, and a training with a ledger can be resumed."
 #: Of glibc's mallopt.
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3
@@ -62,11 +60,11 @@ class Dask:
     Parameters
     ----------
     client : distributed.Client or str
-        Client of the cluster, or its scheduler's address (TLS as in Dask's configuration).
+        Client, or the scheduler's address (TLS as in Dask's configuration).
     patience : float
         Seconds to wait for a scheduler that does not answer, and for workers when none is left.
     silence : float
-        Seconds without a message after which a worker is dropped and its question repeated.
+        Seconds without a message after which a worker is dropped.
 
     Raises
     ------
@@ -77,8 +75,8 @@ class Dask:
 
     Privacy
     -------
-    Workers see their partitions' rows, and partial sums travel between them and to the driver. So the holder
-    of the ratings must own the cluster. Use Dask's TLS beyond one machine.
+    Workers see their partitions' rows, and partial sums travel between them and to the driver. The holder of
+    the ratings must own the cluster. Use Dask's TLS beyond one machine.
 
     Examples
     --------
@@ -122,35 +120,24 @@ class Dask:
 
     @contextlib.contextmanager
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Query], Sequence[Array]]]:
-        """Yield a function that asks all users of a store, which all workers reach by its path."""
+        """Yield a function that sums the answers of all users of a store, which workers reach by its path."""
         if not isinstance(rows, Store):
             raise InputError("Dask trains on a store; make one with Store.prepare or hushrec prepare.")
-        yield lambda query: self.added(partial(_answered, make), rows, query)
+
+        def ask(query: Query) -> list[Array]:
+            def attempt() -> Answer:
+                with self._tasks(query) as (submit, shipped):
+                    return self._patiently(self._tree(submit, make, rows, shipped, query.size))
+
+            return self._repeated(attempt, _RESUME)
+
+        yield ask
 
     def verify(self, rows: Store) -> None:
-        """Let the workers read every byte of a store; refuse a changed file."""
+        """Let the workers read every byte of a store, and refuse a changed file."""
         for damage in self.each(_damage, (rows,), None):
             if damage:
                 raise InputError(damage)
-
-    def added(self, work: Callable[..., list[Array] | None], rows: Store, query: Query) -> list[Array]:
-        """Return the sum of ``work(blocks, query)`` over all partitions of a store.
-
-        Parameters
-        ----------
-        work : callable
-            Runs on a worker, on one thread.
-        rows : Store
-        query : Query
-            Public.
-        """
-
-        def attempt() -> Answer:
-            with self._tasks(query) as (submit, shipped):
-                answer: Answer = self._answer(lambda: self._tree(submit, work, rows, shipped, query.size))
-            return answer
-
-        return self._repeated(attempt, _RESUME)
 
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
         """Return ``work(number, partitions, public)`` for the partitions of each number.
@@ -158,9 +145,9 @@ class Dask:
         Parameters
         ----------
         work : callable
-            Runs on a worker, on one thread; it may run again, elsewhere.
+            Runs on a worker, on one thread, perhaps more than once.
         stores : sequence of Store
-            Stores with the same number of partitions.
+            With the same number of partitions.
         public : object
         """
         count = len(stores[0].partitions())
@@ -169,24 +156,18 @@ class Dask:
         done: dict[int, Any] = {}
 
         def attempt() -> Answer:
-            word = ""
             with self._tasks(public) as (submit, shipped):
-                missing = [number for number in range(count) if number not in done]
-                futures = [
-                    self._answer(
-                        partial(submit, _one, work, stores, number, shipped, library_version()), False
-                    )
-                    for number in missing
-                ]
-                for number, future in zip(missing, futures):
-                    answer = shipped if isinstance(shipped, str) else self._answer(partial(_itself, future))
+                futures = {
+                    number: submit(_one, work, stores, number, shipped, library_version())
+                    for number in range(count)
+                    if number not in done
+                }
+                for number, future in futures.items():
+                    answer = self._patiently(future)
                     if isinstance(answer, str):
-                        word = answer
-                        if word == "silent":
-                            break
-                    else:
-                        done[number] = answer[0]
-            return word if len(done) < count else [done[number] for number in range(count)]
+                        return answer
+                    done[number] = answer[0]
+            return [done[number] for number in range(count)]
 
         return self._repeated(attempt)
 
@@ -196,7 +177,11 @@ class Dask:
         """Return the answer of the first attempt that has one; a word is a failed attempt."""
         tries, word = 0, ""
         while tries < _TRIES and word not in _FINAL:
-            answer = attempt()
+            try:
+                answer = attempt() if self._somebody() else "nobody"
+            except (Exception, CancelledError):
+                _LOG.debug("tasks were lost", exc_info=True)
+                answer = "lost" if self._client.status == "running" else "nobody"
             if not isinstance(answer, str):
                 return answer
             word = answer
@@ -217,25 +202,23 @@ class Dask:
             return futures[-1]
 
         try:
-            yield submit, self._answer(partial(submit, _itself, public), False)
+            yield submit, submit(_itself, public)
         finally:
             for future in futures:
                 with contextlib.suppress(Exception):
                     future.release()
 
-    def _tree(self, submit: Callable[..., Any], work: Any, rows: Store, shipped: Any, size: int) -> Any:
+    def _tree(self, submit: Callable[..., Any], make: Make, rows: Store, shipped: Any, size: int) -> Any:
         """Submit a tree of sums: of a thread's blocks where they are, then of all.
 
         A thread gets the same blocks at every query, since its worker has them mapped.
         """
-        if isinstance(shipped, str):
-            return shipped
         workers, layer = self._workers(), []
         tasks_a_thread = min(max(TABLES_BYTES // max(size, 1), 1), _TASKS_PER_THREAD)
         for worker, share in zip(workers, np.array_split(np.arange(len(rows.blocks())), len(workers))):
             there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
             tasks = [
-                submit(_work, work, rows, numbers.tolist(), shipped, library_version(), **there)
+                submit(_work, make, rows, numbers.tolist(), shipped, library_version(), **there)
                 for numbers in np.array_split(share, tasks_a_thread)
                 if len(numbers)
             ]
@@ -244,16 +227,6 @@ class Dask:
             starts = range(0, len(layer), _TOGETHER)
             layer = [submit(_added, layer[start : start + _TOGETHER]) for start in starts]
         return layer[0]
-
-    def _answer(self, submitted: Callable[[], Any], wait: bool = True) -> Any:
-        try:
-            if wait and not self._somebody():
-                return "nobody"
-            future = submitted()
-            return future if isinstance(future, str) or not wait else self._patiently(future)
-        except (Exception, CancelledError):
-            _LOG.debug("tasks were lost", exc_info=True)
-            return "lost" if self._client.status == "running" else "nobody"
 
     def _patiently(self, future: Any) -> Answer:
         done = threading.Event()
@@ -275,7 +248,7 @@ class Dask:
         return True
 
     def _workers(self) -> list[str]:
-        """Return the address of each thread's worker, those of a host together."""
+        """Return the address of each thread's worker."""
         if self._client.status != "running":
             return []
         try:
@@ -285,7 +258,7 @@ class Dask:
         return [address for address in sorted(workers) for _ in range(workers[address])]
 
     def _check_versions(self) -> None:
-        """Refuse workers with another version of hushrec; those that join later are refused by tasks."""
+        """Refuse workers with another version of hushrec; tasks refuse those that join later."""
         try:
             versions = self._client.run(importlib.metadata.version, "hushrec", on_error="return")
         except Exception:
@@ -316,7 +289,7 @@ def _connected(address: str, patience: float) -> Any:
 
 
 async def _give_up(dask_scheduler: Any, silence: float) -> int:
-    """Drop workers that were silent for so many seconds of the scheduler's clock; return their number."""
+    """Drop silent workers and return their number."""
     from distributed.metrics import time as now
 
     silent = [who for who, state in dask_scheduler.workers.items() if now() - state.last_seen > silence]
@@ -328,28 +301,16 @@ async def _give_up(dask_scheduler: Any, silence: float) -> int:
 # ---------------------------------------------------------------------- on the workers
 
 
-class _NotFinite(Exception):
-    """A worker was sent numbers that it cannot compute with."""
-
-
-def _answered(make: Make, blocks: list[Any], query: Query) -> list[Array] | None:
-    if not query.finite:
-        raise _NotFinite
-    return answer_all(make, blocks, query)
-
-
 def _itself(query: Any) -> Any:
     return query
 
 
-def _work(
-    work: Callable[..., list[Array] | None], rows: Store, numbers: list[int], query: Any, version: str
-) -> Answer:
-    """Return the partial sums of some blocks; nothing else that depends on rows leaves."""
+def _work(make: Make, rows: Store, numbers: list[int], query: Query, version: str) -> Answer:
+    """Return the partial sums of some blocks."""
 
     def run() -> list[Array]:
         blocks = rows.blocks()
-        return work([blocks[number] for number in numbers], query) or []
+        return answer_all(make, [blocks[number] for number in numbers], query) or []
 
     return _guarded(run, version)
 
@@ -376,8 +337,6 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Answer:
             return run()
     except MemoryError:
         return "memory"
-    except _NotFinite:
-        return "values"
     except Exception as error:
         logging.getLogger("distributed.worker").exception("a task of hushrec failed; what follows is private")
         return "store" if isinstance(error, InputError) else "failed"
@@ -385,7 +344,7 @@ def _guarded(run: Callable[[], list[Any]], version: str) -> Answer:
 
 @cache
 def _keep_memory() -> None:
-    """Keep freed memory for the next block; by Dask's settings glibc returns it at once."""
+    """Keep freed memory for the next block, where glibc would return it at once."""
     with contextlib.suppress(OSError, AttributeError, TypeError):  # other systems have other libraries
         libc = ctypes.CDLL(None)
         for parameter, octets in ((_TRIM_THRESHOLD, 1 << 28), (_MMAP_THRESHOLD, 1 << 25)):

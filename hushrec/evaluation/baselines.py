@@ -76,13 +76,6 @@ def measured(
 ) -> dict[str, Evaluation | None]:
     """Measure the baselines of a model as `evaluate` measures the model; a private figure.
 
-    Parameters
-    ----------
-    model, history, targets, metrics, seed, engine
-        As of :func:`hushrec.evaluation.evaluate`.
-    **lists
-        Its `k` and `relevant_from`.
-
     Returns
     -------
     dict of str to Evaluation or None
@@ -106,13 +99,8 @@ def measured(
 def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Recommender | None:
     """Return what `popular` might have been with the model's whole budget, if its plan is known.
 
-    Parameters
-    ----------
-    model : Model
-    history : Ratings or Store
-        Private: the curator's rows, for their item popularity. The result is for the curator only.
-    seed : int
-        For a draw of noise as large as the plan's. It protects nobody.
+    ``history`` holds the curator's rows, and the result is for the curator only: the noise, as large as the
+    plan's, is drawn from a seed and protects nobody.
     """
     noise = planned_noise(model)
     if noise is None:
@@ -128,7 +116,7 @@ def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Re
 
 
 def planned_noise(model: Model) -> float | None:
-    """Return the noise's standard deviation in item popularity of `popular` with the model's whole budget."""
+    """Return the noise's standard deviation of `popular` with the model's whole budget."""
     budget = model.privacy.budget
     if not budget.private or budget.unit != "user" or budget.failure:
         return None
@@ -136,7 +124,7 @@ def planned_noise(model: Model) -> float | None:
 
 
 def released_noise(model: Model) -> float | None:
-    """Return the noise's standard deviation in the first release that the model's popularity follows from."""
+    """Return the noise's standard deviation of the release that popularity follows from."""
     labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
     sds = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]
     return float(sds[0]) if sds and "popularity" in baselines(model) else None

@@ -26,6 +26,7 @@ from hushrec.progress import progress_bar
 from hushrec.registry import ESTIMATORS
 from hushrec.training.estimator import Estimator
 from hushrec.training.named import check_run, choose, train
+from hushrec.training.run import check
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -57,18 +58,17 @@ class Comparison:
         One run each: ``model``, ``epsilon``, ``draw``, ``directions`` of taste learned, and every metric with
         its interval; ``fold`` in a cross-validation.
     delta, unit, relation
-        For every epsilon in it.
     k : int
         Length of the recommendation lists.
     main_metrics : tuple of str
-        What is plotted: ``rmse``, ``recall@k``, or both where some model has both jobs. If all models are of
+        Plotted ones: ``rmse``, ``recall@k``, or both where some model has both jobs. If all models are of
         likes, there are no rating errors.
     data_is_public : bool
         Whether nothing was charged because the data were declared public.
     total_epsilon : float
         Epsilon at ``delta`` of all charged runs together; 0 where nothing was charged.
     relevant_from : float or None
-        Held-out ratings from here up are relevant to lists, and purchases without a rating. All if None.
+        Held-out ratings from here up and purchases without a rating are relevant to lists. All if None.
     folds : int
         Parts of a cross-validation; 1 where one part was held out.
     purchases : bool
@@ -99,7 +99,7 @@ class Comparison:
 
     @property
     def stamp(self) -> str:
-        """The sentence on privacy that every table and plot of this comparison shows."""
+        """The sentence on privacy of every table and plot."""
         if self.data_is_public:
             return f"{NOT_PRIVATE}."
         stamp = "NOT PRIVATE. " if math.isinf(self.total_epsilon) else ""
@@ -110,12 +110,10 @@ class Comparison:
 
     @property
     def main_metric(self) -> str:
-        """The first of the main metrics."""
         return self.main_metrics[0]
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the metrics."""
         errors = ["rmse", "mae"] if "rmse" in self.main_metrics else []
         lists = [f"{name}@{self.k}" for name in ("recall", "ndcg", "coverage", "different-lists")]
         return [*errors, *lists, "commonest-first"]
@@ -159,7 +157,6 @@ class Comparison:
         return self.markdown()
 
     def _repr_html_(self) -> str:
-        """Return error or recall against epsilon for a notebook, marked private."""
         parts = []
         for metric in self.main_metrics:
             rows = [
@@ -170,13 +167,13 @@ class Comparison:
         return "".join(parts) + notebook.table("", [(self.stamp,)])
 
     def table(self) -> pa.Table:
-        """Every run as a row of an Arrow table, stamped in its schema metadata."""
+        """Return every run as a row, stamped in its schema metadata."""
         declared = {"delta": self.delta, "unit": self.unit, "relation": self.relation}
         rows = [{**row, **declared, "data_is_public": self.data_is_public} for row in self.rows]
         return pa.Table.from_pylist(rows).replace_schema_metadata({"hushrec": self.stamp})
 
     def markdown(self) -> str:
-        """The table for people: one line per model and epsilon."""
+        """Return one line per model and epsilon."""
         names = self.metrics
         lines = [
             f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}. Of a user's held-out"
@@ -203,7 +200,7 @@ class Comparison:
         return "\n".join(lines)
 
     def brief(self) -> list[list[str]]:
-        """Return the main metrics as rows of texts, the first of which is the head."""
+        """Return the main metrics as rows of texts, below a head."""
         columns = [self.summary(name) for name in self.main_metrics]
         rows = [["model", "epsilon", *self.main_metrics, "taste dimensions"]]
         for cells in zip(*columns):
@@ -214,7 +211,6 @@ class Comparison:
 
     @property
     def interval(self) -> str:
-        """Return the meaning of a summary's bounds as text."""
         if len({(row["draw"], row.get("fold")) for row in self.rows}) <= 1:
             return "95% bootstrap interval over users"
         draws = max(row["draw"] for row in self.rows) + 1
@@ -222,7 +218,6 @@ class Comparison:
         return f"smallest and largest of {' x '.join(of)}, whose mean is shown"
 
     def _directions(self, model: str, epsilon: float) -> str:
-        """Directions of taste that the runs of a cell learned; with 0 all get nearly the same list."""
         counts = [
             row["directions"] for row in self.rows if (row["model"], row["epsilon"]) == (model, epsilon)
         ]
@@ -230,7 +225,7 @@ class Comparison:
         return "–".join(map(str, dict.fromkeys([known[0], known[-1]]))) if known else "not known"
 
     def plot(self) -> Figure:
-        """Return the figure of the main metrics against epsilon, a panel each."""
+        """Return the main metrics against epsilon, a panel each."""
         return privacy_utility_plot(
             {name: self.summary(name) for name in self.main_metrics},
             k=self.k,
@@ -240,20 +235,13 @@ class Comparison:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain values for JSON."""
         words = "unit relation delta k main_metric main_metrics relevant_from folds data_is_public"
         values: dict[str, Any] = {name: getattr(self, name) for name in (*words.split(), "total_epsilon")}
         values["main_metrics"] = list(self.main_metrics)
         return values | {"note": self.stamp, "runs": list(self.rows)}
 
     def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write table (Parquet, Markdown) and plot (PNG, SVG) into an existing folder, for its owner alone.
-
-        Returns
-        -------
-        dict
-            Path of each file by its kind: ``parquet``, ``md``, ``png``, ``svg``.
-        """
+        """Write table (Parquet, Markdown) and plot (PNG, SVG), for their owner alone; return the paths."""
         needs_matplotlib()
         paths = {name.rpartition(".")[2]: Path(folder) / name for name in FILES}
         for path in paths.values():
@@ -401,7 +389,7 @@ def _trained(
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
-    """Return the estimators by their labels in the table; None for a model that is planned by name."""
+    """Return the estimators by their labels; None for a model that is planned by name."""
     estimators: dict[str, Estimator[Any] | None] = {}
     for model in models:
         if isinstance(model, str):
@@ -439,16 +427,14 @@ def cross_validate(
     ----------
     ratings : Ratings
         Declared public: on private ones every fold would be charged, and one is as good.
-    models, epsilons
-        As in :func:`compare`.
+    models, epsilons, **options
+        As in :func:`compare`, but for the ledger.
     folds : int
         Number of parts, by a hash of (seed, user, item).
     seed : int
         Seed of the parts, and as in :func:`compare`.
     data_is_public : bool
         They are, or cross-validation is refused.
-    **options
-        As in :func:`compare`, but for the ledger.
 
     Examples
     --------
@@ -479,7 +465,7 @@ def _grid(
     settings: dict[str, Mapping[str, Any]],
     data_is_public: bool,
 ) -> tuple[list[tuple[str, Budget]], list[str]]:
-    """Every (model, budget) to run, and the jobs by which they are judged, of ratings and lists.
+    """Return every (model, budget) to run, and the jobs (ratings, lists) by which they are judged.
 
     Baselines and references are added, with the settings of the latter; all is checked before the first run.
     """
@@ -516,15 +502,16 @@ def _grid(
         exact = Budget(math.inf, delta, relation=relation)  # first: no ledger lets it follow private ones
         grid = [*((name, exact) for name in REFERENCES[bool(lists)]), *grid]
     for name, budget in grid:
-        if (own := models.get(name)) is not None:
-            own.plan(budget, ratings.domain)
-        else:
-            check_run(name, budget, ratings.domain, n_users, settings.get(name))
+        model = models.get(name)
+        if model is None:
+            model = check_run(name, budget, ratings.domain, n_users, settings.get(name))
+        check(model, ratings, Accountant(budget, data_is_public=data_is_public))
+        model.plan(budget, ratings.domain)
     return grid, jobs
 
 
 def _whole(budget: Budget) -> Release:
-    """One release that costs a whole budget, for asking the ledger whether all runs will fit."""
+    """Return one release that costs a whole budget, to ask the ledger whether all runs fit."""
     mechanism = budget.share(1.0) if budget.private else Gaussian(0.0)
     return Release("run of a comparison", mechanism, 1.0, budget.unit, budget.relation)
 

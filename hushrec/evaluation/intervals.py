@@ -39,7 +39,7 @@ class Estimate:
 def estimates(
     names: Sequence[str], figures: Figures, n_users: int, resamples: int, seed: int
 ) -> dict[str, Estimate]:
-    """Figures by name with 95% intervals: percentile bootstrap over users, re-centred on the figures.
+    """Return figures with 95% intervals: percentile bootstrap over users, re-centred on the figures.
 
     A resample holds 63% of the distinct users, so its coverage is biased downwards. Shifting the percentiles
     by (figure - mean of the resamples) corrects this, and hardly moves the other metrics. An interval is NaN

@@ -8,29 +8,19 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
-from hushrec.checks import positive_number
+from hushrec.checks import check_numbers
 
 TABLE = Path(__file__).with_name("measured.json")
 
 
 @dataclass(frozen=True)
 class Measured:
-    """One public table, or some of its users, and the figures of the default training at one epsilon.
+    """A public table, or some of its users, and the figures of the default training at one epsilon.
 
-    Attributes
-    ----------
-    table : str
-    n_users, n_items : int
-    ratings_per_user : float
-    rating_range : tuple of float or None
-        Absent for likes.
-    epsilon : float
-        At delta 1e-6 (unit: user, relation: add-remove).
-    recall, recall_popular, recall_donors : float
-        Recall@20 of the model's lists, of the most popular items with the same budget, and of the model with
-        one user in twenty as a donor.
-    rmse, rmse_means, rmse_donors : float or None
-        The same of predictions, on the table's own scale; the baseline is the items' means. Absent for likes.
+    ``epsilon`` is at delta 1e-6 (unit: user, relation: add-remove). ``recall`` is Recall@20 of the model's
+    lists, of the most popular items with the same budget, and of the model with one user in twenty as a
+    donor; ``rmse`` the same of predictions on the table's own scale, with items' means as the baseline. Likes
+    have no range and no errors.
     """
 
     table: str
@@ -52,26 +42,13 @@ def nearest(
 ) -> list[Measured]:
     """Return the rows of the tables that are most like a planned training, the most alike first.
 
-    Parameters
-    ----------
-    n_users, n_items : int
-        Users in training and items in the catalogue.
-    epsilon : float
-    ratings_per_user : float, optional
-        Mean number of ratings; not compared by default.
-    count : int
-        How many tables. Each is in the result once.
-
-    Returns
-    -------
-    list of Measured
-        Ordered by the distance of the logarithms of the declared figures.
+    Ordered by the distance of the logarithms of the declared figures; each table is in the result once.
     """
     declared = {"n_users": n_users, "n_items": n_items, "epsilon": epsilon}
     if ratings_per_user is not None:
         declared["ratings_per_user"] = ratings_per_user
     for name, value in declared.items():
-        positive_number(name, value, "pass a finite number above 0")
+        check_numbers(**{name: (value, float, "(0, inf)")})
 
     def distance(row: Measured) -> float:
         return math.fsum(math.log(getattr(row, name) / value) ** 2 for name, value in declared.items())
@@ -85,13 +62,7 @@ def nearest(
 def public_decides(n_users: int, n_items: int, epsilon: float) -> str:
     """Return a sentence if public data decide on the table that is most like a planned training.
 
-    There, donors make lists better than the largest epsilon does, and by at least half. The sentence is empty
-    elsewhere.
-
-    Parameters
-    ----------
-    n_users, n_items, epsilon
-        As in `nearest`.
+    There, donors make lists better than the largest epsilon does, and by at least half. Empty elsewhere.
     """
     (row,) = nearest(n_users, n_items, epsilon, count=1)
     same = [other for other in _rows() if (other.table, other.n_users) == (row.table, row.n_users)]

@@ -105,7 +105,6 @@ class Evaluation:
         return self.text()
 
     def _repr_html_(self) -> str:
-        """Return a table for a notebook, marked private."""
         percent = f"{100 * self.confidence:g}% interval"
         rows = [
             (name, shown(name, metric.value), f"{shown(name, metric.low)} to {shown(name, metric.high)}")
@@ -114,7 +113,7 @@ class Evaluation:
         return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return values for JSON: each metric by name and its ``intervals``."""
+        """Return each metric by name and its ``intervals``, for JSON."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
         names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {
@@ -125,13 +124,7 @@ class Evaluation:
         }
 
     def text(self, beside: Mapping[str, Mapping[str, str]] | None = None) -> str:
-        """Return a small text table.
-
-        Parameters
-        ----------
-        beside : mapping of str to mapping of str to str, optional
-            Further columns: heading -> metric -> cell.
-        """
+        """Return a text table, with further columns: heading -> metric -> cell."""
         shown_ones = {
             name: metric
             for name, metric in self.metrics.items()
@@ -292,18 +285,11 @@ def evaluate(
 
 
 class _Measured(NamedTuple):
-    """Measures of some users: private.
+    """Private measures of some users.
 
-    Attributes
-    ----------
-    error_sums, ranks, lists, alike : ndarray
-        As of `user_errors`, `_rank_metrics` and `_before_history`, a row for each user with held-out ratings.
-    relevant : csr_array
-        The same users' relevant items: 1 where an item is missed, 2 where it is listed.
-    raters : ndarray of shape (n_items,)
-        Users of the history who rated each item.
-    history, n_ratings, n_known : int
-        Users in the history; held-out ratings, and those of items that the history has, too.
+    ``error_sums``, ``ranks``, ``lists`` and ``alike`` have a row for each user with held-out ratings, and so
+    has ``relevant``: 1 where a relevant item is missed, 2 where it is listed. ``raters`` counts the history's
+    users by item, ``history`` all of them; ``n_known`` held-out ratings have an item of the history.
     """
 
     error_sums: Array
@@ -361,13 +347,13 @@ def _partitions(rows: Any) -> int:
 
 
 def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:
-    """The same of a partition of both, on a worker."""
+    """Measure a partition of both, on a worker."""
     history, targets = (each.ratings() for each in partitions)
     return _measured(history, targets, *public)
 
 
 def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine: Any) -> _Measured:
-    """The same of all partitions; rows of users are joined, counts are added."""
+    """Measure all partitions; rows of users are joined, counts are added."""
     if not (isinstance(history, Store) and isinstance(targets, Store) and engine is not None):
         raise InputError("An engine measures two stores; prepare history and held-out ratings.")
     if public[0].scores == "log-odds":
@@ -390,7 +376,7 @@ def _sign_metrics(
 
 
 def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
-    """Per user: sum of squared errors, sum of absolute errors, number of ratings; shape (n_users, 3)."""
+    """Return squared and absolute errors and the number of ratings, shape (n_users, 3)."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     known = ~np.isnan(actual)  # else a purchase without a rating
     errors = np.where(known, predicted - actual, 0.0)
@@ -403,14 +389,13 @@ def _called(name: str, k: int) -> str:
 
 
 def relevant(relevant_from: float | None, purchases: bool) -> str:
-    """Name the held-out items that a list is to find."""
     if relevant_from is None:
         return "all held-out items"
     return f"ratings from {relevant_from:g} up" + ", and purchases without a rating" * purchases
 
 
 def shown(name: str, value: float) -> str:
-    """Return a figure as text: a number of lists as a whole number."""
+    """Return a number of lists as a whole number."""
     return f"{value:,.0f}" if name.startswith("different-lists") else f"{value:.4f}"
 
 
@@ -420,9 +405,8 @@ def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
     Parameters
     ----------
     hits : ndarray of bool, shape (n_users, k)
-        Whether the item at each rank of a user's list is relevant to them.
+        Whether the item at each rank is relevant.
     n_relevant : ndarray of int, shape (n_users,)
-        Number of their relevant items.
 
     Returns
     -------
@@ -450,7 +434,7 @@ def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
 def _relevant_cells(
     history: Ratings, targets: Ratings, relevant_from: float | None
 ) -> tuple[tuple[Array, Array], int]:
-    """Sorted keys ``user * n_items + item`` of the relevant cells, their number per user; cells of both."""
+    """Return sorted ``user * n_items + item`` of relevant cells, their number per user; cells of both."""
     cells, n_items = _cells(targets), targets.domain.n_items
     keep = ~np.isin(cells, _cells(history), assume_unique=True)
     n_known = int((~keep).sum())
@@ -468,7 +452,7 @@ def _cells(ratings: Ratings) -> Array:
 def _rank_metrics(
     model: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
 ) -> tuple[Array, Array]:
-    """Each user's `rank_scores`, a column a metric, and list (item positions, -1 past its end)."""
+    """Return each user's `rank_scores`, and list (item positions, -1 past its end)."""
     keys, n_relevant = relevant
     n_items = model.domain.n_items
     ranks = np.zeros((history.n_users, len(_RANKED)))
@@ -516,7 +500,7 @@ def gini(counts: Array) -> float:
 
 
 def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> Array:
-    """A digest of each user's list and its first item, before items of the history are left out."""
+    """Return a digest of each list and its first item, before the history is left out."""
     marks = [
         (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
         for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False)

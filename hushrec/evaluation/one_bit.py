@@ -10,24 +10,18 @@ from hushrec.types import Array
 
 
 def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> float:
-    """Fraction of cells whose score has the sign of its label; a score of 0 counts as a dislike."""
+    """Return the fraction of right signs; a score of 0 counts as a dislike."""
     return float(np.average((scores > 0) == (liked > 0), weights=weights))
 
 
 def log_loss(scores: Array, liked: Array, link: str = "logistic", weights: Array | None = None) -> float:
-    """Mean negative log-likelihood of the labels, in nats."""
+    """In nats."""
     losses, _ = likelihood(np.asarray(scores, dtype=np.float64), (liked > 0).astype(np.float64), link)
     return float(np.average(losses, weights=weights))
 
 
 def auc(scores: Array, liked: Array, weights: Array | None = None) -> float:
-    """Chance that a liked cell scores above a disliked one, ties counting half; NaN without both kinds.
-
-    Parameters
-    ----------
-    weights : ndarray, optional
-        Weights of the cells, >= 0.
-    """
+    """Return the chance that a liked cell scores above a disliked one, ties half; NaN without both."""
     weights = np.ones(len(scores)) if weights is None else weights
     levels, places = np.unique(scores, return_inverse=True)
     likes = np.bincount(places, weights * (liked > 0), minlength=len(levels))
@@ -38,24 +32,16 @@ def auc(scores: Array, liked: Array, weights: Array | None = None) -> float:
 
 
 def average_relative_error(estimate: Array, truth: Array) -> float:
-    """Squared Frobenius error relative to the truth's squared norm (Li et al. 2021, section 5.1)."""
+    """Squared, relative to the truth's squared norm (Li et al. 2021, section 5.1)."""
     return float(((estimate - truth) ** 2).sum() / (np.asarray(truth) ** 2).sum())
 
 
 def sign_metrics(
     scores: Array, liked: Array, indptr: Array, resamples: int, seed: int, link: str = "logistic"
 ) -> dict[str, Estimate]:
-    """Accuracy, log loss and AUC of log-odds, with bootstrap intervals over users.
+    """Return accuracy, log loss and AUC of scores, with bootstrap intervals over users.
 
-    Parameters
-    ----------
-    scores, liked : ndarrays of shape (n_ratings,)
-    indptr : ndarray of shape (n_users + 1,)
-        Offsets of each user's cells.
-    link : {"logistic", "probit"}
-        Kind of the scores: log-odds, or probits.
-    resamples, seed : int
-        As in :func:`hushrec.evaluation.evaluate`.
+    ``indptr`` has the offsets of each user's cells; ``link`` "logistic" means log-odds, "probit" probits.
     """
     counts = np.diff(indptr)
 

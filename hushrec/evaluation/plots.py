@@ -46,7 +46,7 @@ _TITLES = {
 
 
 def needs_matplotlib() -> None:
-    """Refuse to go on where matplotlib is not installed: to be asked before anything is spent."""
+    """Ask before anything is spent."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -56,19 +56,7 @@ def needs_matplotlib() -> None:
 def privacy_utility_plot(
     metrics: Mapping[str, list[dict[str, Any]]], *, k: int, unit: str, interval: str, stamp: str
 ) -> Figure:
-    """Draw metrics against epsilon: one line per model, baselines in grey, no privacy dashed.
-
-    Parameters
-    ----------
-    metrics : mapping from name to rows
-        One panel each, with rows as of `hushrec.evaluation.Comparison.summary`.
-    k, unit, interval, stamp
-        Length of lists; texts for epsilon's unit, the shaded intervals and the whole comparison.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
-    """
+    """Draw metrics against epsilon: one line per model, baselines in grey, no privacy dashed."""
     needs_matplotlib()
     import matplotlib as mpl
 
@@ -86,7 +74,7 @@ def privacy_utility_plot(
 
 
 def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, interval: str) -> list[str]:
-    """Draw one metric against epsilon; return the remarks on shades and on models without a line."""
+    """Return the remarks on shades and on models without a line."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     rows = [row for row in cells if not math.isnan(row["value"])]
@@ -136,7 +124,7 @@ def _has_interval(row: dict[str, Any]) -> bool:
 
 
 def new_figure(**options: Any) -> Figure:
-    """Return a matplotlib figure that a notebook shows without ``%matplotlib``."""
+    """Return a figure that a notebook shows without ``%matplotlib``."""
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
@@ -151,7 +139,7 @@ def new_figure(**options: Any) -> Figure:
 
 
 def save_plot(figure: Figure, path: Path, stamp: str) -> None:
-    """Write a plot as PNG or SVG, by the path's suffix; text in an SVG stays text."""
+    """Text in an SVG stays text."""
     import matplotlib as mpl
 
     about = {"Description": stamp}
@@ -163,7 +151,7 @@ def save_plot(figure: Figure, path: Path, stamp: str) -> None:
 def _styles(
     cells: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> list[tuple[str, tuple[str, str, Any]]]:
-    """Return the models that have a line, with colour, marker and dashes: the same in every panel."""
+    """Return the models that have a line, with colour, marker and dashes, the same in every panel."""
     models = list(dict.fromkeys(row["model"] for row in cells if math.isfinite(row["epsilon"])))
     others = [model for model in models if model not in _BASELINES]
     styles = _BASELINES | dict(zip(others, zip(cycle(_COLOURS), cycle(_MARKERS), cycle(_DASHES))))
@@ -174,10 +162,7 @@ def _styles(
 def _draw_line(
     axes: Axes, rows: list[dict[str, Any]], model: str, style: tuple[str, str, Any], aside: float
 ) -> None:
-    """Draw a model's line with its interval, where there is one.
-
-    Points at one epsilon are shifted, so all are visible.
-    """
+    """Points at one epsilon are shifted, so all are visible."""
     mine = sorted(
         (row for row in rows if row["model"] == model and math.isfinite(row["epsilon"])),
         key=lambda row: row["epsilon"],

@@ -27,13 +27,13 @@ class Taste:
     directions : int or None
         Taste dimensions that exceed the noise, if known.
     price : str
-        Price of another training, if this one learned no dimension; empty inside a season.
+        Price of another training, if no dimension was learned; empty inside a season.
     pairs : bool
         Whether it learned pairs of items, too.
     unknown : bool
         Whether it has factors that it cannot distinguish from noise.
     public : bool
-        Whether lists follow public data, too: item features or donors.
+        Whether lists follow item features or donors, too.
     """
 
     directions: int | None
@@ -43,11 +43,10 @@ class Taste:
     public: bool = False
 
     def to_dict(self) -> dict[str, Any]:
-        """Plain values for JSON."""
         return {"directions": self.directions}
 
     def text(self, advice: bool = True) -> str:
-        """Return a paragraph for a reader, with the price of another training; empty if nothing is known."""
+        """Return a paragraph; empty if nothing is known."""
         price = self.price if advice else ""
         if self.pairs:
             more = f" and {plural(self.directions, 'taste dimension')}" if self.directions else ""
@@ -66,16 +65,7 @@ class Taste:
 
 
 def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = None) -> Taste:
-    """Return the taste of a trained model, from its released arrays.
-
-    Parameters
-    ----------
-    model : Recommender
-    budget : Budget
-        The budget of its training.
-    ledger : LedgerSummary, optional
-        All that its data set was charged; this training alone by default.
-    """
+    """Return the taste of a trained model; ``ledger`` has all charges of its data set."""
     if not budget.private:
         return Taste(None)
     lister = model.lists or model
@@ -89,10 +79,7 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
 
 
 def price_of_another(budget: Budget, ledger: LedgerSummary | None = None) -> str:
-    """Return the total cost after one more training with a budget.
-
-    The squares of the releases' mu add up.
-    """
+    """Return the total cost after one more training; the squares of mu add up."""
     if budget.unit != "user" or budget.failure:
         return "Training again costs as much again."
     charged = 0.0 if ledger is None else math.sqrt(ledger.mu**2 + ledger.reserved)

@@ -23,7 +23,7 @@ from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.privacy import Accountant, Bounded, Budget, RepeatAndSelect, counted
 from hushrec.progress import progress_bar
 from hushrec.training.named import check_run, train
-from hushrec.training.run import check_times, check_users
+from hushrec.training.run import check
 
 if TYPE_CHECKING:
     from hushrec.data import Ratings
@@ -66,7 +66,7 @@ def try_all(
     Parameters
     ----------
     ratings : Ratings
-        Public ratings: generated in the shape of the private ones, or published.
+        Public.
     model : str
         A key of ``hushrec.models.ESTIMATORS``.
     candidates : sequence of mappings
@@ -77,9 +77,8 @@ def try_all(
         Runs of each candidate, over which the squared errors are averaged.
     seed : int
     progress : bool
-        Show a bar with the runs made and the time.
     """
-    _check_candidates(ratings, model, candidates, budget)
+    _check_candidates(ratings, model, candidates, Accountant(budget, data_is_public=True))
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
     trials = []
     with progress_bar(progress, len(candidates) * draws, "trying", "runs") as advance:
@@ -145,12 +144,12 @@ def tune(
     >>> model.privacy.private
     True
     """
-    check_users(ratings, accountant)
     budget = accountant.budget
     accountant.part()  # refuse an accountant that is used up
     mechanism = RepeatAndSelect.within(budget, mean_runs)
     part = Budget(mechanism.run_epsilon, mechanism.delta, budget.unit, budget.relation)
-    _check_candidates(ratings, model, candidates, part)
+    one_run = Accountant(part, data_is_public=accountant.data_is_public)
+    _check_candidates(ratings, model, candidates, one_run)
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
 
     def run(inner: Accountant) -> tuple[Model, float]:
@@ -185,18 +184,17 @@ def _score(trained: Model, history: Ratings, held_out: Ratings, inner: Accountan
     return float(squared / max(users, 1.0))
 
 
-def _check_candidates(ratings: Ratings, model: str, candidates: Sequence[Settings], budget: Budget) -> None:
+def _check_candidates(
+    ratings: Ratings, model: str, candidates: Sequence[Settings], accountant: Accountant
+) -> None:
+    """Refuse what a run could refuse, for every candidate."""
     if not candidates:
         raise InputError("There is nothing to choose from; pass settings to try, for example rank=4,8.")
-    if budget.unit != "user":
+    if accountant.budget.unit != "user":
         raise InputError("The score counts users", parameter="unit", value="user")
-    if budget.private and not ratings.domain.declared:
-        raise InputError(
-            "The catalogue and rating range of these ratings were read from them; declare a Domain."
-        )
     for settings in candidates:
-        estimator = check_run(model, budget, ratings.domain, None, settings)
-        check_times(estimator, ratings)
+        estimator = check_run(model, accountant.budget, ratings.domain, None, settings)
+        check(estimator, ratings, accountant)
         if estimator.scores != "ratings":
             raise InputError(
                 f"{model} predicts no ratings, and the score needs them; pass a model of ratings."

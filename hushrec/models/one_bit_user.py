@@ -22,7 +22,7 @@ from hushrec.kernels.residuals import predict_pairs
 from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import CSR, SweepSettings, csr, with_ones
 from hushrec.models.private_als import PrivateALS
-from hushrec.models.private_als.server import stored_ridge
+from hushrec.models.private_als.updates import stored_ridge
 from hushrec.privacy import Budget, Plan
 from hushrec.training.estimator import UserState
 from hushrec.training.gate import Gate

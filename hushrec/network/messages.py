@@ -1,8 +1,7 @@
 """Typed messages between nodes and servers: frozen dataclasses that check themselves, written as JSON.
 
-Arrays travel as base64 of their bytes with type and shape, integers and text unchanged. Input that does not
-fit a message exactly is refused with one sentence before it is used. An annotation checks sizes and ranges,
-which a type cannot express: ``Annotated[str, check_name]``.
+Arrays travel as base64 of their bytes with type and shape. Input that does not fit a message exactly is
+refused. Annotations check sizes and ranges: ``Annotated[str, check_name]``.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from hushrec.errors import HushrecError, InputError
 from hushrec.types import Array
 
 _TYPES = {"<f8": np.float64, "<i4": np.int32, "<u8": np.uint64}
-#: Bytes of an answer, where a request does not expect more.
+#: Bytes of a usual answer.
 SHORT = 1 << 16
 #: Characters.
 _LONGEST_NAME = 200
@@ -33,13 +32,7 @@ _SHORTEST_TOKEN = 32
 
 
 class Refusal(HushrecError):
-    """A server's answer that is another HTTP code than 200, and one sentence (exit code 1).
-
-    Attributes
-    ----------
-    status : int
-        HTTP code.
-    """
+    """A server's answer that is another HTTP code than 200, and one sentence (exit code 1)."""
 
     def __init__(self, status: int, sentence: str) -> None:
         super().__init__(sentence)
@@ -57,7 +50,6 @@ def check_name(name: str) -> None:
 
 
 def check_token(token: str) -> None:
-    """Refuse a bearer token that could be guessed."""
     if len(token) < _SHORTEST_TOKEN:
         raise Refusal(401, f"A node needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
 
@@ -67,7 +59,7 @@ def check_digest(text: str) -> None:
 
 
 def array_bytes(size: int) -> int:
-    """Return the most bytes of a message with an array of 64-bit numbers."""
+    """Return the most bytes of a message with so many 64-bit numbers."""
     return 1024 + 11 * size  # base64 has 4 characters for 3 bytes
 
 
@@ -89,8 +81,6 @@ _hints: Callable[[Any], dict[str, Any]] = cache(partial(typing.get_type_hints, i
 
 
 class Message:
-    """Base of all messages."""
-
     def __post_init__(self) -> None:
         for name, wanted in _hints(type(self)).items():
             for refuse in getattr(wanted, "__metadata__", ()):
@@ -119,14 +109,7 @@ Kind = TypeVar("Kind", bound=Message)
 
 
 def from_json(kind: type[Kind], raw: bytes) -> Kind:
-    """Read a message of one type, or refuse with InputError.
-
-    Parameters
-    ----------
-    kind : type of Message
-    raw : bytes
-        Bytes from the network.
-    """
+    """Read a message of one type from the network, or raise InputError."""
     try:
         entries = json.loads(raw.decode())
     except (ValueError, RecursionError):

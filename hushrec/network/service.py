@@ -39,15 +39,15 @@ class Limits:
     body_bytes : int
         Largest body of a request.
     waiting_bytes : int
-        Total size of the requests that are arriving or being answered.
+        Of all requests that are arriving or being answered.
     requests_per_second : float
-        Average rate of one address. A burst of ten seconds' requests is allowed.
+        Average rate of one address, with a burst of ten seconds' requests.
     connections : int
-        Open connections of all clients.
+        Of all clients.
     idle_seconds : float
-        Longest time without a byte, or until the head of a request has arrived.
+        Longest time without a byte, or for the head of a request.
     request_seconds : float
-        Longest time for a request's body to arrive, or for its answer to be received.
+        Longest time for a request's body, or for its answer to be received.
     """
 
     body_bytes: int = 16 << 20
@@ -60,17 +60,7 @@ class Limits:
 
 @dataclass(frozen=True)
 class Reply:
-    """A reply in bytes.
-
-    Attributes
-    ----------
-    content : bytes or memoryview
-    media : str
-        Content-Type.
-    status : int
-    headers : mapping of str to str
-        Further headers.
-    """
+    """A reply in bytes; `media` is its Content-Type."""
 
     content: bytes | memoryview
     media: str = "application/json"
@@ -90,7 +80,7 @@ Respond = Callable[[Request], Awaitable[Reply]]
 #: ``note(path, status, seconds)`` is called after every reply.
 Note = Callable[[str, int, float], None]
 
-#: Bytes of an answer that are passed to a connection at once. A slow client then holds no copy of it.
+#: Bytes that are passed to a connection at once, so a slow client holds no copy of the answer.
 _PIECE = 1 << 16
 
 #: SO_LINGER: on, with 0 seconds.
@@ -101,9 +91,7 @@ _LONGEST_HEAD = 1 << 16
 
 
 class Service:
-    """Serves answers over HTTP, on the loopback address by default; `url` says where.
-
-    There is no log, since it would show who took part and when.
+    """Serves answers over HTTP at `url`. It has no log, which would show who took part and when.
 
     Parameters
     ----------
@@ -116,12 +104,12 @@ class Service:
         In place of host and port.
     limits : Limits
     certificate, key : path, optional
-        PEM files, for HTTPS; the key where it is not in the certificate's file.
+        PEM files, for HTTPS; the key if it is not in the certificate's file.
     in_loop : bool
     note : callable, optional
         Called after every reply.
     admit : callable, optional
-        Called in a thread before the body of a request is read, with its length.
+        Called in a thread before the body of a request is read.
     middleware : callable, optional
         Wraps the ASGI application.
 
@@ -196,7 +184,7 @@ class Service:
 
 
 def listen(host: str, port: int, *, shared: bool = False) -> socket.socket:
-    """A listening socket; ``shared`` with other sockets of this address, among which clients are divided."""
+    """Return a listening socket; ``shared`` ones of one address divide its clients."""
     if shared and not hasattr(socket, "SO_REUSEPORT"):
         raise InputError("This system cannot share a port among workers; pass --workers 1.")
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -228,7 +216,7 @@ class Rates:
 
 
 class Waiting:
-    """The bytes of all requests that are arriving or being answered."""
+    """The bytes of all open requests."""
 
     def __init__(self, limits: Limits) -> None:
         self._most, self._taken = max(limits.waiting_bytes, limits.body_bytes), 0
@@ -297,7 +285,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
 
 
 def _brief(sentence: str) -> str:
-    """Shorten a long quoted id in the middle of a sentence; its end is the remedy."""
+    """Shorten a long quoted id; the end of a sentence is the remedy."""
     return sentence if len(sentence) <= 500 else f"{sentence[:200]} … {sentence[-200:]}"
 
 
@@ -325,7 +313,7 @@ def _length(request: Request, longest: int) -> int:
 
 
 def _protocol(parser: Any, seconds: float) -> Any:
-    """A protocol of uvicorn's, with the limits: one parser is strict, the other is fast."""
+    """A protocol of uvicorn's with the limits."""
     return type("_Protocol", (_Limited, parser), {"request_seconds": seconds})
 
 

@@ -1,6 +1,6 @@
-"""The HTTP side of a client: one kept connection, typed replies, limits, and retries that are safe to make.
+"""The HTTP side of a client: one kept connection, typed replies, limits and safe retries.
 
-A server may lie, so the size of an answer and the time of a request are bounded. Answers are not unzipped.
+A server may lie, so sizes and times are bounded, and answers are not unzipped.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ try:
 except ImportError:
     raise MissingPackageError("Talking to a server", "outsourcing") from None
 
-#: Codes that mean "not now": the request is made again, within the patience.
+#: Codes after which a request is repeated, within the patience.
 NOT_NOW = (425, 429, 500, 502, 503)
 #: Characters of a refusal.
 _LONGEST_SENTENCE = 1000
@@ -38,20 +38,20 @@ class TransportError(HushrecError):
 
 
 class Connection:
-    """A connection to one server; every request may be repeated, since servers take the same message twice.
+    """A connection to one server; any request may be repeated, since servers take the same message twice.
 
     Parameters
     ----------
     url : str
         ``https://host:port``, or ``http://`` for a server on this machine or behind a TLS proxy.
     patience : float
-        Seconds to keep trying after a request first fails.
+        Seconds to repeat a request that fails.
     timeout : float
-        Seconds in which nothing arrives, after which a request is given up.
+        Longest time in seconds without a byte.
     deadline : float
-        Seconds after which a request is given up in any case.
+        Longest time of a request in seconds.
     ca : path, optional
-        PEM file of the authority that signed the server's certificate; the system's authorities if None.
+        PEM file of the authority behind the server's certificate; by default the system's.
 
     Examples
     --------
@@ -89,7 +89,6 @@ class Connection:
         self._socket: socket.socket | None = None
 
     def close(self) -> None:
-        """Hang up."""
         self._http.close()
 
     def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
@@ -113,7 +112,6 @@ class Connection:
         token: str,
         most: int = SHORT,
     ) -> Kind:
-        """Make the request; repeat it within the patience while the server is away."""
         # a node may be called "..", which would lead elsewhere
         target = "/".join(quote(part, safe="").replace(".", "%2E") for part in path)
         headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -164,7 +162,7 @@ class Connection:
             self._socket = details["return_value"].get_extra_info("socket")
 
     def _hang_up(self) -> None:
-        """Wake the thread that waits for this socket: httpx bounds each wait and not their sum."""
+        """Wake the thread that waits for this socket: httpx does not bound the sum of its waits."""
         if self._socket is not None:
             with contextlib.suppress(OSError):  # closed already
                 self._socket.shutdown(socket.SHUT_RDWR)

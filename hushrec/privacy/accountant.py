@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hushrec.checks import Single, check_kind, name
+from hushrec.checks import Single, check_kind, line_of_text
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded
@@ -22,15 +22,14 @@ from hushrec.privacy.journal import Draft, Journal
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
-from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_fit
+from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_bounded, check_fit
 from hushrec.privacy.reservation import Reservation
 from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PUBLIC_DATA, PrivacyStatement, library_version
 
 Result = TypeVar("Result")
 _LOG = logging.getLogger("hushrec")
-_ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equal but for that
-_LEFTOVER = 1e-9  # of mu^2: less is a remainder of rounding, with useless noise
+_LEFTOVER = 1e-9  # of mu^2: less is a remainder of rounding
 
 
 class Accountant(Single):
@@ -42,23 +41,22 @@ class Accountant(Single):
         ``Budget(math.inf, delta)`` lets values pass unchanged and stamps everything NOT PRIVATE.
     ledger : Ledger, optional
     dataset : str
-        Name of the users in the ledger; snapshots of the same users share one name.
+        Name of the users in the ledger; snapshots of the same users share it.
     noise : NoiseSource, optional
-        For tests; anything but the default stamps the statement NOT PRIVATE and is refused with a ledger.
+        For tests: stamps the statement NOT PRIVATE, and is refused with a ledger.
     data_is_public : bool
-        Declares that no row is private. The statement is marked NOT PRIVATE, and no ledger is charged.
+        Declares that no row is private: NOT PRIVATE, and no ledger is charged.
     resume : bool
-        Continue the last unfinished training on the data set, without charging its releases again.
+        Continue the last unfinished training, without charging its releases again.
     reservation : Reservation, optional
-        Of :meth:`Ledger.reserve`, for several accountants; by default each training reserves its own.
+        Of :meth:`Ledger.reserve`, for several accountants; by default each training has its own.
     allow_composition : bool
         Allow a cost in addition to an open season, where the data set has no budget.
 
     Privacy
     -------
-    Under an adaptive choice of mechanisms, all releases together satisfy the budget
-    (docs/proofs/accounting.md, section 4). An accountant belongs to the process that made it, since a fork
-    could spend the same budget again.
+    All releases, of adaptively chosen mechanisms, together satisfy the budget (docs/proofs/accounting.md,
+    section 4). An accountant belongs to one process, since a fork could spend the same budget again.
 
     Examples
     --------
@@ -90,7 +88,7 @@ class Accountant(Single):
         check_kind(ledger, (Ledger, NoneType), "ledger", "pass Ledger(path)")
         self.budget = budget
         self.ledger = ledger
-        self.dataset = name("dataset", dataset)
+        self.dataset = line_of_text("dataset", dataset)
         self.data_is_public = data_is_public
         self.allow_composition = allow_composition
         self.run = os.urandom(16).hex()
@@ -143,7 +141,7 @@ class Accountant(Single):
 
     @property
     def remaining_fraction(self) -> float:
-        """Part of the budget's mu^2 that is left, from 0 to 1; an infinite budget is never used up."""
+        """Part of the budget's mu^2 that is left, from 0 to 1; always 1 of an infinite budget."""
         return self.budget.part_left(self.releases)
 
     def part(self, share: float = 1.0) -> float:
@@ -163,7 +161,7 @@ class Accountant(Single):
         return share * left
 
     def check(self, plan: Plan) -> None:
-        """Refuse a plan that does not fit next to earlier releases; within a training, reserve it."""
+        """Refuse a plan that does not fit next to earlier releases; in a training, reserve it."""
         with self._lock:
             self._check_fit(plan.releases)
             if self.ledger is None or (self._resume and self._journal is None):
@@ -186,16 +184,16 @@ class Accountant(Single):
 
     @contextmanager
     def training(self, plan: Plan | None, **binding: Any) -> Iterator[Callable[[], None]]:
-        """Run a training: reserve its plan, and keep its noisy values, from which it can resume.
+        """Reserve a training's plan and keep its noisy values, from which the same training can resume.
 
-        It yields a function to call when the model is saved, which removes the values; otherwise the data
-        set's next training removes them. A second thread waits.
+        It yields a function to call when the model is saved. That removes the values; otherwise the data
+        set's next training does. A second thread waits.
 
         Parameters
         ----------
         plan : Plan or None
         **binding
-            Public values that identify this training: only the same training can resume.
+            Public values that identify the training.
         """
         with self._one_training:
             if self.ledger is None or not self.budget.private or not self._keeps_journal:
@@ -229,33 +227,33 @@ class Accountant(Single):
         Parameters
         ----------
         bounded : Bounded
-            Its unit must be the budget's, its norm the mechanism's.
         mechanism : Gaussian, Laplace or RandomizedResponse
         label : str
             Public words for the privacy statement and the ledger.
         sensitivity : float, optional
-            As planned; by default bound times scale.
+            Bound times scale, as planned.
 
         Returns
         -------
         ndarray
-            The noisy value; float32 and float64 keep their type.
+            Float32 and float64 keep their type.
 
         Raises
         ------
         BudgetError
-            It does not fit the budget of the accountant or the data set. Nothing is released.
+            It does not fit the budget of the accountant or the data set; nothing is released.
         LedgerError
-            The charge could not be recorded. Nothing is released.
+            The charge could not be recorded; nothing is released.
         InputError
-            Unit, relation, norm, bound or a parameter is wrong. Nothing is spent.
+            Unit, relation, norm or bound is wrong; nothing is spent.
         """
-        if not isinstance(bounded, Bounded):
-            raise InputError(
-                f"Release {label!r} must be a Bounded, not {type(bounded).__name__}; pass the result of the"
-                " function that clips it."
-            )
-        release = self._release_of(bounded, mechanism, label, sensitivity)
+        check_bounded(label, bounded)
+        relation = self.budget.relation
+        if bounded.norm == "labels" and relation != "replace":
+            raise InputError(f"Labels need relation 'replace'; release {label!r} has {relation!r}.")
+        planned = bounded.sensitivity(relation) if sensitivity is None else sensitivity
+        release = Release(label, mechanism, planned, bounded.unit, relation)
+        release.check(bounded, self.budget.private)
         add_noise = self._noise_for(bounded, release, mechanism)
         journal = self._journal
         if journal is not None and (kept := self._kept(journal, release, bounded)) is not None:
@@ -274,25 +272,6 @@ class Accountant(Single):
                 self._releases.append(release)
         return kept
 
-    def _release_of(
-        self, bounded: Bounded, mechanism: Mechanism, label: str, planned: float | None
-    ) -> Release:
-        relation = self.budget.relation
-        if bounded.norm != mechanism.norm or (bounded.norm == "labels" and relation != "replace"):
-            raise InputError(
-                f"{type(mechanism).__name__} needs a bound in norm {mechanism.norm!r}, and labels relation"
-                f" 'replace'; release {label!r} has norm {bounded.norm!r} and relation {relation!r}."
-            )
-        declared = bounded.sensitivity(relation)
-        if planned is None:
-            planned = declared
-        if self.budget.private and not math.isclose(declared, planned, rel_tol=_ROUNDING):
-            raise InputError(
-                f"Release {label!r} was planned with sensitivity {planned:.9g}, but its bound times its scale"
-                f" is {declared:.9g}; plan what is clipped."
-            )
-        return Release(label, mechanism, planned, bounded.unit, relation)
-
     def select(
         self, mechanism: RepeatAndSelect, label: str, run: Callable[["Accountant"], tuple[Result, float]]
     ) -> Result:
@@ -304,9 +283,9 @@ class Accountant(Single):
         label : str
             Public words for the privacy statement and the ledger.
         run : callable
-            One run. It gets an accountant with the budget of one run and returns its result and its score.
-            Everything it computes from private rows must pass through that accountant, including the score.
-            The lowest wins, of equal ones the first; NaN counts as infinity. A run that raises ranks last.
+            One run. It gets an accountant with the budget of one run, through which everything passes that
+            it computes from private rows. It returns its result and its score. The lowest score wins, of
+            equal ones the first; NaN counts as infinity. A run that raises ranks last.
 
         Returns
         -------
@@ -315,9 +294,9 @@ class Accountant(Single):
         Raises
         ------
         BudgetError, LedgerError
-            As `release`. Nothing is run.
+            As `release`; nothing is run.
         Exception
-            Every run raised; this is the first one's exception.
+            Of the first run, if every run raised.
         """
         check_kind(mechanism, RepeatAndSelect, "mechanism", "pass RepeatAndSelect.within(budget, mean_runs)")
         unit, relation = self.budget.unit, self.budget.relation
@@ -381,14 +360,13 @@ class Accountant(Single):
     def statement(
         self, public: Iterable[str] = (), notes: Iterable[str] = (), *, exact_arithmetic: bool = False
     ) -> PrivacyStatement:
-        """Return the statement: the promise, the releases and the public data.
+        """Return the privacy statement.
 
         Parameters
         ----------
         public : iterable of str
             Data that the promise takes as public.
         notes : iterable of str
-            Other sentences for the reader.
         exact_arithmetic : bool
             Whether the released sums had no rounding; the caller's promise.
         """

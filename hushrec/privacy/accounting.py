@@ -34,7 +34,7 @@ def delta_of(mu: float, epsilon: float) -> float:
     Parameters
     ----------
     mu : float
-        At least 0. Relative error below 1e-10 for 1e-6 <= mu <= 1e4, wherever the result is above 1e-300.
+        At least 0. For 1e-6 <= mu <= 1e4 the relative error of results above 1e-300 is below 1e-10.
     epsilon : float
         At least 0.
 
@@ -140,7 +140,6 @@ def total_mu(mus: Iterable[float]) -> float:
 
 
 def valid_epsilon(epsilon: float | None) -> float:
-    """Return `epsilon` as a float greater than 0, infinity included, or refuse it."""
     advice = "pass a number greater than 0, for example 1.0, or inf as the explicit word for no privacy"
     result = number("epsilon", epsilon, advice)
     if result <= 0:
@@ -149,7 +148,6 @@ def valid_epsilon(epsilon: float | None) -> float:
 
 
 def valid_delta(delta: float | None) -> float:
-    """Return `delta` as a float in [1e-300, 1), or refuse it."""
     advice = "pass a number between 0 and 1, well below one over the number of users, for example 1e-6"
     result = number("delta", delta, advice)
     if not SMALLEST_DELTA <= result < 1:
@@ -169,8 +167,8 @@ def _at_least_zero(name: str, value: float) -> float:
 def _delta(mu: float, epsilon: float) -> float:
     """The analytic Gaussian formula without cancellation.
 
-    With a, b = (epsilon/mu -+ mu/2) / sqrt(2) it reads delta = exp(-a^2) (erfcx(a) - erfcx(b)) / 2. For small
-    mu the difference is the integral of -erfcx' > 0 over [a, b], by a Gauss-Legendre rule.
+    With a, b = (epsilon/mu -+ mu/2) / sqrt(2) it is exp(-a^2) (erfcx(a) - erfcx(b)) / 2. For small mu the
+    difference is the integral of -erfcx' > 0 over [a, b], by a Gauss-Legendre rule.
     """
     if mu == 0 or epsilon == math.inf:
         return 0.0

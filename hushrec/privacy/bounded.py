@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from hushrec.checks import RELATIONS, UNITS, check_choice, positive_number
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import InputError
 
 NORMS = ("l2", "l1", "labels")
@@ -21,8 +21,8 @@ class Bound(NamedTuple):
     Attributes
     ----------
     add_remove, replace : float
-        Greater than 0, from declared constants, enforced clips and released values; infinite without a clip,
-        which only a budget without privacy allows.
+        Greater than 0, from declared constants, enforced clips and released values. Infinite without a clip,
+        which only an infinite budget allows.
 
     Examples
     --------
@@ -37,7 +37,7 @@ class Bound(NamedTuple):
     replace: float
 
     def under(self, relation: str) -> float:
-        """The bound for a relation, "add-remove" or "replace"."""
+        """The bound for a relation."""
         check_choice(relation=(relation, RELATIONS))
         return self.add_remove if relation == "add-remove" else self.replace
 
@@ -47,7 +47,7 @@ class Bound(NamedTuple):
 
 
 def signed(norm: float) -> Bound:
-    """Bound a sum of contributions of at most that norm, two of which may point in opposite directions.
+    """Bound contributions of at most that norm, in any direction.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def signed(norm: float) -> Bound:
 
 
 def positive(norm: float) -> Bound:
-    """Bound contributions that cannot point away from each other: counts, positive semidefinite matrices.
+    """Bound contributions with no negative inner product: counts, positive semidefinite matrices.
 
     Examples
     --------
@@ -71,7 +71,7 @@ def positive(norm: float) -> Bound:
 
 
 def counted(most: float) -> Bound:
-    """Bound a sum of one number a unit, from 0 to that.
+    """Bound a sum of one number a unit, from 0 to ``most``.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def counted(most: float) -> Bound:
 
 
 def jointly(*bounds: Bound) -> Bound:
-    """Bound several values released as one, whatever one unit's moves of them have in common.
+    """Bound several values released as one, all of which a unit may move.
 
     Examples
     --------
@@ -95,28 +95,26 @@ def jointly(*bounds: Bound) -> Bound:
 
 
 class Bounded:
-    """A value computed from private rows, with its bound, on its way to a gate.
+    """A value computed from private rows, with its bound: made by the function that clips it.
 
-    The function that clips makes it, so clip and bound agree. A gate refuses it if ``bound`` times ``scale``
-    is not the planned sensitivity.
+    A gate refuses it if ``bound`` times ``scale`` is not the planned sensitivity.
 
     Parameters
     ----------
     values : array_like of numbers
         Finite for any rows. No code checks this, since the result would leak.
     bound : Bound
-        Bound of the norm of ``values * weight``.
+        Of the norm of ``values * weight``.
     scale : float
-        Public, > 0: in units of ``1 / scale`` the bound is the planned sensitivity.
+        Public, > 0.
     weight : array_like, optional
-        Public, > 0, broadcastable to the values: the weight of an entry in the norm, by which its noise is
+        Public, > 0, broadcastable to the values: an entry's weight in the norm, by which its noise is
         divided. (In a packed symmetric matrix, 1 on the diagonal and sqrt(2) off it give the Frobenius norm.)
     step : array_like of float
         Each entry is a multiple of its step, a power of two, so sums are exact; 0 for inexact sums.
     norm : {"l2", "l1", "labels"}
         "labels" counts the binary labels of one unit at public places.
     unit : {"user", "rating"}
-        The unit of the bound.
 
     Examples
     --------
@@ -141,7 +139,8 @@ class Bounded:
         if not isinstance(bound, Bound) or not all(most > 0 for most in bound):
             raise InputError("bound must be a Bound of numbers greater than 0; pass signed(clip), say.")
         self.bound = bound
-        self.scale = positive_number("scale", scale, "pass what brings the bound to the planned sensitivity")
+        check_numbers(scale=(scale, float, "(0, inf)"))
+        self.scale = float(scale)
         self.weight = None if weight is None else _valid_weight(weight)
         self.step = np.asarray(step, dtype=np.float64)
         check_choice(norm=(norm, NORMS), unit=(unit, UNITS))
@@ -155,12 +154,12 @@ class Bounded:
             raise InputError(what) from None
 
     def sensitivity(self, relation: str) -> float:
-        """Bound times scale, as the plan declares it."""
+        """Bound times scale."""
         return self.bound.under(relation) * self.scale
 
     @property
     def declared(self) -> dict[str, Any]:
-        """Its public arguments: all but the values."""
+        """All arguments but the values; they are public."""
         return {name: getattr(self, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")}
 
     def times(self, factor: float) -> Bounded:
@@ -169,11 +168,10 @@ class Bounded:
 
     @property
     def entry_scale(self) -> np.ndarray | float:
-        """Scale times weight, by which the planned noise of an entry is divided."""
+        """Scale times weight: divides the planned noise of an entry."""
         return self.scale if self.weight is None else self.scale * self.weight
 
     def _take(self) -> np.ndarray:
-        """Hand the value to the gate."""
         return self._values
 
     def __repr__(self) -> str:
@@ -191,8 +189,7 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     parts : sequence of Bounded
         One-dimensional, of one unit.
     bound : Bound, optional
-        Bound on all parts together. By default the parts' bounds are combined as if one user could reach all
-        of them at once; pass a smaller one if it is proved.
+        Bound on all parts together. By default one user may reach all parts' bounds at once.
 
     Examples
     --------
@@ -219,7 +216,6 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
 
 
 def numeric_array(value: npt.ArrayLike) -> np.ndarray:
-    """Return `value` as an array of bools, integers or floats."""
     array = np.asarray(value)
     if array.dtype.kind not in "biuf":
         raise InputError(f"value must be an array of numbers, not of type {array.dtype}.")

@@ -1,4 +1,4 @@
-"""The privacy budget: a promise made once, before anything is read."""
+"""The privacy budget: a promise made before anything is read."""
 
 import math
 from collections.abc import Iterable
@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
-from hushrec.checks import RELATIONS, UNITS, check_choice, number, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
     ROUNDING,
@@ -21,7 +21,7 @@ from hushrec.privacy.accounting import (
 from hushrec.privacy.mechanisms import Gaussian
 
 _SMALLEST_PART = 1e-6  # smallest epsilon for which a part is planned
-#: Words for ranges of epsilon, by the largest epsilon of each range. Every text uses these and no others.
+#: Words for ranges of epsilon, by the largest of each.
 RANGES = (
     (1.0, "strong"),
     (3.0, "moderate"),
@@ -31,15 +31,14 @@ RANGES = (
 
 
 def belief(before: float, epsilon: float) -> float:
-    """Return the most that a suspicion of probability `before` can become, but for rare outcomes."""
+    """Return the largest probability that a suspicion of `before` can become, but for rare outcomes."""
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
 def meaning(epsilon: float, unit: str, relation: str) -> str:
-    """Return what an epsilon means to an attacker who thinks something as likely as not, in one sentence.
+    """Return what an epsilon means to an attacker, in one sentence.
 
-    Under add-remove it bounds guesses about presence. A guess between two values of somebody who is present
-    is a pair of replace neighbours.
+    Under add-remove it bounds guesses about presence: two values of a present user are replace neighbours.
     """
     word = next(word for largest, word in RANGES if epsilon <= largest)
     sure = belief(0.5, epsilon)
@@ -58,7 +57,7 @@ def meaning(epsilon: float, unit: str, relation: str) -> str:
 
 
 class Cost(Protocol):
-    """Anything with a cost: a mechanism, a release, a charge of the ledger."""
+    """A release, a row of the ledger, or another cost."""
 
     @property
     def mu(self) -> float:
@@ -66,16 +65,16 @@ class Cost(Protocol):
 
     @property
     def epsilon(self) -> float | None:
-        """Return the pure epsilon, or None if a cost is not pure."""
+        """Pure epsilon, or None."""
 
     @property
     def failure(self) -> float:
-        """Chance with which mu and epsilon need not hold; 0 but for a selection."""
+        """Chance that mu and epsilon do not hold; 0 but for a selection."""
 
 
 @dataclass(frozen=True)
 class Charge:
-    """The cost of one recorded release, or of several together."""
+    """The cost of several releases together."""
 
     mu: float
     epsilon: float | None
@@ -89,21 +88,20 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Greater than 0, and such that mu is at least 1e-40. ``math.inf`` is the explicit word for no privacy.
+        Greater than 0, with mu at least 1e-40. ``math.inf`` is the explicit word for no privacy.
     delta : float
-        In [1e-300, 1); take it well below one over the number of users.
+        In [1e-300, 1), well below one over the number of users.
     unit : {"user", "rating"}
-        The difference between neighbours: all ratings of one user, or one rating.
+        Neighbours differ in all ratings of one user, or in one rating.
     relation : {"add-remove", "replace"}
-        Whether the unit comes and goes, or is replaced by any other allowed one.
+        The unit comes and goes, or is replaced by another.
     failure : float
-        Part of delta that is reserved for selections, which have a chance of failure; Gaussian noise is sized
-        for the rest. Without it selections are refused.
+        Part of delta for the failures of selections, which need it; Gaussian noise is sized for the rest.
 
     Privacy
     -------
-    The budget is the promise; the charges of a run are bookkeeping. The reserve is declared because it must
-    not depend on released values (docs/proofs/accounting.md, section 4).
+    The budget is the promise. Its reserve must not depend on released values (docs/proofs/accounting.md,
+    section 4).
 
     Examples
     --------
@@ -124,11 +122,8 @@ class Budget:
         object.__setattr__(self, "epsilon", valid_epsilon(self.epsilon))
         object.__setattr__(self, "delta", valid_delta(self.delta))
         check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
-        advice = "pass the part of delta to reserve for selections, for example all of it where one is all"
-        failure = number("failure", self.failure, advice)
-        if not 0 <= failure <= self.delta:
-            raise InputError(f"failure must be from 0 to delta = {self.delta:g}, not {failure:g}; {advice}.")
-        object.__setattr__(self, "failure", failure)
+        check_numbers(failure=(self.failure, float, f"[0, {self.delta!r}]"))
+        object.__setattr__(self, "failure", float(self.failure))
         if 0 < self.mu < SMALLEST_MU:
             raise InputError(
                 f"epsilon = {self.epsilon:g} at delta = {self.delta:g} allows a mu of {self.mu:.3g} only, "
@@ -138,7 +133,7 @@ class Budget:
 
     @cached_property
     def mu(self) -> float:
-        """The same budget, less the reserve, in Gaussian differential privacy, rounded down."""
+        """The budget less the reserve in Gaussian differential privacy, rounded down."""
         if not self.private:
             return math.inf
         left = math.nextafter(self.delta - self.failure, 0.0) if self.failure else self.delta
@@ -146,7 +141,7 @@ class Budget:
 
     @property
     def private(self) -> bool:
-        """False where epsilon is infinite, the explicit word for no privacy."""
+        """False where epsilon is infinite."""
         return self.epsilon != math.inf
 
     @property
@@ -155,7 +150,7 @@ class Budget:
         return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
 
     def part(self, fraction: float) -> "Budget":
-        """Return the budget with that part of mu squared; the same where there is no privacy."""
+        """Return the budget with that part of mu squared; without privacy the same."""
         if not self.private:
             return self
         epsilon = epsilon_of(self.mu * math.sqrt(fraction), self.delta - self.failure)
@@ -164,19 +159,15 @@ class Budget:
     def share(self, fraction: float) -> Gaussian:
         """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.
 
-        Rounded, so fractions that add up to 1 fit the budget together.
+        Fractions that add up to 1 fit the budget together.
         """
-        part = positive_number("fraction", fraction, "pass the part of the budget to spend, for example 0.5")
-        if part > 1:
-            raise InputError(
-                f"fraction must be at most 1, not {shown(fraction)}; it is a part of the budget."
-            )
+        check_numbers(fraction=(fraction, float, "(0, 1]"))
         if not self.mu:
             raise BudgetError(
                 f"All of delta = {self.delta:g} is reserved for selections, so no Gaussian noise fits;"
                 " declare a smaller failure."
             )
-        mu = self.mu * math.sqrt(part)
+        mu = self.mu * math.sqrt(fraction)
         return Gaussian((1 + 1e-15) / mu)
 
     def allows(self, costs: Iterable[Cost]) -> bool:
@@ -206,7 +197,7 @@ class Budget:
             )
 
     def part_left(self, costs: Iterable[Cost]) -> float:
-        """Return the part of mu squared that these costs leave, from 0 to 1; 1 of an infinite budget."""
+        """Return the part of mu squared that these costs leave, from 0 to 1."""
         spent = total_mu(cost.mu for cost in costs)
         if not self.private or not spent:
             return 1.0
@@ -229,7 +220,7 @@ class Budget:
         return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
 
     def spell(self, epsilon: float) -> str:
-        """Return an epsilon in words, with the budget's delta, unit and relation."""
+        """Return :func:`guarantee` of an epsilon."""
         return guarantee(epsilon, self.delta, self.unit, self.relation)
 
     def __str__(self) -> str:
@@ -244,7 +235,7 @@ def pure_epsilon(costs: Iterable[Cost]) -> float | None:
 
 
 def composed_epsilon(costs: Iterable[Cost], delta: float) -> float:
-    """Epsilon at `delta` of releases taken together: exact in mu^2, or the pure sum where that is smaller."""
+    """Epsilon at `delta` of costs together: exact in mu^2, or the pure sum if smaller."""
     costs = tuple(costs)
     failure = math.fsum(cost.failure for cost in costs)
     pure = pure_epsilon(costs) if failure <= delta else None

@@ -1,8 +1,8 @@
 """The journal of a training: its noisy values, on disk before they are used.
 
 Noisy values are public, so a killed training resumes without drawing or charging them again (proof:
-docs/proofs/accounting.md, section 5). A value is one synced file, named in the ledger with its SHA-256. A
-value without its training's header is deleted.
+docs/proofs/accounting.md, section 5). The ledger names the file of a value with its SHA-256. A value without
+its training's header is deleted.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ import numpy as np
 from hushrec.disk import hold, private_file, sync_folder
 from hushrec.errors import HushrecError, InputError, LedgerError
 from hushrec.privacy.ledger import Ledger
-from hushrec.privacy.ledger_records import Entry
+from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.release import Release
 
-#: Room in bytes for the header of each array in a file.
+#: Bytes, of an array's header.
 _HEADER_BYTES = 256
-#: Steps that a training has to itself: another one of the same run begins with a multiple of it.
+#: A training of a run begins with a multiple of it.
 _STEPS = 1 << 20
-#: Key of the library version in a binding: another version cannot resume a training.
+#: Key of a binding: another version of the library cannot resume a training.
 VERSION = "version of hushrec"
-#: Endings of headers.
 _UNFINISHED, _FINISHED = ".json", ".done"
 _VALUE = re.compile(r"(\w+\.\d+)\.\d+\.(?:npy|part)")
 
@@ -43,16 +42,16 @@ class Journal:
     ledger : Ledger
     dataset, run : str
     binding : dict
-        Public values that identify the training; only the same training can resume.
+        Public values that identify the training.
     resume : bool
         Take up the last unfinished training with this binding.
 
     Attributes
     ----------
     run : str
-        The run of the charges: that of the resumed training.
+        That of the resumed training.
     lost : int
-        Number of charged releases without kept noisy values.
+        Charged releases without kept noisy values.
     """
 
     def __init__(
@@ -63,10 +62,9 @@ class Journal:
         self._lock: IO[bytes] | None = None
         self._drafts: dict[int, Draft] = {}  # by step
         self._used = 0
-        self._kept: list[Entry] = []
+        self._kept: list[Row] = []
         self.run, self.lost = run, 0
-        entries = ledger.numbered(dataset, run)
-        self._first = self._step = (max((entry.step for entry in entries), default=-1) // _STEPS + 1) * _STEPS
+        self._first = self._step = (max(ledger.numbered(dataset, run), default=-1) // _STEPS + 1) * _STEPS
         self._header = self._folder / f"{run}.{self._first}{_UNFINISHED}"
         with self._errors("was read"):
             if resume:
@@ -76,13 +74,12 @@ class Journal:
         return coming[max(0, len(self._kept) - self._used) :]
 
     def next(self, release: Release, shape: tuple[int, ...]) -> np.ndarray | None:
-        """Return the kept noisy value of the next release, or None."""
         if self._used == len(self._kept):
             return None
         entry = self._kept[self._used]
-        if entry.release != _words(release):
+        if entry.release != release:
             raise InputError(
-                f"The journal continues with release {entry.release[0]!r}, this training with "
+                f"The journal continues with release {entry.label!r}, this training with "
                 f"{release.label!r}, or with other noise; train again, without resuming."
             )
         value = self._array(entry)
@@ -94,7 +91,6 @@ class Journal:
         return value
 
     def prepare(self, value: np.ndarray) -> Draft:
-        """Make room on the disk for a value before it is charged."""
         with self._errors("took nothing, and nothing was charged"):
             if self._lock is None:
                 self._folder.mkdir(mode=0o700, exist_ok=True)
@@ -124,9 +120,9 @@ class Journal:
         return noisy
 
     def close(self, *, saved: bool) -> None:
-        """Finish the training; if its model was not saved, it can be made again until the next begins.
+        """Finish the training, by one change of a name.
 
-        One change of a name does either.
+        If its model was not saved, it can be made again until the next training begins.
         """
         if self._lock is None:
             return
@@ -151,7 +147,7 @@ class Journal:
     def _file(self, step: int) -> Path:
         return self._folder / f"{self.run}.{self._first}.{step}.npy"
 
-    def _array(self, entry: Entry) -> np.ndarray:
+    def _array(self, entry: Row) -> np.ndarray:
         path = self._folder / str(entry.file)
         with self._errors("was read"), path.open("rb") as file:
             if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
@@ -182,18 +178,18 @@ class Journal:
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
-        """Return the headers of the data set, in the order of their last charges, which no clock decides."""
+        """Return the headers of the data set in the order of their last charges; clocks may go back."""
         headers = []
         for path in self._folder.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
                 headers.append((json.loads(path.read_bytes()), path))
         mine = [it for it in headers if it[0]["dataset"] == self._dataset and "binding" in it[0]]
-        last = [max((entry.number for entry in self._charges(header)), default=0) for header, _ in mine]
+        last = [max((row.number for row in self._charges(header).values()), default=0) for header, _ in mine]
         return [mine[place] for place in sorted(range(len(mine)), key=last.__getitem__)]
 
-    def _charges(self, header: dict[str, Any]) -> list[Entry]:
-        entries = self._ledger.numbered(self._dataset, header["run"])
-        return [entry for entry in entries if 0 <= entry.step - header["first"] < _STEPS]
+    def _charges(self, header: dict[str, Any]) -> dict[int, Row]:
+        rows = self._ledger.numbered(self._dataset, header["run"])
+        return {step: row for step, row in rows.items() if 0 <= step - header["first"] < _STEPS}
 
     def _finished(self) -> list[Path]:
         finished = []
@@ -205,7 +201,7 @@ class Journal:
         return finished
 
     def _sweep(self, finished: list[Path]) -> None:
-        """Remove these headers, and then every value without one; a kill leaves the rest for the next."""
+        """Remove these headers, and then every value without one."""
         for header in finished:
             header.unlink(missing_ok=True)
         values: dict[str, list[Path]] = {}
@@ -241,14 +237,14 @@ class Journal:
             )
         entries = self._charges(header)
         self._step = self._first + len(entries)
-        for entry in entries:
-            path = self._file(entry.step)
+        for step, entry in entries.items():
+            path = self._file(step)
             if entry.file is None and path.exists():  # whole on disk, and cut off before the ledger named it
                 with path.open("rb") as file:
                     entry = entry._replace(
                         file=path.name, digest=hashlib.file_digest(file, "sha256").hexdigest()
                     )
-                self._ledger.keep(self._dataset, self.run, entry.step, path.name, str(entry.digest))
+                self._ledger.keep(self._dataset, self.run, step, path.name, str(entry.digest))
             if entry.file is None:
                 self.lost += 1
             else:
@@ -271,7 +267,7 @@ class Journal:
 
 
 class Draft:
-    """A file that gets its name when it is whole and on the disk."""
+    """A file that gets its name when it is whole on the disk."""
 
     def __init__(self, target: Path, step: int, size: int) -> None:
         self.target, self.step, self._hash = target, step, hashlib.sha256()
@@ -308,10 +304,6 @@ class Draft:
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:
     return json.loads(json.dumps(binding, default=repr))
-
-
-def _words(release: Release) -> tuple[Any, ...]:
-    return release.label, repr(release.mechanism), release.sensitivity, release.unit, release.relation
 
 
 def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:

@@ -1,14 +1,12 @@
 """A ledger: the charges of every run on a data set, on disk before anything is released.
 
-One SQLite file in WAL mode with ``synchronous=FULL``. After `Ledger.charge` returns, the charge survives a
-kill or a power cut. BEGIN IMMEDIATE orders processes that race for a budget. Each charge holds the hash of
-the previous one, and the head that of the other tables, so a changed, lost or inserted row is found. Every
-failure raises LedgerError, and nothing is released.
+One SQLite file in WAL mode with ``synchronous=FULL``: a charge survives a power cut once `Ledger.charge` has
+returned. BEGIN IMMEDIATE orders processes that race for a budget. A chain of hashes finds a changed, lost or
+inserted row. Every failure raises LedgerError, and nothing is released.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 import os
 import sqlite3
@@ -21,20 +19,20 @@ from typing import Any
 from urllib.parse import quote
 
 from hushrec import notebook
-from hushrec.checks import Single, check_kind, name, plural, shown
+from hushrec.checks import Single, check_kind, line_of_text, plural, shown
 from hushrec.disk import sync_folder
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
 from hushrec.privacy.budget import Budget, Charge, Cost, composed_epsilon, pure_epsilon
-from hushrec.privacy.ledger_records import Entry, LedgerSummary, RunSummary, Share
+from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
-from hushrec.privacy.schema import Book, Dataset
-from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
+from hushrec.privacy.schema import Book, Dataset, by_run
+from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, lifetimes_of, of_one_user
 
 RESUMED = " A training that had begun goes on with --resume."
-#: Added to a failure in a week of a season, which keeps no journal.
+#: A week of a season keeps no journal.
 OF_A_WEEK = (
     " A week that had begun is not taken up again: go on with --skip-week, or after week 0 with another"
     " season."
@@ -66,18 +64,18 @@ def default_path() -> Path:
 
 
 class Ledger(Single):
-    """A file of charges, shared by runs and processes. Each method is one transaction.
+    """A file of charges that processes share. Each method is one transaction.
 
     Parameters
     ----------
     path : str or path
     create : bool
-        Create a missing file and its folder, for their owner only.
+        Create a missing file, for its owner only.
 
     Raises
     ------
     LedgerError
-        The file cannot be opened or written, is not a ledger, or was damaged or changed.
+        The file cannot be used, is no ledger, or was damaged or changed.
 
     Examples
     --------
@@ -121,7 +119,6 @@ class Ledger(Single):
         return f"Ledger({str(self.path)!r}: {'; '.join(summaries) or 'no data set yet'})"
 
     def _repr_html_(self) -> str:
-        """Return a bar for each data set, for a notebook."""
         return notebook.table(self.path.name, [()]) + "".join(
             map(LedgerSummary._repr_html_, self._summaries())
         )
@@ -137,23 +134,23 @@ class Ledger(Single):
     # ---------------------------------------------------------------------- data sets
 
     def datasets(self) -> list[str]:
-        """Names of all data sets."""
+        """Return the names of all data sets."""
         with self._transaction("DEFERRED") as book:
             return book.datasets()
 
     def open_dataset(self, dataset: str, budget: Budget) -> None:
-        """Give a data set a budget that all its runs share, or lower it.
+        """Give a data set a budget for all its runs, or lower it.
 
-        The reserve for failures can change until the first charge; afterwards it can only be lowered.
+        After the first charge the reserve for failures can only be lowered.
 
         Raises
         ------
         BudgetError
-            It would raise the budget or the reserve, or be less than the charges.
+            It raises the budget or the reserve, or is less than the charges.
         InputError
             The budget is infinite, or its unit or relation is not that of the earlier charges.
         """
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         check_kind(budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
         if not budget.private:
             raise InputError("An infinite epsilon is not a budget; pass a finite one.", parameter="epsilon")
@@ -166,7 +163,7 @@ class Ledger(Single):
                 )
             if (
                 current is not None
-                and book.costs(dataset)
+                and book.charges(dataset)
                 and (budget.failure > current.failure or budget.mu > current.mu * (1 + ROUNDING))
             ):
                 raise BudgetError(
@@ -187,14 +184,8 @@ class Ledger(Single):
             book.put_dataset(dataset, Dataset(budget.unit, budget.relation, budget))
 
     def close_dataset(self, dataset: str) -> None:
-        """Allow no further charge to a data set, for good.
-
-        Raises
-        ------
-        InputError
-            The ledger does not know it.
-        """
-        name("dataset", dataset)
+        """Allow no further charge to a data set, for good."""
+        line_of_text("dataset", dataset)
         with self._transaction("IMMEDIATE") as book:
             book.put_dataset(dataset, self._known(book, dataset)._replace(closed=True))
 
@@ -207,17 +198,16 @@ class Ledger(Single):
         ----------
         dataset : str
         delta : float, optional
-            By default that of the data set's budget. Without a budget it is raised where the failures of
-            selections would use it up.
+            By default the budget's. Without a budget, failures of selections raise it if they use it up.
         unless_declared : float, optional
-            Default delta of a data set without a budget.
+            Default for a data set without a budget.
         """
         with self._transaction("DEFERRED") as book:
             known = self._known(book, dataset)
             if delta is None:
                 delta = unless_declared if known.budget is None else known.budget.delta
             delta = valid_delta(delta)
-            charges = book.costs_of_a_user(dataset)
+            rows, charges = book.charges(dataset), book.costs_of_a_user(dataset)
             failures = math.fsum(charge.failure for charge in charges)
             if known.budget is None and composed_epsilon(charges, delta) == math.inf:
                 delta += failures if delta + failures < 1 else 0.0
@@ -228,8 +218,8 @@ class Ledger(Single):
                 epsilon=composed_epsilon(charges, delta),
                 delta=delta,
                 mu=total_mu(charge.mu for charge in charges),
-                charges=len(book.costs(dataset)),
-                runs=book.runs(dataset),
+                charges=len(rows),
+                runs=len(by_run(rows)),
                 reserved=math.fsum(season.reserved for season in still),
                 promised=composed_epsilon(book.committed(dataset), delta) if still else None,
                 running=math.fsum(training.mu**2 for training in self._running(book, dataset)),
@@ -246,7 +236,7 @@ class Ledger(Single):
             return f"{left}{_beside((), trainings, ', next to')}"
 
     def shares(self, dataset: str) -> list[Share]:
-        """Return what each season and each running training takes of mu squared, and last all other runs."""
+        """Return the mu squared of each season, each running training, and last all other runs."""
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
             shares = [
@@ -262,41 +252,32 @@ class Ledger(Single):
                 Share(f"training since {training.time}, {training.owner}", 0.0, training.mu**2)
                 for training in self._running(book, dataset)
             ]
-            number = book.runs(dataset, "season IS NULL")
-            outside = total_mu(charge.mu for charge in book.costs(dataset, "season IS NULL"))
-            return [*shares, Share(plural(number, "other run" if shares else "run"), outside**2, 0.0)]
+            others = book.charges(dataset, "season IS NULL")
+            noun, spent = "other run" if shares else "run", total_mu(charge.mu for charge in others) ** 2
+            return [*shares, Share(plural(len(by_run(others)), noun), spent, 0.0)]
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
-        """Return every run on a data set, in order, with mu and epsilon of all runs so far."""
+        """Return every run on a data set, with mu and epsilon of it and all earlier ones."""
         delta = valid_delta(delta)
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
-            rows, seasons = book.history(dataset), book.seasons(dataset)
-        runs: dict[str, tuple[str, str | None, list[Charge]]] = {}
-        for run, time, season, *cost in rows:
-            runs.setdefault(run, (time, season, []))[2].append(Charge(*cost))
-        weeks: dict[str | None, list[list[Charge]]] = {summary.season.name: [] for summary in seasons}
-        summaries, outside = [], list[Charge]()
-        for run, (time, season, charges) in runs.items():
-            weeks.get(season, []).append(charges)
-            outside += charges if season is None else []
-            ofs = [of_one_user(weeks[summary.season.name], summary.season) for summary in seasons]
-            together = [*outside, *itertools.chain.from_iterable(ofs)]
+            runs, seasons = by_run(book.charges(dataset)), book.seasons(dataset)
+        lifetimes = lifetimes_of(summary.season for summary in seasons)
+        summaries, so_far = [], list[Row]()
+        for charges in runs:
+            so_far += charges
+            together = of_one_user(so_far, lifetimes)
             epsilon = composed_epsilon(together, delta)
             mu = total_mu(charge.mu for charge in together)
-            summaries.append(RunSummary(run, time, len(charges), epsilon, mu))
+            summaries.append(RunSummary(charges[0].run, charges[0].time, len(charges), epsilon, mu))
         return summaries
 
     def chain(
         self, dataset: str, count: int | None = None
     ) -> tuple[tuple[int, str] | None, list[tuple[Any, ...]]]:
-        """Return the head of the chain and the charges of a data set, as their hashes count them.
+        """Return the head of the chain and the hashed charges of a data set.
 
-        Parameters
-        ----------
-        dataset : str
-        count : int, optional
-            Number of charges of all data sets; the head is None if there are fewer.
+        They are those of when all data sets had ``count`` charges. The head is None if there are fewer.
         """
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
@@ -333,10 +314,7 @@ class Ledger(Single):
 
         Parameters
         ----------
-        dataset : str
-        releases : iterable of Release
-        run : str
-        allow_composition : bool
+        dataset, releases, run, allow_composition
             As of :meth:`charge`.
         reservation : Reservation, optional
             One to change; by default a new one, which the caller closes.
@@ -367,10 +345,7 @@ class Ledger(Single):
         return reservation
 
     def free(self, dataset: str) -> list[Reserved]:
-        """Free and return the reservations of trainings.
-
-        A training that still runs continues while the budget allows it.
-        """
+        """Free and return the reservations; their trainings continue while the budget has room."""
         with self._transaction("IMMEDIATE") as book:
             self._known(book, dataset)
             freed = self._running(book, dataset)
@@ -392,8 +367,7 @@ class Ledger(Single):
     ) -> str:
         """Record one release durably, or raise and record nothing.
 
-        A release without noise is recorded with infinite mu where the data set has no budget, and refused
-        where it has one.
+        A release without noise has infinite mu and is refused where the data set has a budget.
 
         Parameters
         ----------
@@ -402,15 +376,15 @@ class Ledger(Single):
         run : str
         release : Release
         step : int, optional
-            Number of the release in its run, if it must not be charged twice.
+            Number of the release in its run; charged once.
         week : Week, optional
-            The week of a season; the release counts in its budget too.
+            The release counts in its season's budget too.
         allow_composition : bool
-            Allow this run in addition to an open season, where the data set has no budget.
+            Allow a run in addition to an open season, where the data set has no budget.
         early : bool
-            Allow a week that begins sooner than its season's gap.
+            Allow a week sooner than its season's gap.
         reservation : Reservation, optional
-            From which the cost is taken.
+            Pays the cost.
 
         Returns
         -------
@@ -427,7 +401,7 @@ class Ledger(Single):
                     book.put_reservation(rest)
                     others.append(rest)
                 self._check(book, dataset, (release,), others, run, allow_composition)
-            if book.is_charged(dataset, run, step):
+            if book.charges(dataset, "run = ? AND step = ?", run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
                     "is made once only."
@@ -444,15 +418,11 @@ class Ledger(Single):
         self._verified = head
         return head[1]
 
-    def charged(self, dataset: str, run: str, step: int) -> bool:
-        """Return whether a numbered release of a run was charged."""
+    def numbered(self, dataset: str, run: str) -> dict[int, Row]:
+        """Return the charges of a run by their step."""
         with self._transaction("DEFERRED") as book:
-            return book.is_charged(dataset, run, step)
-
-    def numbered(self, dataset: str, run: str) -> list[Entry]:
-        """Return the charges of a run that have a step, in order."""
-        with self._transaction("DEFERRED") as book:
-            return book.numbered(dataset, run)
+            rows = book.charges(dataset, "run = ?", run)
+        return {row.step: row for row in rows if row.step is not None}
 
     def keep(self, dataset: str, run: str, step: int, file: str, digest: str) -> None:
         """Record where the noisy value of a charge is kept."""
@@ -467,10 +437,7 @@ class Ledger(Single):
     # ---------------------------------------------------------------------- seasons
 
     def open_season(self, dataset: str, season: Season, *, allow_composition: bool = False) -> None:
-        """Give a data set a season.
-
-        A week's charges count in its slice and in the data set's budget, which reserves all of an open
-        season's budget.
+        """Give a data set a season, for which the data set's budget reserves all of the season's.
 
         Parameters
         ----------
@@ -486,7 +453,7 @@ class Ledger(Single):
         InputError
             The name is taken, or unit or relation is not that of the earlier charges.
         """
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         budget = season.budget
         budget.share(1.0)  # refused if all of delta is reserved, because no week could release anything
         with self._transaction("IMMEDIATE") as book:
@@ -522,28 +489,25 @@ class Ledger(Single):
             book.put_season(dataset, season)
 
     def close_season(self, dataset: str, season: str) -> None:
-        """Allow no further week of a season, and return the rest to the data set's budget.
-
-        This is sound: docs/proofs/seasons.md.
-        """
+        """Allow no further week, and free the rest of the season's budget (docs/proofs/seasons.md)."""
         with self._transaction("IMMEDIATE") as book:
             self._season(book, dataset, season)
             book.close_season(dataset, season)
 
     def seasons(self, dataset: str) -> list[SeasonSummary]:
-        """Return all seasons of a data set, in the order in which they were opened."""
+        """Return the seasons of a data set in the order of their opening."""
         with self._transaction("DEFERRED") as book:
             return book.seasons(dataset)
 
     def season(self, dataset: str, season: str) -> SeasonSummary:
-        """Return a season of a data set; refuse a name that it does not have."""
+        """Return a season of a data set, or refuse its name."""
         with self._transaction("DEFERRED") as book:
             return self._season(book, dataset, season)
 
     def season_releases(self, dataset: str, season: str) -> list[Release]:
-        """Return all releases that were charged to a season, in order."""
+        """Return the releases that were charged to a season."""
         with self._transaction("DEFERRED") as book:
-            return book.season_releases(dataset, season)
+            return [row.release for row in book.charges(dataset, "season = ?", season)]
 
     def check_week(
         self,
@@ -556,16 +520,8 @@ class Ledger(Single):
     ) -> None:
         """Check a charge of a week's releases; write nothing.
 
-        Parameters
-        ----------
-        week : Week
-        releases : iterable of Release
-        after : Week, optional
-            The week of the model that it continues.
-        made : int
-            Number of the week's releases that the caller has made; others must not have made any.
-        early : bool
-            As of :meth:`charge`.
+        ``after`` is the week of the model that it continues, and ``made`` the number of the week's releases
+        that the caller has made: no other process may have made any.
         """
         coming = tuple(releases)
         with self._transaction("DEFERRED", OF_A_WEEK) as book:
@@ -630,7 +586,7 @@ class Ledger(Single):
     ) -> None:
         if not releases:
             return
-        name("dataset", dataset)
+        line_of_text("dataset", dataset)
         budget = self._open_to(book, dataset, releases[0].unit, releases[0].relation)
         still = [season for season in book.seasons(dataset) if not season.closed]
         committed: list[Cost] = [*book.committed(dataset), *trainings]
@@ -638,7 +594,7 @@ class Ledger(Single):
         if total_mu(release.mu for release in releases) == math.inf:
             self._check_exact(book, dataset, budget)
         if budget is None:
-            if still and not (allow_composition or book.costs(dataset, "run = ?", run)):
+            if still and not (allow_composition or book.charges(dataset, "run = ?", run)):
                 raise _adds_up(dataset, still, costs)
             return
         budget.check_reserve(costs)
@@ -651,8 +607,7 @@ class Ledger(Single):
             )
 
     def _check_exact(self, book: Book, dataset: str, budget: Budget | None) -> None:
-        """Refuse the first release without noise where users were promised privacy."""
-        charges = book.costs(dataset)
+        charges = book.charges(dataset)
         promised = budget is not None or charges or book.seasons(dataset)
         if promised and all(charge.mu < math.inf for charge in charges):
             raise BudgetError(
@@ -707,7 +662,6 @@ class Ledger(Single):
         made: int | None = None,
         early: bool = False,
     ) -> None:
-        """Refuse a week that is not the next of its open season, or releases that do not fit its slice."""
         dataset, season = week.dataset, week.season
         known, called = self._season(book, dataset, season.name), shown(season.name)
         if known.season != season:
@@ -722,7 +676,7 @@ class Ledger(Single):
             )
         if after is not None:
             self._check_own(book, after)
-        mine = book.costs(dataset, "season = ? AND run = ?", season.name, week.run)
+        mine = book.charges(dataset, "season = ? AND run = ?", season.name, week.run)
         begun = known.begun - bool(mine)
         if begun > week.number or (made is not None and len(mine) != made):
             raise _was_run(week)
@@ -734,13 +688,13 @@ class Ledger(Single):
         if season.gap and not (mine or early):
             _check_gap(week, book.last_week_began(dataset, season.name))
         season.check_week(week.number, [*mine, *releases])
-        season.budget.check_reserve([*book.costs(dataset, "season = ?", season.name), *releases])
+        season.budget.check_reserve([*book.charges(dataset, "season = ?", season.name), *releases])
 
     # ---------------------------------------------------------------------- the file
 
     @contextmanager
     def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[Book]:
-        """Open, begin, verify the chain; commit at the end or roll back. No connection outlives it."""
+        """Begin, verify the chain; commit at the end or roll back."""
         with self._errors(then), closing(self._connect()) as connection:  # rolls back uncommitted changes
             connection.execute(f"BEGIN {kind}")
             book = Book(connection)
@@ -765,7 +719,7 @@ class Ledger(Single):
         return connection
 
     def _create(self) -> None:
-        """Write an empty ledger, then link it, so no process reads a part of it."""
+        """Write an empty ledger, then link it: no process reads a part of it."""
         for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
             left = Path(f"{self.path}{suffix}")
             if left.exists() and not self.path.exists():  # or another process was first
@@ -819,7 +773,6 @@ def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
 def _beside(
     seasons: Iterable[SeasonSummary], trainings: Iterable[Reserved] = (), joined: str = " and"
 ) -> str:
-    """Return the end of a sentence that names the reserves of open seasons and running trainings."""
     names = [shown(summary.season.name) for summary in seasons if not summary.closed]
     number = sum(bool(training.mu or training.failure) for training in trainings)
     parts = [f"what season {', '.join(names)} reserve{'s' * (len(names) == 1)} until closed"] * bool(names)
@@ -852,7 +805,6 @@ def _was_run(week: Week) -> BudgetError:
 
 
 def _check_gap(week: Week, began: str | None) -> None:
-    """Refuse a week sooner than the season's gap after the last one that wrote a model began."""
     if began is None:
         return
     first = datetime.fromisoformat(began) + timedelta(days=week.season.gap)

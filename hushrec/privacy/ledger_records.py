@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from hushrec import notebook
 from hushrec.checks import plural
 from hushrec.privacy.budget import Budget, guarantee
+from hushrec.privacy.release import Release
 
 
 @dataclass(frozen=True)
@@ -19,18 +20,17 @@ class LedgerSummary:
     ----------
     dataset, unit, relation : str
     epsilon, delta : float
-        Of all charges together. The promise is the data set's budget.
+        Of all charges together; the promise is the budget.
     mu : float
     charges, runs : int
     budget : Budget or None
     closed : bool
-        Whether nothing more may be charged.
     reserved : float
-        Part of mu squared that open seasons are yet to spend.
+        Mu squared that open seasons may still spend.
     promised : float or None
-        Epsilon at `delta` of all charges with all that open seasons reserve; None without an open season.
+        Epsilon at `delta` of all charges and reserves of open seasons; None without an open season.
     running : float
-        Part of mu squared that running trainings have reserved. No statement or file holds it.
+        Mu squared that running trainings reserve. No statement or file holds it.
 
     Examples
     --------
@@ -58,9 +58,9 @@ class LedgerSummary:
 
     @property
     def shares(self) -> dict[str, float | None] | None:
-        """The parts of the budget's mu squared that are spent, reserved and free.
+        """Spent, reserved and free parts of the budget's mu squared, or without a budget of the total.
 
-        Without a budget, the parts of the spent and reserved total. None if it is zero.
+        None if that is zero.
         """
         held = self.reserved + self.running
         whole = self.mu**2 + held if self.budget is None else self.budget.mu**2
@@ -85,7 +85,7 @@ class LedgerSummary:
         return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description (infinity stays a float)."""
+        """Return a description for JSON, in which infinity stays a float."""
         words = ("epsilon", "delta", "failure")
         budget = None if self.budget is None else {word: getattr(self.budget, word) for word in words}
         entry = asdict(self) | {"budget": budget}
@@ -103,30 +103,38 @@ class LedgerSummary:
 
 
 class Share(NamedTuple):
-    """The mu squared of a season, of a running training, or of all other runs.
-
-    Attributes
-    ----------
-    what : str
-    spent : float
-        Of all charges.
-    reserved : float
-        The part that an open season or a running training may still spend.
-    """
+    """The mu squared of a season, of a running training, or of all other runs."""
 
     what: str
     spent: float
     reserved: float
 
 
-class Entry(NamedTuple):
-    """A charge of a run with its step, the file of its noisy value, if there is one, and the release."""
+class Row(NamedTuple):
+    """A row of the table of charges, with the file and digest of its noisy value, if one is kept."""
 
     number: int
-    step: int
-    file: str | None
-    digest: str | None
-    release: tuple[Any, ...]
+    dataset: str
+    run: str
+    time: str
+    label: str
+    mechanism: str
+    sensitivity: float
+    mu: float
+    epsilon: float | None
+    failure: float
+    unit: str
+    relation: str
+    season: str | None
+    step: int | None
+    previous: str
+    hash: str
+    file: str | None = None
+    digest: str | None = None
+
+    @property
+    def release(self) -> Release:
+        return Release.from_ledger(self.label, self.mechanism, self.sensitivity, self.unit, self.relation)
 
 
 @dataclass(frozen=True)
@@ -136,7 +144,7 @@ class RunSummary:
     Attributes
     ----------
     run, time : str
-        Identifier, and the time (UTC) of its first charge.
+        Identifier, and time (UTC) of the first charge.
     charges : int
     epsilon, mu : float
         Of this run and all earlier ones.

@@ -1,4 +1,4 @@
-"""Noise laws as frozen values: their noise, in units of the sensitivity, and their cost."""
+"""Noise laws as frozen values: their noise and their cost."""
 
 import math
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class _Additive:
         return 1 / self.noise_multiplier if self.noise_multiplier else math.inf
 
     def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
-        """Standard deviation (of Laplace noise the scale) of each entry's noise."""
+        """Standard deviation (for Laplace, scale) of each entry's noise."""
         with np.errstate(over="ignore"):
             return np.asarray(np.asarray(self.noise_multiplier * sensitivity) / scale)
 
@@ -37,7 +37,7 @@ class Gaussian(_Additive):
     Parameters
     ----------
     noise_multiplier : float
-        Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
+        Finite and at least 0, which takes an infinite budget.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Gaussian(_Additive):
 
     @property
     def epsilon(self) -> float | None:
-        """None: Gaussian noise gives no pure guarantee (delta 0)."""
+        """None: Gaussian noise gives no pure guarantee."""
         return None
 
     def noise_sd(self, sensitivity: float) -> float:
@@ -77,7 +77,7 @@ class Laplace(_Additive):
     Parameters
     ----------
     noise_multiplier : float
-        Finite and at least 0; 0 adds no noise and passes the gate only under an infinite budget.
+        Finite and at least 0, which takes an infinite budget.
 
     Examples
     --------
@@ -99,7 +99,7 @@ class Laplace(_Additive):
         return self._cost
 
     def noise_sd(self, sensitivity: float) -> float:
-        """Standard deviation of the noise on one entry: sqrt(2) times the Laplace scale."""
+        """Standard deviation of the noise on one entry."""
         return math.sqrt(2) * self.noise_multiplier * sensitivity
 
     @staticmethod
@@ -112,13 +112,12 @@ class Laplace(_Additive):
 class RandomizedResponse:
     """Each binary label is flipped with probability 1 / (1 + e^(epsilon/sensitivity)); epsilon-DP, delta 0.
 
-    `epsilon` is the cost for one unit. If a unit has several labels (the sensitivity), each gets an equal
-    part of it. Source: Warner 1965.
+    The labels of a unit (their number is the sensitivity) share `epsilon` equally. Source: Warner 1965.
 
     Parameters
     ----------
     epsilon : float
-        Greater than 0; ``math.inf`` flips nothing and passes the gate only under an infinite budget.
+        Greater than 0; ``math.inf`` flips nothing and takes an infinite budget.
 
     Examples
     --------
@@ -150,7 +149,7 @@ class RandomizedResponse:
         return 2 * math.sqrt(probability * (1 - probability))
 
     def amount(self, sensitivity: float, scale: Any) -> np.ndarray:
-        """Probability with which each label is flipped."""
+        """Probability of a flip."""
         return np.asarray(self.flip_probability(sensitivity))
 
     @staticmethod
@@ -160,7 +159,7 @@ class RandomizedResponse:
 
 
 Mechanism = Gaussian | Laplace | RandomizedResponse
-"""What makes one release noisy: one of the three noise laws.
+"""One of the three noise laws.
 
 Examples
 --------

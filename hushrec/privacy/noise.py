@@ -1,11 +1,11 @@
 """Privacy noise: the one place that draws it, from the operating system's generator, without a seed.
 
-Every call takes a fresh key from ``os.urandom`` for AES-256 in counter mode, which OpenSSL computes. There
-is no state that a fork, a thread or a copied object could share.
+Every call takes a fresh key from ``os.urandom`` for AES-256 in counter mode, which OpenSSL computes. So a
+fork, a thread or a copy shares no state.
 
 Noise is exact: the result is the real number value + sd * N, N standard normal, rounded to a grid that
-depends on sd only (`hushrec.privacy.sampler`, docs/proofs/noise.md). Rounding comes after the noise, so it
-costs no privacy, and the last bits of a result reveal nothing.
+depends on sd only (docs/proofs/noise.md). Rounding after the noise costs no privacy, and the last bits of a
+result reveal nothing.
 """
 
 import os
@@ -25,9 +25,9 @@ _CHUNK = 1 << 14  # entries drawn at a time: their words stay in the cache
 
 
 class NoiseSource(Protocol):
-    """A source of the accountant's noise. Anything but `SystemNoise` makes the results NOT PRIVATE.
+    """A source of noise. All but `SystemNoise` make the results NOT PRIVATE.
 
-    Each method returns a new array. Integers become float64; float32 and float64 keep their type.
+    Each method returns a new array. Integers become float64.
 
     Examples
     --------
@@ -50,10 +50,10 @@ class NoiseSource(Protocol):
 
 
 class GeneratorNoise(Single):
-    """The part that all sources share: exact noise from the words of `_stream`.
+    """Exact noise from the words of `_stream`.
 
-    The grid of an entry is the power of two that is 2^-25 to 2^-24 of its sd or scale. The real sum of value
-    and noise is rounded to it, then to the type of the value. Values that are not finite stay.
+    The real sum of value and noise is rounded to a grid, the power of two that is 2^-25 to 2^-24 of the sd or
+    scale, then to the type of the value. Values that are not finite stay.
     """
 
     _instead = "noise that is drawn twice hides nothing; make a source where it is needed"
@@ -62,13 +62,11 @@ class GeneratorNoise(Single):
         raise NotImplementedError
 
     def add_gaussian(self, value: np.ndarray, sd: npt.ArrayLike, label: str) -> np.ndarray:
-        """Return value + N(0, sd^2), independent entries; `sd` broadcasts to `value`."""
         from hushrec.privacy.sampler import gaussian
 
         return _add(value, sd, gaussian(), self._stream())
 
     def add_laplace(self, value: np.ndarray, scale: npt.ArrayLike, label: str) -> np.ndarray:
-        """Return value + Laplace(scale), independent entries; `scale` broadcasts to `value`."""
         from hushrec.privacy.sampler import exponential
 
         return _add(value, scale, exponential(), self._stream())
@@ -87,8 +85,8 @@ class GeneratorNoise(Single):
     def flip(self, labels: np.ndarray, probability: float, label: str) -> np.ndarray:
         """Return the labels, each flipped with `probability`, rounded up to a multiple of 2^-64.
 
-        Bool and unsigned labels are 0 and 1, signed and floating ones -1 and +1. Any other entry counts as
-        the label on its side of zero (NaN as -1), because refusing it would reveal it.
+        Bool and unsigned labels are 0 and 1, others -1 and +1. Another entry counts as the label on its side
+        of zero (NaN as -1), because refusing it would reveal it.
         """
         labels = np.asarray(labels)
         if probability == 0:
@@ -101,7 +99,7 @@ class GeneratorNoise(Single):
 
 
 class SystemNoise(GeneratorNoise):
-    """Noise from the operating system's cryptographic generator: the only secure source, and the default.
+    """Noise from the operating system's cryptographic generator: the only secure source.
 
     Examples
     --------
@@ -115,7 +113,7 @@ class SystemNoise(GeneratorNoise):
 
 
 def stream_cipher() -> "Words":
-    """Return the next words of a stream cipher, as a function of their number, under a fresh key."""
+    """Return a function that draws so many words from a stream cipher under a fresh key."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     encryptor = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()

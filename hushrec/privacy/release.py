@@ -1,4 +1,4 @@
-"""Planned and charged releases. They hold no data, so a plan needs no row."""
+"""Planned and charged releases, which hold no data."""
 
 import math
 from collections.abc import Iterable
@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any
 
 from hushrec import notebook
-from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, name, positive_number, shown
+from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, check_numbers, line_of_text, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import total_mu
+from hushrec.privacy.bounded import Bounded
 from hushrec.privacy.budget import Budget, composed_epsilon
 from hushrec.privacy.mechanisms import Gaussian, Laplace, Mechanism, RandomizedResponse
 from hushrec.privacy.selection import RepeatAndSelect
@@ -18,6 +19,7 @@ _MECHANISMS: dict[str, type[Mechanism | RepeatAndSelect]] = {
     kind.__name__: kind for kind in (Gaussian, Laplace, RandomizedResponse, RepeatAndSelect)
 }
 SMALLEST_NOISE = 1e-290  # an sd below it may be rounded to zero
+_ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equal but for it
 
 
 @dataclass(frozen=True)
@@ -27,7 +29,7 @@ class Release:
     Parameters
     ----------
     label : str
-        Public words for the reader of a privacy statement.
+        Public.
     mechanism : Gaussian, Laplace, RandomizedResponse or RepeatAndSelect
     sensitivity : float
         In the mechanism's norm.
@@ -48,10 +50,10 @@ class Release:
     relation: str
 
     def __post_init__(self) -> None:
-        name("label", self.label)
+        line_of_text("label", self.label)
         check_kind(self.mechanism, tuple(_MECHANISMS.values()), "mechanism", "pass Gaussian(2.0), say")
-        advice = "pass the bound on one unit's change of the value, from declared constants"
-        object.__setattr__(self, "sensitivity", positive_number("sensitivity", self.sensitivity, advice))
+        check_numbers(sensitivity=(self.sensitivity, float, "(0, inf)"))
+        object.__setattr__(self, "sensitivity", float(self.sensitivity))
         check_choice(unit=(self.unit, UNITS), relation=(self.relation, RELATIONS))
         if self.mu < math.inf and not SMALLEST_NOISE < self.noise_sd < math.inf:
             raise InputError(
@@ -66,7 +68,7 @@ class Release:
 
     @property
     def epsilon(self) -> float | None:
-        """Pure guarantee, None for Gaussian noise."""
+        """Pure guarantee; None for Gaussian noise."""
         return self.mechanism.epsilon
 
     @property
@@ -80,7 +82,7 @@ class Release:
         return self.mechanism.noise_sd(self.sensitivity)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a JSON-able description."""
+        """Return a description for JSON."""
         return {
             "label": self.label,
             "mechanism": type(self.mechanism).__name__,
@@ -95,9 +97,19 @@ class Release:
             "relation": self.relation,
         }
 
+    def check(self, bounded: Bounded, private: bool) -> None:
+        """Refuse a value that is not bounded as planned; without privacy any bound does."""
+        declared = bounded.sensitivity(self.relation)
+        fits = bounded.unit == self.unit and bounded.norm == self.mechanism.norm
+        if not fits or (private and not math.isclose(declared, self.sensitivity, rel_tol=_ROUNDING)):
+            raise InputError(
+                f"Release {self.label!r} was planned with sensitivity {self.sensitivity:.9g} (unit:"
+                f" {self.unit}, norm: {self.mechanism.norm}), but bound times scale is {declared:.9g}"
+                f" (unit: {bounded.unit}, norm: {bounded.norm}); plan what is clipped."
+            )
+
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "Release":
-        """Inverse of `to_dict`."""
         kind = _MECHANISMS.get(entry["mechanism"])
         if kind is None:
             raise InputError(f"There is no mechanism {shown(entry['mechanism'])}.")
@@ -108,7 +120,7 @@ class Release:
     def from_ledger(
         cls, label: str, mechanism: str, sensitivity: float, unit: str, relation: str
     ) -> "Release":
-        """Return a release of a ledger's row, in which the mechanism is its repr."""
+        """Return the release of a ledger's row, which has the mechanism's repr."""
         kind, _, values = mechanism.rstrip(")").partition("(")
         numbers = [float(part.partition("=")[2]) for part in values.split(", ")]
         return cls(label, _MECHANISMS[kind](*numbers), sensitivity, unit, relation)
@@ -116,7 +128,7 @@ class Release:
 
 @dataclass(frozen=True)
 class Plan:
-    """The releases of an algorithm under a budget, made from its configuration, without data.
+    """The releases of an algorithm under a budget, computed without data.
 
     Parameters
     ----------
@@ -175,6 +187,13 @@ class Plan:
     def check(self) -> None:
         """Raise BudgetError if the releases do not fit the budget together."""
         check_fit(self.budget, (), self.releases)
+
+
+def check_bounded(label: str, value: Any) -> None:
+    if not isinstance(value, Bounded):
+        raise InputError(
+            f"Release {label!r} is not a Bounded; pass the result of the function that clips it."
+        )
 
 
 def check_fit(budget: Budget, done: Iterable[Release], coming: Iterable[Release]) -> None:

@@ -1,7 +1,6 @@
-"""A reservation: budget that a running training may still charge, and other trainings may not.
+"""A reservation: budget that one running training may still charge, and others may not.
 
-The ledger has the amount, and a locked file next to the ledger shows that the process is alive. Each charge
-is checked against the budget in any case.
+The ledger has the amount. A locked file next to it shows that the process is alive.
 """
 
 from __future__ import annotations
@@ -20,15 +19,7 @@ _SUFFIX = ".lock"
 
 
 class Reserved(NamedTuple):
-    """The reserved and uncharged cost of a training.
-
-    Attributes
-    ----------
-    name, dataset, time, owner : str
-        Identifier; data set; when it was reserved (UTC); process and machine.
-    mu, epsilon, failure
-        Its cost, as of a release.
-    """
+    """The reserved and uncharged cost of a training; its owner is a process of a machine."""
 
     name: str
     dataset: str
@@ -40,13 +31,7 @@ class Reserved(NamedTuple):
 
 
 class Reservation(Single):
-    """The file that this process locks for a reservation; the caller closes it.
-
-    Parameters
-    ----------
-    folder : Path
-        The ledger's folder of trainings.
-    """
+    """The file that this process locks for a reservation; the caller closes it."""
 
     _instead = "reserve anew with Ledger.reserve"
 
@@ -80,12 +65,11 @@ class Reservation(Single):
 
 
 def lives(folder: Path, name: str) -> bool:
-    """Return whether the process of a reservation may still run."""
     return is_held(_path(folder, name))
 
 
 def sweep(folder: Path, names: set[str]) -> None:
-    """Remove the files of all reservations but these; a killed process leaves its own."""
+    """Remove the files of killed processes."""
     for path in folder.glob(f"*{_SUFFIX}"):
         if path.stem not in names and not is_held(path):
             path.unlink(missing_ok=True)

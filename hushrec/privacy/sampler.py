@@ -1,9 +1,9 @@
 """Exact noise: the rounding of an ideal real-valued sum, from random words. Proof: docs/proofs/noise.md.
 
-`add_noise` turns ``value`` into ``g round((value + scale * Z) / g)``. Z is a real number of the standard
-normal or Laplace law, and g is a power of two that depends on the scale only. A compiled function does so in
-float64, with proven margins. The few draws within a margin are repeated from the same words by
-`draw_exactly`, in integers of any length, which draws further bits of the same real numbers.
+`add_noise` turns ``value`` into ``g round((value + scale * Z) / g)``: Z is a real number of the normal or
+Laplace law, and g a power of two that depends on the scale only. A compiled function does so in float64, with
+proven margins. `draw_exactly` repeats the few draws within a margin in integers of any length, from the
+same words and further bits of the same real numbers.
 
 One draw reads from its first word 32 bits for the cell [k h, (k+1) h) of |Z|, by inversion, 31 for the start
 of a uniform V, and 1 for the sign. From the next word it reads the place X in the cell, |Z| = h (k + X). It
@@ -29,9 +29,9 @@ from hushrec.privacy.exact import Uniform, exp_minus
 
 Words = Callable[[int], npt.NDArray[np.uint64]]
 
-#: An entry's grid is 2^-24 to 2^-25 of its scale, where the caller does not name one.
+#: An entry's grid is 2^-24 to 2^-25 of its scale.
 GRID_BITS = 25
-#: The largest scale in grid steps: beyond it too many draws would be done in Python.
+#: In grid steps: beyond it too many draws would be done in Python.
 LARGEST_SCALE = 2.0**40
 
 # docs/proofs/noise.md explains each of these
@@ -48,7 +48,7 @@ _PENDING = 256  # undecided draws that are kept before they are done: far more t
 
 @dataclass(frozen=True)
 class Margins:
-    """Distances from a decision at which float64 takes it; docs/proofs/noise.md bounds its errors by less."""
+    """Distances at which float64 decides; docs/proofs/noise.md bounds its errors by less."""
 
     acceptance: float = 2.0**-45  # of V against exp(-t)
     rounding: float = 2.0**-46  # of the sum against a half-integer, in parts of the scale
@@ -57,14 +57,14 @@ class Margins:
 
 @dataclass(frozen=True, eq=False)
 class Law:
-    """The law of |Z| as cells of width h = 2^-`cell_bits`, with the constants of each cell.
+    """The law of |Z| in cells of width h = 2^-`cell_bits`.
 
     Attributes
     ----------
     thresholds : tuple of int
         floor(2^128 P(|Z| < (k + 1) h)) for k = 0, 1, ... up to the first that is 2^128 - 1.
     finer : callable
-        ``finer(bits)``: the same for another number of bits, off by at most one.
+        The same for another number of bits, off by at most one.
     cell_bits : int
     base, slope, curve : float
         t = X (base + k slope + curve X); powers of two or zero.
@@ -82,13 +82,13 @@ class Law:
 
     @cached_property
     def high(self) -> npt.NDArray[np.uint32]:
-        """First 32 bits of the thresholds, up to the first that are all ones."""
+        """First 32 bits of the thresholds, up to all ones."""
         bits = [threshold >> (_THRESHOLD_BITS - _CELL_BITS) for threshold in self.thresholds]
         return np.array(bits[: bits.index(2**_CELL_BITS - 1) + 1], dtype=np.uint32)
 
     @cached_property
     def guide(self) -> npt.NDArray[np.uint16]:
-        """The places where searches in `high` begin, by the first bits of the word."""
+        """Where a search in `high` begins, by the first bits of the word."""
         starts = np.arange(2**_GUIDE_BITS, dtype=np.uint64) << np.uint64(_CELL_BITS - _GUIDE_BITS)
         return np.searchsorted(self.high, starts.astype(np.uint32)).astype(np.uint16)
 
@@ -160,7 +160,7 @@ def add_noise(
     draw: Words,
     margins: Margins | None = None,
 ) -> None:
-    """Replace each value in place by the grid point nearest to value + scale * Z, Z independent of the law.
+    """Replace each value by the grid point nearest to value + scale * Z, Z independent.
 
     Parameters
     ----------
@@ -169,11 +169,11 @@ def add_noise(
     scales : (n,) or (1,) ndarray of float64
         In grid steps, from 0 to `LARGEST_SCALE`.
     grids : (n,) or (1,) ndarray of int32
-        Exponents of the grid steps, which are powers of two.
+        Base-2 exponents of the grid steps.
     law : Law
         Of |Z|; Z is symmetric.
     draw : callable
-        ``draw(n)`` returns n fresh random words.
+        Returns so many fresh random words.
     margins : Margins
         For tests.
     """
@@ -195,7 +195,7 @@ def add_noise(
 
 
 def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterator[int]) -> float:
-    """Do what `add_noise` does, to one value, in integers of any length."""
+    """Return one value of `add_noise`, in integers of any length."""
     first = next(words)
     k = _cell(law, Uniform(first >> 32, 32, words))
     sign = -1 if first & 1 else 1
@@ -253,7 +253,6 @@ def _accepted(law: Law, k: int, place: Uniform, coin: Uniform) -> bool:
 
 
 def _below_one(thresholds: list[int], bits: int) -> tuple[int, ...]:
-    """The thresholds up to the first that is the last number below 2^bits."""
     return tuple(thresholds[: thresholds.index(2**bits - 1) + 1])
 
 

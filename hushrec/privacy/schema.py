@@ -12,10 +12,9 @@ from typing import Any, NamedTuple
 from hushrec.errors import LedgerError
 from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Charge, Cost
-from hushrec.privacy.ledger_records import Entry
-from hushrec.privacy.release import Release
+from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.reservation import Reserved
-from hushrec.privacy.season import Season, SeasonSummary, Week, of_one_user
+from hushrec.privacy.season import Season, SeasonSummary, Week, lifetimes_of, of_one_user
 
 APPLICATION = 0x68726563  # "hrec", SQLite's application_id
 VERSION = 1  # SQLite's user_version
@@ -53,12 +52,9 @@ CREATE TABLE reservations (
 );
 CREATE TABLE head (count INTEGER NOT NULL, hash TEXT NOT NULL, tables TEXT NOT NULL)
 """
-_RELEASE = "label, mechanism, sensitivity, unit, relation"
 
 
 class Dataset(NamedTuple):
-    """A row of the table of data sets."""
-
     unit: str
     relation: str
     budget: Budget | None
@@ -123,7 +119,7 @@ class Book:
     # ---------------------------------------------------------------------- hashes
 
     def tables(self) -> str:
-        """Hash all rows that a promise depends on, other than charges."""
+        """Hash all other rows that a promise depends on."""
         ordered = "datasets ORDER BY name", "seasons ORDER BY dataset, name", "journal ORDER BY charge"
         return digest(self._rows(f"SELECT * FROM {table}") for table in (*ordered, "models ORDER BY charge"))
 
@@ -179,27 +175,12 @@ class Book:
         self._rows("UPDATE head SET count = ?, hash = ?", count + 1, head)
         return count + 1, head
 
-    def costs(self, dataset: str, where: str = "1", *values: Any) -> list[Charge]:
-        query = f"SELECT mu, epsilon, failure FROM charges WHERE dataset = ? AND ({where})"
-        return [Charge(*row) for row in self._rows(query, dataset, *values)]
-
-    def is_charged(self, dataset: str, run: str, step: int | None) -> bool:
-        return bool(self.costs(dataset, "run = ? AND step = ?", run, step))
-
-    def numbered(self, dataset: str, run: str) -> list[Entry]:
+    def charges(self, dataset: str, where: str = "1", *values: Any) -> list[Row]:
         query = (
-            f"SELECT id, step, file, digest, {_RELEASE} FROM charges LEFT JOIN journal ON charge = id"
-            " WHERE dataset = ? AND run = ? AND step >= 0 ORDER BY id"
+            "SELECT charges.*, file, digest FROM charges LEFT JOIN journal ON charge = id"
+            f" WHERE dataset = ? AND ({where}) ORDER BY id"
         )
-        return [Entry(row[0], row[1], row[2], row[3], row[4:]) for row in self._rows(query, dataset, run)]
-
-    def runs(self, dataset: str, where: str = "1") -> int:
-        query = f"SELECT COUNT(DISTINCT run) FROM charges WHERE dataset = ? AND {where}"
-        return int(self._rows(query, dataset)[0][0])
-
-    def history(self, dataset: str) -> list[tuple[Any, ...]]:
-        query = "SELECT run, time, season, mu, epsilon, failure FROM charges WHERE dataset = ? ORDER BY id"
-        return self._rows(query, dataset)
+        return list(map(Row._make, self._rows(query, dataset, *values)))
 
     def chain(self, dataset: str, last: int) -> list[tuple[Any, ...]]:
         return self._rows("SELECT * FROM charges WHERE dataset = ? AND id <= ? ORDER BY id", dataset, last)
@@ -223,12 +204,12 @@ class Book:
     # ---------------------------------------------------------------------- reservations
 
     def reservations(self, dataset: str | None = None) -> list[Reserved]:
-        """Return the reservations of a data set, or of all; of dead processes too."""
+        """Return reservations, also those of dead processes."""
         rows = self._rows("SELECT * FROM reservations WHERE ? IS NULL OR dataset = ?", dataset, dataset)
         return [Reserved(*row) for row in rows]
 
     def put_reservation(self, reserved: Reserved) -> None:
-        """Write a reservation. No hash counts it, since no promise depends on it."""
+        # not sealed: no promise depends on it
         self._rows("INSERT OR REPLACE INTO reservations VALUES (?, ?, ?, ?, ?, ?, ?)", *reserved)
 
     def drop_reservation(self, name: str) -> None:
@@ -265,32 +246,16 @@ class Book:
         summaries = []
         for name, weeks, share, *budget, closed, gap, lifetime in self._rows(query, dataset):
             season = Season(Budget(*budget), weeks, share, name, gap, lifetime != 0)
-            ((charges, _, last, run),) = self._rows(  # in SQLite those of the row with the largest id
-                "SELECT COUNT(*), MAX(id), hash, run FROM charges WHERE dataset = ? AND season = ?",
-                dataset,
-                name,
-            )
-            runs = self._weeks(dataset, name)
-            mu = total_mu(cost.mu for cost in of_one_user(runs, season))
-            summaries.append(SeasonSummary(season, dataset, closed != 0, len(runs), mu, charges, last, run))
+            rows = self.charges(dataset, "season = ?", name)
+            mu = total_mu(cost.mu for cost in of_one_user(rows, lifetimes_of([season])))
+            last, run = (rows[-1].hash, rows[-1].run) if rows else (None, None)
+            begun = len(by_run(rows))
+            summaries.append(SeasonSummary(season, dataset, closed != 0, begun, mu, len(rows), last, run))
         return summaries
 
-    def _weeks(self, dataset: str, season: str) -> list[list[Charge]]:
-        query = "SELECT run, mu, epsilon, failure FROM charges WHERE dataset = ? AND season = ? ORDER BY id"
-        runs: dict[str, list[Charge]] = {}
-        for run, *cost in self._rows(query, dataset, season):
-            runs.setdefault(run, []).append(Charge(*cost))
-        return list(runs.values())
-
-    def season_releases(self, dataset: str, season: str) -> list[Release]:
-        query = f"SELECT {_RELEASE} FROM charges WHERE dataset = ? AND season = ? ORDER BY id"
-        return [Release.from_ledger(*row) for row in self._rows(query, dataset, season)]
-
     def has_last_charge(self, week: Week) -> bool:
-        query = (
-            "SELECT hash FROM charges WHERE dataset = ? AND season = ? AND run = ? ORDER BY id DESC LIMIT 1"
-        )
-        return self._rows(query, week.dataset, week.season.name, week.run) == [(week.charge,)]
+        rows = self.charges(week.dataset, "season = ? AND run = ?", week.season.name, week.run)
+        return bool(rows) and rows[-1].hash == week.charge
 
     def put_model(self, week: Week, model_digest: str) -> None:
         charge = "SELECT id, ? FROM charges WHERE hash = ?"
@@ -310,16 +275,22 @@ class Book:
         began = self._rows(query, dataset, season, dataset, season)[0][0]
         return None if began is None else str(began)
 
-    def costs_of_a_user(self, dataset: str, closed_only: bool = False) -> list[Charge]:
-        """Return the charges that one user can be in, at most; of seasons, perhaps of closed ones only."""
-        costs = self.costs(dataset, "season IS NULL")
-        for summary in self.seasons(dataset):
-            if summary.closed or not closed_only:
-                costs += of_one_user(self._weeks(dataset, summary.season.name), summary.season)
-        return costs
+    def costs_of_a_user(self, dataset: str, closed_only: bool = False) -> list[Cost]:
+        """Return the charges that one user can be in, at most."""
+        summaries = self.seasons(dataset)
+        still = {summary.season.name for summary in summaries if not summary.closed and closed_only}
+        rows = [row for row in self.charges(dataset) if row.season not in still]
+        return of_one_user(rows, lifetimes_of(summary.season for summary in summaries))
 
     def committed(self, dataset: str) -> list[Cost]:
-        """Return all costs of a data set, an open season's with all of its budget."""
+        """Return all costs of a data set, and for each open season all of its budget."""
         still = [summary.season.budget for summary in self.seasons(dataset) if not summary.closed]
         budgets = [Charge(budget.mu, None, budget.failure) for budget in still]
         return [*self.costs_of_a_user(dataset, closed_only=True), *budgets]
+
+
+def by_run(rows: Iterable[Row]) -> list[list[Row]]:
+    runs: dict[str, list[Row]] = {}
+    for row in rows:
+        runs.setdefault(row.run, []).append(row)
+    return list(runs.values())

@@ -9,13 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from itertools import chain
 from types import NoneType
 from typing import Any
 
-from hushrec.checks import check_kind, check_numbers, name, shown
+from hushrec.checks import check_kind, check_numbers, line_of_text, shown
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, Charge, Cost
+from hushrec.privacy.ledger_records import Row
 
 #: In the statement of every training of a lifetime season; {weeks} are each user's.
 OF_A_LIFETIME = (
@@ -75,7 +77,7 @@ class Season:
             raise InputError(
                 "A season protects users, not single ratings; leave the unit out.", parameter="unit"
             )
-        name("name", self.name)
+        line_of_text("name", self.name)
         rules = {"weeks": (int, "[2, inf)"), "first_share": (float, "(0, 1)"), "gap": (float, "[0, 366]")}
         for field, (kind, interval) in rules.items():
             value = getattr(self, field)
@@ -134,7 +136,7 @@ class Season:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, all but the budget."""
         entry = {"name": self.name, "weeks": self.weeks, "first_share": self.first_share, "gap": self.gap}
-        return entry | ({"lifetime": True} if self.lifetime else {})
+        return entry | {"lifetime": self.lifetime}
 
     def __str__(self) -> str:
         first, later, gap = self.first_share, self.fraction(1), self.gap
@@ -194,13 +196,13 @@ class Week:
         """Inverse of `to_dict`; KeyError or TypeError where it is none."""
         if entry is None:
             return None
-        shape = entry["weeks"], entry["first_share"], entry["name"], entry["gap"]
-        season = Season(budget, *shape, lifetime=entry.get("lifetime", False))
+        shape = (entry[field] for field in ("weeks", "first_share", "name", "gap", "lifetime"))
+        season = Season(budget, *shape)
         number, run, charge = entry["week"], entry["run"], entry["charge"]
         kinds = type(number), type(run), type(charge)
         if kinds not in ((int, str, str), (int, str, NoneType)) or number < 0:
             raise TypeError("not a week of a season")
-        return cls(season, number, name("dataset", entry["dataset"]), run, charge)
+        return cls(season, number, line_of_text("dataset", entry["dataset"]), run, charge)
 
 
 def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
@@ -288,13 +290,24 @@ class SeasonSummary:
         }
 
 
-def of_one_user(weeks: Iterable[list[Charge]], season: Season) -> list[Charge]:
-    """Return the charges of a season's weeks that one user can be in, at most."""
-    runs = list(weeks)
-    if season.lifetime:  # the weeks of largest mu need not be those of largest pure epsilon
-        runs = sorted(runs, key=lambda run: total_mu(charge.mu for charge in run))[-season.weeks :]
-        runs = [[replace(charge, epsilon=None) for charge in run] for run in runs]
-    return [charge for run in runs for charge in run]
+def lifetimes_of(seasons: Iterable[Season]) -> dict[str | None, int]:
+    """Return the lifetime seasons, each with the number of its trainings that a user is in at most."""
+    return {season.name: season.weeks for season in seasons if season.lifetime}
+
+
+def of_one_user(charges: Iterable[Row], lifetimes: Mapping[str | None, int]) -> list[Cost]:
+    """Return the charges of largest cost that one user can be in."""
+    costs, trainings = list[Cost](), dict[str | None, dict[str, list[Cost]]]()
+    for row in charges:
+        if row.season in lifetimes:  # the trainings of largest mu need not be those of largest pure epsilon
+            runs = trainings.setdefault(row.season, {})
+            runs.setdefault(row.run, []).append(Charge(row.mu, None, row.failure))
+        else:
+            costs.append(row)
+    for season, runs in trainings.items():
+        by_cost = sorted(runs.values(), key=lambda run: total_mu(charge.mu for charge in run))
+        costs += chain.from_iterable(by_cost[-lifetimes[season] :])
+    return costs
 
 
 def renamed(season: Season, others: Iterable[SeasonSummary]) -> Season:

@@ -1,8 +1,7 @@
 """The best of a random number of private runs costs little more than one of them.
 
 Papernot and Steinke 2022, "Hyperparameter tuning with Renyi differential privacy", Theorem 2, for a geometric
-number of runs. Each run draws its configuration and scores itself privately. Only the best run is released,
-never the number of runs. Proof: docs/proofs/selection.md.
+number of runs, which is secret. Each run scores itself privately. Proof: docs/proofs/selection.md.
 """
 
 import math
@@ -19,10 +18,9 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import mu_of, mu_of_pure, valid_delta, valid_epsilon
 from hushrec.privacy.budget import Budget
 
-#: Renyi orders of which the best counts; any is valid (docs/proofs/selection.md).
+#: Renyi orders, of which any is valid.
 _ORDERS = 1 + np.geomspace(1e-3, 1e5, 4000)
 _SAFETY = 1e-9  # relative: more than the rounding of `selection_epsilon`
-#: A mean of 1 is no choice, and a million runs take too long.
 _MEANS = "[1.00001, 1e6]"
 
 
@@ -59,7 +57,7 @@ class RepeatAndSelect:
 
     @classmethod
     def within(cls, budget: Budget, mean_runs: float) -> "RepeatAndSelect":
-        """The largest runs whose selection fits a budget and takes the whole reserve."""
+        """Return the selection of the largest runs that fit a budget; it takes the whole reserve."""
         if not budget.private:
             return cls(math.inf, budget.delta, mean_runs)
         if not budget.failure:
@@ -95,7 +93,7 @@ class RepeatAndSelect:
 
     @property
     def failure(self) -> float:
-        """Chance of failure of `epsilon` and `mu`, taken from the budget's delta."""
+        """Chance of failure, taken from the budget's delta."""
         return self.delta
 
     @cached_property
@@ -107,7 +105,7 @@ class RepeatAndSelect:
         return sensitivity / self.run_mu if math.isfinite(self.run_mu) else 0.0
 
     def draw_number_of_runs(self) -> int:
-        """Draw how many runs to make, from the operating system's generator. Do not show it to anyone."""
+        """Draw the number of runs from the operating system's generator. It is secret."""
         expected, runs = Fraction(self.mean_runs), 1
         while secrets.randbelow(expected.numerator) >= expected.denominator:  # with chance 1 - 1 / expected
             runs += 1
@@ -117,9 +115,9 @@ class RepeatAndSelect:
 def selection_epsilon(run_mu: float, delta: float, mean_runs: float) -> float:
     """Epsilon at `delta` of the best of a random number of mu-GDP runs.
 
-    Papernot and Steinke 2022, Theorem 2; converted to epsilon by Canonne et al. 2020.
-    A mu-GDP run is (order, order mu^2/2)-Renyi-DP for every order. The second order of the theorem enters as
-    2 ((order - 1) mu^2/2 + log(mean)/order), which is least at sqrt(2 log(mean)) / mu.
+    Papernot and Steinke 2022, Theorem 2; converted to epsilon by Canonne et al. 2020. A mu-GDP run is
+    (order, order mu^2/2)-Renyi-DP. The theorem's second order adds 2 ((order - 1) mu^2/2 + log(mean)/order),
+    which is least at sqrt(2 log(mean)) / mu.
     """
     if run_mu == math.inf:
         return math.inf

@@ -1,4 +1,4 @@
-"""The privacy statement: the promise as a text for readers and as JSON for programs."""
+"""The privacy statement: the promise as text and as JSON."""
 
 import html
 import math
@@ -34,7 +34,7 @@ _PUBLISHED = " It holds for everybody but those who have published their ratings
 
 @dataclass(frozen=True)
 class PrivacyStatement:
-    """All facts for judging a release; made by `Accountant.statement`.
+    """The promise and all facts behind it; made by `Accountant.statement`.
 
     Attributes
     ----------
@@ -44,26 +44,25 @@ class PrivacyStatement:
     public : tuple of str
         Data that the promise takes as public.
     reasons : tuple of str
-        Why the result is NOT PRIVATE; empty where it is private.
+        Why the result is NOT PRIVATE, if it is not.
     secure_noise : bool
         Whether all noise came from the operating system's cryptographic generator.
     ledger : LedgerSummary or None
-        The data set's charges of all runs, this one included.
+        Of all runs on the data set, with this one.
     version : str
-        Of the library.
     notes : tuple of str
     exact_arithmetic : bool
-        Whether sums are free of floating-point rounding.
+        Whether sums have no rounding.
     exact_noise : bool
         Whether the noise is an exact sample of its law, rounded after it was added.
     week : Week or None
-        The budget and the releases are of all weeks of its season so far.
+        Budget and releases are then of all weeks of its season so far.
     public_ratings : bool
         Whether donors have published their ratings.
     item_features : bool
-        Whether the model uses public item features, or an earlier week did.
+        Whether this or an earlier week used item features.
     two_servers : bool
-        Whether two servers trained, each of which added the noise of the releases.
+        Whether each of two servers added the noise of the releases.
 
     Examples
     --------
@@ -93,12 +92,11 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """True where the promise holds at all."""
         return not self.reasons
 
     @property
     def spent_mu(self) -> float:
-        """Cost of the releases together in Gaussian differential privacy."""
+        """Mu of the releases together."""
         return total_mu(release.mu for release in self.releases)
 
     @property
@@ -108,7 +106,7 @@ class PrivacyStatement:
 
     @property
     def pure_epsilon(self) -> float | None:
-        """Epsilon at delta 0, where every release is pure; None otherwise."""
+        """Epsilon at delta 0; None if a release is not pure."""
         pure = self.releases and not any(release.failure for release in self.releases)
         return pure_epsilon(self.releases) if pure else None
 
@@ -142,7 +140,7 @@ class PrivacyStatement:
 
     @property
     def stamp(self) -> str:
-        """``"NOT PRIVATE, "`` where the promise does not hold, also because of other runs; else empty."""
+        """``"NOT PRIVATE, "`` or empty; other runs count."""
         return "" if self.private and not self._broken else "NOT PRIVATE, "
 
     def __repr__(self) -> str:
@@ -157,13 +155,7 @@ class PrivacyStatement:
         return f"{brief}<details><summary>all of it</summary><pre>{html.escape(self.text())}</pre></details>"
 
     def text(self, brief: bool = False) -> str:
-        """Return the statement for a terminal, at most 80 columns wide.
-
-        Parameters
-        ----------
-        brief : bool
-            Leave out the releases, the public data and the arithmetic.
-        """
+        """Return the statement for a terminal; if brief, without releases, public data and arithmetic."""
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
         lines += [] if brief and self.private else _wrapped(self.joint_dp)
@@ -201,7 +193,7 @@ class PrivacyStatement:
 
     @property
     def _together(self) -> float:
-        """Epsilon of all trainings of the data set together; of this one without a ledger."""
+        """Epsilon of all trainings of the data set together."""
         book = self.ledger
         if book is None:
             return self.budget.epsilon
@@ -245,7 +237,7 @@ class PrivacyStatement:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "PrivacyStatement":
-        """Inverse of `to_dict`; every key is needed, and derived values are computed again."""
+        """Inverse of `to_dict`. Every key is needed; derived values are computed again."""
         try:
             entry = _replaced(entry, "inf", math.inf)
             budget = Budget(**{word: entry[word] for word in (*_PROMISE, "failure")})
@@ -281,12 +273,7 @@ def epsilon_of_both(budget: Budget, mu: float) -> float:
 def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
     """Return the promises against both servers, against either one, and against all others.
 
-    Parameters
-    ----------
-    budget : Budget
-        Against either server.
-    mu : float
-        By the noise of one server.
+    The budget holds against either server, and mu is that of one server's noise.
     """
     others = guarantee(epsilon_of_both(budget, mu), budget.delta, budget.unit, budget.relation)
     return (
@@ -305,7 +292,7 @@ def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 
 def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
-    """Return the warning against publishing a model's file; empty if the model is private."""
+    """Return the warning against publishing a model's file, or nothing."""
     if statement.private or PUBLIC_DATA in statement.reasons:
         return ""
     return (
@@ -319,7 +306,6 @@ def _field(word: str, text: str) -> list[str]:
 
 
 def _choice(chosen: RepeatAndSelect) -> str:
-    """Describe a private choice of settings, and why its mu differs from a Gaussian release's."""
     return (
         f"the best of a random number of runs, {chosen.mean_runs:g} on average, was released, and nothing of"
         f" the others. Each run alone keeps epsilon = {chosen.run_epsilon:.4g} at delta = {chosen.delta:g},"
@@ -331,7 +317,7 @@ def _choice(chosen: RepeatAndSelect) -> str:
 
 
 def _table(releases: Iterable[Release]) -> list[str]:
-    """One line per release, runs of the same one ("item counts 1", "item counts 2") on one line."""
+    """One line a release; numbered ones ("item counts 1", "item counts 2") share a line."""
     groups: dict[tuple[str, Release], int] = {}
     for release in releases:
         stem = release.label.rstrip("0123456789 ") or release.label

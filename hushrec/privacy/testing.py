@@ -1,4 +1,4 @@
-"""Noise sources for tests. Releases with such noise are NOT PRIVATE, and the statement prints it."""
+"""Noise sources for tests. They make releases NOT PRIVATE."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -34,7 +34,7 @@ class SeededNoise(GeneratorNoise):
 
 @dataclass(frozen=True)
 class NoiseCall:
-    """One call of a noise source: its kind ("gaussian", "laplace", "flip"), parameters, input and output.
+    """One call of a noise source; its kind is "gaussian", "laplace" or "flip".
 
     `amount` is the sd, the Laplace scale or the flip probability.
     """
@@ -67,7 +67,7 @@ class _EveryCall:
 
 
 class RecordingNoise(_EveryCall):
-    """Passes every call on to `source` and keeps it in `calls`. NOT PRIVATE: it keeps the exact values."""
+    """Keeps every call of `source` with its exact values. NOT PRIVATE."""
 
     def __init__(self, source: NoiseSource) -> None:
         self._source = source
@@ -81,10 +81,10 @@ class RecordingNoise(_EveryCall):
 
 
 class ReplayNoise(_EveryCall):
-    """Returns the outputs that a `RecordingNoise` kept, in order, for any values. NOT PRIVATE.
+    """Returns the outputs that a `RecordingNoise` kept, for any values. NOT PRIVATE.
 
-    Record a fit on one data set and replay it on a neighbouring one: a result that is not a function of the
-    releases alone differs. A call of another kind, label, amount or shape raises AssertionError.
+    A training on other data that differs then depends on more than the releases. A call of another kind,
+    label, amount or shape raises AssertionError.
     """
 
     def __init__(self, calls: Sequence[NoiseCall]) -> None:

@@ -79,10 +79,11 @@ def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, 
 
 
 def _learned(model: Model, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
+    described = int(arrays.get("feature_columns", 0))
     if isinstance(state.factors, sp.csr_array):
-        return ("pairs of items",) * _known(state.factors)
-    rank = state.factors.shape[1]
-    own = rank - int(arrays.get("feature_columns", 0))
+        sources = ("pairs of items", *(_features(model),) * (described > 0))
+        return sources if _known(state.factors) else ()
+    own = state.factors.shape[1] - described
     count = int(arrays.get("directions", 0 if model.privacy.private else own))
     taste = (plural(count, "taste dimension"),) * (count > 0 and _known(state.factors[:, :own]))
     return taste + (_features(model),) * _known(state.factors[:, own:])

@@ -43,33 +43,32 @@ def train(
     Parameters
     ----------
     ratings : data frame, table, path or Store
-        Any source of :meth:`Ratings.from_any`, or a store.
+        A source of :meth:`Ratings.from_any`, or a store.
     items : sequence of ids, or path
-        The declared catalogue, or a text file of it. It is never read from the ratings.
+        The declared catalogue, or a text file of it.
     epsilon, delta : float
-        The budget, for all ratings of a user. ``math.inf`` trains without privacy.
+        The budget. ``math.inf`` trains without privacy.
     rating_range : (low, high), optional
-        The declared range of ratings. Pass it or ``likes=True``.
+        The declared range. Pass it or ``likes=True``.
     likes : bool
-        Every row is a like, with any value.
+        Every row is a like.
     dataset : str
-        Name of these users in the ledger, shared by all runs on them.
+        Name of these users in the ledger, for all runs on them.
     model : str, optional
         ``"lists"``, ``"ratings"``, ``"both"``, or a name in ``hushrec.registry.ESTIMATORS``. By default both,
         and lists where there are likes.
     n_users : int, optional
         Number of users, if it is public. Otherwise it is released for 1% of the budget.
     settings : mapping of str to value, optional
-        Settings of the model, as ``{"ratings.rank": 8}``; planned by default.
+        As ``{"ratings.rank": 8}``; planned by default.
     ledger : path, optional
-        By default the account's own, ``hushrec.privacy.default_path()``.
+        By default ``hushrec.privacy.default_path()``.
     data_is_public : bool
         Charge nothing, and stamp the model NOT PRIVATE.
     public : PublicRatings, optional
     columns : mapping, optional
-        Names of the columns, as of :meth:`Ratings.from_any`.
+        As of :meth:`Ratings.from_any`.
     relation : {"add-remove", "replace"}
-        Difference between neighbouring data sets.
     seed : int
         Of initialisation and sampling; privacy noise has none.
     progress : bool

@@ -1,8 +1,4 @@
-"""The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate.
-
-Everything that enters the gate is private. Everything that leaves it is public and becomes part of the
-:class:`~hushrec.Model`.
-"""
+"""The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate."""
 
 from __future__ import annotations
 
@@ -31,7 +27,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
 
-#: The private side of an estimator: a `Users`, or the ratings if there is no privacy.
+#: The users' side: a `Users`, or the ratings if there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
 
 
@@ -55,7 +51,7 @@ class Round(NamedTuple):
 def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: float | None = None) -> Plan:
     """Return Gaussian releases that spend ``fraction`` of the budget's mu squared.
 
-    The rounds' shares are fractions of ``whole``, by default their sum.
+    Shares are fractions of ``whole``, by default their sum.
     """
     rounds = tuple(rounds)
     whole = math.fsum(round.share for round in rounds) if whole is None else whole
@@ -89,14 +85,13 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
 
 @dataclass(frozen=True, kw_only=True)
 class Estimator(Settings, Generic[PrivateSide]):
-    """Hyper-parameters of one algorithm; frozen, so training never changes them.
+    """Frozen hyper-parameters of one algorithm.
 
     A subclass writes ``name`` and these methods:
 
     * :meth:`releases`: the plan, computed without data;
-    * :meth:`users`: the private side;
-    * :meth:`train`: the public side. It asks the users for bounded values, releases them through the gate,
-      and computes with the noisy values;
+    * :meth:`users`: the users' side;
+    * :meth:`train`: the server's side, which releases the users' bounded values through the gate;
     * :meth:`fold_in`: the local step that serves a user from the model;
     * :meth:`week`, if it supports seasons;
     * :meth:`settings_for`, if it chooses its settings by the budget and the number of users.
@@ -104,7 +99,7 @@ class Estimator(Settings, Generic[PrivateSide]):
     Parameters
     ----------
     planned_for : Budget or None
-        The budget that :meth:`planned` chose the settings for. A training under another budget is refused;
+        The budget that :meth:`planned` chose the settings for. Another one is refused, unless
         ``set_params(planned_for=None)`` allows it.
 
     Examples
@@ -122,22 +117,22 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     #: Name on the command line and in model files.
     name: ClassVar[str] = ""
-    #: Units of privacy for which its sensitivities are derived.
+    #: Units that its sensitivities are derived for.
     units: ClassVar[tuple[str, ...]] = ("user",)
     #: Kind of its scores: ``"ratings"`` within the range, ``"likes"`` that only rank, or ``"log-odds"``.
     scores: ClassVar[str] = "ratings"
-    #: Kinds and shapes of its own arrays; a file with other values is refused.
+    #: Kinds and shapes of its arrays in a model file.
     expected: ClassVar[ModelArrays | Mapping[str, Expected]] = {}
-    #: Whether its releases are sums of fixed-point numbers, free of floating-point rounding.
+    #: Whether its releases are exact sums of fixed-point numbers.
     exact_arithmetic: ClassVar[bool] = True
-    #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`). They must keep only the
-    #: last call of each method that returns nothing.
+    #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`): of each method without a
+    #: result only the last call matters.
     supports_partitions: ClassVar[bool] = False
-    #: Set by whether a class has its own :meth:`settings_for` and its own :meth:`week`.
+    #: Whether a class has its own :meth:`settings_for`, and its own :meth:`week`.
     uses_user_count: ClassVar[bool]
     supports_seasons: ClassVar[bool]
 
-    #: Whether it uses the order of a user's ratings, so they must be read with their times.
+    #: Whether it needs the times of ratings.
     uses_times: ClassVar[bool] = False
 
     planned_for: Budget | None = field(default=None, compare=False, repr=False)
@@ -150,17 +145,17 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     @classmethod
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Return settings chosen from public quantities alone; by default the defaults.
+        """Return settings chosen from public quantities alone.
 
         Parameters
         ----------
         budget : Budget
-            The whole budget of the run.
+            Of the whole run.
         domain : Domain
         n_users : int
             Declared or released.
         **changes
-            Settings that override the choice; of a model within, as ``**{"ratings.rank": 4}``.
+            Settings that override the choice, as ``**{"ratings.rank": 4}``.
         """
         if not cls.uses_user_count:
             return cls.of(changes)
@@ -170,40 +165,39 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Choose the settings, for :meth:`planned`, which has checked the arguments."""
+        """Choose the settings for :meth:`planned`, which checks the arguments."""
         return cls.of(changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Return the plan of a run that spends ``fraction`` of the budget's mu squared."""
+        """Return the plan that spends ``fraction`` of the budget's mu squared."""
         raise NotImplementedError
 
     def users(self, ratings: Ratings) -> PrivateSide:
-        """Return the private side of a training on these rows, for :meth:`train`."""
+        """Return the users' side of a training on these rows."""
         return Users(ratings)  # type: ignore[return-value]
 
     def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
-        """The public side: released arrays ``center``, ``item_bias``, ``item_factors``, ...
+        """The server's side: return released arrays ``center``, ``item_bias``, ``item_factors``, ...
 
-        :class:`~hushrec.types.ModelArrays` where there is more than users are served with. The methods of
-        ``users`` return :class:`~hushrec.privacy.Bounded` values, which only the gate opens.
+        The methods of ``users`` return :class:`~hushrec.privacy.Bounded` values, which only the gate opens.
         """
         raise NotImplementedError
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """Compute each user's state from the released arrays and their own rows, locally."""
+        """Compute each user's state from released arrays and the user's rows, locally."""
         raise NotImplementedError
 
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
     ) -> NDArray[np.float64]:
-        """Return the contribution of each rating of one user to an item's score, shape (history.n_ratings,).
+        """Return what each rating of one user adds to an item's score, shape (history.n_ratings,).
 
-        Refused if an estimator's scores are no sum over a user's items.
+        Refused by an estimator with other scores than sums over a user's items.
         """
         raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        """Tell whether a training under this budget uses the domain's item features."""
+        """Return whether a training under this budget uses item features."""
         return False
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
@@ -211,11 +205,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         return ()
 
     def plan(self, budget: Budget, domain: Domain) -> Plan:
-        """Return the releases of a run that spends the whole budget, in order; needs no data.
-
-        After :meth:`fit` with a fresh accountant of the same budget, ``accountant.releases ==
-        plan.releases``.
-        """
+        """Return the releases of a run that spends the whole budget, in order; needs no data."""
         check_planned(budget, domain)
         run.check_budget(self, budget)
         check_domain(self, domain)
@@ -226,14 +216,11 @@ class Estimator(Settings, Generic[PrivateSide]):
         return [(self, budget)]
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Return the plan of a later week that spends ``fraction`` of the budget's mu squared.
-
-        By default that of a first training.
-        """
+        """Return the plan of a later week, by default that of a first training."""
         return self.releases(budget, domain, fraction)
 
     def week(self, users: PrivateSide, gate: Gate, last: ModelArrays) -> ModelArrays:
-        """Train a later week from the arrays of the last one, as :meth:`train` does."""
+        """Train a later week from the last week's arrays."""
         raise NotImplementedError
 
     fit = run.fit

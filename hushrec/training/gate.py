@@ -1,21 +1,17 @@
 """The gate: values from private rows leave only as releases, charged before noise is drawn.
 
-Contributions are added and noise is drawn in this process (:class:`LocalGate`), or at two servers
-(:mod:`hushrec.engines.two_servers`).
+Noise is drawn in this process (:class:`LocalGate`) or at two servers (:mod:`hushrec.engines.two_servers`).
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any, Protocol
 
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, Release
+from hushrec.privacy.release import check_bounded
 from hushrec.progress import Advance, progress_bar
 from hushrec.types import Array
-
-#: Bound times scale and planned sensitivity are equal but for rounding.
-_ROUNDING = 1e-9
 
 
 class Gate(Protocol):
@@ -35,16 +31,16 @@ class Gate(Protocol):
 
     @property
     def private(self) -> bool:
-        """False when the budget is the explicit "no privacy": clips may then be off and sums in float32."""
+        """False under an infinite budget: clips may then be off, and sums in float32."""
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """Release one planned value: charge, add the planned noise, return the noisy array."""
+        """Release a planned value: charge, add the planned noise, return the noisy array."""
 
     def planned(self, label: str) -> Release | None:
         """Return the planned release with this label, or None."""
 
     def noise_sd(self, label: str) -> float:
-        """Planned noise standard deviation of a release, in units of its scale."""
+        """Standard deviation of the planned noise, in units of the release's scale."""
 
 
 class LabelledGate:
@@ -83,26 +79,13 @@ class PlannedGate:
         planned = self._planned.get(label)
         if planned is None:
             raise InputError(f"Release {label!r} is not planned; list it in the estimator's `releases`.")
-        if not isinstance(bounded, Bounded):
-            raise InputError(
-                f"Release {label!r} is not a Bounded; pass the result of the function that clips it."
-            )
-        declared = bounded.sensitivity(planned.relation)
-        fits = bounded.unit == planned.unit and bounded.norm == planned.mechanism.norm
-        if not fits or (self.private and not math.isclose(declared, planned.sensitivity, rel_tol=_ROUNDING)):
-            raise InputError(
-                f"Release {label!r} was planned with sensitivity {planned.sensitivity:.9g} (unit:"
-                f" {planned.unit}, norm: {planned.mechanism.norm}), but bound times scale is {declared:.9g}"
-                f" (unit: {bounded.unit}, norm: {bounded.norm}); plan what is clipped."
-            )
+        check_bounded(label, bounded)
+        planned.check(bounded, self.private)
         return planned
 
 
 class LocalGate(PlannedGate):
-    """All users are here, and the noise is drawn here: :meth:`Accountant.release`.
-
-    As a context it shows a bar with the number of releases and the time, if `progress` is set.
-    """
+    """The noise is drawn by :meth:`Accountant.release`. As a context it may show a bar of the releases."""
 
     def __init__(self, accountant: Accountant, plan: Plan, progress: bool = False) -> None:
         super().__init__(plan)

@@ -1,7 +1,7 @@
-"""The server's memory over weeks: a Kalman filter for every released statistic, which costs no privacy.
+"""The server's memory over weeks: a Kalman filter for every released statistic.
 
-A statistic changes from week to week by a random walk and is released with known noise. Its drift variance is
-fitted to released values by likelihood: the state holds the log likelihood of every candidate.
+A statistic changes by a random walk and is released with known noise. Its drift variance is fitted to
+released values: the state holds the log likelihood of every candidate.
 """
 
 from __future__ import annotations
@@ -20,14 +20,13 @@ from hushrec.types import Array
 
 # The drifts' candidates and prior were tried on the drifting worlds of bench_year at seeds 11 and 12.
 
-#: Reliability of each item in a season's model; 0 for new items.
+#: Reliability of each item; 0 for new ones.
 SEEN = {"item_seen": Expected("f", ("items",), 0.0, 1.0)}
-#: Candidates of the drift variance of a week, in units of a usual variance of the statistic.
+#: Candidates of a week's drift variance, in units of a usual variance of the statistic.
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
-#: Drifts above this are unlikely before any week.
+#: Prior mean of the drift.
 _USUAL_DRIFT = 2e-3
-#: Deviation of a season's growth from one week to the next before it is measured, and of a declared number of
-#: users, as a part of it.
+#: Prior deviation of a week's growth, and of a declared number of users, as a part of it.
 _USUAL_GROWTH = 0.05
 _TINY = float(np.finfo(np.float64).tiny)
 
@@ -51,15 +50,15 @@ def learned(
     Parameters
     ----------
     evidence : ndarray
-        Those before.
     surprise : ndarray
         Measurement minus expectation: ``slope * change + noise``.
-    slope, noise : ndarrays like it
-        Noise as its variance.
+    slope : ndarray like it
     variance : ndarray like it
-        Variance of the measured state, before it drifted.
+        Of the measured state, before it drifted.
+    noise : ndarray like it
+        Variance of the noise.
     usual : float or ndarray
-        Variance that drifts are given in units of.
+        Unit of the drifts.
     """
     fit = np.zeros(len(DRIFTS))
     for place, part in enumerate(DRIFTS):
@@ -72,14 +71,7 @@ def learned(
 
 
 class Tracked(NamedTuple):
-    """A statistic that is released every week: its posterior mean and variance, and what its drift is.
-
-    Attributes
-    ----------
-    mean, variance : ndarrays
-    evidence : ndarray
-        As of :func:`drift`.
-    """
+    """A statistic that is released every week: its posterior, and log likelihoods of its drifts."""
 
     mean: Array
     variance: Array
@@ -91,7 +83,7 @@ class Tracked(NamedTuple):
 
     @classmethod
     def of(cls, state: Mapping[str, Array], name: str) -> Tracked:
-        """Read it from a model's state; the inverse of `to_arrays`."""
+        """Inverse of `to_arrays`."""
         return cls(*(state[array] for array in cls.expected(name)))
 
     @staticmethod
@@ -104,7 +96,7 @@ class Tracked(NamedTuple):
         }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
-        """Return arrays for a model file. Names of those with a row for every item begin with ``item_``."""
+        """Return arrays for a model file. Names of those with a row an item begin with ``item_``."""
         return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:
@@ -114,14 +106,9 @@ class Tracked(NamedTuple):
         return Tracked(np.where(seen, self.mean, usual), np.where(seen, self.variance, square), self.evidence)
 
     def measured(self, released: Array, noise_variance: Any, *, grows: bool = False) -> Tracked:
-        """The statistic after another release of it.
+        """Return the statistic after another release.
 
-        Parameters
-        ----------
-        released : ndarray
-        noise_variance : float or ndarray
-        grows : bool
-            Whether all entries may have grown by one factor, as sums over users do.
+        ``grows``: all entries may have grown by one factor, as sums over users do.
         """
         noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), released.shape)
         mean, variance = self.mean, self.variance
@@ -144,7 +131,7 @@ def first_count(n_users: float, counted_sd: float) -> Array:
 def counted_again(
     users: Users, gate: Gate, counts: Array, weights: Tracked, label: str = "item weights"
 ) -> tuple[Array, Tracked]:
-    """The number of users with its variance, and the item weights, after a week's releases of both."""
+    """Return the number of users with its variance, and the item weights, after a week's releases."""
     count = Tracked(counts[:1], counts[1:], no_evidence())
     released = gate.release("number of users", users.count())
     count = count.measured(released, gate.noise_sd("number of users") ** 2, grows=True)

@@ -30,24 +30,24 @@ def choose(
     n_users: int | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Estimator[Any]:
-    """Return an estimator by name, with settings chosen from the budget, the domain and a number of users.
+    """Return an estimator by name, with settings chosen from public quantities.
 
     Parameters
     ----------
     name : str
         A key of ``hushrec.models.ESTIMATORS``.
     budget : Budget
-        The whole budget of the run.
+        Of the whole run.
     domain : Domain
     n_users : int, optional
-        Declared or released number of users, for models that are tuned to it.
+        Declared or released, for models that are tuned to it.
     settings : mapping of str to value, optional
-        Settings that override the choice.
+        They override the choice.
 
     Raises
     ------
     InputError
-        For a model or a setting that does not exist, or a value out of range.
+        A model or a setting does not exist, or a value is out of range.
     """
     cls = known(name)
     chosen = dict(settings or {})
@@ -85,7 +85,7 @@ def check_run(
 ) -> Estimator[Any]:
     """Return the estimator of a run, or refuse a run that could not be completed.
 
-    If the number of users is yet to be released, it is the estimator for one user.
+    Without a number of users it is the estimator for one user.
     """
     counts = _PROBE_USER_COUNTS if n_users is None and needs_user_count(name) else (n_users,)
     first, *others = [choose(name, budget, domain, n_users=n, settings=settings) for n in counts]
@@ -95,7 +95,7 @@ def check_run(
 
 
 def large_delta(budget: Budget, n_users: int | None) -> str:
-    """Return a warning if delta allows publishing one user's ratings, else an empty text."""
+    """Return a warning if delta allows publishing one user's ratings."""
     if n_users is None or not budget.private or budget.delta * n_users < 1:
         return ""
     return (
@@ -133,12 +133,11 @@ def train(
     ratings : Ratings or Store
     accountant : Accountant
     n_users : int, optional
-        Declared number of users. Without it, a model that is tuned to the number of users first releases
-        that number, for 1% of the budget.
+        Declared. Without it, a model that is tuned to the number first releases it, for 1% of the budget.
     seed, progress, budget_fraction, engine, public
         As in :meth:`hushrec.models.Estimator.fit`.
     keep : callable
-        Saves the model. A training that is killed before it returns can be resumed.
+        Saves the model; until it returns, a killed training can be resumed.
     stop_at_nobody : bool
         Raise `HushrecError` if the released number of users does not exceed its noise.
     """
@@ -182,12 +181,12 @@ def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: 
     ratings : Ratings or Store
     accountant : Accountant
     share : float
-        Charged fraction of the remaining mu squared, in (0, 1); in a season, of the week's slice.
+        Fraction of the remaining mu squared, in (0, 1); in a season, of the week's slice.
 
     Privacy
     -------
-    One Gaussian release. Unit: user. Sensitivity 1 under add-remove, and under replace too, since a
-    user's rows may be replaced by rows of which none can be used.
+    One Gaussian release. Unit: user. Sensitivity 1, under replace too, since a user's rows may be replaced
+    by rows that cannot be used.
     """
     run.check_users(ratings, accountant)
     budget = accountant.budget

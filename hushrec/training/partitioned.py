@@ -1,8 +1,8 @@
-"""The users of many partitions as one private side.
+"""The users of many partitions as one users' side.
 
-A query goes to each partition together with the released values that the users need. The answers are integers
-in units of their step, so adding them gives the same bits in any order, for any partitions, on any machine. A
-partition keeps nothing between two queries, so a lost one is asked again.
+A query goes to each partition with the released values that the users need. The answers are integers in units
+of their step, so their sum has the same bits in any order, for any partitions, on any machine. A partition
+keeps nothing between two queries, so a lost one is asked again.
 """
 
 from __future__ import annotations
@@ -29,18 +29,15 @@ from hushrec.privacy import Bounded
 from hushrec.training.users import Users
 from hushrec.types import Array
 
-#: Blocks are answered together up to this many ratings per item, and ratings in all; each of several threads
-#: answers at least this many times. An answer costs a table of all items.
+#: Blocks are answered together up to this many ratings per item, and ratings in all, since an answer costs a
+#: table of all items; each of several threads answers at least this many times.
 _RATINGS_AN_ITEM, _MOST_TOGETHER, _SHARES = 64, 1 << 23, 4
-#: Makes the private side of some users' rows: an estimator's method `users`.
+#: An estimator's method `users`.
 Make = Callable[[Ratings], Any]
 
 
 class Call(NamedTuple):
-    """A method of a private side ("lists.item_weights" of its part `lists`) and its arguments.
-
-    The arguments are released or public values.
-    """
+    """A method of the users' side ("lists.item_weights" of its part `lists`) and its public arguments."""
 
     name: str
     positional: tuple[Any, ...]
@@ -60,9 +57,9 @@ class Query(NamedTuple):
     Attributes
     ----------
     updates : tuple of Call
-        Calls that send released values to the users. Only the last call of each method matters.
+        They send released values to the users.
     call : Call
-        The call that returns bounded sums.
+        It returns bounded sums.
     size : int
         Bytes of these sums; public.
     """
@@ -70,10 +67,6 @@ class Query(NamedTuple):
     updates: tuple[Call, ...]
     call: Call
     size: int = 0
-
-    @property
-    def finite(self) -> bool:
-        return all(call.finite for call in (*self.updates, self.call))
 
 
 class Engine(Protocol):
@@ -83,18 +76,10 @@ class Engine(Protocol):
         """Refuse a store with changed files, before the first query."""
 
     def asking(self, make: Make, rows: Any) -> AbstractContextManager[Callable[[Query], Sequence[Array]]]:
-        """Yield a function that sums the answers of all partitions, for the time of a training.
-
-        Parameters
-        ----------
-        make : callable
-            Makes the private side of some rows.
-        rows : Store
-        """
+        """Yield a function that sums the answers of all partitions, for the time of a training."""
 
 
 def contributions(make: Make, rows: Ratings, query: Query) -> tuple[Bounded, ...]:
-    """Return the answer of some users: partial sums with their bounds."""
     users = make(rows)
     for call in query.updates:
         call.of(users)
@@ -102,12 +87,12 @@ def contributions(make: Make, rows: Ratings, query: Query) -> tuple[Bounded, ...
 
 
 def answer(make: Make, rows: Ratings, query: Query) -> list[Array]:
-    """Return the answer of some users: private partial sums of integers in units of their step."""
+    """Return private partial sums of integers, in units of their step."""
     return [part._take() for part in contributions(make, rows, query)]
 
 
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
-    """Return the sums of partial sums; the first may be changed in place."""
+    """Return the sums; the first may be changed in place."""
     if totals is None:
         return [np.array(part) for part in parts]
     for total, part in zip(totals, parts, strict=True):
@@ -116,10 +101,9 @@ def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
 
 
 def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query) -> list[Array] | None:
-    """Return the sums of all blocks' answers, each computed on one thread; None without a block.
+    """Return the sums of all blocks' answers; None without a block.
 
-    Each thread holds a table of its users' sums. If all tables would take more than `TABLES_BYTES`, there are
-    fewer threads.
+    Each thread holds a table of sums; there are so few threads that all tables fit `TABLES_BYTES`.
     """
     blocks, totals = list(blocks), None
     waiting, lock, adding = iter(blocks), threading.Lock(), threading.Lock()
@@ -168,7 +152,7 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
 
 
 class Streaming:
-    """The engine of one process: blocks of users one after the other, on all threads."""
+    """The engine of one process, on all threads."""
 
     @contextmanager
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Query], Sequence[Array]]]:
@@ -216,12 +200,11 @@ def _rows_of(block: Callable[[], Ratings], mask: NDArray[np.bool_]) -> Ratings:
 
 
 class PartitionedUsers:
-    """The private side of a training with users in partitions.
+    """The users' side of a training in partitions, with the methods of what ``make`` returns.
 
-    It has the methods of the private side that ``make`` returns. A call that returns nothing is kept as an
-    update, in place of an earlier one of the same method. A call that returns
-    :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. The private side of no users
-    shows which kind a call is and what bounds its values.
+    A call that returns nothing is kept as an update, in place of an earlier one of the same method. A call
+    that returns :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. It is tried on no
+    users first, which shows its kind and its bounds.
     """
 
     def __init__(self, make: Make, domain: Domain, ask: Callable[[Query], Sequence[Array]]) -> None:

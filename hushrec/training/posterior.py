@@ -1,8 +1,4 @@
-"""The public side of a training: estimates from released values. No private row comes here.
-
-Released values are measurements with known noise. Each unknown is estimated by its posterior, which is nearer
-to its prior the more noise there is.
-"""
+"""The server's side of a training: posterior estimates from released values, whose noise is known."""
 
 from __future__ import annotations
 
@@ -15,22 +11,20 @@ from hushrec.data import Domain
 from hushrec.serving.score_mixing import LISTED
 from hushrec.types import Array
 
-#: Smallest item weight, in likes of users with one. No study chose it.
+#: Smallest item weight. No study chose it.
 _SMALLEST_WEIGHT = 1e-2
-#: Released weight of a supported item, in units of its noise. Noise alone exceeds it once in three million
-#: items.
+#: Released weight of a supported item, in units of its noise, which exceeds it once in three million items.
 _SUPPORT = 5.0
 #: Part of the noise that stays in a weight. Tuned with `python -m benchmarks.never_loses`.
 _NOISE_KEPT = 0.5
-#: Candidates of a variance over its usual value, in logarithms. Beforehand they are standard normal.
+#: Candidates of a variance over its usual value, in logarithms; their prior is standard normal.
 _LOGARITHMS = np.linspace(-8.0, 8.0, 401)
-#: Points of the distribution of the weights, bins of the released values, and rounds of a fitted
-#: distribution. Limits of time: no result depends on them.
+#: Points of the distribution of the weights, bins of the released values, rounds of a fit: limits of time.
 _WEIGHT_GRID, _WEIGHT_BINS, _ROUNDS = 200, 4000, 100
 
 
 def level(noisy: Array, domain: Domain) -> tuple[float, float]:
-    """(Mean of the users' means within the declared range, number of users >= 1): `Users.level` released."""
+    """Return the mean of the users' means and the number of users >= 1, of `Users.level` released."""
     n_users = max(float(noisy[1]), 1.0)
     return float(np.clip(domain.midpoint + noisy[0] / n_users, domain.low, domain.high)), n_users
 
@@ -46,11 +40,11 @@ class ItemWeights(NamedTuple):
     Attributes
     ----------
     mean : ndarray of shape (n_items,)
-        Posterior means, above 0.
+        Above 0.
     supported : ndarray of bool, shape (n_items,)
-        Items whose released weight exceeds its noise.
+        Whether the released weight exceeds its noise.
     known : float
-        Share of the weight of the heaviest items that the items with the largest means have, 0 to 1.
+        Weight of the items with the largest means over that of the heaviest items, 0 to 1.
     """
 
     mean: Array
@@ -61,10 +55,10 @@ class ItemWeights(NamedTuple):
 def item_weights(released: Array, noise_sd: float) -> ItemWeights:
     """Estimate the item weights from `Users.item_weights` released.
 
-    Posterior means under the likeliest mixture of point masses on a grid (Kiefer and Wolfowitz 1956), with
-    even steps in the logarithm and a flat start. Released values are binned by a fifth of their noise. If
-    noise hides the weights, all equal their mean; if noise is small, they are as released. A part of the
-    noise is added, in squares: too large a weight costs less than too small a one.
+    Posterior means under the likeliest mixture of point masses on a logarithmic grid. Released values are
+    binned by a fifth of their noise. If noise hides the weights, all equal their mean; if noise is small,
+    they are as released. A part of the noise is added, in squares: too large a weight costs less than too
+    small a one.
     """
     supported = released > _SUPPORT * noise_sd
     if noise_sd < _SMALLEST_WEIGHT:
@@ -85,10 +79,10 @@ def item_weights(released: Array, noise_sd: float) -> ItemWeights:
 
 
 def posterior_means(candidates: Array, likelihood: Array, counts: Array | float = 1.0) -> tuple[Array, Array]:
-    """Return the posterior mean of each unknown number, and how usual each candidate is.
+    """Return the posterior mean of each unknown number, and the prior of each candidate.
 
-    The prior of a candidate is estimated from all unknowns together: the likeliest mixture (Kiefer and
-    Wolfowitz 1956), by expectation maximisation from a flat start.
+    The prior is the likeliest mixture for all unknowns (Kiefer and Wolfowitz 1956), by expectation
+    maximisation from a flat start.
 
     Parameters
     ----------
@@ -108,7 +102,7 @@ def posterior_means(candidates: Array, likelihood: Array, counts: Array | float 
 
 
 def adaptive_weights(weights: Array, exponent: float) -> Array:
-    """Adaptive weights (Krichene et al. 2023): each item's weight, divided by the largest, to a power."""
+    """Adaptive weights (Krichene et al. 2023): weights over the largest, to a power."""
     return np.asarray((weights / weights.max()) ** exponent)
 
 
@@ -119,24 +113,24 @@ def ratio(numerator: Array | float, denominator: Array | float) -> Array:
 
 
 def shrinkage(prior_sd: Array | float, noise_sd: float) -> Array:
-    """Part of a released number's deviation from its prior that is estimated to be signal."""
+    """Estimated part of signal in a released number's deviation from its prior."""
     return ratio(prior_sd**2, prior_sd**2 + noise_sd**2)
 
 
 def wiener_gain(slope: Array, variance: Array | float, noise_variance: Array) -> Array:
-    """Expected change per unit of the measurement ``slope * change + noise``."""
+    """Expected change for a measurement ``slope * change + noise`` of 1."""
     return ratio(variance * slope, slope**2 * variance + noise_variance)
 
 
 def left_after(gain: Array, slope: Array, variance: Array) -> Array:
-    """Variance after a measurement with that gain; rounding makes none negative."""
+    """Variance after a measurement with that gain."""
     return np.asarray(np.maximum(1 - gain * slope, 0.0) * variance)
 
 
 def regression(
     released: Array, slope: Array, design: Array, variance: Array, noise_variance: Array, precision: Array
 ) -> tuple[Array, Array]:
-    """Regress released numbers on the columns of a design; return coefficients and their precision.
+    """Regress released numbers on a design; return coefficients and their precision.
 
     Parameters
     ----------
@@ -154,15 +148,15 @@ def regression(
 def likely_variance(measured: float, noise_sd: float, usual: float) -> float:
     """Posterior geometric mean of a variance that was released with noise.
 
-    Beforehand its logarithm is normal, about that of a usual value. The mean itself lies far above that value
-    where noise hides the number.
+    The prior of its logarithm is normal, about that of a usual value. Where noise hides the number, the mean
+    itself is far above that value.
     """
     values, masses = _variances(measured, noise_sd, usual)
     return float(np.exp(np.log(values) @ masses))
 
 
 def expected_variance(measured: float, noise_sd: float, usual: float) -> float:
-    """Posterior mean, of the same prior: what a squared error is expected to be."""
+    """Posterior mean under the same prior: the expected squared error."""
     values, masses = _variances(measured, noise_sd, usual)
     return float(values @ masses)
 
@@ -170,16 +164,13 @@ def expected_variance(measured: float, noise_sd: float, usual: float) -> float:
 def _variances(measured: float, noise_sd: float, usual: float) -> tuple[Array, Array]:
     """Candidates of a variance, and their posterior masses."""
     values = usual * np.exp(_LOGARITHMS)
-    # with hardly any noise, as precise as the candidates are
+    # at most as precise as the candidates
     precise = np.hypot(noise_sd, (_LOGARITHMS[1] - _LOGARITHMS[0]) * measured) + values[0]
     return values, _masses(((values - measured) / precise) ** 2 / 2)
 
 
 def likely_scale(released: Array, variance: Array, noise_variance: Array) -> float:
-    """Posterior geometric mean of the factor of the variance, from released numbers, noise and all.
-
-    Beforehand its logarithm is normal, about that of 1/2: that remains where noise hides the numbers.
-    """
+    """Posterior geometric mean of a factor of the variance; the prior of its logarithm is about 1/2."""
     scales = 0.5 * np.exp(_LOGARITHMS)
     totals = (scale * variance + noise_variance for scale in scales)
     surprise = [float((np.log(total) + released**2 / total).sum()) / 2 for total in totals]
@@ -187,14 +178,14 @@ def likely_scale(released: Array, variance: Array, noise_variance: Array) -> flo
 
 
 def _masses(surprise: Array) -> Array:
-    """Posterior masses, given the negative log likelihood of each candidate."""
+    """Posterior masses, from negative log likelihoods."""
     surprise = surprise + _LOGARITHMS**2 / 2
     likelihood = np.exp(surprise.min() - surprise)
     return np.asarray(likelihood / likelihood.sum())
 
 
 def visible_part(noisy: Array, noise_sd: float) -> float:
-    """Part of the variance of released numbers that is not their noise's."""
+    """Part of the variance of released numbers that noise does not explain."""
     variance = float(np.var(noisy))
     return float(ratio(max(variance - noise_sd**2, 0.0), variance))
 

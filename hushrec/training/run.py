@@ -35,16 +35,15 @@ if TYPE_CHECKING:
 
 #: Data that every privacy statement assumes to be public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
-#: Added where single ratings are protected, and where user ids are row numbers.
+#: For unit "rating", and where user ids are row numbers.
 _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
-#: Added where a model uses item features.
 _PUBLIC_FEATURES = "item features"
-_KEPT_FEATURES = "The item features are those of an earlier week; what was made of them is kept."
+_KEPT_FEATURES = "This week has no item features; those of an earlier week count where the model kept them."
 
 
 class PublicRows(Protocol):
-    """The public rows of one training: what :meth:`hushrec.PublicRatings.read` returns."""
+    """The public rows of one training, of :meth:`hushrec.PublicRatings.read`."""
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -81,9 +80,8 @@ def fit(
     Parameters
     ----------
     ratings : Ratings or Store
-        The private rows. A store is read a block of users at a time, where the estimator allows it.
+        A store is read a block of users at a time, where the estimator allows it.
     accountant : Accountant
-        Charges each release before it draws the noise.
     seed : int
         Of initialisation and sampling, never of privacy noise.
     progress : bool
@@ -179,7 +177,6 @@ def check(
 def check_rows(
     estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
 ) -> None:
-    """Refuse rows, an accountant or an engine that this training cannot use."""
     loading = "load them with Ratings.from_any(table, domain), which takes files and data frames"
     check_kind(ratings, (Ratings, Store), "ratings", loading)
     check_kind(accountant, Accountant, "accountant", "pass Accountant(budget)")
@@ -223,7 +220,6 @@ def check_rows(
 
 
 def check_times(estimator: Estimator[Any], ratings: Ratings | Store) -> None:
-    """Refuse ratings that were read without times, where the training uses their order."""
     if estimator.uses_times and not ratings.timed:
         raise InputError(
             "A window needs the order of each user's ratings, and these were read without times; read them"
@@ -253,7 +249,7 @@ def _uses_purchases(estimator: Estimator[Any]) -> bool:
 
 
 def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
-    """Refuse a user with several rows, and users who were chosen by looking at others."""
+    """Refuse users with several rows, or who were chosen by looking at others."""
     if not ratings.users_differ:
         raise InputError("A user has several rows in these ratings; pass ratings with one row for each user.")
     if ratings.hand_picked and accountant.budget.private and not accountant.data_is_public:
@@ -274,7 +270,6 @@ def read_public(
 
 
 def _check_follows(estimator: Estimator[Any], board: Model, accountant: SeasonAccountant) -> None:
-    """Refuse an accountant that is not of the next week, or a model that cannot be continued."""
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
     if not estimator.supports_seasons:
@@ -322,12 +317,12 @@ def plan(estimator: Estimator[Any], domain: Domain, accountant: Accountant, frac
 def journal(
     accountant: Accountant, domain: Domain, plan: Plan, seed: int, **binding: Any
 ) -> AbstractContextManager[Callable[[], None]]:
-    """Open the accountant's journal of a training; only the same training can resume it."""
+    """Open the journal of a training, which only the same training can resume."""
     return accountant.training(plan, seed=int(seed), **public_inputs(domain), **binding)
 
 
 def public_inputs(domain: Domain) -> dict[str, str]:
-    """Return digests of the public inputs that a journal is bound to, and the library's version."""
+    """Return the public inputs that a journal is bound to."""
     features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
     return {
         "catalogue and range": domain.fingerprint,
@@ -358,7 +353,7 @@ def ask(
 def private_side(
     estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
-    """Make the users of these rows, in partitions where the estimator allows it."""
+    """Yield the users of these rows, in partitions where the estimator allows it."""
     if isinstance(ratings, Store):
         if _in_partitions(estimator, accountant):
             with (engine or Streaming()).asking(estimator.users, ratings) as asked:
@@ -370,7 +365,7 @@ def private_side(
 
 @contextmanager
 def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Ratings | Store]:
-    """Give the rows of users who have trainings left, where the season is a lifetime season."""
+    """Yield the rows; in a lifetime season, of users who have trainings left."""
     if not (isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime):
         yield ratings
         return
@@ -402,7 +397,7 @@ def state(
     kept_features: bool = False,
     public_rows: PublicRows | None = None,
 ) -> Model:
-    """Build the model with its privacy statement; a season's ledger gets its digest."""
+    """Build the model with its statement; a season's ledger gets its digest."""
     if kept_features and ratings.domain.item_features is None:
         notes = (*notes, _KEPT_FEATURES)
     privacy = statement(estimator, ratings, accountant, notes, kept_features)
@@ -429,7 +424,7 @@ def statement(
     notes: tuple[str, ...] = (),
     kept_features: bool = False,
 ) -> PrivacyStatement:
-    """Return the privacy statement of a run; reads nothing of the rows but their public marks."""
+    """Return the statement of a run. It reads only public marks of the rows."""
     budget, domain, public = accountant.budget, ratings.domain, list(_PUBLIC)
     if domain.likes:
         public.remove("rating range")

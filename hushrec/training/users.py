@@ -1,9 +1,8 @@
-"""The private side of a training: each user's computation, and their contribution to a sum.
+"""The users' side of a training: each user's computation, and their contribution to a sum.
 
-The public side calls the methods of :class:`Users` with released values, and gets
-:class:`~hushrec.privacy.Bounded` values, which only a gate opens. A user's contribution depends on their own
-rows and on released values only. A declared clip bounds its norm. docs/proofs/private-als.md and
-docs/proofs/baselines.md derive the sensitivities from the bounds that each docstring states.
+A contribution depends on the user's rows and on released values only, and a declared clip bounds its norm.
+docs/proofs/private-als.md and docs/proofs/baselines.md derive the sensitivities from the bounds that each
+docstring states.
 """
 
 from __future__ import annotations
@@ -29,13 +28,12 @@ from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
 from hushrec.serving.scoring import UserState
 from hushrec.types import Array
 
-#: Sensitivity of (sum of their mean less the middle of the range, number of users), in units of half the
-#: range and of 1. Under replace either both data sets hold their ratings, or their mean goes too.
+#: Sensitivity of `Users.level`, in units of half the range and of 1. Under replace either both data sets hold
+#: a user's ratings, or the mean goes too.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
-#: The same for (variance about their mean, squared mean less its sampling variance), in units of the square
-#: of half the range.
+#: The same of `Users.spreads`, in units of the square of half the range.
 SPREADS_BOUND = Bound(math.sqrt(1.25), math.sqrt(3.25))
-#: Usual variance of a user's ratings about their own mean, in units of the square of half the range.
+#: Usual variance of a user's ratings, in units of the square of half the range.
 USUAL_SPREAD = 0.25
 #: Levels and item factors beyond this are fitted in float64: float32 has 7 digits, and squares overflow it.
 _FAR = 1e4
@@ -55,12 +53,12 @@ class Users:
     def level(self) -> Bounded:
         """Sum over users of their mean rating less the middle of the range, and number of users; shape (2,).
 
-        The mean is clamped into the declared range, so a user moves the sum by at most half the range.
+        The mean is clamped into the range, so a user moves the sum by at most half of it.
         """
         return together([self.mean_sum(), self.count()], LEVEL_BOUND)
 
     def mean_sum(self) -> Bounded:
-        """The sum of :meth:`level` alone, shape (1,)."""
+        """The sum of :meth:`level`, shape (1,)."""
         domain, step = self.domain, spacing(self.domain.half_width)
         deviations = np.clip(
             user_means(self._ratings) - domain.midpoint, -domain.half_width, domain.half_width
@@ -73,10 +71,10 @@ class Users:
         return _item_weights(self._ratings, unit_weights(self._ratings))
 
     def item_deviations(self, clip: float) -> tuple[Bounded, Bounded]:
-        """Sums over users of their ratings less their own mean, and of their weights; shape (n_items,) each.
+        """Sums over users of their ratings less their mean, and of their weights; shape (n_items,) each.
 
-        Every cell of a user weighs 1 / sqrt(number of their ratings). All are scaled down together, so the
-        deviations have norm at most ``clip`` times half the range.
+        A cell weighs 1 / sqrt(number of the user's ratings). All cells of a user are scaled down together, to
+        norm at most ``clip`` times half the range.
         """
         ratings, bound = self._ratings, clip * self.domain.half_width
         means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
@@ -93,12 +91,10 @@ class Users:
         return deviations, _item_weights(ratings, weight * shrink)
 
     def spreads(self) -> Bounded:
-        """Return two sums over users, of shape (2,).
+        """Sums over users of variances, shape (2,); each at most the square of half the range.
 
-        The first is of the variance of a user's ratings about their mean. The second is of the squared
-        distance of that mean from the middle of the range, minus its sampling variance. A variance counts for
-        at most the square of half the range. The variance of a single rating is taken for
-        :data:`USUAL_SPREAD`.
+        The first is of a user's ratings about their mean, of a single rating :data:`USUAL_SPREAD`. The second
+        is the squared distance of that mean from the middle of the range, minus its sampling variance.
         """
         domain, matrix = self.domain, self._ratings.matrix
         counts, square = np.diff(matrix.indptr), domain.half_width**2
@@ -115,9 +111,9 @@ class Users:
 class FittedUsers(Users):
     """Users who fit themselves to released item factors, and contribute by their residuals.
 
-    A cell weighs ``a_i w_j``: ``w_j`` from released item weights and ``a_i`` such that the squares of a
-    user's weights add up to 1 (adaptive weights, Krichene et al. 2023). Or 1, without ``w_j`` and with at
-    most k sampled ratings per user.
+    A cell weighs ``a_i w_j``: ``w_j`` from released item weights, and ``a_i`` such that the squares of a
+    user's weights add up to 1 (adaptive weights, Krichene et al. 2023). Without ``w_j`` it weighs 1, and a
+    user has at most k sampled ratings.
     """
 
     # of the last :meth:`weigh` and :meth:`fit`
@@ -132,7 +128,7 @@ class FittedUsers(Users):
         self._rows = ratings
 
     def weigh(self, center: float, item_weight: Array | None) -> None:
-        """Take ratings from a level, and weigh their cells by released item weights ``w_j`` > 0."""
+        """Take ratings from a level, and weigh cells by released item weights ``w_j`` > 0."""
         if not math.isfinite(center):
             raise InputError("The level that ratings are taken from must be finite; train the model again.")
         self._center, self._item_weight = center, item_weight
@@ -145,14 +141,14 @@ class FittedUsers(Users):
         self._user_weight = weight
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:
-        """Every user's factors and offset given the released items, of shape (n_items, rank + 1).
+        """Fit every user's factors and offset to released items, of shape (n_items, rank + 1).
 
-        In float32, where that holds ratings less their level: what leaves them is clipped in float64.
+        In float32, where that holds ratings less their level: sums are clipped in float64.
         """
         self._ridge = ridge
         far = max(abs(self._center), float(np.abs(items).max(initial=0.0))) > _FAR
         precise = items.astype(np.float64 if far else np.float32)
-        self._fitted = np.zeros((0, 1))  # room for those that take their place
+        self._fitted = np.zeros((0, 1))  # frees memory
         solved = half_sweep(csr(self._ratings.matrix), self._center, precise, ridge)
         self._fitted = finite_or_zero(solved.astype(items.dtype) if solved.dtype > items.dtype else solved)
 
@@ -162,7 +158,7 @@ class FittedUsers(Users):
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
-        """Sum residuals as :meth:`item_biases` does, of users with factors, who contribute nothing else."""
+        """Return :meth:`item_biases` of users with factors, who contribute nothing else; shape (n_items,)."""
         bound = unit * clip
         matrix = self._clipped_residuals(items, bound, spacing(bound))
         sums = np.bincount(matrix.indices, matrix.data, minlength=len(items))
@@ -174,9 +170,9 @@ class FittedUsers(Users):
     ) -> tuple[Bounded, Bounded]:
         """Every item's sum of weighted residuals times user factors, and the shared Gramian.
 
-        A user's contribution to the first, one vector over all items, has norm at most ``clip * unit``. To
-        the second, a packed matrix, they add one of Frobenius norm at most ``(user_norm * spread)^2``. To its
-        last entry they add the uncertainty of their factors, at most 1 (:meth:`_uncertainty`).
+        A user adds a vector over all items of norm at most ``clip * unit`` to the first. To the second they
+        add a packed matrix of Frobenius norm at most ``(user_norm * spread)^2``, and to its last entry the
+        uncertainty of their factors, at most 1.
         """
         bound, rank = spread * user_norm, BiasedFactors(items).rank
         sums, gram = self._residual_sums(items, bound, unit * clip)
@@ -195,8 +191,7 @@ class FittedUsers(Users):
     def residual_variance(self, items: Array, weights: Array, most: float) -> Bounded:
         """Sum of the users' mean squared residuals, shape (1,); each counts for at most ``most``.
 
-        The mean is over their ratings less what their own fit uses up of them (as :meth:`_uncertainty` has
-        it), at least a quarter of them.
+        The mean is over the number of ratings less the degrees of freedom of the fit, at least a quarter.
         """
         matrix, ridge, counts = self._rows.matrix, self._ridge, np.diff(self._rows.matrix.indptr)
         users, model = BiasedFactors(self._fitted), BiasedFactors(items)
@@ -225,8 +220,7 @@ class FittedUsers(Users):
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
         """Exact sums over users: of weighted residuals times factors, and of the factors' outer products.
 
-        Without factors a constant 1 replaces them. Without a clip, which takes a budget without privacy, they
-        are sums of floating-point numbers.
+        Without factors a constant 1 replaces them. Without a clip, sums are not exact.
         """
         model, users = BiasedFactors(items), BiasedFactors(self._fitted)
         factors = users.factors
@@ -256,8 +250,7 @@ class FittedUsers(Users):
     def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
 
-        It is that of a user with as many ratings, with items as often as all users rate them. A user's own
-        normal equations would give it more exactly, at the cost of a sweep.
+        It is that of a usual user with as many ratings: own normal equations would cost a sweep.
         """
         factors = BiasedFactors(items).factors.astype(np.float64)
         typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
@@ -269,7 +262,7 @@ class FittedUsers(Users):
     def _clipped_residuals(self, items: Array, bound: float, step: float) -> sp.csr_array:
         """Every user's weighted residuals, of norm at most ``bound``, as multiples of a step.
 
-        A user with residuals that overflow counts for nothing, without a warning.
+        Users whose residuals overflow count for nothing.
         """
         matrix = self._rows.matrix
         cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
@@ -315,7 +308,7 @@ def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: Sweep
 def ridge_parts(
     arrays: Mapping[str, Array], row: sp.csr_array, ridge: SweepSettings, column: int
 ) -> NDArray[np.float64]:
-    """Return what each rating of one user adds to an item's score, of `ridge_on_items`; shape (row.nnz,)."""
+    """Return what each rating of one user adds to an item's score, shape (row.nnz,)."""
     every_factor = np.asarray(arrays["item_factors"])
     ones = np.ones((row.nnz + 1, int(ridge.constant)))
     table = np.hstack([every_factor[[*row.indices, column]].astype(np.float64), ones])
@@ -329,7 +322,7 @@ def ridge_parts(
 
 
 def less_user_means(ratings: Ratings) -> Ratings:
-    """Every user's ratings less their mean: local, hence free (Chien et al. 2021, section 5.2)."""
+    """Every user's ratings less their mean (Chien et al. 2021, section 5.2)."""
     matrix = ratings.matrix.copy()
     matrix.data[:] = matrix.data - np.repeat(user_means(ratings), np.diff(matrix.indptr))
     return replace(ratings, matrix=matrix)
@@ -342,18 +335,17 @@ def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
 
 
 def unit_weights(ratings: Ratings) -> Array:
-    """1/sqrt(number of their ratings) of each user, shape (n_users,)."""
     return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
 
 
 def clip_factor(norms: Array, bound: float) -> Array:
-    """Return the factor <= 1 that brings each norm to at most ``bound`` > 0; 0 where it is not a number."""
+    """Return the factor <= 1 that brings each norm to at most ``bound`` > 0; 0 of NaN."""
     factor = bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)
     return np.where(np.isnan(factor), 0.0, factor)
 
 
 def clipped_rows(rows: Array, bound: float) -> Array:
-    """Return rows scaled down to norm ``bound`` where they are longer; zero where they are not finite."""
+    """Return rows scaled down to norm ``bound``; zero where they are not finite."""
     return rows if math.isinf(bound) else finite_or_zero(rows * clip_factor(norms(rows), bound)[:, None])
 
 
@@ -366,16 +358,13 @@ def norms(rows: Array) -> Array:
 
 
 def finite_or_zero(users: Array) -> Array:
-    """Users whose regression overflowed become zero: no clip stops a NaN."""
+    """Set overflowed users to zero: no clip stops a NaN."""
     users[~np.isfinite(users).all(axis=1)] = 0.0
     return users
 
 
 def fixed_gramian(factors: Array, bound: float, scale: Array | None = None) -> Array:
-    """Packed sum of outer products of rows of norm at most ``bound``, exact: the rows are in fixed point.
-
-    A row counts for ``scale``, at most 1, times itself.
-    """
+    """Packed exact sum of outer products of rows, times ``scale`` <= 1, of norm at most ``bound``."""
     step, rank = spacing(bound, FACTOR_BITS), factors.shape[1]
     total = np.zeros(rank * (rank + 1) // 2, np.float64 if step or scale is not None else factors.dtype)
     for block in blocks_of_rows(len(factors)):
@@ -385,7 +374,7 @@ def fixed_gramian(factors: Array, bound: float, scale: Array | None = None) -> A
 
 
 def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:
-    """Packed sum of the outer products of rows of norm at most ``bound``, exact: in fixed point."""
+    """Packed exact sum of outer products of rows of norm at most ``bound``."""
     step, n_items = spacing(bound, FACTOR_BITS), rows.shape[1]
     fixed = sparse_rows.with_values(rows, truncated(rows.data, step))
     packed = outer_sums(*csr(fixed), n_items)
@@ -393,7 +382,6 @@ def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:
 
 
 def _item_weights(ratings: Ratings, user_weight: Array) -> Bounded:
-    """Sum over users of their weight at each item, a vector of norm <= 1 a user."""
     matrix, step = ratings.matrix, spacing(1.0)
     weights = truncated(user_weight, step)
     sums = added_weights(matrix.indptr, matrix.indices, weights, ratings.n_items)

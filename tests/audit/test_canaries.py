@@ -23,7 +23,7 @@ ESTIMATORS = {"item-bias": ItemBias(), "private-als": PrivateALS(), "dpals": PUB
 def check(name, epsilon, n_canaries, record):
     result = canaries(ESTIMATORS[name], Budget(epsilon, 1e-5), n_canaries=n_canaries)
     record("audits", 1)
-    record("largest bound over claim", result.epsilon_bound / epsilon)
+    record("largest bound over claim", result.figures["epsilon_lower_bound"] / epsilon)
     record("largest mu bound over claim", result.mu_bound / result.budget.mu)
     assert not result.violated, result.text()
 
@@ -85,8 +85,9 @@ def test_the_audit_by_replaying_each_canary_alone():
     np.testing.assert_allclose(found.outside, scores[~inside], rtol=1e-11, atol=1e-11)
     ranked = sorted(range(n), key=lambda canary: scores[canary])
     correct = sum(not inside[canary] for canary in ranked[:3]) + sum(inside[canary] for canary in ranked[-3:])
-    assert (found.n_canaries, found.guesses, found.correct) == (n, 6, correct)
-    assert found.epsilon_bound == epsilon_lower_bound(n, 6, correct, 1e-3, alpha) > 0
+    bound = epsilon_lower_bound(n, 6, correct, 1e-3, alpha)
+    counts = {"canaries": n, "guesses": 6, "correct": correct}
+    assert found.figures == counts | {"epsilon_lower_bound": bound} and bound > 0
     thresholds = np.array([-2, -1, 0, 1, 2]) / 2 * (plan.mu**2 / 2 + plan.mu)
     assert found.mu_bound == mu_lower_bound(found.inside, found.outside, thresholds, alpha) > 0
     assert found.claimed_mu == pytest.approx(math.hypot(1 / 0.9, 1 / 1.1, mu_of_pure(1 / 0.7)), rel=1e-12)

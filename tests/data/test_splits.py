@@ -18,7 +18,6 @@ from hushrec.data import (
     strong_generalization,
 )
 from hushrec.errors import InputError
-from tests.data.pieces import in_pieces
 
 
 def together(*parts):
@@ -49,9 +48,7 @@ class TestKFolds:
 
 
 class TestSplitRatings:
-    @pytest.mark.parametrize("cells", [1, 64, 1 << 21])
-    def test_a_hash_of_user_and_item_decides(self, cells, monkeypatch):
-        in_pieces(monkeypatch, cells=cells)
+    def test_a_hash_of_user_and_item_decides(self):
         ratings = some_ratings()
         parts = [as_dictionary(part) for part in split_ratings(ratings, (0.5, 0.25, 0.25), seed=7)]
         for user, own in as_dictionary(ratings).items():

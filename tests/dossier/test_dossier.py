@@ -10,6 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
 from itertools import islice
@@ -22,6 +23,7 @@ import yaml
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey
+from dp_accounting import gaussian_mechanism
 from markdown_it import MarkdownIt
 from securesystemslib.dsse import Envelope
 from securesystemslib.exceptions import VerificationError
@@ -37,7 +39,7 @@ from hushrec.dossier.page import plain
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
-from hushrec.privacy import RepeatAndSelect
+from hushrec.privacy import Attendance, RepeatAndSelect, epsilon_of
 from tests.command_line import invoke
 from tests.engines.servers import World
 
@@ -72,6 +74,7 @@ def world(tmp_path_factory):
     )
     following = SeasonAccountant.following(first.privacy, ledger=ledger)
     models["season"] = first.continue_training(ratings, following)
+    models["lifetime"] = lifetime(ledger, ratings, folder / "people")
     Popular().fit(ratings, accountant("open", Budget(1, 1e-5)))
     donors = hushrec.PublicRatings(donors=list(ratings.users[:20]))
     features = np.random.default_rng(0).standard_normal((30, 2))
@@ -84,6 +87,21 @@ def world(tmp_path_factory):
     for name, model in models.items():
         model.save(folder / f"{name}.hush")
     return SimpleNamespace(folder=folder, ledger=ledger, pair=pair, ratings=ratings, names=list(models))
+
+
+def lifetime(ledger, ratings, attendance):
+    """Return the fifth model of a lifetime season of two trainings a user, the third of which cost little."""
+    ledger.open_season("people lifetime", Season(Budget(4, 1e-6), 2, lifetime=True))
+    given = {"ledger": ledger, "dataset": "people lifetime", "attendance": Attendance(attendance)}
+    season = ledger.season("people lifetime", "1").season
+    model = hushrec.PrivateALS().fit(ratings, SeasonAccountant(season, **given))
+    for week in range(1, 5):
+        following = SeasonAccountant(season, model.privacy, **given)
+        if week == 2:
+            model = hushrec.PrivateALS().fit(ratings, following, budget_fraction=0.1)
+        else:
+            model = model.continue_training(ratings, following)
+    return model
 
 
 def made(world, name, **words):
@@ -114,7 +132,7 @@ def accepted(content, octets, path):
     return first, not failed(second.verify(content, octets))
 
 
-@pytest.mark.parametrize("name", ["budget", "season", "open", "rating", "servers"])
+@pytest.mark.parametrize("name", ["budget", "season", "lifetime", "open", "rating", "servers"])
 def test_both_verifiers_accept_what_is_true(world, name):
     dossier, path = made(world, name)
     content = written(dossier)
@@ -135,7 +153,7 @@ def test_both_verifiers_accept_what_is_true(world, name):
         ) == (name == "open")
     # what is learned at most is no certainty, and of Gaussian noise what draws of it give
     levels = dossier["learned"]
-    assert len(levels) == (3 if name in ("budget", "season") else 2)
+    assert len(levels) == (3 if name in ("budget", "season", "lifetime") else 2)
     for level in levels:
         for alarms, found in level["found"]:
             by_epsilon = level["delta"] + math.exp(level["epsilon"]) * alarms
@@ -261,13 +279,13 @@ def every_change_is_refused_or_shown(world, name, at_most) -> int:
     return tried
 
 
-@pytest.mark.parametrize("name", ["budget", "season", "open", "servers"])
+@pytest.mark.parametrize("name", ["budget", "season", "lifetime", "open", "servers"])
 def test_a_change_of_any_part_is_refused_or_shown_as_not_checked(world, record_property, name):
     record_property("forgeries refused", every_change_is_refused_or_shown(world, name, 1))
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("name", ["budget", "season", "open", "servers"])
+@pytest.mark.parametrize("name", ["budget", "season", "lifetime", "open", "servers"])
 def test_every_change_is_refused_or_shown_as_not_checked(world, record_property, name):
     record_property("forgeries refused", every_change_is_refused_or_shown(world, name, 99))
 
@@ -297,7 +315,7 @@ def test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain
 @pytest.mark.parametrize("with_ledger", [False, True])
 def test_no_dossier_leaves_out_a_season_or_earlier_charges(world, with_ledger):
     """With all that follows from what is left, and any time at which it may have been made."""
-    for name in ("season", "open", "budget"):
+    for name in ("season", "lifetime", "open", "budget"):
         dossier, path = made(world, name)
         ledger = book_of(world, name) if with_ledger else None
         lies = []
@@ -798,3 +816,79 @@ def test_it_prints_on_five_pages_the_first_of_which_is_signed(world, tmp_path):
     assert 3 <= pages <= 5
     first = (tmp_path / "d.html").read_text().partition("<h2>1. ")[0]
     assert first.endswith("</div>\n") and 'class="signed"' in first.partition('class="first"')[2]
+
+
+def slices(path):
+    """The mu squared of each training, from the noise in the ledger's mechanisms."""
+    with closing(sqlite3.connect(path)) as ledger:
+        query = "SELECT run, mechanism FROM charges WHERE dataset = 'people lifetime' ORDER BY id"
+        squares = dict[str, float]()
+        for run, mechanism in ledger.execute(query):
+            multiplier = float(re.fullmatch(r"Gaussian\(noise_multiplier=(.+)\)", mechanism)[1])
+            squares[run] = squares.get(run, 0.0) + multiplier**-2
+    return list(squares.values())
+
+
+@pytest.mark.true("D5")
+@pytest.mark.parametrize(
+    ("language", "words"),
+    [
+        ("en", ("each user id is in at most 2 trainings", "5; a user id is in at most 2", "a new id begins")),
+        (
+            "de",
+            ("Jede Kennung ist in höchstens 2 Trainings", "5; eine Kennung ist in höchstens 2", "neue beg"),
+        ),
+    ],
+    ids=["en", "de"],
+)
+def test_a_lifetime_dossier_states_what_two_of_its_trainings_cost_one_user(world, language, words):
+    """Oracle: noise multipliers and dp-accounting. Of five trainings the third cost a tenth."""
+    squares = slices(world.ledger.path)
+    largest = sum(sorted(squares)[-2:])
+    assert len(squares) == 5 and squares[2] == pytest.approx(0.05 * largest, rel=1e-6)
+    facts, _ = made(world, "lifetime", language=language)
+    (season,) = facts["ledger"]["seasons"]
+    assert season["training_mu_squared"] == pytest.approx(max(squares)) == pytest.approx(largest / 2)
+    assert [level["of"] for level in facts["learned"]] == ["lifetime", "so far", "weeks"]
+    for level in facts["learned"]:
+        assert level["mu"] ** 2 == pytest.approx(largest)
+        assert gaussian_mechanism.get_epsilon_gaussian(1 / level["mu"], 1e-6) == pytest.approx(4, rel=1e-6)
+        assert level["epsilon"] == pytest.approx(4, rel=1e-6)
+    page, card = render(sign(facts, KEY)).decode(), model_card(sign(facts, KEY)).decode()
+    text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page))
+    assert all(word in text for word in words) and words[0] in card
+    assert f"{largest / 2:.6g}" in text
+
+
+@pytest.mark.true("D5")
+@pytest.mark.parametrize("lie", ["K", "mu", "count", "kind", "one week", "all weeks", "split", "dear"])
+def test_no_verifier_accepts_another_lifetime_promise(world, lie):
+    """The owner of the key edits all that follows from the lie; the ledger is not shown."""
+    facts, path = made(world, "lifetime")
+    facts = copy.deepcopy(facts)
+    (season,), charges, own = facts["ledger"]["seasons"], facts["ledger"]["charges"], facts["ledger"]["runs"]
+    square = season["training_mu_squared"]
+    if lie == "K":  # the same epsilon over three trainings
+        season.update(weeks=3, first_share=1 / 3, training_mu_squared=2 * square / 3)
+    elif lie == "mu":
+        season.update(training_mu_squared=square / 2)
+        facts["learned"][0] = learned("lifetime", epsilon_of(square**0.5, 1e-6), 1e-6, 0.0, square**0.5)
+    elif lie == "count":
+        season.update(begun=4)
+    elif lie == "kind":
+        season.update(lifetime=False, training_mu_squared=None)
+        facts["learned"][0]["of"] = "season"
+    elif lie in ("one week", "all weeks"):  # what this model's releases cost, or what all five trainings do
+        mu = math.sqrt((1 if lie == "one week" else 4.1) * square)
+        facts["learned"][0] = learned("lifetime", epsilon_of(mu, 1e-6), 1e-6, 0.0, mu)
+    elif lie == "split":  # two trainings of half the cost
+        first = [row for row in charges if row[2] == charges[0][2]]
+        for row in first[: len(first) // 2]:
+            row[2] += "0"
+        season.update(begun=6)
+    elif lie == "dear":  # a later training that a user's slice has no room for
+        charges += [[charges[-1][0] + 1, *charges[-1][1:2], own[0], *charges[-1][3:]]]
+        facts["ledger"]["head"]["count"] += 1
+    content = written(rehashed(copy.deepcopy(facts)) or facts)
+    for lines in verdicts(content, path, path.read_bytes(), None):
+        assert failed(lines), lines

@@ -14,7 +14,6 @@ def _of(option: str, *values: str) -> list[Words]:
 
 _STEPS: dict[str, list[Words]] = {
     "eigenvector": _of("eigenvector", "oja", "power"),
-    "schedule": _of("schedule", "polynomial", "open-ended"),
     "iterations": _of("iterations", "3"),
     "center": _of("center", "user", "biases", "middle"),
     "residual clip": _of("residual_clip", "0.2"),
@@ -60,7 +59,7 @@ OPTIONS: dict[str, dict[str, list[Words]]] = {
     },
     "private-svd": {
         "rank": _of("rank", "2"),
-        "scale": _of("scale", "local", "paid"),
+        "scale": _of("scale", "local"),
         "row clip": _of("row_clip", "0.2"),
         "center": _of("center", "biases", "middle"),
         "sample": _of("max_ratings_per_user", "3"),
@@ -109,7 +108,6 @@ GENERAL: dict[str, list[Any]] = {
 ONE_BIT: dict[str, list[Words]] = {
     "mechanism": _of("mechanism", "objective", "gradient", "output"),
     "solver": _of("solver", "dense"),
-    "noise": _of("noise", "gaussian"),
     "link": _of("link", "probit"),
     "offsets": [(), ("--set", "offsets=false")],
     "threshold": _of("threshold", "3.5"),

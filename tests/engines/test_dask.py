@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from hushrec import Both, ItemBias, PrivateALS, Store, evaluate
+from hushrec import Both, ItemBias, PrivateALS, PrivateEigenRec, Store, evaluate
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.metrics import METRICS
@@ -29,7 +29,7 @@ from hushrec.serving.batch import write_lists
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training import named
 from hushrec.training.gate import LocalGate
-from hushrec.training.partitioned import Call, PartitionedUsers, Query
+from hushrec.training.partitioned import PartitionedUsers
 from tests.engines.mortal import FOLDER, WAYS, Mortal
 
 distributed = pytest.importorskip("distributed")
@@ -84,7 +84,9 @@ def trained(estimator, rows, client=None, **options) -> bytes:
 
 
 @pytest.mark.parametrize(
-    "model", [MODEL, Both(ratings=MODEL, like_threshold=4.0)], ids=lambda model: model.name
+    "model",
+    [MODEL, Both(ratings=MODEL, like_threshold=4.0), PrivateEigenRec(rank=2, iterations=2, window=1)],
+    ids=lambda model: model.name,
 )
 def test_the_bytes_are_those_of_one_process(store, client, model):
     assert trained(model, store, client) == trained(model, store)
@@ -207,16 +209,11 @@ def test_an_exception_of_a_worker_is_one_fixed_sentence(store, client, monkeypat
     assert caught.value.__cause__ is None and caught.value.__context__ is None
 
 
-def test_a_worker_computes_with_no_value_that_is_not_finite(store, client):
-    """Wherever it is in what a scheduler passed on; the driver asks with none such, nor tells it."""
-    items = {"factors": [np.zeros(3), np.array([1.0, np.nan])]}
-    query = Query((Call("weigh", (2.0, items), {}),), Call("item_weights", (), {}))
-    sent = pytest.raises(HushrecError, match="sent released values that are not finite")
-    with sent, engine.Dask(client).asking(ItemBias().users, store) as ask:
-        ask(query)
+def test_no_worker_is_sent_a_value_that_is_not_finite(store):
     users = PartitionedUsers(ItemBias().users, store.domain, lambda query: pytest.fail("asked"))
-    with pytest.raises(HushrecError, match="so users cannot use it"):
-        users.item_deviations(np.array([np.inf]))
+    for bad in (np.array([np.inf]), {"factors": [np.zeros(3), np.array([1.0, np.nan])]}):
+        with pytest.raises(HushrecError, match="so users cannot use it"):
+            users.item_deviations(bad)
 
 
 def test_a_damaged_partition_is_named_before_anything_is_asked(tmp_path, client):

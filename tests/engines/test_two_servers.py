@@ -30,6 +30,7 @@ from scipy import stats
 import hushrec
 from hushrec.cli.servers_init import at_most, small
 from hushrec.data import Ratings
+from hushrec.data.times import NO_TIME
 from hushrec.engines.two_servers import book, node, replay
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
@@ -314,7 +315,7 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, 
         for line, ledger in zip(world.peers, ledgers, strict=True):
             run = run_of(line.server._session, line.server.settings.role)
             charged = ledger.numbered("default", run)
-            assert [entry.step for entry in charged] == list(range(len(releases)))
+            assert list(charged) == list(range(len(releases)))
             said = {(path, raw) for path, raw in line.said if path[0] in ("noisy", "held")}
             assert len({path for path, _ in said}) == len(said)  # one value each, whoever asked when
 
@@ -347,14 +348,15 @@ def mortal(method, generator):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))])
 @pytest.mark.parametrize("honest", [0, 1])
-def test_a_lying_server_gets_one_noisy_sum_of_a_release(honest, seed, few):
+@pytest.mark.parametrize("name", ["popular", "private-eigenrec, window"])
+def test_a_lying_server_gets_one_noisy_sum_of_a_release(honest, seed, name, few):
     """Whatever it and nodes of its side send, an honest server publishes one sum of matching shares, once."""
     generator, published = np.random.default_rng([honest, seed]), 0
     for _ in range(25):
         noises = [KeptNoise(1), KeptNoise(2)]
         groups = ((0, 0), (0, 1), (1, 2), (2, 4))
-        nodes = [few.rows(range(*ends), keyed=True) for ends in groups]
-        world = World(hushrec.Popular(), few, nodes=nodes, users_per_node=2, noises=noises)
+        nodes = [timed(few).rows(range(*ends), keyed=True) for ends in groups]
+        world = World(ESTIMATORS[name], few, nodes=nodes, users_per_node=2, noises=noises)
         liar = Liar(world, honest, generator)
         liar.run()
         liar.check()
@@ -481,8 +483,11 @@ class Liar:
         assert any(np.array_equal(each, noisy - noise) for each in sums)
 
 
-@pytest.mark.parametrize("seed", range(3))
-def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, few):
+@pytest.mark.parametrize(
+    "seed, estimator",
+    enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["both"], ESTIMATORS["private-eigenrec, window"]]),
+)
+def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, estimator, few):
     """One server changes fields of all that it tells nodes and the other one, after they were read."""
     generator, said = np.random.default_rng(seed), 0
     odd = ["f" * 64, (), (0, 0, 1), (1, 0, 9), (9, 9, 10), (0, 1, 1 << 40), 7, True, False, "second", ("x",)]
@@ -505,7 +510,7 @@ def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, few):
         return told
 
     for _ in range(12):
-        world = World(ESTIMATORS["both"] if seed else BIASES, few)
+        world = World(estimator, timed(few))
         for way in (world.lines[0], world.peers[0]):
             way.get = lying(way.get)
         for _ in range(12):
@@ -868,6 +873,20 @@ def test_a_node_sends_what_was_planned_at_most(name):
         assert at_most(small(chosen, {}, 4000), 4000)[1] <= 1e7
     few_nodes = choose("private-eigenrec", budget, domain, n_users=6040)
     assert small(few_nodes, {}, 4000).iterations == few_nodes.iterations == 8
+
+
+def test_a_window_needs_times_at_every_node_before_its_charge(few, tmp_path):
+    """A table without times is refused, with rows or without; a row without a time is not."""
+    world = World(ESTIMATORS["private-eigenrec, window"], few)
+    world.settle()
+    for rows in (few.rows([0], keyed=True), world.agreement.nobody):
+        with pytest.raises(InputError, match="read without times"):
+            world.answer(0, ratings=rows, ledger=(own := Ledger(tmp_path / "own.sqlite")))
+        assert not own.datasets()
+    assert not any(line.taken for line in world.lines)
+    row = few.rows([0], keyed=True)
+    world.answer(0, ratings=replace(row, times=np.full(row.n_ratings, NO_TIME)), ledger=own)
+    assert all(line.taken for line in world.lines)
 
 
 def test_what_is_refused(few, tmp_path):

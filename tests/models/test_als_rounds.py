@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from hushrec.models.private_als.server import (
+from hushrec.models.private_als.updates import (
     FactorSums,
     KnownFactors,
     Level,

@@ -265,11 +265,14 @@ def test_what_is_printed_says_which_features_lists_go_by() -> None:
     accountant = Accountant(Budget(2, 1e-6), noise=SeededNoise(1))
     public = hushrec.PublicRatings(same=unlike)
     refused = named.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
-    many = named.train("private-eigenrec", rows, Accountant(Budget(2, 1e-6)), n_users=100_000)
+    many, useless = (
+        named.train("private-eigenrec", with_features(table), Accountant(Budget(20, 1e-6)), n_users=100_000)
+        for table in (FEATURES, MEANINGLESS)
+    )
     assert refused.judged[0]["weight"] == 0
-    said = [" ".join(about(each).split()) for each in (model, refused, many)]
-    assert ["Item features: used for lists" in each for each in said] == [True, True, False]
-    assert "not used for lists" in said[2] and said[2].count("features") == 1
+    said = [" ".join(about(each).split()) for each in (model, refused, many, useless)]
+    assert ["Item features: used for lists" in each for each in said] == [True, True, True, False]
+    assert "not used for lists" in said[3]
 
 
 def test_donors_stand_beside_what_users_voted_for() -> None:

@@ -5,12 +5,16 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.data import Ratings
+import hushrec
+from hushrec.data import Domain, Ratings, split_ratings
+from hushrec.evaluation import evaluate
 from hushrec.kernels.packed import unpacked
 from hushrec.models import PrivateEigenRec
 from hushrec.models.private_eigenrec.pairs import ItemMatrix
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget, positive
+from hushrec.testing import SeededNoise
+from hushrec.training import named
 from hushrec.training.posterior import item_weights
 from tests.models.test_private_eigenrec import likes_of_groups
 from tests.models.twins import full, run
@@ -121,3 +125,56 @@ def test_without_noise_it_works_too(pairs: bool) -> None:
         model = estimator.fit(given, Accountant(Budget(math.inf, 1e-6)))
         assert all(np.isfinite(array).all() for array in model.arrays.values())
         assert len(model.recommend({"i0": 1.0}, n=5)) == 5
+
+
+def test_tastes_that_noise_hides_are_found_among_the_features_that_describe_them() -> None:
+    """Below the edge of noise in all items, above that in a few features; random features find nothing."""
+    rng = np.random.default_rng(3)
+    kinds = np.linalg.qr(rng.standard_normal((250, 12)))[0]
+    strength, sd = 0.7 * math.sqrt(250), 1.0
+    signal = strength * kinds[:, :4] @ kinds[:, :4].T
+    np.fill_diagonal(signal, 0.0)
+    useless = np.linalg.qr(rng.standard_normal((250, 12)))[0]
+    noisy = with_noise(signal, sd, 4)
+    assert ItemMatrix.of(noisy, sd, 40).standing <= 1
+    for spaces, counts in (([kinds], [4]), ([useless], [0]), ([useless, kinds], [0, 4])):
+        parts = ItemMatrix.of(noisy, sd, 40, spaces)
+        assert [columns.shape[1] for columns in parts.described] == counts
+        missed = np.linalg.norm(parts.low_rank() - signal) / np.linalg.norm(signal)
+        assert (missed < 0.6) == (4 in counts)
+
+
+def test_lists_of_pairs_use_good_item_features_and_name_them() -> None:
+    """A table of no use is left out and costs nothing; the releases are the same without tables."""
+    rng = np.random.default_rng(0)
+    kinds = rng.integers(0, 20, 200)
+    chance = rng.normal(0, 2, (5000, 20))[:, kinds] + rng.gumbel(size=(5000, 200))
+    chosen = np.argsort(-chance, axis=1)[:, :8]
+    tables = {
+        "good": {"item": range(200), "kind": [f"kind {kind}" for kind in kinds]},
+        "useless": {"item": range(200), "colour": [f"colour {kind}" for kind in rng.permutation(kinds)]},
+    }
+    found, releases = {}, set()
+    for names in ((), ("good",), ("useless",), ("useless", "good")):
+        features = [tables[name] for name in names] or None
+        domain = Domain(range(200), likes=True, item_features=features)
+        rows = Ratings.from_any((np.repeat(np.arange(5000), 8), chosen.ravel()), domain)
+        train = rows.rows(np.arange(4500), keyed=True)
+        accountant = Accountant(Budget(5, 1e-6), noise=SeededNoise(1))
+        model = named.train("private-eigenrec", train, accountant, n_users=4500)
+        assert "learned_items" in model.arrays
+        releases.add(tuple((each.label, each.mu) for each in model.privacy.releases))
+        history, held = split_ratings(rows.rows(np.arange(4500, 5000), keyed=True), (0.7, 0.3), seed=1)
+        recall = evaluate(model, history, held, metrics=["recall"], resamples=0)["recall@20"].value
+        again = hushrec.Model.from_bytes(model.to_bytes())
+        found[names] = recall, again.similar_items(0, 1)[0].by, again.domain.feature_names
+    assert len(releases) == 1
+    assert found["good",][0] > found[()][0] + 0.015
+    assert abs(found["useless",][0] - found[()][0]) < 0.01
+    assert abs(found["useless", "good"][0] - found["good",][0]) < 0.01
+    assert {names: by for names, (_, by, _) in found.items()} == {
+        (): ("pairs of items",),
+        ("useless",): ("pairs of items",),
+        ("good",): ("pairs of items", "kind"),
+        ("useless", "good"): ("pairs of items", "kind"),
+    }

@@ -171,10 +171,7 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         {"item means": (0.15, math.sqrt(2)), "covariance": (0.6, 0.25 * DOMAIN.half_width**2),
          "weights": (0.25, 1.0)},
     ),
-    (
-        PrivateSVD.of(row_clip=3.0, scale="paid", scale_share=0.1, center="user", max_ratings_per_user=9),
-        {"sizes": (0.1, math.sqrt(2)), "covariance": (0.9, 9.0 * DOMAIN.half_width**2)},
-    ),
+    (PrivateSVD(row_clip=3.0, center="user"), {"covariance": (1.0, 9.0 * DOMAIN.half_width**2)}),
     (
         DPALS.of(
             iterations=2, center="level", sampling="tail", max_ratings_per_user=4, level_share=0.02,
@@ -191,10 +188,9 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
     ),
     (
         PrivateFrankWolfe.of(
-            nuclear_norm=10.0, iterations=2, schedule="polynomial", schedule_power=1.0, row_clip=2.0,
-            residual_clip_decay=0.5, center="user",
+            nuclear_norm=10.0, iterations=2, row_clip=2.0, residual_clip_decay=0.5, center="user",
         ),
-        {"step 1": (1.0, (4 * DOMAIN.half_width) ** 2), "step 2": (2.0, (2 * DOMAIN.half_width) ** 2)},
+        {"step 1": (1.0, (4 * DOMAIN.half_width) ** 2), "step 2": (1.0, (2 * DOMAIN.half_width) ** 2)},
     ),
     (
         PrivateFrankWolfe.of(

@@ -7,7 +7,7 @@ import pytest
 
 from hushrec import Accountant, Both, Budget, Domain, PrivateALS, PrivateEigenRec, Ratings, Store
 from hushrec.errors import InputError
-from hushrec.models.private_eigenrec import users as private_side
+from hushrec.models.private_eigenrec import users as users_side
 from tests.opening import opened
 
 N_ITEMS, BUDGET = 20, Budget(3, 1e-6)
@@ -33,7 +33,7 @@ def ratings_of(*users: list[tuple]) -> Ratings:
 
 
 def scaled(ratings: Ratings, window: int):
-    """The private side with scales, and item vectors that were released."""
+    """The users' side with scales, and item vectors that were released."""
     rng = np.random.default_rng(3)
     users = PrivateEigenRec(rank=3, window=window).users(ratings)
     first = np.where(LEARNED, rng.integers(1, 33, N_ITEMS) / 32, 0.0)
@@ -77,7 +77,7 @@ def test_a_window_of_all_likes_is_no_window() -> None:
 @pytest.mark.parametrize("at_once", [1, 1 << 20])
 def test_one_users_times_change_their_own_contribution_alone(at_once: int, monkeypatch) -> None:
     """To the last bit, wherever blocks of users end: the sum of all is that of the user and of the others."""
-    monkeypatch.setattr(private_side, "_NEAR_AT_ONCE", at_once)
+    monkeypatch.setattr(users_side, "_NEAR_AT_ONCE", at_once)
     others = [rows_of(f"u{seed}", kind, 4 + 3 * seed, seed) for seed, kind in enumerate(KINDS)]
 
     def sums(*users: list[tuple]) -> np.ndarray:
@@ -90,7 +90,24 @@ def test_one_users_times_change_their_own_contribution_alone(at_once: int, monke
         found.append(sums(comer))
         assert (sums(comer, *others) == found[-1] + without).all()
     assert (found[1] == found[2]).all(), "equal times are no order, as none are"
-    assert len({each.tobytes() for each in found}) > 2
+    assert len({value.tobytes() for value in found}) > 2
+
+
+@pytest.mark.parametrize("size", [0.0, 5e-324, 1e-160, 1e160, 8e307, np.inf, np.nan])
+def test_a_user_stays_within_the_bound_whatever_a_server_sends(size: float) -> None:
+    """Item vectors with cells of any size; other users' contributions do not change."""
+    others = [rows_of(f"u{seed}", "mixed", 5 + seed, seed) for seed in range(3)]
+
+    def sums(*users: list[tuple]) -> np.ndarray:
+        side, vectors = scaled(ratings_of(*users), 2)
+        vectors[[2, 7, 9]] = np.copysign(size, vectors[[2, 7, 9]])
+        return opened(side.item_sums(vectors, LEARNED))
+
+    for kind in KINDS:
+        comer = rows_of("comer", kind, N_ITEMS, seed=1)
+        found = sums(comer)
+        assert np.linalg.norm(found) <= 1
+        assert (sums(comer, *others) == found + sums(*others)).all()
 
 
 def test_ratings_read_without_times_are_refused_before_a_charge(tmp_path) -> None:

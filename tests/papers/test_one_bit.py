@@ -25,7 +25,6 @@ MECHANISMS = {
     "input": {},
     "objective": {},
     "gradient": {"gradient_steps": 2, "clamp": 0.1},
-    "gradient, gaussian": {"gradient_steps": 2, "clamp": 0.1, "noise": "gaussian"},
     "gradient, probit": {"gradient_steps": 2, "clamp": 0.2, "link": "probit"},
     "output": {"output_steps": 4, "strong_convexity": 0.5},
     "output, probit": {"output_steps": 4, "strong_convexity": 0.5, "link": "probit"},
@@ -248,7 +247,7 @@ def test_the_statement_claims_exact_sums_only_of_labels():
         assert ("sums: exact integers" in statement.text()) == exact
 
 
-@pytest.mark.parametrize("name", ["gradient", "gradient, gaussian", "gradient, probit"])
+@pytest.mark.parametrize("name", ["gradient", "gradient, probit"])
 def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
     """Score by score, against the derivatives of both links; in either direction."""
     fit, labels = estimator(name, clamp=0.6, bound=1.5), np.arange(20) % 2 == 0
@@ -262,7 +261,7 @@ def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
     found = users.slopes(scores)
     assert opened(found) == pytest.approx(np.minimum(np.maximum(expected, -0.6), 0.6))
     assert (np.abs(opened(found)) == 0.6).any() and (np.abs(opened(found)) < 0.6).any()
-    assert found.unit == "rating" and found.norm == ("l2" if name.endswith("gaussian") else "l1")
+    assert found.unit == "rating" and found.norm == "l1"
 
 
 @pytest.mark.parametrize(("link", "longest"), [("logistic", 4.0), ("probit", 1.0)])
@@ -328,7 +327,6 @@ PUBLISHED = {"entry_epsilon": 0.5, "n_users": 6, "acknowledge_cost": True, "boun
         ("objective", {}, {"labels less the objective's noise": (Laplace(0.5), 1.0)}),
         ("gradient", {}, {f"gradient {step}": (Laplace(1.0), 0.2) for step in (1, 2)}),
         ("gradient", {"clamp": 9.0}, {f"gradient {step}": (Laplace(1.0), 1.0) for step in (1, 2)}),
-        ("gradient, gaussian", {}, {f"gradient {step}": (budget(2.0).share(0.5), 0.2) for step in (1, 2)}),
         ("output", {}, {"observed entries": (budget(2.0).share(1.0), 2 * (1 - 3.0**-4))}),
         ("input", PUBLISHED | {"mechanism": "output-published"}, {"matrix": (Laplace(1 / 15), 2.5 * 30)}),
     ],

@@ -9,16 +9,11 @@ from hushrec.data.sampling import sample_per_user
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import PrivateSVD
 from hushrec.privacy import Accountant, Budget
-from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.papers.completion import N_ITEMS, completed, recorded, rows_of, small
 
 
 def twin(ratings, calls, scale: str, rank: int, bound: float, ridge: float) -> np.ndarray:
     vectors = np.linalg.eigh(unpacked(calls[-1].output))[1][:, ::-1][:, :rank]
-    ratio = None
-    if scale == "paid":
-        n_users, ratings_used = calls[0].output
-        ratio = N_ITEMS * n_users / ratings_used
     rows = []
     for items, values, level in rows_of(ratings, "user"):
         row = np.zeros(N_ITEMS)
@@ -28,35 +23,18 @@ def twin(ratings, calls, scale: str, rank: int, bound: float, ridge: float) -> n
             solved = np.linalg.solve(own.T @ own + ridge * np.eye(rank), own.T @ values)
             rows.append(level + math.sqrt(N_ITEMS) * vectors @ solved)
             continue
-        factor = ratio if ratio is not None else N_ITEMS / max(len(items), 1)
-        rows.append(level + factor * vectors @ (vectors.T @ row))
+        rows.append(level + N_ITEMS / max(len(items), 1) * vectors @ (vectors.T @ row))
     return np.array(rows)
 
 
 @pytest.mark.usefixtures("plain_sums")
-@pytest.mark.parametrize("scale", ["local", "paid", "ridge"])
+@pytest.mark.parametrize("scale", ["local", "ridge"])
 def test_it_matches_a_dense_twin_of_algorithm_4(scale: str) -> None:
     ratings = small()
     estimator = PrivateSVD.of(rank=2, row_clip=1.0, scale=scale, regularization=0.7)
     model, calls = recorded(estimator, ratings)
     expected = twin(ratings, calls, scale, 2, 1.0, 0.7)
-    if scale == "paid":
-        assert 0 < float(model.arrays["scale"]) <= N_ITEMS
     np.testing.assert_allclose(completed(model, ratings), expected, rtol=1e-5, atol=1e-6)
-
-
-def test_sizes_that_noise_makes_negative_leave_a_scale() -> None:
-    """Nobody's rating and no user is not possible: at least one user and one full row are assumed."""
-    found = set()
-    for seed in range(12):
-        noise = RecordingNoise(SeededNoise(seed))
-        accountant = Accountant(Budget(0.02, 1e-6), noise=noise)
-        model = PrivateSVD(rank=1, scale="paid", max_ratings_per_user=5).fit(small(), accountant)
-        n_users, n_ratings = next(call.output for call in noise.calls if call.label == "sizes")
-        expected = N_ITEMS * min(max(n_users, 1.0) / max(n_ratings, 5.0), 1.0)
-        assert float(model.arrays["scale"]) == pytest.approx(expected)
-        found.add((bool(n_users < 1), bool(n_ratings < 5)))
-    assert len(found) == 4
 
 
 @pytest.mark.parametrize("center", ["biases", "user", "middle"])
@@ -77,7 +55,7 @@ def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> Non
         assert matrix.data[start:stop] == pytest.approx(deviations - own, abs=1e-12)
 
 
-@pytest.mark.parametrize("scale", ["local", "paid", "ridge"])
+@pytest.mark.parametrize("scale", ["local", "ridge"])
 def test_who_has_no_rating_is_served_with_the_level(scale: str) -> None:
     """A rank beyond the catalogue counts as that of all items."""
     model = PrivateSVD(rank=N_ITEMS + 3, scale=scale).fit(small(), Accountant(Budget(5.0, 1e-6)))

@@ -238,7 +238,7 @@ def test_a_bound_is_that_of_the_relation_and_must_be_the_planned_one():
             (value, 3 - sensitivity), (scaled, sensitivity), (value, sensitivity * (1 + 1.2e-9)),
             (value, sensitivity * (1 - 1.2e-9)),
         ):  # fmt: skip
-            with pytest.raises(InputError, match="bound times its scale"):
+            with pytest.raises(InputError, match="bound times scale"):
                 accountant.release(wrong, budget.share(0.1), "a", sensitivity=planned)
         assert [each.sensitivity for each in accountant.releases] == [sensitivity, sensitivity * (1 + 0.8e-9)]
 

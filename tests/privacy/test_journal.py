@@ -390,7 +390,7 @@ def test_of_several_unfinished_trainings_the_last_goes_on(path, monkeypatch, clo
             accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "sums")
             raise KeyError
         path.with_name("ledger.sqlite.trainings").joinpath(f"{'a' * 32}.0.json").unlink(missing_ok=True)
-    (gone,) = Ledger(path).numbered("other", "a" * 32)  # forgotten by trainings on another data set
+    (gone,) = Ledger(path).numbered("other", "a" * 32).values()  # forgotten by trainings on another data set
     assert gone.file is None and not [file for file in files(path) if file.name.startswith("a")]
     again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
     with again.training(None, model="same"):
@@ -418,7 +418,8 @@ def test_threads_keep_each_its_own_value(path, monkeypatch):
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(release, "01234567"))
         raise Killed
-    kept = {entry.release[0]: entry.file for entry in Ledger(path).numbered("default", accountant.run)}
+    rows = Ledger(path).numbered("default", accountant.run).values()
+    kept = {row.label: row.file for row in rows}
     assert kept.keys() == told.keys() == set("01234567")
     for label, file in kept.items():
         np.testing.assert_array_equal(np.load(files(path)[0].with_name(file)), told[label])

@@ -42,7 +42,7 @@ K = 5
 SEASON = Season(BUDGET, K, lifetime=True)
 ALS = PrivateALS(rank=2, bias_rounds=1, iterations=1, features=False, n_users=12)
 LISTS = PrivateEigenRec(rank=2, iterations=2, n_users=12)
-MODELS = [ItemBias(), ALS, LISTS, Both(ratings=ALS, lists=LISTS, like_threshold=4.0)]
+MODELS = [ItemBias(), Both(ratings=ALS, lists=LISTS, like_threshold=4.0)]
 USERS = hostile_users(np.random.default_rng(5), 12)
 
 
@@ -89,12 +89,12 @@ class Shop:
 
 @pytest.mark.true("L3")
 @pytest.mark.parametrize("estimator", MODELS, ids=lambda each: each.name)
-def test_a_user_moves_thirty_trainings_by_the_budget_at_most(estimator, tmp_path, monkeypatch):
-    """She comes late, pauses, returns and stays. Oracle: the values before the noise, with and without her.
+def test_one_user_moves_all_trainings_together_by_the_budget_at_most(estimator, tmp_path, monkeypatch):
+    """A user comes late, pauses, returns and stays. Oracle: the values before noise, with and without them.
 
-    Killed: a count that is not kept, that a pause resets, that a training in which she has no row takes.
+    Killed: a count that is not kept, that a pause resets, or that grows without a row.
     """
-    there, total, trainings = [*range(4, 7), 9, *range(15, 30)], 0.0, 30
+    there, total, trainings = [*range(2, 5), 6, *range(9, 16)], 0.0, 16
     worlds = [Shop(tmp_path / name, estimator=estimator) for name in ("with", "without")]
     moved = []
     for number in range(trainings):
@@ -176,7 +176,7 @@ def test_a_kill_at_every_step_lets_no_user_take_part_too_often(tmp_path):
 
 
 @pytest.mark.true("L3")
-@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(40), marks=pytest.mark.full)])
+@pytest.mark.parametrize("seeds", [range(1), pytest.param(range(40), marks=pytest.mark.full)])
 def test_processes_that_race_and_are_killed_let_no_user_take_part_too_often(tmp_path, seeds):
     def live(folder, seed):
         dice = random.Random(seed)

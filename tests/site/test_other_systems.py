@@ -12,7 +12,6 @@ from types import SimpleNamespace
 import pytest
 
 import hushrec
-import hushrec.testing as testing
 from hushrec import Accountant, Budget, ItemBias, Ledger, realistic
 from hushrec.errors import LedgerError
 from hushrec.privacy import journal
@@ -106,9 +105,3 @@ def test_a_disk_that_does_not_sync_takes_no_charge(tmp_path, monkeypatch):
     with pytest.raises(LedgerError, match="nothing was charged"):
         ItemBias().fit(RATINGS, accountant)
     assert accountant.releases == ()
-
-
-def test_processes_are_spawned_everywhere():
-    """One way to start processes on all systems, so that what is tested here runs there."""
-    source = Path(testing.__file__).read_text()
-    assert 'get_context("spawn")' in source and '"fork"' not in source

@@ -77,7 +77,7 @@ def test_standard_input_checks_estimators_that_another_process_can_import(name, 
 
 
 @pytest.mark.parametrize("model", [PrivateALS, PrivateEigenRec], ids=lambda model: model.name)
-def test_weeks_with_item_features_are_held_to_the_contract(model) -> None:
+def test_weeks_with_item_features_are_held_to_the_contract(model, public: PublicSide) -> None:
     features = np.random.default_rng(0).standard_normal((DOMAIN.n_items, 2))
     domain = replace(DOMAIN, item_features=features)
     estimator = model.of(rank=2, iterations=1, n_users=20)
@@ -85,8 +85,7 @@ def test_weeks_with_item_features_are_held_to_the_contract(model) -> None:
         estimator = estimator.set_params(tuning__features_share=0.3)
     assert estimator.uses_features(BUDGET, domain)
     check_weeks(estimator, BUDGET, domain=domain, pairs=3)
-    with PublicSide() as public:
-        check_two_processes(public, estimator, BUDGET, domain=domain)
+    check_two_processes(public, estimator, BUDGET, domain=domain)
 
 
 def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) -> None:

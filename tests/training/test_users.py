@@ -362,7 +362,7 @@ def test_likes_are_ones_among_zeros_in_float64() -> None:
 
 def sweep_in_tables() -> list[float]:
     """Return the most memory of each question of a sweep, in tables of all users' factors in float32."""
-    n_users, rank, items = 100_000, 64, 20
+    n_users, rank, items = 30_000, 64, 20
     columns = np.arange(2 * n_users) % items
     source = np.repeat(np.arange(n_users), 2), columns, 1 + 4.0 * (np.arange(2 * n_users) % 3 > 0)
     users = FittedUsers(Ratings.from_any(source, Domain(range(items), (1, 5))))

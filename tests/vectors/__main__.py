@@ -114,6 +114,10 @@ def models() -> Iterable[tuple[str, Model, bool]]:
     yield "private-eigenrec of likes", trained(PrivateEigenRec.of(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
+    names = {"item": list(DOMAIN.items), "kind": [f"kind {number % 3}" for number in range(DOMAIN.n_items)]}
+    described = replace(pairs, domain=replace(DOMAIN, item_features=names))
+    arrays = {**pairs.arrays, "feature_columns": np.int64(2)}
+    yield "private-eigenrec of pairs and features", replace(described, arrays=arrays), False
     both = Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_threshold=4.0)
     yield "both", trained(both), False
     yield (

@@ -194,8 +194,9 @@ class Recommender {
   }
 
   private learned(section: Section, { factors }: UserState): string[] {
-    if (section.learned) return known(factors) ? ["pairs of items"] : [];
-    const own = section.rank - (section.number("feature_columns") ?? 0);
+    const described = section.number("feature_columns") ?? 0;
+    if (section.learned) return known(factors) ? ["pairs of items", ...(described ? [this.features()] : [])] : [];
+    const own = section.rank - described;
     const directions = section.number("directions") ?? (this.about.isPrivate ? 0 : own);
     const found = directions && known(factors.subarray(0, own)) ? [plural(directions, "taste dimension")] : [];
     return known(factors.subarray(own)) ? [...found, this.features()] : found;

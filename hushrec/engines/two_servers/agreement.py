@@ -1,8 +1,7 @@
 """The agreement of two servers and all nodes, and the rounds that follow from it.
 
-The public side of a training is a function of the released totals. A server or a node that has them runs it
-on no users, and finds the next questions with their units and noise. So no party trusts another one about
-them.
+The server's side of a training is a function of the released totals. Each party runs it on no users and finds
+the next questions with their units and noise, so none trusts another about them.
 """
 
 from __future__ import annotations
@@ -35,20 +34,20 @@ from hushrec.engines.two_servers.replay import (
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.privacy import Accountant, Budget, Gaussian, Plan, PrivacyStatement, Release
-from hushrec.privacy.statement import library_version, two_servers_promise
+from hushrec.privacy.statement import two_servers_promise
 from hushrec.serving.model import Model
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
 from hushrec.training.run import PublicRows
 from hushrec.types import ModelArrays
 
-#: The total variation of docs/proofs/two-servers.md, section 5, is negligible within these limits.
+#: Limits of docs/proofs/two-servers.md, section 5.
 _LARGEST_EPSILON, _SMALLEST_DELTA = 100.0, 1e-100
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """The settings of one training over two servers; servers and nodes compare its fingerprint.
+    """The settings of one training over two servers.
 
     Attributes
     ----------
@@ -57,23 +56,23 @@ class Agreement:
     budget : Budget
         The promise against either server.
     domain : Domain
-        Declared; item features belong to it.
+        Declared, with item features.
     seed : int
         Of initialisation and sampling.
     nodes_per_user : int
-        Largest number of nodes that hold ratings of one user. Noise is drawn for a user at all of them.
+        Most nodes that hold ratings of one user. Noise is drawn for a user at all of them.
     users_per_node : int
-        Largest number of users of a node, chosen without counting rows. A device has one.
+        Most users of a node, chosen without counting rows. A device has one.
 
     Privacy
     -------
     Unit: user, with all their ratings at up to ``nodes_per_user`` nodes. Relation: a user is replaced by
     empty contributions (the sensitivities of "add-remove"), since which nodes take part is public. A user
-    moves one node's sum by the sensitivity of :attr:`sent` at most, and all sums together by
-    ``nodes_per_user`` times that. The budget holds against one server that does anything, with any nodes on
-    its side, by the noise of the other server alone. The noise of both holds against all others
-    (:attr:`promises`). Both are computational: shares are AES-256 in counter mode. Against both servers
-    together nothing is promised. Proof: docs/proofs/two-servers.md.
+    moves one node's sum by the sensitivity of :attr:`sent` at most, and all sums by ``nodes_per_user`` times
+    that. The budget holds against one server that does anything, with any nodes, by the noise of the other
+    server. The noise of both holds against all others (:attr:`promises`). Both are computational: shares are
+    AES-256 in counter mode. Against both servers together nothing is promised. Proof:
+    docs/proofs/two-servers.md.
 
     Examples
     --------
@@ -128,20 +127,17 @@ class Agreement:
 
     @cached_property
     def sent(self) -> Plan:
-        """The releases for a user at one node, each with the noise of one server.
-
-        Their part of mu squared is one over the square of ``nodes_per_user``.
-        """
+        """The releases for a user at one node, each with the noise of one server."""
         return self.estimator.releases(self.budget, self.domain, 1 / self.nodes_per_user**2)
 
     @cached_property
     def plan(self) -> Plan:
-        """The releases for a user at all their nodes, each with the noise of one server."""
+        """The releases for a user at all nodes, each with the noise of one server."""
         return Plan(self.budget, [_per_user(release, self.nodes_per_user) for release in self.sent.releases])
 
     @cached_property
     def both(self) -> Plan:
-        """The releases for a user at all their nodes, each with the noise of both servers."""
+        """The releases for a user at all nodes, each with the noise of both servers."""
         return Plan(self.budget, [_twice(release) for release in self.plan.releases])
 
     @cached_property
@@ -151,33 +147,30 @@ class Agreement:
 
     @cached_property
     def rehearsal(self) -> str:
-        """Digest of the questions of a training on made-up ratings, in which unlike processors differ."""
+        """Digest of a training on made-up ratings, in which unlike processors differ."""
         return rehearsal(self._training, made_up(self.domain))
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all attributes, of the item features and of the library's version."""
+        """SHA-256 of all attributes and of the library's version."""
         estimator = {"name": self.estimator.name, **settings_of(self.estimator)}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.failure]
         nodes = [self.nodes_per_user, self.users_per_node]
-        domain = identity_of(self.domain)
-        public = ["two servers", estimator, budget, domain, self.seed, nodes, library_version()]
+        public = ["two servers", estimator, budget, run.public_inputs(self.domain), self.seed, nodes]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
     @property
     def promises(self) -> tuple[str, str]:
-        """The promises against a server, and against all others."""
         _, either, others = two_servers_promise(self.budget, self.plan.mu)
         return either, others
 
     @cached_property
     def nobody(self) -> Ratings:
-        """Ratings of no users, as a server has them."""
         return of_nobody(self.domain)
 
     def check(self, ratings: Ratings) -> None:
         """Refuse rows that this training cannot use, on the node's own machine."""
-        if identity_of(ratings.domain) != identity_of(self.domain):
+        if run.public_inputs(ratings.domain) != run.public_inputs(self.domain):
             raise InputError(
                 "These ratings were read over another domain than the agreement's; read them with its"
                 " catalogue, rating range, cap and item features."
@@ -196,13 +189,14 @@ class Agreement:
     def next(
         self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
     ) -> Wanted | Model:
-        """Return the next release, or the model, given the totals so far in the order of the plan.
+        """Return the next release, or the model, given the totals so far.
 
         Parameters
         ----------
         totals : sequence of ndarray of uint64
+            In the order of the plan.
         secure : bool
-            False for injected noise in a test: the statement then prints NOT PRIVATE.
+            False for injected noise in a test, which makes the model NOT PRIVATE.
         public : PublicRows, optional
             Weighed into the model.
         """
@@ -211,17 +205,15 @@ class Agreement:
         if replay.wanted is not None:
             return replay.wanted
         privacy = self._statement(secure)
-        if public is None:
-            return Model.of(self.estimator, self.domain, parts, privacy)
-        board = Model.of(self.estimator, self.domain, parts, privacy)
-        board = public.beside(board, ModelArrays.of(parts))
-        notes = *privacy.notes, *public.notes
-        return replace(board, privacy=replace(privacy, notes=notes, public_ratings=True))
+        if public is not None:
+            privacy = replace(privacy, notes=(*privacy.notes, *public.notes), public_ratings=True)
+        model = Model.of(self.estimator, self.domain, parts, privacy)
+        return model if public is None else public.beside(model, ModelArrays.of(parts))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
         """Return the next round: the questions from `first` on that no later total can change.
 
-        Two stand-ins for these totals show them. A question that changes nevertheless is asked again.
+        Two stand-ins for later totals show them. A question that changes nevertheless is asked again.
         """
         one, other = (Replay(self._training, totals, stand_in=number) for number in (0, 1))
         one.run()
@@ -234,10 +226,7 @@ class Agreement:
         return Round(len(totals), first, stop)
 
     def rehearsed(self) -> list[tuple[Round, Opened]]:
-        """Return the rounds of a training on no users, with noise of the planned size in place of totals.
-
-        A real training has at least these rounds and sizes; it may learn more items.
-        """
+        """Return the rounds of a training on noise alone. A real one has at least these rounds and sizes."""
         totals: list[Words] = []
         rounds: list[tuple[Round, Opened]] = []
         generator = np.random.default_rng(self.seed)
@@ -258,11 +247,10 @@ class Agreement:
         return replay.opened(which)
 
     def answer(self, opened: Opened, ratings: Ratings) -> Words:
-        """Return a node's sum of bounded contributions to a round, in units of their steps: private."""
+        """Return a node's private sum of bounded contributions to a round, in units of their steps."""
         return integers(self.estimator.users, run.used_rows(self.estimator, ratings), opened)
 
     def state(self, session: str, which: Round, opened: Opened) -> str:
-        """Return the digest of agreement, session, round, totals so far, questions and steps."""
         words = json.dumps([self.fingerprint, session, *which]).encode()
         questions, steps = "".join(opened.keys).encode(), (step.tobytes() for step in opened.steps)
         parts = [words, opened.totals_digest, questions, *steps]
@@ -316,19 +304,11 @@ def made_up(domain: Domain) -> Ratings:
     return Ratings.from_any((users, items, ratings, np.arange(len(items))), domain)
 
 
-def identity_of(domain: Domain) -> list[Any]:
-    features = domain.item_features
-    if features is None:
-        return [domain.fingerprint]
-    widths = domain.feature_widths
-    return [domain.fingerprint, len(features), *widths, hashlib.sha256(features.tobytes()).hexdigest()]
-
-
 def session_of(agreement: Agreement, first: str, second: str) -> str:
-    """Return the name of a training; it depends on each server's nonce."""
+    """Return the name of a training."""
     return hashlib.sha256(f"two servers {agreement.fingerprint} {first} {second}".encode()).hexdigest()
 
 
 def run_of(session: str, who: str) -> str:
-    """Return the name of a training in a ledger; no server can choose it."""
+    """Return the run of a training in a ledger; no server can choose it."""
     return hashlib.sha256(f"two servers {session} {who}".encode()).hexdigest()

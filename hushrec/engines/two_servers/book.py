@@ -1,4 +1,4 @@
-"""Files that a server or a node must not lose, each with a digest, and each written whole or not at all."""
+"""Files that a server or a node must not lose, each with a digest, and written whole or not at all."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _DIGEST = 16
 
 
 class Book:
-    """A folder of small files for its owner alone, made where it does not exist."""
+    """A folder of small files for its owner alone."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -28,7 +28,6 @@ class Book:
             raise InputError(f"Cannot make the folder {str(path)!r} ({error.strerror}).") from None
 
     def get(self, name: str) -> bytes | None:
-        """Return the content of a file, or None without one; refuse a damaged one."""
         try:
             raw = (self.path / name).read_bytes()
         except FileNotFoundError:
@@ -42,7 +41,7 @@ class Book:
 
     @contextmanager
     def alone(self) -> Iterator[None]:
-        """Hold the folder: two processes on one would answer twice, or count shares twice."""
+        """Hold the folder: two processes would answer twice, or count shares twice."""
         with (self.path / "lock").open("ab") as file:
             try:
                 _lock(file.fileno())
@@ -73,8 +72,8 @@ def _lock(handle: int) -> None:
 class Shares:
     """The shares of one round, of equal length, one after the other in a file.
 
-    They survive a kill of the process. A power cut may lose some; their nodes then count as unanswered.
-    :meth:`seal` writes all to the disk.
+    They survive a kill of the process. A power cut may lose those before :meth:`seal`, whose nodes then count
+    as unanswered.
     """
 
     def __init__(self, path: Path, share_bytes: int, names: Collection[str]) -> None:
@@ -94,7 +93,7 @@ class Shares:
         return sorted(self._digests)
 
     def take(self, node: str, share: bytes) -> bool:
-        """Keep a node's share; return False if the node has sent another one."""
+        """Keep a share; return False if the node has sent another one."""
         content = self._keys[node] + share
         digest = _digest(b"share", content)
         if node not in self._digests:

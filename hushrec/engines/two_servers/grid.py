@@ -13,16 +13,16 @@ from hushrec.privacy import Bounded, Release
 from hushrec.privacy.release import SMALLEST_NOISE
 from hushrec.types import Array
 
-#: One server's noise is at least this many steps, as a power of two: sums of rounded noise are rounded sums.
+#: One server's noise is at least this many steps, as a power of two.
 _LEAST_NOISE_BITS = 20
-#: Noise of more than this many sensitivities does not fit next to the sums in 64 bits.
+#: In sensitivities; more noise does not fit next to the sums in 64 bits.
 LARGEST_MULTIPLIER = 2.0**12
 #: Bounds on exact sums, in steps, and on the noise of all, in standard deviations of one server's.
 _LARGEST_SUM, _LARGEST_NOISE = 2.0**53, 2.0**20
 
 
 class Grid(NamedTuple):
-    """The integers that one release is added up in; an entry each.
+    """The integers of one release, for each entry.
 
     Attributes
     ----------
@@ -52,7 +52,6 @@ class Grid(NamedTuple):
         return cls(steps, sds / steps, coarse / steps)
 
     def value(self, label: str, total: NDArray[np.uint64]) -> Array:
-        """Return the value of a total; refuse one that no sum and noise can have made."""
         signed = total.view(np.int64)
         largest = _LARGEST_SUM * self.coarse + _LARGEST_NOISE * self.noise_sd
         if signed.shape != self.steps.shape or np.any(np.abs(signed.astype(np.float64)) > largest):

@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Protocol
 
 from hushrec.engines.two_servers.shares import ROLES
-from hushrec.network.messages import Digest, Message, Words, check, check_digest
+from hushrec.network.messages import SHORT, Digest, Kind, Message, Words, check, check_digest
+
+
+class Line(Protocol):
+    """A connection to a server, as :class:`hushrec.network.transport.Connection`."""
+
+    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
+        """Ask for a message of at most so many bytes."""
+
+    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
+        """Send bytes and return the answer."""
 
 
 def _role(text: str) -> None:
@@ -37,12 +47,10 @@ class Nonce(Message):
 
     Attributes
     ----------
-    agreement : str
-        Its fingerprint.
-    rehearsal : str
-        Digest of the questions of a rehearsed training, in which unlike processors differ.
+    agreement, rehearsal : str
+        Its digests.
     nonce : str
-        Drawn when the server's folder was made.
+        Drawn for the server's folder.
     role : str
     nodes : str
         Digest of the nodes' names, under the token of the two servers.
@@ -67,7 +75,7 @@ class State(Message):
     session : str
         Digest of agreement and both nonces.
     round : tuple of int
-        The open round: its release, first and last question; empty where none is open.
+        The open round, or empty.
     digest : str
         The digest that a share of the round carries.
     totals : int

@@ -1,35 +1,24 @@
-"""A node of a training over two servers: its users' ratings stay. A device is a node of one user."""
+"""A node of a training over two servers: its users' ratings stay there."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 from hushrec.data import Ratings
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.book import Book
-from hushrec.engines.two_servers.messages import State, Sum, Taken
+from hushrec.engines.two_servers.messages import Line, State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
 from hushrec.engines.two_servers.shares import ROLES, SEED_BYTES, split
 from hushrec.errors import HushrecError
-from hushrec.network.messages import SHORT, Kind, Refusal, array_bytes
+from hushrec.network.messages import Refusal, array_bytes
 from hushrec.privacy import Gaussian, Ledger, Release
 
 
-class Line(Protocol):
-    """A connection to a server: :class:`hushrec.network.transport.Connection` is one."""
-
-    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
-        """Ask for a message of at most so many bytes."""
-
-    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Send bytes and return the answer."""
-
-
 class Public:
-    """The public computation of nodes; many nodes of one process share it."""
+    """The public computation that the nodes of one process share."""
 
     def __init__(self, agreement: Agreement) -> None:
         self.agreement = agreement
@@ -72,11 +61,11 @@ class Node:
     name : str
         Unlike any other node's.
     tokens : sequence of two str
-        At the first server, and at the second one.
+        At the first server and the second one.
     folder : path
         This node's answers. A lost folder is a new node.
     ledger : Ledger or None
-        The node's own: the whole training is charged there before the first share leaves.
+        Charged for the whole training before the first share leaves.
     dataset : str
         Name of the node's users in it.
     """
@@ -89,9 +78,7 @@ class Node:
 
 
 def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: Node) -> str:
-    """Answer the open round, if there is one and this node has not answered it.
-
-    Call it while the node is online; it does only the steps that are due.
+    """Answer the open round, if this node has not answered it.
 
     Parameters
     ----------
@@ -100,7 +87,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
     public : Public
         Of the agreement that the node's owner accepted.
     ratings : Ratings
-        The rows of this node's users, or none.
+        Of this node's users, or none.
     node : Node
 
     Returns
@@ -111,7 +98,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
     Raises
     ------
     BudgetError
-        The node's own budget has no room for the training. Nothing was sent.
+        The node's budget has no room. Nothing was sent.
     HushrecError
         The servers disagree, do not follow the agreement, or do not know the node. Nothing was sent.
     """
@@ -166,7 +153,7 @@ _DIGEST = 64
 
 
 def _kept(state: State) -> str:
-    """Return the file of the answer to an open round, empty once both servers have it."""
+    """Return the file of the answer to a round, empty once both servers have it."""
     return f"answer-{Round(*state.round).release}"
 
 
@@ -205,5 +192,5 @@ def _charge(node: Node, agreement: Agreement, session: str) -> None:
     budget = agreement.budget
     release = Release(label, Gaussian(1 / agreement.plan.mu), 1.0, budget.unit, budget.relation)
     run = run_of(session, "node")
-    if not ledger.charged(dataset, run, 0):
+    if not ledger.numbered(dataset, run):
         ledger.charge(dataset, run, release, step=0)

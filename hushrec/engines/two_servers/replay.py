@@ -1,4 +1,4 @@
-"""The public side of a training on no users: its next question, with units and noise."""
+"""The server's side of a training on no users: its next question, with units and noise."""
 
 from __future__ import annotations
 
@@ -24,21 +24,21 @@ from hushrec.types import Array
 #: A noisy total: integers modulo 2^64.
 Words = NDArray[np.uint64]
 
-#: Bits of an entry's position in an answer; the question's number is above them.
+#: Bits of an entry's place in an answer, below the question's number.
 _PLACE_BITS = 40
-#: Size of a stand-in for a missing total, in standard deviations of the noise.
+#: Size of a stand-in, in standard deviations of the noise.
 _STAND_IN = 50.0
-#: Copies of the made-up rows of a rehearsal: with a million users all taste exceeds the noise.
+#: Copies of a rehearsal's rows: with a million users all taste exceeds the noise.
 _COPIES = 1 << 14
 
 
 class Round(NamedTuple):
-    """Questions that nodes are asked at once, one after the other.
+    """Questions that nodes are asked at once.
 
     Attributes
     ----------
     release : int
-        Number in the plan of the release that opened the round.
+        Number of the release that opened the round.
     first, stop : int
         Range of the training's questions, without the last one.
     """
@@ -49,18 +49,7 @@ class Round(NamedTuple):
 
 
 class Opened(NamedTuple):
-    """The questions of a round.
-
-    Attributes
-    ----------
-    questions : tuple of Query
-    keys : tuple of str
-        Their digests.
-    steps : tuple of ndarray
-        Value of one integer of the answer, for each entry.
-    totals_digest : bytes
-        Of the totals that the questions follow from.
-    """
+    """The questions of a round, their digests, their answers' steps, and a digest of the totals so far."""
 
     questions: tuple[Query, ...]
     keys: tuple[str, ...]
@@ -73,18 +62,7 @@ class Opened(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The next release of a training.
-
-    Attributes
-    ----------
-    release : int
-        Its number in the plan.
-    question, place : ndarray of int
-        Position of its entries among the answers.
-    keys : tuple of str
-        Digests of all questions so far.
-    grid : Grid
-    """
+    """The next release: its number, its entries' places among the answers, all questions' digests."""
 
     release: int
     question: NDArray[np.int64]
@@ -112,9 +90,9 @@ class _Enough(Exception):
 
 
 class Replay(PlannedGate):
-    """The public side of a training on no users, as far as totals go.
+    """The server's side of a training on no users, as far as totals go.
 
-    Its private side returns the places of entries in the nodes' answers. A release without a total stops it,
+    Its users' side returns the places of entries in the nodes' answers. A release without a total stops it,
     or gets a stand-in.
     """
 
@@ -138,7 +116,7 @@ class Replay(PlannedGate):
         self.wanted: Wanted | None = None
 
     def run(self) -> Any:
-        """Return the trained parts, or None if a total is missing."""
+        """Return the trained arrays, or None if a total is missing."""
         estimator, domain, seed, *_ = self._training
         users = PartitionedUsers(estimator.users, domain, self._ask)
         try:
@@ -164,7 +142,6 @@ class Replay(PlannedGate):
         )
 
     def release(self, label: str, bounded: Bounded) -> Array:
-        """Return the released value of a total; without a total stop, or return a stand-in."""
         self._as_planned(label, bounded)
         number, places = self._order[label], np.asarray(bounded._take(), np.int64)
         grid = Grid.of(self._training.plan.releases[number], bounded, places.shape)
@@ -208,7 +185,7 @@ def _of(totals: Sequence[Words]) -> TotalOf:
 
 
 def rehearsal(training: Training, rows: Ratings) -> str:
-    """Return a digest of all questions of a training on many copies of made-up rows, without noise."""
+    """Return a digest of all questions of a training on copies of made-up rows, without noise."""
     answers: list[Words] = []
 
     def total_of(wanted: Wanted) -> Words:
@@ -225,10 +202,7 @@ def rehearsal(training: Training, rows: Ratings) -> str:
 
 
 def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
-    """Return the users' sums of bounded contributions to a round, in units of their steps: private.
-
-    The sums are modulo 2^64. Each user's contribution is clipped and rounded to integers before it is added.
-    """
+    """Return the users' private sums of bounded integers to a round, modulo 2^64."""
     parts = []
     for question, steps in zip(opened.questions, opened.steps, strict=True):
         answers = [np.ravel(bounded._take()) for bounded in contributions(make, rows, question)]

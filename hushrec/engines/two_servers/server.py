@@ -10,8 +10,8 @@ It serves
     GET  /held/<release>                    for the other server: whose shares a closed round has
     GET  /noisy/<release>                   for the other server: its noisy share of a release
 
-Every step that must not happen twice is in its folder first, so a kill at any point is safe. The privacy
-guarantee does not depend on the other server's messages.
+Every step that must not happen twice is in its folder first, so a kill is safe. The guarantee does not depend
+on the other server's messages.
 """
 
 from __future__ import annotations
@@ -26,13 +26,12 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
 from hushrec.engines.two_servers.agreement import Agreement, run_of, session_of
 from hushrec.engines.two_servers.book import Book, Shares
-from hushrec.engines.two_servers.messages import Held, Nonce, State, Sum, Taken
+from hushrec.engines.two_servers.messages import Held, Line, Nonce, State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
 from hushrec.engines.two_servers.shares import ROLES, add_share, check_length, share_bytes
 from hushrec.errors import HushrecError, InputError
@@ -43,17 +42,8 @@ from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.model import Model
 from hushrec.training import run
 
-#: HTTP code for an answer that does not exist yet.
-_NOT_YET = 404
-#: HTTP code for an unknown token.
-_NOT_FOR_YOU = 403
-
-
-class Peer(Protocol):
-    """A connection to the other server: :class:`hushrec.network.transport.Connection` is one."""
-
-    def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
-        """Ask for a message of at most so many bytes."""
+#: HTTP codes for an answer that does not exist yet, and for an unknown token.
+_NOT_YET, _NOT_FOR_YOU = 404, 403
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,11 +54,11 @@ class Settings:
     ----------
     role : {"first", "second"}
     nodes : mapping of str to str
-        SHA-256 of each node's token for this server, in hexadecimal digits, by the node's name.
+        SHA-256 (hexadecimal) of each node's token for this server, by the node's name.
     peer_token : str
         Shared with the other server.
     deadline : float
-        Seconds for which a round is open, or less where all nodes have answered.
+        Seconds for which a round is open, unless all nodes have answered.
     dataset : str
         Name of the nodes in the ledger.
     public : PublicRatings, optional
@@ -91,7 +81,7 @@ class Settings:
 
 @dataclass
 class _Collecting:
-    """The open round, since a time of the monotonic clock: a computer's clock can go back."""
+    """The open round, since a time of the monotonic clock."""
 
     which: Round
     opened: Opened
@@ -110,20 +100,20 @@ class _Collected:
 
 
 class CollectingServer:
-    """One server of a training. Close it, or use it in a ``with`` statement: it reserves budget.
+    """One server of a training. It reserves budget until it is closed.
 
     Parameters
     ----------
     agreement : Agreement
     settings : Settings
     folder : path
-        This server's files; made at the first start. Never run a copy of it.
+        This server's files. Never run a copy of it.
     ledger : Ledger or None
-        Every release is charged there before its noise is drawn. None counts no charges.
-    peer : Peer
+        Every release is charged there before its noise is drawn.
+    peer : Line
         The other server.
     noise : GeneratorNoise, optional
-        For tests. The statement then prints NOT PRIVATE. It is refused together with a ledger.
+        For tests: NOT PRIVATE, and refused with a ledger.
 
     Examples
     --------
@@ -145,7 +135,7 @@ class CollectingServer:
         settings: Settings,
         folder: str | Path,
         ledger: Ledger | None,
-        peer: Peer,
+        peer: Line,
         noise: GeneratorNoise | None = None,
     ) -> None:
         if ledger is not None and noise is not None:
@@ -194,7 +184,7 @@ class CollectingServer:
     # ------------------------------------------------------------------ requests
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
-        """Reply to one request (see `hushrec.network.service`)."""
+        """Reply to one request."""
         match method, path:
             case "GET", ["nonce"]:
                 self._check_peer(token)
@@ -235,7 +225,7 @@ class CollectingServer:
             return self._encoded.setdefault(index, Sum(self._totals[index]))
 
     def admit(self, method: str, path: list[str], token: str, length: int) -> None:
-        """Refuse a request before its body is read (see `hushrec.network.service`)."""
+        """Refuse a request before its body is read."""
         match method, path:
             case "POST", ["share", node, number, digest]:
                 self._check_node(node, token)
@@ -299,7 +289,7 @@ class CollectingServer:
         return self._release(self._wanted, source)
 
     def _meet(self) -> bool:
-        """Agree on a session with the other server: neither can make it one that was before."""
+        """Agree on a session with the other server; neither can repeat an old one."""
         theirs = self._ask(Nonce, "nonce")
         if theirs is None:
             raise InputError(
@@ -325,7 +315,7 @@ class CollectingServer:
         return True
 
     def _check_fit(self, theirs: Nonce) -> None:
-        """Refuse another server with which this training could not end, before nodes are charged."""
+        """Refuse another server with which this training could not end."""
         wrong = ""
         if theirs.agreement != self.agreement.fingerprint:
             wrong = "The other server trains under another agreement; give the same file and version to both"
@@ -443,23 +433,23 @@ class CollectingServer:
         return run_of(self._session, self.settings.role)
 
     def _reserve(self, session: str) -> None:
-        """Keep budget for all releases that are not charged yet, or refuse the training."""
+        """Keep budget for all releases that are not charged yet."""
         if self._ledger is None:
             return
         dataset, run, plan = self.settings.dataset, run_of(session, self.settings.role), self.agreement.plan
-        charged = {entry.step for entry in self._ledger.numbered(dataset, run)}
+        charged = self._ledger.numbered(dataset, run)
         coming = [release for number, release in enumerate(plan.releases) if number not in charged]
         if coming:
             self._reservation = self._ledger.reserve(dataset, coming, run=run, reservation=self._reservation)
 
     def _charge(self, session: str, number: int) -> None:
         dataset, run = self.settings.dataset, run_of(session, self.settings.role)
-        if self._ledger is not None and not self._ledger.charged(dataset, run, number):
+        if self._ledger is not None and number not in self._ledger.numbered(dataset, run):
             release = self.agreement.plan.releases[number]
             self._ledger.charge(dataset, run, release, step=number, reservation=self._reservation)
 
     def _publish(self, number: int, noisy: bytes) -> None:
-        """Have ledger and folder know which noisy share it is, for good."""
+        """Record which noisy share it is, for good."""
         if self._ledger is not None and number not in self._check_published():
             name, digest = f"noisy-{number}", hashlib.sha256(noisy).hexdigest()
             self._ledger.keep(self.settings.dataset, self._run, number, name, digest)
@@ -473,8 +463,8 @@ class CollectingServer:
             number: None for number in self._numbers if self._book.get(f"published-{number}") is not None
         }
         if self._ledger is not None and self._session:
-            entries = self._ledger.numbered(self.settings.dataset, self._run)
-            known |= {entry.step: entry.digest for entry in entries if entry.file is not None}
+            rows = self._ledger.numbered(self.settings.dataset, self._run)
+            known |= {number: row.digest for number, row in rows.items() if row.file is not None}
         for number, digest in known.items():
             noisy = self._book.get(f"noisy-{number}")
             if noisy is None or digest not in (None, hashlib.sha256(noisy).hexdigest()):
@@ -485,7 +475,7 @@ class CollectingServer:
         return {number for number, digest in known.items() if digest is not None}
 
     def _own_nonce(self) -> str:
-        """Return a number that was drawn for this folder; refuse another agreement's folder."""
+        """Return the folder's number; refuse another agreement's folder."""
         kept, expected = self._book.get("nonce"), [self.agreement.fingerprint, self.settings.role]
         expected.append("" if self._ledger is None else self.settings.dataset)
         if kept is None:
@@ -501,11 +491,10 @@ class CollectingServer:
         return str(nonce)
 
     def _check_account(self) -> None:
-        """Refuse a ledger or data set that was not charged for this folder's training."""
         if self._ledger is None or not self._session:
             return
         made = [number for number in self._numbers if self._book.get(f"noisy-{number}")]
-        if not all(self._ledger.charged(self.settings.dataset, self._run, number) for number in {0, *made}):
+        if not {0, *made} <= self._ledger.numbered(self.settings.dataset, self._run).keys():
             raise self._other_account()
 
     def _other_account(self) -> InputError:

@@ -10,17 +10,17 @@ from numpy.typing import NDArray
 
 from hushrec.network.messages import check
 
-#: The two servers: the first holds the rest of every answer, the second the seed.
+#: The first server holds the rest of every answer, the second the seed.
 ROLES = ("first", "second")
 #: Bytes of a seed: a key of AES-256.
 SEED_BYTES = 32
-#: Bytes of a stream that are made at once: few enough to stay in the processor's cache.
+#: Bytes of a stream that stay in the processor's cache.
 _PIECE = 1 << 18
 _ZEROS = bytes(_PIECE)
 
 
 def add_stream(words: NDArray[np.uint64], seed: bytes, *, negative: bool = False) -> None:
-    """Add a seed's stream (AES-256 in counter mode) modulo 2^64, or subtract it, in place."""
+    """Add or subtract a seed's stream (AES-256 in counter mode) modulo 2^64, in place."""
     encryptor = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
     change = np.subtract if negative else np.add
     buffer = bytearray(_PIECE + 15)  # the library asks for almost a block more than it fills
@@ -32,14 +32,13 @@ def add_stream(words: NDArray[np.uint64], seed: bytes, *, negative: bool = False
 
 
 def split(integers: NDArray[np.uint64]) -> tuple[bytes, bytes]:
-    """The rest, and the seed: the integers are the rest plus the seed's stream, modulo 2^64."""
+    """Return the rest and the seed: the integers are the rest plus the seed's stream."""
     seed, rest = secrets.token_bytes(SEED_BYTES), integers.copy()
     add_stream(rest, seed, negative=True)
     return rest.astype("<u8").tobytes(), seed
 
 
 def share_bytes(role: str, size: int) -> int:
-    """Bytes of a server's share of an answer of so many integers."""
     return SEED_BYTES if role == "second" else 8 * size
 
 

@@ -1,4 +1,4 @@
-"""Private ALS. Read ``settings.py``, ``train.py``, ``server.py`` and ``week.py``, in this order.
+"""Private ALS. Read ``settings.py``, ``train.py``, ``updates.py`` and ``week.py``, in this order.
 
 Users' side: :class:`hushrec.training.users.FittedUsers`.
 """

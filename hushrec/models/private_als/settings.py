@@ -13,8 +13,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from hushrec.checks import Clip, Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
-from hushrec.models.private_als.server import BIAS_SLOPE, or_infinite, stored_ridge
 from hushrec.models.private_als.train import BIAS_PRIOR, train_first
+from hushrec.models.private_als.updates import BIAS_SLOPE, or_infinite, stored_ridge
 from hushrec.models.private_als.week import EXPECTED, train_week, weekly_rounds
 from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of

@@ -17,7 +17,7 @@ from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import START, initial_items
 from hushrec.models.private_als.features import expected_from_features, slope_columns
-from hushrec.models.private_als.server import (
+from hushrec.models.private_als.updates import (
     BIAS_SLOPE,
     RESIDUAL_BOUND,
     Biases,

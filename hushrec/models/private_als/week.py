@@ -15,7 +15,7 @@ import numpy as np
 from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
-from hushrec.models.private_als.server import (
+from hushrec.models.private_als.updates import (
     BIAS_SLOPE,
     RESIDUAL_BOUND,
     Biases,

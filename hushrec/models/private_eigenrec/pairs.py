@@ -2,20 +2,25 @@
 
 The matrix is the sum of the outer products of rows at norm 1, without popularity. Off the diagonal it is of
 low rank, from tastes, plus sparse, from items that go together (sequels, sizes, accessories). Both are
-denoised, and EASE's regressions on the result are the model.
+denoised, and EASE's regressions on the result are the model. Tastes are sought first among the components of
+the item features: noise is weaker in that small space.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
+from scipy.linalg import eigh, orth
 
+from hushrec.data import Domain
+from hushrec.data.features import feature_scores
 from hushrec.kernels.packed import unpacked
 from hushrec.models.ease import item_weights
+from hushrec.models.private_eigenrec.denoise import project_out
 from hushrec.models.private_eigenrec.items import ItemStatistics, popularity_of
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import positive
@@ -37,7 +42,7 @@ _ALONG_POPULARITY = 0.1
 def train_pairs(items: ItemStatistics, rank: int, users: LikingUsers, gate: Gate) -> ModelArrays:
     """Release the item matrix, and regress every item on the others."""
     matrix = gate.release("item matrix", users.item_matrix(items.learned, positive(1.0)))
-    return _served(items, matrix, _precision("item matrix", gate), gate, rank)
+    return _served(items, users.domain, matrix, _precision("item matrix", gate), gate, rank)
 
 
 def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
@@ -53,16 +58,28 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
     precision = _precision("item matrix", gate)
     total = precision + float(state["pairs_precision"])
     matrix = state["pairs"] + (matrix - state["pairs"]) * (precision / total)
-    return _served(items, matrix, total, gate, len(last.serve["learned_items"]) - 1)
+    return _served(items, users.domain, matrix, total, gate, len(last.serve["learned_items"]) - 1)
 
 
 def _precision(label: str, gate: Gate) -> float:
     return gate.noise_sd(label) ** -2.0 if gate.private else 1.0
 
 
-def _served(items: ItemStatistics, matrix: Array, precision: float, gate: Gate, rank: int) -> ModelArrays:
+def _feature_spaces(items: ItemStatistics, domain: Domain) -> list[Array]:
+    """Return an orthonormal basis of the likes that each table of item features can describe."""
+    if domain.item_features is None:
+        return []
+    tables = np.split(domain.item_features, np.cumsum(domain.feature_widths)[:-1], axis=1)
+    first = items.first[items.learned]
+    along = [first[:, None] * feature_scores(table, domain.n_items)[items.learned] for table in tables]
+    return [orth(project_out(columns, first)) for columns in along]
+
+
+def _served(
+    items: ItemStatistics, domain: Domain, matrix: Array, precision: float, gate: Gate, rank: int
+) -> ModelArrays:
     noise_sd = math.sqrt(0.5 / precision) if gate.private else 0.0  # off the diagonal
-    parts = ItemMatrix.of(unpacked(matrix), noise_sd, rank)
+    parts = ItemMatrix.of(unpacked(matrix), noise_sd, rank, _feature_spaces(items, domain))
     scale, along = items.scale[items.learned], items.first[items.learned]
     along = along / np.linalg.norm(along)
     strength = _ALONG_POPULARITY * max(float(parts.diagonal.sum()), 0.0)
@@ -74,6 +91,7 @@ def _served(items: ItemStatistics, matrix: Array, precision: float, gate: Gate, 
         "learned_items": np.flatnonzero(items.learned).astype(np.int32),
         "supported": items.learned.astype(np.uint8),
         "directions": np.int64(parts.certain),
+        "feature_columns": np.int64(sum(columns.shape[1] for columns in parts.described)),
     }
     state = {
         "pairs": matrix,
@@ -84,6 +102,9 @@ def _served(items: ItemStatistics, matrix: Array, precision: float, gate: Gate, 
         "item_scale": items.scale,
         "item_first": items.first,
     }
+    if parts.described:
+        used = [columns.shape[1] > 0 for columns in parts.described]
+        state["feature_tables"] = np.array(used, np.uint8)
     return ModelArrays(serve, state)
 
 
@@ -94,12 +115,14 @@ class ItemMatrix:
     Attributes
     ----------
     diagonal : ndarray of shape (n,)
+    described : list of ndarray, shape (n, k)
+        Scaled directions among each table of item features that exceed noise and chance.
     directions, strengths : ndarray of shape (n, k) and (k,)
-        The strongest eigenvectors off the diagonal and their eigenvalues, descending.
+        The strongest eigenvectors off the diagonal, without those, and their eigenvalues, descending.
     standing : int
         Number of them that exceed the noise.
     residual : ndarray of shape (n, n)
-        The rest without these, 0 on the diagonal.
+        The rest without all these, 0 on the diagonal.
     noise_sd : float
         Noise of an entry off the diagonal.
     certain : int
@@ -107,6 +130,7 @@ class ItemMatrix:
     """
 
     diagonal: Array
+    described: list[Array]
     directions: Array
     strengths: Array
     standing: int
@@ -115,25 +139,35 @@ class ItemMatrix:
     certain: int
 
     @classmethod
-    def of(cls, matrix: Array, noise_sd: float, count: int) -> ItemMatrix:
+    def of(cls, matrix: Array, noise_sd: float, count: int, spaces: Sequence[Array] = ()) -> ItemMatrix:
         """Separate a noisy matrix into its parts, with at most ``count`` directions.
 
-        An eigenvalue of noise alone is below ``2 noise_sd sqrt(n)``.
+        ``spaces`` are orthonormal bases in which directions are sought first. An eigenvalue of noise alone is
+        below ``2 noise_sd sqrt(n)``.
         """
         residual, order = matrix - np.diag(np.diag(matrix)), len(matrix)
+        described = []
+        for space in spaces:
+            described.append(_described(residual, space))
+            residual -= described[-1] @ described[-1].T
+            np.fill_diagonal(residual, 0.0)
         strengths, directions = eigh(residual, subset_by_index=[max(order - count, 0), order - 1])
         strengths, directions = strengths[::-1], directions[:, ::-1]
         standing = int((strengths > 2 * noise_sd * math.sqrt(len(matrix))).sum())
-        certain = _certain(matrix, residual, directions, strengths, noise_sd)
-        parts = cls(np.diag(matrix).copy(), directions, strengths, standing, residual, noise_sd, certain)
-        residual -= parts.low_rank()
+        certain = _certain(matrix, np.column_stack([*described, directions]), noise_sd)
+        diagonal = np.diag(matrix).copy()
+        parts = cls(diagonal, described, directions, strengths, standing, residual, noise_sd, certain)
+        residual -= parts._undescribed()
         np.fill_diagonal(residual, 0.0)
         return parts
 
     def low_rank(self) -> NDArray[np.float64]:
         """Return the directions that exceed the noise, without the strength that noise adds."""
-        columns = self.directions[:, : self.standing]
-        return (columns * self._clean_strengths()) @ columns.T
+        return sum((columns @ columns.T for columns in self.described), self._undescribed())
+
+    def _undescribed(self) -> NDArray[np.float64]:
+        columns, edge = self.directions[:, : self.standing], 2 * self.noise_sd * math.sqrt(len(self.diagonal))
+        return (columns * _clean(self.strengths[: self.standing], edge)) @ columns.T
 
     def weights(self, popularity: Array, strength: float) -> NDArray[np.float64]:
         """Return EASE's weights of the items, shape (n, n); column j holds those for item j.
@@ -154,18 +188,34 @@ class ItemMatrix:
         full[np.diag_indices(len(full))] += ridge + max(-least, 0.0)
         return item_weights(np.asfortranarray(full))
 
-    def _clean_strengths(self) -> Array:
-        edge = 2 * self.noise_sd * math.sqrt(len(self.diagonal))
-        return np.sqrt(np.maximum(self.strengths[: self.standing] ** 2 - edge**2, 0.0))
+
+def _clean(strengths: Array, edge: float) -> Array:
+    """Remove what noise adds to an eigenvalue, where noise alone has eigenvalues up to ``edge``."""
+    return np.sqrt(np.maximum(strengths**2 - edge**2, 0.0))
 
 
-def _certain(matrix: Array, rest: Array, directions: Array, strengths: Array, noise_sd: float) -> int:
+def _described(residual: Array, space: Array) -> Array:
+    """Return the directions of a table's space, times the roots of their strengths; none of a useless table.
+
+    A space of random features has entries of the mean square of the matrix, weighted by the norms of the rows
+    of the basis. A table counts if its space has twice these squares, and a direction if it exceeds them.
+    """
+    norms, inner = (space**2).sum(axis=1), space.T @ residual @ space
+    chance = float(norms @ residual**2 @ norms)
+    edge = 2 * math.sqrt(chance / max(space.shape[1], 1))
+    strengths, axes = np.linalg.eigh(inner)
+    exceeds = (strengths > edge) & ((inner**2).sum() > 2 * chance)
+    return np.asarray(space @ axes[:, exceeds] * np.sqrt(_clean(strengths[exceeds], edge)))
+
+
+def _certain(matrix: Array, directions: Array, noise_sd: float) -> int:
     """Return a lower bound on the eigenvalues beyond noise and chance, without the largest entries.
 
     Rows of norm 1 without a common direction have eigenvalues within ``2 sqrt(trace / n)`` of 0. A matrix has
     at least as many eigenvalues above a bound as any of its compressions (docs/proofs/private-eigenrec.md).
     """
-    pairs = np.where(np.abs(rest) > _EXCEEDS * noise_sd, rest, 0.0)
-    compressed = np.diag(strengths) - directions.T @ (pairs @ directions)
+    rest = np.where(np.abs(matrix) > _EXCEEDS * noise_sd, 0.0, matrix)
+    np.fill_diagonal(rest, 0.0)
+    basis, _ = np.linalg.qr(directions)
     edge = 2 * noise_sd * math.sqrt(len(rest)) + 2 * math.sqrt(max(float(np.trace(matrix)), 0.0) / len(rest))
-    return int((np.linalg.eigvalsh((compressed + compressed.T) / 2) > edge).sum())
+    return int((np.linalg.eigvalsh(basis.T @ rest @ basis) > edge).sum())

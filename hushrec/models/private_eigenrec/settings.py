@@ -222,17 +222,18 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             " are private: they enter the item sums alone."
         )
         notes = (window,) if self.window else ()
-        if not self._votes(domain):
+        if not self.uses_features(budget, domain):
             return notes
+        chooser = "the released item matrix" if self.pairs else "the released sum of the users' votes"
         return (
             *notes,
             f"Assumed public too: {plural(domain.item_features.shape[1], 'item feature')}. What lists make of"
-            " them follows from released values; whether they count is told by the released sum of the users'"
-            " votes.",
+            f" them follows from released values. Whether they count depends on {chooser}.",
         )
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        return bool(self._votes(domain))
+        of_pairs = self.pairs and domain.item_features is not None and self.rank_in(domain) > 0
+        return of_pairs or bool(self._votes(domain))
 
     # ------------------------------------------------------------------ training
 

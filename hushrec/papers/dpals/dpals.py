@@ -172,11 +172,11 @@ class DPALS(Estimator["SampledUsers"]):
 
     @property
     def _cells(self) -> float:
-        """Bound on a user's sum of squared weights over the items they contribute to (k of the paper)."""
+        """Bound on a user's sum of squared weights in the statistics (k of the paper)."""
         return 1.0 if self.sampling == "weights" else float(self.max_ratings_per_user)
 
     def _bounds(self, domain: Domain) -> tuple[float, float]:
-        """Declared bounds of the clip and of a user's norm, in rating units; infinite for no bound."""
+        """Bounds of the clip and of a user's norm, in rating units; infinite for no bound."""
         unit = domain.half_width**2 if self.clipping == "user" else domain.half_width
         clip = math.inf if self.clip is None else unit * self.clip
         return clip, math.inf if self.user_norm is None else self.user_norm * domain.half_width
@@ -235,7 +235,7 @@ class DPALS(Estimator["SampledUsers"]):
         }
 
     def _rounds(self, users: SampledUsers, items: Array, frequent: Array, gate: Gate) -> Array:
-        """Lines 4 to 13: users, statistics of every item, solutions."""
+        """Lines 4 to 13."""
         size = self.rank * (self.rank + 1) // 2
         clip, user_norm = self._bounds(users.domain)
         for step in range(1, self.iterations + 1):
@@ -258,7 +258,7 @@ class DPALS(Estimator["SampledUsers"]):
         return items
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: ridge regression of a user's own ratings on the released item factors (equation 1)."""
+        """Local: ridge regression of a user's own ratings (equation 1)."""
         means, rows = np.zeros(history.n_users), history
         if self.tuning.center == "user":
             means, rows = user_means(history), less_user_means(history)
@@ -278,7 +278,7 @@ class DPALS(Estimator["SampledUsers"]):
         )
 
     def _frequent(self, weights: Array) -> NDArray[np.bool_]:
-        """Items that get factors: the most frequent ones by released weight (section 5.1)."""
+        """Items that get factors (section 5.1)."""
         frequent = np.zeros(len(weights), dtype=bool)
         count = math.ceil(self.tuning.item_fraction * len(weights))
         frequent[np.argsort(-weights, kind="stable")[:count]] = True
@@ -305,14 +305,14 @@ def project_psd(packed: Array) -> Array:
 
 
 class SampledUsers(FittedUsers):
-    """Users who contribute the normal equations of at most k sampled ratings each, or of weighted ones."""
+    """Users who contribute normal equations of at most k sampled ratings, or of weighted ones."""
 
     def __init__(self, ratings: Ratings, settings: DPALS) -> None:
         super().__init__(ratings)
         self._settings = settings
 
     def sample(self, seed: int) -> None:
-        """Centre the ratings by each user's mean if asked, and sample them (section 5.1)."""
+        """Section 5.1."""
         if self._settings.tuning.center == "user":
             self._ratings = less_user_means(self._ratings)
         self._rows = self._ratings
@@ -320,14 +320,14 @@ class SampledUsers(FittedUsers):
             self._rows = sample_per_user(self._ratings, self._settings.max_ratings_per_user, seed)
 
     def sampled_weights(self) -> Bounded:
-        """Sums over users: of weights of norm 1, or of sampled counts, of norm sqrt(k); shape (n_items,)."""
+        """Sums of weights of norm 1, or of sampled counts, of norm sqrt(k); shape (n_items,)."""
         if self._settings.sampling == "weights":
             return self.item_weights()
         counts = np.bincount(self._rows.matrix.indices, minlength=self.domain.n_items).astype(np.float64)
         return Bounded(counts, positive(math.sqrt(self._settings.max_ratings_per_user)), step=1.0)
 
     def choose(self, frequent: Array, weights: Array, seed: int) -> None:
-        """Rows that enter the statistics: frequent items only, sampled uniformly or from the tail."""
+        """Only frequent items, sampled uniformly or from the tail, enter the statistics."""
         settings = self._settings
         if settings.tuning.item_fraction == 1 and settings.sampling != "tail":
             return
@@ -337,17 +337,17 @@ class SampledUsers(FittedUsers):
             self._rows = sample_per_user(self._rows, settings.max_ratings_per_user, seed, priority=priority)
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:
-        """Fit as users without a sample do, with the digits that sums in fixed point need."""
+        """With the digits that sums in fixed point need."""
         super().fit(items, ridge)
         self._fitted = self._fitted.astype(items.dtype, copy=False)
 
     def clip(self, user_norm: float) -> None:
-        """Bound the norms of the users' factors (line 16)."""
+        """Line 16."""
         factors = BiasedFactors(self._fitted).factors
         factors[:] = clipped_rows(factors, user_norm)
 
     def gramian(self, user_norm: float) -> Bounded:
-        """Packed sum of the outer products of the users' factors, of norm <= ``user_norm``."""
+        """Packed sum of the outer products of factors, of norm <= ``user_norm``."""
         gram = fixed_gramian(BiasedFactors(self._fitted).factors, user_norm)
         step = spacing(user_norm, FACTOR_BITS) ** 2
         return Bounded(gram, positive(user_norm**2), weight=frobenius_scale(self._settings.rank), step=step)

@@ -55,7 +55,7 @@ class CentredEstimator(Estimator[PrivateSide]):
     bias_share: Part = 0.5
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
-        """Return a clip of a row in rating units, by default a norm that no centred row exceeds."""
+        """In rating units; by default a norm that no centred row exceeds."""
         return (clip or math.sqrt(self.max_ratings_per_user)) * domain.half_width
 
     @property
@@ -66,14 +66,14 @@ class CentredEstimator(Estimator[PrivateSide]):
     def _level_releases(
         self, budget: Budget, domain: Domain, fraction: float
     ) -> tuple[tuple[Release, ...], float]:
-        """Releases of the level, and the fraction of the budget that is left after them."""
+        """Return the releases of the level, and the fraction of the budget that is left."""
         if self.center != "biases":
             return (), fraction
         plan = self._biases.releases(budget, domain, fraction * self.bias_share)
         return plan.releases, fraction * (1 - self.bias_share)
 
     def _level(self, users: CentredUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Server side: released level, and the seed that the users' samples are drawn with."""
+        """Server side: released level, and the seed of the users' samples."""
         level = _middle(users.domain)
         if self.center == "biases":
             released = self._biases.train(users, gate, seed).serve
@@ -81,7 +81,7 @@ class CentredEstimator(Estimator[PrivateSide]):
         return level | {"sampling_seed": np.int64(seed)}
 
     def rows(self, arrays: Mapping[str, Array], ratings: Ratings) -> tuple[sp.csr_array, Array]:
-        """Local: every user's sample less its level, and their offset; in training and in serving."""
+        """Local: every user's sample less its level, and their offset."""
         sampled = sample_per_user(ratings, self.max_ratings_per_user, int(arrays["sampling_seed"]))
         matrix = sampled.matrix
         counts = np.diff(matrix.indptr)
@@ -109,11 +109,9 @@ class ExactEstimator(CentredEstimator[Ratings]):
     center: Literal["user", "averages", "middle"] = "averages"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """A single entry: the whole model, unprotected."""
         return exact_plan(self.name, budget)
 
     def users(self, ratings: Ratings) -> Ratings:
-        """There is no private side."""
         return ratings
 
 
@@ -127,13 +125,11 @@ class CentredUsers(FittedUsers, RowUsers):
         self._settings = settings
 
     def centre(self, level: Mapping[str, Array]) -> None:
-        """Go on with samples less a released level."""
         self._centred, _ = self._settings.rows(level, self._ratings)
         self._contributed = self._centred
 
 
 def exact_level(ratings: Ratings, center: str, seed: int) -> dict[str, Any]:
-    """The level of an algorithm without privacy."""
     level = _middle(ratings.domain)
     if center == "averages":
         level["item_bias"] = _item_averages(ratings)
@@ -145,7 +141,7 @@ def _middle(domain: Domain) -> dict[str, Any]:
 
 
 def _item_averages(ratings: Ratings) -> NDArray[np.float64]:
-    """Exact mean over an item's raters of their deviation from their own mean; not private."""
+    """Mean over an item's raters of their deviation from their own mean; not private."""
     matrix, n_items = ratings.matrix, ratings.domain.n_items
     deviation = matrix.data - np.repeat(user_means(ratings), np.diff(matrix.indptr))
     sums = np.bincount(matrix.indices, deviation, minlength=n_items)

@@ -31,15 +31,12 @@ from hushrec.training.gate import Gate, LocalGate
 from hushrec.training.users import outer_product_sum
 from hushrec.types import Array
 
+#: Probability that the bound on the noise of an eigenvalue fails. No study chose it.
+_FAILURE = 0.1
+
 
 class RowUsers:
-    """Users with one row each, who contribute to the covariance A^T A and to products with it.
-
-    Parameters
-    ----------
-    rows : csr_array
-        Private; clipped wherever it is contributed.
-    """
+    """Users with one private row each; rows are clipped wherever they are contributed."""
 
     def __init__(self, rows: sp.csr_array) -> None:
         self._contributed = rows
@@ -49,7 +46,7 @@ class RowUsers:
         return outer_product_sum(clipped(self._contributed, bound), bound)
 
     def clip(self, bound: float) -> None:
-        """Rows of norm at most ``bound`` for products, less what truncation adds to the difference of two."""
+        """Clip rows to norm ``bound``, less what truncation adds to the difference of two."""
         shorter = bound * (1 - math.sqrt(self._contributed.shape[1]) * 2.0**-27)
         self._clipped, self._bound = clipped(self._contributed, shorter), bound
 
@@ -75,12 +72,11 @@ class RowUsers:
 
 
 def clipped(rows: sp.csr_array, bound: float) -> sp.csr_array:
-    """Rows scaled down to norm ``bound`` where they are longer."""
     return with_values(rows, clipped_rows(rows.indptr, rows.data, bound))
 
 
 def product_bound(bound: float, block: int) -> Bound:
-    """Bound ``a (a^T V)``, ``|a| <= bound``: of one vector, replaced rows move it no more than added ones."""
+    """Bound ``a (a^T V)``: of one vector, replaced rows move it no more than added ones."""
     return positive(bound**2) if block > 1 else counted(bound**2)
 
 
@@ -92,9 +88,9 @@ class Eigenpairs(NamedTuple):
     vectors : ndarray of shape (n_items, block)
         Orthonormal, best first; where the solver starts the next time.
     values : ndarray of shape (block,)
-        Their noisy eigenvalues.
+        Noisy eigenvalues.
     noise : float
-        Bound on the noise of the largest that holds with the probability asked for.
+        Bound on the noise of the largest, which fails with probability 0.1.
     """
 
     vectors: Array
@@ -104,21 +100,20 @@ class Eigenpairs(NamedTuple):
 
 @dataclass(frozen=True)
 class CovarianceSolver:
-    """Algorithm 1: release the whole matrix, decompose it."""
+    """Algorithm 1: release the whole matrix."""
 
     bound: float
 
     block = 1
 
     def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
-        """The matrix."""
         return plan_of([Round(label, 1.0, positive(self.bound**2))], budget, fraction)
 
-    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
-        """Top eigenpairs; the noise of their values is the norm of the symmetrised noise matrix."""
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
+        """The noise of eigenvalues is the norm of the symmetrised noise matrix."""
         matrix = unpacked(gate.release(label, users.covariance(self.bound)))
         values, vectors = top_eigenpairs(matrix, self.block)
-        return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix), failure))
+        return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix)))
 
 
 @dataclass(frozen=True)
@@ -136,14 +131,12 @@ class OjaSolver:
     block = 1
 
     def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
-        """``steps`` products and one eigenvalue."""
         share = (1 - self.value_share) / self.steps
         rounds = [Round(name, share, product_bound(self.bound, 1)) for name in _products(label, self.steps)]
         rounds.append(Round(f"{label}, eigenvalue", self.value_share, counted(self.bound**2)))
         return plan_of(rounds, budget, fraction, 1.0)
 
-    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
-        """Start from a unit vector that is public or released."""
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
         users.clip(self.bound)
         vector = start[:, 0]
         for name in _products(label, self.steps):
@@ -152,14 +145,14 @@ class OjaSolver:
             vector = unit(inverse_eta * vector + product)
         name = f"{label}, eigenvalue"
         value = gate.release(name, users.square(vector))
-        return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - failure)))
+        return Eigenpairs(vector[:, None], value, gate.noise_sd(name) * float(ndtri(1 - _FAILURE)))
 
 
 @dataclass(frozen=True)
 class PowerSolver:
     """Block power iteration: ``steps`` noisy products with ``block`` orthonormal vectors at once.
 
-    The last product gives the Ritz vectors and values, and one more power step, for free.
+    The last product gives Ritz vectors, values and one more power step, for free.
     """
 
     bound: float
@@ -167,13 +160,11 @@ class PowerSolver:
     block: int
 
     def releases(self, label: str, budget: Budget, fraction: float) -> Plan:
-        """``steps`` products; the block has the sensitivity of one vector under add-remove."""
         bound = product_bound(self.bound, self.block)
         rounds = [Round(name, 1.0, bound) for name in _products(label, self.steps)]
         return plan_of(rounds, budget, fraction)
 
-    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str, failure: float) -> Eigenpairs:
-        """Start from an orthonormal block that is public or released."""
+    def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
         users.clip(self.bound)
         basis = start
         for name in _products(label, self.steps):
@@ -181,7 +172,7 @@ class PowerSolver:
             ritz = basis.T @ product
             values, turn = np.linalg.eigh((ritz + ritz.T) / 2)
             basis = orthonormal(product @ turn[:, ::-1])
-        return Eigenpairs(basis, values[::-1], _norm_of_noise(gate.noise_sd(name), basis.shape[1], failure))
+        return Eigenpairs(basis, values[::-1], _norm_of_noise(gate.noise_sd(name), basis.shape[1]))
 
 
 Solver = CovarianceSolver | OjaSolver | PowerSolver
@@ -250,22 +241,21 @@ def private_pca(
     plan = solver.releases("pca", accountant.budget, part)
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
-    found = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca", 0.1)
+    found = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca")
     return found.values, found.vectors
 
 
 def random_block(n_items: int, block: int, seed: int) -> NDArray[np.float64]:
-    """Orthonormal start that does not depend on any rating, shape (n_items, block)."""
+    """Return an orthonormal start that does not depend on any rating."""
     return orthonormal(np.random.default_rng(seed).standard_normal((n_items, block)))
 
 
 def orthonormal(block: Array) -> NDArray[np.float64]:
-    """Orthonormal columns with the span of the given ones, first column first."""
     return np.asarray(np.linalg.qr(block)[0])
 
 
 def unit(vector: Array) -> NDArray[np.float64]:
-    """The vector at norm 1; the first axis where it is zero."""
+    """Scale to norm 1; the first axis where the vector is zero."""
     norm = float(np.linalg.norm(vector))
     return vector / norm if norm > 0 else np.eye(1, len(vector))[0]
 
@@ -274,6 +264,6 @@ def _products(label: str, steps: int) -> list[str]:
     return [f"{label}, product {step}" for step in range(1, steps + 1)]
 
 
-def _norm_of_noise(noise_sd: float, order: int, failure: float) -> float:
-    """Bound on the top eigenvalue of symmetrised noise: its mean, and Gaussian concentration about it."""
-    return noise_sd * (math.sqrt(2.0 * order) + math.sqrt(2.0 * math.log(2.0 / failure)))
+def _norm_of_noise(noise_sd: float, order: int) -> float:
+    """Bound the top eigenvalue of symmetrised noise: its mean and Gaussian concentration."""
+    return noise_sd * (math.sqrt(2.0 * order) + math.sqrt(2.0 * math.log(2.0 / _FAILURE)))

@@ -83,11 +83,10 @@ class FrankWolfe(ExactEstimator):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         return cls.of({"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """Algorithm 3: residuals, their top singular vector, update; T times."""
+        """Algorithm 3."""
         arrays = exact_level(ratings, self.center, seed)
         users = Iterates(self.rows(arrays, ratings)[0], math.inf)
         nuclear_norm = self.nuclear_norm * ratings.domain.half_width
@@ -112,7 +111,6 @@ class FrankWolfe(ExactEstimator):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self.rows(arrays, history)
         nuclear_norm = self.nuclear_norm * history.domain.half_width
         return UserState(offset, replay(rows, arrays, math.inf, nuclear_norm))
@@ -179,13 +177,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
             Products a step (Gamma) of "oja" and "power", >= 1.
         block : int
             Vectors that "power" iterates, >= 1.
-        schedule : {"uniform", "polynomial", "open-ended"}
-            Share of the budget of step t: 1/T, proportional to ``t ** schedule_power``, or 6/(pi t)^2, which
-            leaves budget for more steps.
-        schedule_power : float
-            In (-10, 10].
-        failure_probability : float
-            Probability that the bound on the noise of an eigenvalue fails, in (0, 0.5].
         """
 
         residual_clip: Clip | None = None
@@ -193,9 +184,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         eigenvector: Literal["covariance", "oja", "power"] = "covariance"
         inner_steps: Count = 4
         block: Count = 1
-        schedule: Literal["uniform", "polynomial", "open-ended"] = "uniform"
-        schedule_power: Annotated[float, "[-10, 10]"] = 1.0
-        failure_probability: Annotated[float, "(0, 0.5]"] = 0.1
 
     nuclear_norm: Positive
     row_clip: Clip | None = None
@@ -206,23 +194,15 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """A nuclear norm in proportion to the size of the matrix, residuals clipped, the rest as given."""
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
         return cls.of(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
-        for step, share in enumerate(self._shares(), 1):
-            planned += self._solver(domain, step).releases(f"step {step}", budget, left * share).releases
+        for step in range(1, self.iterations + 1):
+            share = left * (1 / self.iterations)
+            planned += self._solver(domain, step).releases(f"step {step}", budget, share).releases
         return Plan(budget, planned)
-
-    def _shares(self) -> list[float]:
-        """Part of the budget of each step; fixed in advance, at most 1 together."""
-        steps = np.arange(1, self.iterations + 1, dtype=np.float64)
-        if self.tuning.schedule == "open-ended":
-            return list(6 / (math.pi * steps) ** 2)
-        weights = steps ** (0.0 if self.tuning.schedule == "uniform" else self.tuning.schedule_power)
-        return list(weights / weights.sum())
 
     def _solver(self, domain: Domain, step: int) -> Solver:
         bound = self._residual_bound(domain) * self.tuning.residual_clip_decay ** (step - 1)
@@ -236,7 +216,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         return IteratingUsers(ratings, self)
 
     def train(self, users: IteratingUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Algorithm 1: residuals, release, update; T times."""
+        """Algorithm 1."""
         domain = users.domain
         arrays = self._level(users, gate, seed)
         users.begin(arrays, self._row_bound(self.row_clip, domain))
@@ -244,7 +224,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
             solver = self._solver(domain, step)
-            found = solver.solve(users, start, gate, f"step {step}", self.tuning.failure_probability)
+            found = solver.solve(users, start, gate, f"step {step}")
             vector, start = found.vectors[:, 0], found.vectors
             value = self._singular_value(found, domain)
             users.advance(vector, 1 / self.iterations, self._k(domain) / value)
@@ -257,7 +237,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: replay the user's own updates from the released (v, lambda)."""
         rows, offset = self.rows(arrays, history)
         bound = self._row_bound(self.row_clip, history.domain)
         return UserState(offset, replay(rows, arrays, bound, self._k(history.domain)))
@@ -282,19 +261,17 @@ class IteratingUsers(CentredUsers):
     """Users who contribute the residuals of their rows of the iterate."""
 
     def begin(self, level: Mapping[str, Array], row_bound: float) -> None:
-        """Start from zero, with rows less a released level that are clipped to a norm."""
         self.centre(level)
         self._iterates = Iterates(self._centred, row_bound)
         self._contributed = self._iterates.residuals()
 
     def advance(self, vector: Array, step: float, ratio: float) -> None:
-        """Move along a released direction."""
         self._iterates.advance(self._contributed, vector, step, ratio)
         self._contributed = self._iterates.residuals()
 
 
 class Iterates:
-    """User side of Algorithms 1 and 3: every user's row of the iterate; privileged.
+    """User side of Algorithms 1 and 3: every user's row of the iterate; private.
 
     Kept on the users' own entries, where residuals are taken, and as coefficients of the directions.
     """
@@ -320,7 +297,7 @@ class Iterates:
         self.coefficients = np.column_stack([kept, added * factor])
 
     def best_step(self, residuals: sp.csr_array, vector: Array, ratio: float) -> float:
-        """Line search: the step in [0, 1] that minimises the squared residuals; a sum over all users."""
+        """Return the step in [0, 1] of least squared residuals; a sum over all users."""
         rows = self.rows
         counts = np.diff(rows.indptr)
         toward = -ratio * np.repeat(residuals @ vector, counts) * vector[rows.indices] - self.iterate
@@ -331,7 +308,7 @@ class Iterates:
 def replay(
     rows: sp.csr_array, arrays: Mapping[str, Array], row_bound: float, nuclear_norm: float
 ) -> NDArray[np.float64]:
-    """Local: users' coefficients from their own rows and the released (v, lambda), as training had them."""
+    """Local: compute users' coefficients from their rows and the released (v, lambda)."""
     users = Iterates(rows, row_bound)
     vectors = arrays["item_factors"].astype(np.float64).T
     for vector, value, step in zip(vectors, arrays["singular_values"], arrays["steps"]):
@@ -340,17 +317,7 @@ def replay(
 
 
 def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
-    """Largest singular value of a sparse matrix and its right singular vector, from a fixed start.
-
-    Parameters
-    ----------
-    matrix : SciPy CSR array of shape (n_rows, n_cols)
-
-    Returns
-    -------
-    value : float
-    vector : (n_cols,) array
-    """
+    """Return the largest singular value and its right vector, from a fixed start."""
     order = matrix.shape[1]
     if order <= LARGEST_DIRECT:
         square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))
@@ -362,5 +329,5 @@ def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
 
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
-    """Return that of a matrix of rank about ten with entries of half the range or less."""
+    """That of a matrix of rank about ten with entries of half the range or less."""
     return 3.0 * math.sqrt(n_users * domain.n_items)

@@ -12,20 +12,20 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from hushrec.checks import Clip, Count, Part, Positive, Settings
+from hushrec.checks import Clip, Count, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import ridge_fit
 from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, Released
 from hushrec.papers.frank_wolfe.eigensolvers import clipped
-from hushrec.privacy import Bounded, Budget, Plan, counted, jointly, positive, together
+from hushrec.privacy import Budget, Plan, positive
 from hushrec.training.estimator import Round, UserState, plan_of
 from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateSVD(CentredEstimator["SizedUsers"]):
+class PrivateSVD(CentredEstimator[CentredUsers]):
     """Private eigenvectors of the users' covariance.
 
     Parameters
@@ -35,12 +35,13 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     row_clip : float or None
         Bound L on the norm of a user's row, in units of half the rating range, > 0. By default the
         square root of ``max_ratings_per_user``, which no row exceeds.
-    scale : {"local", "paid", "ridge"}
+    scale : {"local", "ridge"}
         Replacement of the paper's exact mn over the number of observed ratings, which is not private: n over
-        the number of the user's own ratings; n times the released ratio of users to ratings; or a ridge
-        regression of the user's ratings on the eigenvectors, without a scale.
-    tuning : PrivateSVD.Tuning
-        Values for serving and for the released scale.
+        the number of the user's own ratings; or a ridge regression of the user's ratings on the eigenvectors,
+        without a scale.
+    regularization : float
+        Ridge of that regression, in ratings, > 0. Chosen on splits of public data (``python -m
+        benchmarks.reproduce_frank_wolfe``, docs/papers/frank-wolfe.md).
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -49,8 +50,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
     Unit: user. Relation: the budget's. Joint: the eigenvectors are (epsilon, delta)-DP, a user's factors are
     computed from them and their own rows. One Gaussian release of the sum of the outer products of rows of
     norm <= L. The sensitivity is L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is
-    four times as much). ``scale="paid"`` also releases the number of users and of their ratings over xi, of
-    sensitivity sqrt(2).
+    four times as much).
 
     Examples
     --------
@@ -63,49 +63,25 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
 
     name: ClassVar[str] = "private-svd"
 
-    @dataclass(frozen=True, kw_only=True)
-    class Tuning(Settings):
-        """Serving and the paid scale; chosen on splits of public data (docs/papers/frank-wolfe.md).
-
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
-
-        Parameters
-        ----------
-        regularization : float
-            Ridge of that regression, in ratings, > 0.
-        scale_share : float
-            Part of the budget for the ratio, in (0, 1).
-        """
-
-        regularization: Positive = 10.0
-        scale_share: Part = 0.05
-
     rank: Count = 8
     row_clip: Clip | None = None
-    scale: Literal["local", "paid", "ridge"] = "ridge"
-    tuning: Tuning = Tuning()
+    scale: Literal["local", "ridge"] = "ridge"
+    regularization: Positive = 10.0
     center: Released = "user"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
         covariance = positive(self._row_bound(self.row_clip, domain) ** 2)
-        rounds = [Round("covariance", 1.0, covariance)]
-        if self.scale == "paid":
-            sizes = Round("sizes", self.tuning.scale_share, jointly(counted(1.0), counted(1.0)))
-            rounds = [sizes, Round("covariance", 1 - self.tuning.scale_share, covariance)]
-        return Plan(budget, (*planned, *plan_of(rounds, budget, left, 1.0).releases))
+        release = plan_of([Round("covariance", 1.0, covariance)], budget, left, 1.0)
+        return Plan(budget, (*planned, *release.releases))
 
-    def users(self, ratings: Ratings) -> SizedUsers:
-        return SizedUsers(ratings, self)
+    def users(self, ratings: Ratings) -> CentredUsers:
+        return CentredUsers(ratings, self)
 
-    def train(self, users: SizedUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Level, covariance, its top eigenvectors."""
-        domain, most = users.domain, self.max_ratings_per_user
+    def train(self, users: CentredUsers, gate: Gate, seed: int) -> dict[str, Any]:
+        domain = users.domain
         arrays = self._level(users, gate, seed)
         users.centre(arrays)
-        if gate.planned("sizes"):
-            n_users, n_ratings = np.maximum(gate.release("sizes", users.sizes(most)), [1.0, most])
-            arrays["scale"] = np.float64(domain.n_items * min(n_users / n_ratings, 1.0))
         bound = self._row_bound(self.row_clip, domain)
         matrix = unpacked(gate.release("covariance", users.covariance(bound)))
         vectors = top_eigenpairs(matrix, min(self.rank, domain.n_items))[1]
@@ -117,17 +93,7 @@ class PrivateSVD(CentredEstimator["SizedUsers"]):
         vectors = arrays["item_factors"].astype(np.float64)
         if self.scale == "ridge":
             # a direction has norm 1, not root mean square 1
-            return UserState(offset, ridge_fit(rows, vectors, self.tuning.regularization / history.n_items))
+            return UserState(offset, ridge_fit(rows, vectors, self.regularization / history.n_items))
         counts = np.maximum(np.diff(rows.indptr), 1)
-        scale = arrays["scale"] if self.scale == "paid" else history.n_items / counts[:, None]
         bound = self._row_bound(self.row_clip, history.domain)
-        return UserState(offset, scale * (clipped(rows, bound) @ vectors))
-
-
-class SizedUsers(CentredUsers):
-    """Users who also contribute their number and that of their sampled ratings."""
-
-    def sizes(self, most: int) -> Bounded:
-        """Number of users and of their ratings, at most ``most`` each, shape (2,)."""
-        ratings = Bounded(np.array([float(self._centred.nnz)]), counted(most), scale=1 / most, step=1.0)
-        return together([self.count(), ratings])
+        return UserState(offset, history.n_items / counts[:, None] * (clipped(rows, bound) @ vectors))

@@ -43,7 +43,7 @@ _BLOCK = 1 << 21
 
 
 class ProjectionMap(NamedTuple):
-    """Global, released: what multiplies every row, ``V diag(gain) V^T``; padded with zero columns.
+    """Released: what multiplies every row, ``V diag(gain) V^T``.
 
     Attributes
     ----------
@@ -57,7 +57,7 @@ class ProjectionMap(NamedTuple):
 
 
 class FullRows:
-    """User side of Algorithm 5: every user's row of the iterate, as coefficients of the last projection.
+    """User side of Algorithm 5: every user's row, as coefficients of the last projection.
 
     Parameters
     ----------
@@ -77,7 +77,7 @@ class FullRows:
         self._step = 1
 
     def gram(self) -> NDArray[np.float64]:
-        """Sum of the stepped rows' outer products; exact where they are clipped, hence in fixed point."""
+        """Sum the stepped rows' outer products; exact where they are clipped, in fixed point."""
         n_items = self._targets.shape[1]
         gram, step = np.zeros((n_items, n_items)), spacing(self._bound, FACTOR_BITS)
         for _, block in self.stepped():
@@ -86,7 +86,7 @@ class FullRows:
         return gram
 
     def project(self, projection: ProjectionMap) -> None:
-        """Step, clip and project every row: U Z of the paper."""
+        """U Z of the paper."""
         projected = np.empty((len(self.coefficients), len(projection.gains)))
         turn = projection.directions * projection.gains
         for part, full in self.stepped():
@@ -95,7 +95,7 @@ class FullRows:
         self._step += 1
 
     def stepped(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Full rows Y - eta P_Omega(Y - Y*), clipped, some users at a time."""
+        """Yield full rows Y - eta P_Omega(Y - Y*), clipped, some users at a time."""
         eta = self._step_size * self._step**-self._step_decay
         rows = self._targets
         n_users, n_items = rows.shape
@@ -114,7 +114,6 @@ class FullRowUsers(CentredUsers):
     """Users who contribute the outer products of their full rows."""
 
     def begin(self, level: Mapping[str, Array], bound: float, step_size: float, step_decay: float) -> None:
-        """Start from zero, with rows less a released level."""
         self.centre(level)
         self._bound, self._full = bound, FullRows(self._centred, bound, step_size, step_decay)
 
@@ -125,7 +124,6 @@ class FullRowUsers(CentredUsers):
         return Bounded(packed, positive(self._bound**2), weight=weight, step=step)
 
     def project(self, projection: ProjectionMap) -> None:
-        """Go on from projected rows."""
         self._full.project(projection)
 
 
@@ -152,11 +150,10 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """A nuclear norm in proportion to the size of the matrix, the rest as given."""
         return cls.of({"nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: replay the user's own gradient steps between the released projections."""
+        """Local: replay the gradient steps between the released projections."""
         targets, offset = self.rows(arrays, history)
         rows = FullRows(
             targets, self._full_row_bound(history.domain), self.tuning.step_size, self.tuning.step_decay
@@ -167,12 +164,11 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
         return UserState(offset, rows.coefficients)
 
     def _full_row_bound(self, domain: Domain) -> float:
-        """B in rating units."""
+        """In rating units."""
         return math.inf
 
     def _projection(self, gram: Array, domain: Domain) -> ProjectionMap:
-        """Global: soft threshold of the singular values; their squares are ``gram``'s positive
-        eigenvalues."""
+        """Soft-threshold the singular values, roots of ``gram``'s positive eigenvalues."""
         squares, vectors = np.linalg.eigh(gram)
         squares, vectors = squares[::-1], vectors[:, ::-1]
         singular = np.sqrt(squares[squares > 1e-12 * max(squares[0], 0.0)])
@@ -211,7 +207,6 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
     iterations: Count = 50
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        """T times: gradient step of every row, projection of them all."""
         arrays = exact_level(ratings, self.center, seed)
         rows = FullRows(
             self.rows(arrays, ratings)[0], math.inf, self.tuning.step_size, self.tuning.step_decay
@@ -274,7 +269,6 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
         return FullRowUsers(ratings, self)
 
     def train(self, users: FullRowUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """T times: gradient step of every row, its outer product to the server, the server's projection."""
         arrays, maps = self._level(users, gate, seed), []
         users.begin(arrays, self._full_row_bound(users.domain), self.tuning.step_size, self.tuning.step_decay)
         for step in range(1, self.iterations + 1):

@@ -31,18 +31,7 @@ _LONGEST = 1 << 26
 class PrivateKey:
     """A node's secrets for one task, and the file they are kept in.
 
-    Attributes
-    ----------
-    path : Path
-    node : str
-    token : str
-        The node's name at the server.
-    catalogue : str
-        Of the task.
-    coefficients : list of ndarray
-        Mask coefficients of each round.
-    uploads : list of str
-        Digest of the upload of each round.
+    ``token`` is the node's name at the server; ``coefficients`` and ``uploads`` (digests) are by round.
     """
 
     path: Path
@@ -54,13 +43,13 @@ class PrivateKey:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], node: str, catalogue: str) -> PrivateKey:
-        """Return a new key with a new token; write nothing yet."""
+        """Write nothing yet."""
         check_name(node)
         return cls(Path(path), node, secrets.token_urlsafe(32), catalogue)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivateKey:
-        """Read a key file; one that others may read is refused."""
+        """Refuse a key file that others may read."""
         try:
             with Path(path).open(encoding="utf-8") as file:
                 shared = os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077
@@ -80,7 +69,7 @@ class PrivateKey:
         return key
 
     def save(self) -> None:
-        """Write the file for its owner's eyes only, on the disk before this returns."""
+        """For its owner's eyes only, on the disk before this returns."""
         entries = {**vars(self), "coefficients": [part.tolist() for part in self.coefficients]}
         del entries["path"]
         write_atomically(self.path, [json.dumps(entries).encode()])
@@ -89,19 +78,13 @@ class PrivateKey:
 def submit(connection: Connection, key: PrivateKey, items: Array, values: Array) -> tuple[Task, Upload]:
     """Mask a node's ratings with its key, and upload them for the round that is open.
 
-    Parameters
-    ----------
-    connection : Connection
-    key : PrivateKey
-        Extended by the coefficients of the round and saved before anything is sent; called again, the same
-        upload is sent again.
-    items, values : ndarray of shape (n_ratings,)
-        Ascending positions in the catalogue, and ratings.
+    The key gets the coefficients of the round and is saved before anything is sent; called again, the same
+    upload is sent again. ``items`` are ascending positions in the catalogue.
 
     Returns
     -------
     (Task, Upload)
-        The published task and the upload: the view of an eavesdropper.
+        The view of an eavesdropper.
     """
     task = connection.get(Task, "task", most=_LONGEST)
     if task.catalogue != key.catalogue:
@@ -127,7 +110,7 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
 
 
 def fetch(connection: Connection, key: PrivateKey) -> Array:
-    """The node's completed column, decrypted, shape (n_items,); waits within the connection's patience."""
+    """Return the node's completed column, decrypted, shape (n_items,)."""
     values = connection.get(Column, "columns", key.node, token=key.token, most=_LONGEST).values
     task = connection.get(Task, "task", most=_LONGEST)
     shapes = [(len(values), len(part)) for part in key.coefficients]

@@ -28,15 +28,9 @@ _PENALTY_GROWTH = 1.1  # of the constraint's penalty, a step: thresholds fall by
 
 
 class Completion(NamedTuple):
-    """A completed matrix ``left @ right.T`` and how it was found.
+    """A completed matrix ``left @ right.T``, with the sweeps made and the relative misfit.
 
-    Attributes
-    ----------
-    left, right : ndarray of shape (n_rows, rank) and (n_columns, rank)
-    iterations : int
-        Sweeps, or steps, that were made.
-    residual : float
-        Norm of the misfit at the observed entries, relative to theirs.
+    ``left`` and ``right`` have shape (n_rows, rank) and (n_columns, rank).
     """
 
     left: Array
@@ -46,7 +40,6 @@ class Completion(NamedTuple):
 
     @property
     def matrix(self) -> Array:
-        """The completed matrix."""
         return self.left @ self.right.T
 
 
@@ -59,19 +52,8 @@ def alternating_minimization(
     sweeps have a falling ridge on both factors, which is a nuclear-norm penalty. Without it a large mask over
     small ratings can end far from the truth. Then one side is orthonormal in every half sweep.
 
-    Parameters
-    ----------
-    observed : csr_array of shape (n_rows, n_columns)
-    rank : int
-        From 1 to min(n_rows, n_columns) - 1.
-    tolerance : float
-        Stop when the relative residual at the observed entries is below it, or falls no more.
-    iterations : int
-        Most sweeps.
-
-    Returns
-    -------
-    Completion
+    ``rank`` is from 1 to min(n_rows, n_columns) - 1. It stops when the relative residual is below
+    ``tolerance``, or falls no more.
     """
     transposed = observed.T.tocsr()
     _, values, leading = svds(observed, k=rank, v0=np.ones(min(observed.shape)))
@@ -84,10 +66,10 @@ def alternating_minimization(
 
 
 def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e-6) -> int:
-    """Rank that predicts held-out entries best: one in twenty is held out, and the rank grows from 1.
+    """Return the rank that predicts held-out entries best: one in twenty, and the rank grows from 1.
 
-    Growth stops when the held-out entries are predicted to ``tolerance``, or at ``largest``. The next rank
-    starts from the last fit and the leading singular vector of its residuals.
+    Growth stops when they are predicted to ``tolerance``, or at ``largest``. The next rank starts from the
+    last fit and the leading singular vector of its residuals.
     """
     held_out = np.zeros(observed.nnz, dtype=bool)
     held_out[_HELD_OUT // 2 :: _HELD_OUT] = True
@@ -116,23 +98,12 @@ def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e
 def nuclear_norm_minimization(
     observed: sp.csr_array, *, tolerance: float = 1e-8, iterations: int = 1000
 ) -> Completion:
-    """The matrix of least nuclear norm that agrees with the observed entries.
+    """Return the matrix of least nuclear norm that agrees with the observed entries.
 
     Augmented Lagrangian with singular value thresholding (Lin, Chen and Ma 2010, Algorithm 6). Singular
     values come from the Gramian of the shorter side, and only those above the threshold are computed. A
-    minimum of low rank is found; the norm of others is met to about one part in a thousand.
-
-    Parameters
-    ----------
-    observed : csr_array of shape (n_rows, n_columns)
-    tolerance : float
-        Stop when the constraint holds to this, relative to the norm of the observed entries.
-    iterations : int
-        Most steps.
-
-    Returns
-    -------
-    Completion
+    minimum of low rank is found; the norm of others is met to about one part in a thousand. It stops when the
+    constraint holds to ``tolerance``, relative to the norm of the observed entries.
     """
     if observed.shape[0] > observed.shape[1]:
         flipped = nuclear_norm_minimization(observed.T.tocsr(), tolerance=tolerance, iterations=iterations)
@@ -144,17 +115,9 @@ def nuclear_norm_minimization(
 
 
 def nuclear_norm_steps(observed: sp.csr_array) -> Iterator[Completion]:
-    """The steps of :func:`nuclear_norm_minimization`, without end, for another stopping rule.
+    """Yield the steps of :func:`nuclear_norm_minimization`, without end, for not more rows than columns.
 
-    Parameters
-    ----------
-    observed : csr_array of shape (n_rows, n_columns)
-        Not more rows than columns.
-
-    Yields
-    ------
-    Completion
-        Rotate to orthonormal directions: columns of ``left`` are orthogonal, and so are those of ``right``.
+    Columns of ``left`` are orthogonal, and so are those of ``right``.
     """
     cells = _rows(observed), observed.indices
     size = max(float(np.linalg.norm(observed.data)), np.finfo(float).tiny)
@@ -175,7 +138,7 @@ def nuclear_norm_steps(observed: sp.csr_array) -> Iterator[Completion]:
 def _sweeps(
     by_row: sp.csr_array, by_column: sp.csr_array, right: Array, tolerance: float, iterations: int
 ) -> Completion:
-    """Half sweeps over rows and columns from column factors; stops at the tolerance or when it stalls."""
+    """Stop at the tolerance or when it stalls."""
     size = max(float(np.linalg.norm(by_row.data)), np.finfo(float).tiny)
     residual = np.inf
     for sweep in range(1, iterations + 1):  # noqa: B007
@@ -189,12 +152,11 @@ def _sweeps(
 
 
 def _half_sweep(matrix: sp.csr_array, factors: Array, ridge: float = 0.0) -> Array:
-    """Least squares of every row on the other side's factors."""
     return solve_rows(matrix.indptr, matrix.indices, matrix.data, factors, ridge)
 
 
 def _thresholded(matrix: Array, threshold: float) -> tuple[Array, Array]:
-    """Factors of the matrix with its singular values lowered by the threshold, those below it dropped."""
+    """Return factors with singular values lowered by the threshold, those below it dropped."""
     values, vectors = scipy.linalg.eigh(
         matrix @ matrix.T, subset_by_value=(threshold**2, np.inf), check_finite=False, overwrite_a=True
     )

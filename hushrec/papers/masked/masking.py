@@ -24,22 +24,11 @@ from hushrec.types import Array
 
 
 def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
-    """The public columns K of the masks (Algorithm 1, line 1), orthonormal.
+    """Return the public columns K of the masks (Algorithm 1, line 1), orthonormal.
 
     The paper leaves the scale of K open; with orthonormal columns a mask coefficient of standard deviation s
-    adds about ``s * sqrt(mask_rank / n_items)`` to an entry (docs/papers/errata.md).
-
-    Parameters
-    ----------
-    n_items : int
-    mask_rank : int
-        From 1 to n_items: k of the paper.
-    seed : int
-        The key is public, so the seed is too.
-
-    Returns
-    -------
-    ndarray of shape (n_items, mask_rank)
+    adds about ``s * sqrt(mask_rank / n_items)`` to an entry (docs/papers/errata.md). The key is public, so
+    the seed is too.
 
     Examples
     --------
@@ -54,7 +43,7 @@ def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
 
 
 def draw_coefficients(mask_rank: int, noise_sd: float) -> Array:
-    """A node's private key R_j (Algorithm 2, line 2), from the operating system's generator.
+    """Return a node's private key R_j (Algorithm 2, line 2), from the OS generator.
 
     Examples
     --------
@@ -79,10 +68,6 @@ def masked(values: Array, items: Array, keys: Sequence[Array], coefficients: Seq
     coefficients : sequence of ndarrays of shape (mask_rank,)
         The private key of each round.
 
-    Returns
-    -------
-    ndarray of shape (n_ratings,)
-
     Examples
     --------
     >>> from hushrec.papers.masked.masking import draw_coefficients, masked, public_key
@@ -97,12 +82,12 @@ def masked(values: Array, items: Array, keys: Sequence[Array], coefficients: Seq
 
 
 def unmasked(column: Array, keys: Sequence[Array], coefficients: Sequence[Array]) -> Array:
-    """The node's completed column (Algorithm 2, line 7), shape (n_items,)."""
+    """Return the completed column (Algorithm 2, line 7), shape (n_items,)."""
     return column - sum(key @ part for key, part in zip(keys, coefficients, strict=True))
 
 
 def column_space(left: Array) -> Array:
-    """Orthonormal basis of a completed matrix's columns: the second round's public key (section 5)."""
+    """Return the second round's public key (section 5)."""
     return np.linalg.qr(left)[0]
 
 
@@ -110,12 +95,7 @@ def column_space(left: Array) -> Array:
 class MaskingStatement:
     """The promise of masked completion: nothing that has an epsilon.
 
-    Attributes
-    ----------
-    mask_rank : int
-        Public columns that each mask combines.
-    rounds : int
-        1 or 2. The server holds round one when round two begins, so the second adds no protection from it.
+    The server holds round one when round two begins, so the second adds no protection from it.
     """
 
     mask_rank: int
@@ -125,7 +105,6 @@ class MaskingStatement:
     epsilon: None = None
 
     def text(self) -> str:
-        """The statement for a terminal, at most 80 columns wide."""
         paragraphs = (
             "PRIVACY STATEMENT: obfuscation, NOT PRIVATE. Epsilon: None.",
             "Masked completion protects against casual inspection only. It is not differential privacy, and"
@@ -141,7 +120,6 @@ class MaskingStatement:
         return "\n".join(line for part in paragraphs for line in textwrap.wrap(part, 80))
 
     def to_dict(self) -> dict[str, Any]:
-        """The statement for JSON."""
         return {
             "kind": "obfuscation / outsourced computation",
             "private": False,

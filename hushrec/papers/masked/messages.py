@@ -60,17 +60,7 @@ def _orthonormal(key: Array) -> bool:
 
 @dataclass(frozen=True)
 class Upload(Message):
-    """A node's masked column of one round (Algorithm 2, line 4).
-
-    Attributes
-    ----------
-    node : str
-    round : int
-        1 or 2.
-    items : ndarray of shape (n_ratings,), int32
-        Ascending positions in the catalogue: in clear, as the scheme has it.
-    values : ndarray of shape (n_ratings,), float64
-    """
+    """A node's masked column of one round (Algorithm 2, line 4); the items are in clear."""
 
     node: Name
     round: int
@@ -91,12 +81,7 @@ class Upload(Message):
 class Record(Message):
     """An upload as an eavesdropper keeps it: all that the reconstruction needs.
 
-    Attributes
-    ----------
-    values : ndarray of shape (n_ratings,)
-        Masked values.
-    public_rows : ndarray of shape (n_ratings, mask_rank)
-        The public key at the uploaded items, of all rounds side by side.
+    ``public_rows`` are the public key at the uploaded items, of all rounds side by side.
     """
 
     values: Floats
@@ -112,13 +97,7 @@ class Record(Message):
 
 @dataclass(frozen=True)
 class Accepted(Message):
-    """The server has stored the upload for good.
-
-    Attributes
-    ----------
-    digest : str
-        Of the upload.
-    """
+    """The server has stored the upload of this digest for good."""
 
     digest: str
 
@@ -131,5 +110,5 @@ class Column(Message):
 
 
 def fingerprint(items: Iterable[object]) -> str:
-    """SHA-256 of the item ids in order: nodes and server agree on positions."""
+    """Return SHA-256 of the item ids in order, by which nodes and server agree on positions."""
     return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()

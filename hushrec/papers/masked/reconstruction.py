@@ -38,11 +38,10 @@ class Reconstruction:
     ratings : ndarray of shape (n_ratings,) or None
         The exact ratings, or None where they were not found.
     exact_combinations : int
-        Linear combinations of the ratings that the upload gives exactly, even if single ratings cannot be
-        computed from them.
+        Linear combinations of the ratings that the upload gives exactly, even without single ratings.
     n_ratings : int
     reason : str
-        The reason if ``ratings`` is None, else empty.
+        Why ``ratings`` is None, else empty.
     """
 
     ratings: Array | None
@@ -52,7 +51,6 @@ class Reconstruction:
 
     @property
     def recovered(self) -> int:
-        """Ratings that are known exactly."""
         return 0 if self.ratings is None else len(self.ratings)
 
 
@@ -123,14 +121,14 @@ def reconstruct(
 
 
 def _equations(scaled: Array, public_rows: Array) -> tuple[Array, Array]:
-    """Orthonormal equations, free of the mask, that the ratings meet: ``equations @ ratings = targets``."""
+    """Return orthonormal equations ``equations @ ratings = targets`` that are free of the mask."""
     left, _, _ = np.linalg.svd(public_rows)
     equations = left[:, public_rows.shape[1] :].T
     return equations, equations @ scaled
 
 
 def _solve(equations: Array, targets: Array, bound: int) -> Array | None:
-    """The integer vector within the bound that meets the equations, by LLL on Kannan's embedding."""
+    """Find the integer vector within the bound by LLL on Kannan's embedding."""
     from flint import fmpz_mat
 
     count, size = equations.shape

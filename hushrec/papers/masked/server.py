@@ -86,7 +86,6 @@ class Settings:
             raise InputError(self._room(smallest, needed))
 
     def _room(self, smallest: int, needed: int) -> str:
-        """Name the mismatch, and a combination that fits."""
         what = f"{self.enough} columns" if smallest == self.enough else f"{smallest} items"
         asked = f"mask_rank={self.mask_rank}" + (f" and rank={self.rank}" if self.rank else "")
         more = f"enough={needed + 1} (and as many nodes)" if smallest == self.enough else "a larger catalogue"
@@ -98,16 +97,7 @@ class Settings:
 
 
 class Store:
-    """All that a server has received and computed, in an SQLite file (write-ahead log, synchronous).
-
-    A new file is its owner's alone to read.
-
-    Parameters
-    ----------
-    path : path
-        Made if missing. A file of a server with other settings is refused.
-    settings : Settings
-    """
+    """All that a server has received and computed, in an SQLite file for its owner alone."""
 
     def __init__(self, path: str | Path, settings: Settings) -> None:
         self._lock = threading.Lock()
@@ -133,7 +123,7 @@ class Store:
             )
 
     def add(self, upload: Upload, token: bytes) -> tuple[bytes, bytes]:
-        """Store an upload unless the node has one in the round; return the stored token and message."""
+        """Return the stored token and message, perhaps of an earlier upload."""
         place = upload.round, upload.node
         self._run("INSERT OR IGNORE INTO uploads VALUES (?, ?, ?, ?)", *place, token, upload.to_json())
         ((stored_token, stored),) = self._run(
@@ -142,26 +132,22 @@ class Store:
         return stored_token, stored
 
     def token(self, round: int, node: str) -> bytes | None:
-        """Digest of the token that a node uploaded with."""
         rows = self._run("SELECT token FROM uploads WHERE round = ? AND node = ?", round, node)
         return rows[0][0] if rows else None
 
     def count(self, round: int) -> int:
-        """Number of uploads of a round."""
         return int(self._run("SELECT COUNT(*) FROM uploads WHERE round = ?", round)[0][0])
 
     def uploads(self, round: int) -> list[Upload]:
-        """All uploads of a round, by node."""
         rows = self._run("SELECT message FROM uploads WHERE round = ? ORDER BY node", round)
         return [from_json(Upload, raw) for (raw,) in rows]
 
     def add_completion(self, round: int, nodes: list[str], left: Array, right: Array) -> None:
-        """Store the factors of a round's completed matrix, nodes by items."""
         values = round, "\n".join(nodes), left.shape[1], left.tobytes(), right.tobytes()
         self._run("INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?)", *values)
 
     def completion(self, round: int) -> tuple[list[str], Array, Array] | None:
-        """Nodes and factors of a round's completed matrix, or None."""
+        """Return nodes and factors of a round, or None."""
         rows = self._run("SELECT nodes, rank, left, right FROM completions WHERE round = ?", round)
         for nodes, rank, *factors in rows:
             left, right = (np.frombuffer(raw).reshape(-1, rank) for raw in factors)
@@ -174,13 +160,7 @@ class Store:
 
 
 class CompletionServer:
-    """Answers nodes, and completes each round in a separate thread.
-
-    Parameters
-    ----------
-    settings : Settings
-    store : Store
-    """
+    """Answers nodes, and completes each round in a separate thread."""
 
     def __init__(self, settings: Settings, store: Store) -> None:
         self.settings = settings
@@ -196,7 +176,6 @@ class CompletionServer:
         threading.Thread(target=self._work, daemon=True).start()
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
-        """Reply to one request (see `hushrec.network.service`)."""
         match method, path:
             case "GET", ["task"]:
                 return self.task()
@@ -207,21 +186,20 @@ class CompletionServer:
         raise Refusal(404, "There is no such page; see /task.")
 
     def admit(self, method: str, path: list[str], token: str, length: int) -> None:
-        """Refuse a request before its body is read (see `hushrec.network.service`)."""
+        """Refuse a request before its body is read."""
         if method == "POST":
             check_token(token)
             if path != ["columns"]:
                 raise Refusal(404, "There is no such page; see /task.")
 
     def task(self) -> Task:
-        """Return the task and the public key."""
         settings = self.settings
         with self._lock:
             keys, open = tuple(self._keys), not self._columns and not self._trouble
         return Task(settings.catalogue, keys, settings.noise_sd, settings.rounds, open)
 
     def accept(self, upload: Upload, token: str) -> Accepted:
-        """Take a masked column, once; the same upload with the same token is acknowledged again."""
+        """Take a column once; the same upload with the same token is acknowledged again."""
         check_token(token)
         n_items, digest = self.settings.n_items, _digest(token)
         if upload.items[-1] >= n_items:
@@ -252,7 +230,6 @@ class CompletionServer:
             raise Refusal(409, f"All {self.settings.n_nodes} nodes have uploaded.")
 
     def column(self, node: str, token: str) -> Column:
-        """The node's completed column, for the bearer of its token."""
         known = self._store.token(1, node)
         if known is None or not hmac.compare_digest(known, _digest(token)):
             raise Refusal(403, "This token is not that of this node.")
@@ -266,7 +243,6 @@ class CompletionServer:
             return Column(self._columns[node])
 
     def _work(self) -> None:
-        """Complete one round after the other, each when all or enough columns are there."""
         try:
             while not self._columns:
                 round = len(self._keys)
@@ -282,7 +258,6 @@ class CompletionServer:
                 self._trouble = f"The matrix could not be completed ({why})."
 
     def _wait(self, round: int) -> None:
-        """Wait for all columns of a round, or for enough and then silence."""
         wanted = self.settings.n_nodes if round == 1 else self._store.count(1)
         while True:
             self._arrival.clear()
@@ -304,7 +279,7 @@ def _digest(token: str) -> bytes:
 
 
 def complete(uploads: list[Upload], settings: Settings) -> tuple[Array, Array]:
-    """Complete the matrix of the uploads, nodes by items; returns its factors."""
+    """Return the factors of the completed matrix, nodes by items."""
     values = np.concatenate([upload.values for upload in uploads])
     items = np.concatenate([upload.items for upload in uploads])
     starts = np.cumsum([0, *(len(upload.items) for upload in uploads)])

@@ -115,7 +115,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         return CleansedUsers(ratings, self)
 
     def train(self, users: CleansedUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Item averages, then the covariance of the rest, with every entry drawn to its kind's average."""
+        """Release item averages, then the covariance of the rest, drawn to its averages."""
         users.sample(seed)
         means, popularity = self._item_means(gate.release("item means", users.item_means()), users.domain)
         arrays: dict[str, Any] = {"sampling_seed": np.int64(seed)}
@@ -131,7 +131,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         return arrays | {"item_factors": vectors[:, kept] * np.sqrt(values[kept]) / root[:, None]}
 
     def _item_means(self, noisy: Array, domain: Domain) -> tuple[Array, Array]:
-        """Item averages less the middle of the range, shrunk to the global one; and the items' weights."""
+        """Return averages less the middle of the range, shrunk to the global one, and weights."""
         sums, counts, half = noisy[: domain.n_items], noisy[domain.n_items :], domain.half_width
         counts = np.maximum(counts, 0.0)
         average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
@@ -164,7 +164,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
 
 
 class CleansedUsers(Users):
-    """Users who contribute sampled ratings, each weighted by 1/sqrt(number of theirs)."""
+    """Users whose sampled ratings are weighted by 1/sqrt(number of theirs)."""
 
     _cell_weights: Array  # of :meth:`sample`
     _residuals: sp.csr_array  # of :meth:`subtract`
@@ -178,7 +178,7 @@ class CleansedUsers(Users):
         self._cell_weights = np.repeat(unit_weights(self._ratings), np.diff(self._ratings.matrix.indptr))
 
     def item_means(self) -> Bounded:
-        """Item sums, in a user of norm at most half the range, and item weights, of norm at most 1."""
+        """Item sums, of norm at most half the range, and item weights, of norm at most 1."""
         ratings, half = self._ratings, self.domain.half_width
         step = spacing(half)
         deviations = truncated(_deviations(ratings) * self._cell_weights, step)
@@ -187,28 +187,27 @@ class CleansedUsers(Users):
         return together(parts, _MEANS_BOUND)
 
     def subtract(self, arrays: Mapping[str, Array]) -> None:
-        """Go on with residuals from released item averages and a user's own, clamped."""
         self._residuals, _ = self._settings.residuals(arrays, self._ratings)
 
     def covariance(self) -> Bounded:
-        """Packed sum of the outer products of weighted residuals, of norm at most the clamp a user."""
+        """Packed outer products of weighted residuals, of norm at most the clamp a user."""
         clamp = self._settings.residual_clamp * self.domain.half_width
         weighted = with_values(self._residuals, self._residuals.data * self._cell_weights)
         return outer_product_sum(weighted, clamp)
 
     def weights(self) -> Bounded:
-        """Packed sum of the outer products of the weights, of norm at most 1 a user."""
+        """Packed outer products of the weights, of norm at most 1 a user."""
         return outer_product_sum(with_values(self._residuals, self._cell_weights), 1.0)
 
 
 def _deviations(ratings: Ratings) -> NDArray[np.float64]:
-    """Local: ratings less the middle of the range, at most half of it in size."""
+    """Local: ratings less the middle of the range."""
     half = ratings.domain.half_width
     return np.clip(ratings.matrix.data.astype(np.float64) - ratings.domain.midpoint, -half, half)
 
 
 def _cleansed(covariance: Array, weights: Array, shrinkage: float) -> NDArray[np.float64]:
-    """Every entry shrunk to the average of its kind, diagonal or not, and divided by its weight."""
+    """Shrink every entry to the average of its kind, diagonal or not, and divide by its weight."""
     cleansed = np.empty_like(covariance)
     diagonal = np.eye(len(covariance), dtype=bool)
     weights = np.maximum(weights, 0.0)

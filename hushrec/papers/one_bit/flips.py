@@ -55,7 +55,7 @@ def randomize_labels(
 
 
 def flips_epsilon(to_dislike: float, to_like: float) -> float:
-    """Return what flips of these probabilities cost: the largest of four log-ratios.
+    """Return the largest of four log-ratios.
 
     The paper's condition (Theorem 1) bounds two of them and lets (0, e^-epsilon) pass, which costs infinity.
     """
@@ -65,14 +65,13 @@ def flips_epsilon(to_dislike: float, to_like: float) -> float:
 
 
 def check_flips(flips: tuple[float, float]) -> None:
-    """Refuse values that are not two probabilities, and flips that would reverse the labels."""
+    """Refuse flips that would reverse the labels."""
     good = isinstance(flips, tuple) and len(flips) == 2 and all(0 <= flip <= 1 for flip in flips)
     if not good or sum(flips) >= 1:
         raise InputError(f"flips={flips!r} must be two probabilities that add up to less than 1.")
 
 
 def check_cost(flips: tuple[float, float] | None, epsilon: float) -> None:
-    """Refuse flips that cost more than epsilon a label."""
     if flips is None:
         return
     check_flips(flips)
@@ -92,10 +91,7 @@ def _log_ratio(one: float, other: float) -> float:
 def garbled(
     seen: Array, flip: float, flips: tuple[float, float], generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Flip symmetrically flipped labels once more, to flip likes and dislikes with ``flips``.
-
-    This is post-processing, so its randomness need not be secret.
-    """
+    """Flip flipped labels once more: post-processing, whose randomness need not be secret."""
     first, second = flips
     again_like = ((1 - flip) * (first - flip) + flip * (second - flip)) / (1 - 2 * flip)
     again_dislike = ((1 - flip) * (second - flip) + flip * (first - flip)) / (1 - 2 * flip)
@@ -104,7 +100,7 @@ def garbled(
 
 
 def pure_epsilon_share(budget: Budget, fraction: float) -> float:
-    """Return the pure epsilon that has this fraction of the budget's mu squared."""
+    """Return the pure epsilon of this fraction of the budget's mu squared."""
     if fraction >= 1 or not budget.private:
         return budget.epsilon
     half = budget.mu * math.sqrt(fraction) / 2

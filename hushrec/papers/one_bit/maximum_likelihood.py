@@ -38,7 +38,7 @@ _LEVELS = tuple(10.0**-power for power in range(1, 16))
 
 
 def label_sensitivity(link: str, bound: float) -> float:
-    """Most that a label changes its cell's derivative: the supremum of h' / (h (1 - h)), |x| <= bound."""
+    """Most that a label changes a derivative: the supremum of h' / (h (1 - h)), |x| <= bound."""
     if link == "logistic":
         return 1.0
     _, slope = likelihood(np.array([bound, bound]), np.array([0.0, 1.0]), link)
@@ -46,7 +46,7 @@ def label_sensitivity(link: str, bound: float) -> float:
 
 
 def project_nuclear(matrix: Array, radius: float) -> Array:
-    """Nearest matrix of nuclear norm at most ``radius``, from the eigenvectors of the smaller Gram matrix."""
+    """Return the nearest matrix of nuclear norm at most ``radius``."""
     if matrix.shape[0] > matrix.shape[1]:
         return project_nuclear(matrix.T, radius).T
     if np.linalg.norm(matrix) * math.sqrt(matrix.shape[0]) <= radius:
@@ -66,14 +66,7 @@ class Projection:
 
     Dykstra's alternating projections, which are proximal gradient steps in the dual, with Nesterov's momentum
     and restarts. The result respects the bound exactly and differs from the exact projection by about
-    ``tolerance`` (root mean square of its last change).
-
-    Parameters
-    ----------
-    radius, bound : float
-    tolerance : float
-    rounds : int
-        At most this many eigendecompositions.
+    ``tolerance`` (root mean square of its last change), or stops after ``rounds`` eigendecompositions.
     """
 
     def __init__(self, radius: float, bound: float, tolerance: float = 1e-9, rounds: int = 500) -> None:
@@ -81,7 +74,7 @@ class Projection:
         self._multiplier: Array | None = None
 
     def __call__(self, matrix: Array, step: float = 1.0) -> Array:
-        """The projection of ``matrix``, a point less ``step`` times the gradient there.
+        """Project a point less ``step`` times the gradient there.
 
         At an optimum the dual is ``step`` times the nuclear ball's multiplier for any step, so the search
         begins there.
@@ -129,15 +122,14 @@ def spectral_projected_gradient(
     objective : callable
         Value and gradient at a point.
     project : callable
-        Projection onto the set of a point less a step times the gradient there, and that step.
+        Projection of a point less a step times the gradient there, and that step.
     start : ndarray
-        Any point, from which a first projected step is taken.
     iterations : int
         At most so many.
     tolerance : float
         Stop when the last ``window`` values differ by at most this part of the value at the start.
     window : int
-        At least 2, at most 10.
+        From 2 to 10.
     """
     value, gradient = objective(start)
     first = abs(value) + 1e-300
@@ -173,7 +165,7 @@ def spectral_projected_gradient(
 
 
 def barzilai_borwein(change: Array, turn: Array) -> float:
-    """Step length <change, change> / <change, turn>, within bounds."""
+    """Return <change, change> / <change, turn>, within bounds."""
     curvature = float(np.vdot(change, turn))
     if curvature <= 0:
         return _LONGEST_STEP if np.any(turn) else 1.0
@@ -205,11 +197,6 @@ def solve_dense(
     iterations : int
     tolerance : float
         As in :func:`spectral_projected_gradient`; projections are ten times as accurate.
-
-    Returns
-    -------
-    Solution
-        Its point has the given shape.
     """
     rows, columns, target = cells
 
@@ -247,7 +234,7 @@ def solve_factored(
 
     The matrix is ``center + user factors . item factors + user offset + item offset``. Without offsets and
     weights, and with enough columns, it is the dense problem without its entrywise bound (Srebro, Rennie and
-    Jaakkola 2004).
+    Jaakkola 2004). The point is stacked as ``start``.
 
     Parameters
     ----------
@@ -261,11 +248,6 @@ def solve_factored(
         factors and 0 for offsets.
     cells, shape, radius, link, flips, iterations, tolerance
         As in :func:`solve_dense`.
-
-    Returns
-    -------
-    Solution
-        Its point is stacked as ``start``.
     """
     rows, columns, target = cells
     if scale is None:
@@ -291,7 +273,7 @@ def solve_factored(
 def cell_scores(
     rows: NDArray[np.integer], columns: NDArray[np.integer], stacked: Array, n_rows: int
 ) -> Array:
-    """Entries at the cells of the matrix of stacked factors. Their last column is an offset."""
+    """Return entries of stacked factors, whose last column is an offset."""
     left, right = BiasedFactors(stacked[:n_rows]), BiasedFactors(stacked[n_rows:])
     fitted = predict_pairs(rows, columns, left.factors, right.factors)
     return fitted + left.biases[rows] + right.biases[columns]

@@ -152,8 +152,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             K of Algorithm 3, >= 1.
         clamp : float
             Bound on the gradient's entries before the noise (C), > 0.
-        noise : {"laplace", "gaussian"}
-            For "gradient": pure epsilon, or less noise for many steps at delta > 0.
         strong_convexity : float
             "output": weight gamma of the squared Frobenius norm, > 0.
         output_steps : int
@@ -171,7 +169,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         flips: tuple[float, float] | None = None
         gradient_steps: Count = 3
         clamp: Positive = 0.5
-        noise: Literal["laplace", "gaussian"] = "laplace"
         strong_convexity: Positive = 4.0
         output_steps: Count = 5
         entry_epsilon: Positive | None = None
@@ -253,12 +250,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             return plan(("labels less the objective's noise", Laplace(1 / epsilon), 1.0))
         if self.mechanism == "gradient":
             steps = self.tuning.gradient_steps
-            law = (
-                budget.share(fraction / steps)
-                if self.tuning.noise == "gaussian"
-                else Laplace(steps / epsilon)
-            )
-            labels = range(1, steps + 1)
+            law, labels = Laplace(steps / epsilon), range(1, steps + 1)
             return plan(*((f"gradient {step}", law, self.slope_sensitivity) for step in labels))
         if self.mechanism == "output":
             return plan(("observed entries", budget.share(fraction), self.output_sensitivity))
@@ -269,12 +261,12 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     @property
     def slope_sensitivity(self) -> float:
-        """Most that one label moves the clamped gradient of scores within the bound."""
+        """Most that one label moves a clamped gradient."""
         return min(2 * self.tuning.clamp, label_sensitivity(self.link, self.bound))
 
     @property
     def output_sensitivity(self) -> float:
-        """Most that one label moves the last of the fixed steps, in Frobenius norm (proof: section 5)."""
+        """Most that one label moves the last step, in Frobenius norm (proof: section 5)."""
         contraction = (1 - self.output_step * self.tuning.strong_convexity) ** self.tuning.output_steps
         return label_sensitivity(self.link, self.bound) / self.tuning.strong_convexity * (1 - contraction)
 
@@ -283,7 +275,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return 1 / (CURVATURE[self.link] + self.tuning.strong_convexity)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        """Notes on the cost for a user, and on the cost of Algorithm 4's entries."""
         cap = domain.max_ratings_per_user
         words: tuple[str, ...] = (
             "this protects the value of single ratings, not the users: one with q ratings is protected by"
@@ -309,18 +300,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     def complete(self, ratings: Ratings, accountant: Accountant, *, seed: int = 0) -> Completion:
         """Train and return the whole released matrix, a row for each user: the paper's output.
 
-        Parameters
-        ----------
-        ratings : Ratings
-            The private rows; which cells they hold is public.
-        accountant : Accountant
-            Its budget has unit "rating" and relation "replace".
-        seed : int
-            Seed of the random start, never of privacy noise.
-
-        Returns
-        -------
-        Completion
+        ``accountant``'s budget has unit "rating" and relation "replace"; the rated cells are public.
         """
         run.check(self, ratings, accountant, seed)
         plan = run.plan(self, ratings.domain, accountant)
@@ -332,12 +312,11 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return Completion(users, items, bound, self.link, run.statement(self, ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        """Local: a regression of the user's labels on the released item factors."""
         ridge = self.regularization
         return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.tuning.offsets)
 
     def _released_factors(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, Array]:
-        """Stacked factors and offsets of users and items, from released values and public places."""
+        """Return factors and offsets from released values and public places."""
         self._check_size(users.shape)
         if self.mechanism == "gradient":
             return split_matrix(self._noisy_gradients(users, gate))
@@ -379,7 +358,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return garbled(seen, flip, self.tuning.flips, np.random.default_rng(seed)), self.tuning.flips
 
     def _noisy_gradients(self, users: LabelledUsers, gate: Gate) -> Array:
-        """Algorithm 3: a fixed number of steps along noisy gradients, of lengths chosen from these alone."""
+        """Algorithm 3: a fixed number of steps, of lengths chosen from noisy gradients alone."""
         matrix, change, before = np.zeros(users.shape), np.zeros(0), np.zeros(0)
         longest = 1 / CURVATURE[self.link]
         shortest = longest / self.tuning.gradient_steps
@@ -406,7 +385,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         *,
         link: str,
     ) -> tuple[Array, Array]:
-        """Algorithm 1, line 2, and Algorithm 2, line 3: factors of the constrained optimum."""
+        """Algorithm 1, line 2, and Algorithm 2, line 3."""
         cells, radius = (*places, seen), self._radius(shape, len(seen))
         stop: dict[str, Any] = {"iterations": self.tuning.iterations, "tolerance": self.tuning.tolerance}
         if self.tuning.solver == "dense":
@@ -430,7 +409,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return np.clip(project_nuclear(matrix, self._radius(matrix.shape)), -self.bound, self.bound)
 
     def _radius(self, shape: tuple[int, ...], observed: float = math.inf) -> float:
-        """Bound on the nuclear norm; the number of observed cells is public."""
+        """The number of observed cells is public."""
         relative = self.nuclear_norm
         if relative is None and self.mechanism == "gradient":
             relative = 0.1
@@ -447,7 +426,6 @@ class LabelledUsers(Users):
     cells : (ndarray, ndarray)
         Rows and columns of the observed cells.
     shape : (int, int)
-        Numbers of users and items.
     """
 
     def __init__(self, ratings: Ratings, settings: OneBitCompletion) -> None:
@@ -463,19 +441,18 @@ class LabelledUsers(Users):
         return Bounded(values, counted(1.0), norm=norm, unit="rating")
 
     def slopes(self, scores: Array) -> Bounded:
-        """Gradient of the loss in every cell, clamped; scores are clipped to the declared bound."""
+        """Scores are clipped to the declared bound."""
         fit = self._settings
         _, slope = likelihood(np.clip(scores, -fit.bound, fit.bound), self._labels, fit.link)
-        norm = "l2" if fit.tuning.noise == "gaussian" else "l1"
-        return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm=norm, unit="rating")
+        return Bounded(self._clamped(slope), counted(fit.slope_sensitivity), norm="l1", unit="rating")
 
     def _clamped(self, slope: Array) -> Array:
-        """Clamp a slope before the noise; clamping after it would bound nothing."""
+        """Clamp before the noise; clamping after it would bound nothing."""
         clamp = self._settings.tuning.clamp
         return np.clip(slope, -clamp, clamp)
 
     def observed_entries(self) -> Bounded:
-        """Observed entries of a strongly convex optimum, by fixed steps through non-expansive maps."""
+        """Observed entries of an optimum by fixed steps through non-expansive maps."""
         fit, matrix = self._settings, np.zeros(self.shape)
         for _ in range(fit.tuning.output_steps):
             _, slope = likelihood(matrix[self.cells], self._labels, fit.link)
@@ -485,7 +462,7 @@ class LabelledUsers(Users):
         return Bounded(matrix[self.cells], counted(fit.output_sensitivity), unit="rating")
 
     def optimum(self, seed: int) -> Bounded:
-        """The whole optimum, every entry clipped to the declared bound (Algorithm 4 as published)."""
+        """The whole optimum, clipped to the declared bound (Algorithm 4 as published)."""
         fit = self._settings
         factors = fit.solve(self.cells, self._labels, self.shape, (0.0, 0.0), seed, link=fit.link)
         matrix = np.clip(product(*factors), -fit.bound, fit.bound)
@@ -503,7 +480,6 @@ class Completion:
     bound : float
         Entries are within plus or minus this.
     link : str
-        Link from an entry to a probability.
     privacy : PrivacyStatement
         For one rating: the rows may be published.
     """
@@ -525,13 +501,7 @@ class Completion:
 
 
 def completion_scores(completion: Completion, trained: Ratings, targets: Ratings) -> NDArray[np.float64]:
-    """Released scores at the cells of ``targets``, 0 for users without a row; in the order of its data.
-
-    Parameters
-    ----------
-    trained : Ratings
-        The ratings of the completed matrix; their users are its rows.
-    """
+    """Return scores at the cells of ``targets``, 0 for users without a row of ``trained``."""
     rows = np.repeat(trained.user_index(targets), np.diff(targets.matrix.indptr))
     return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
 
@@ -539,7 +509,6 @@ def completion_scores(completion: Completion, trained: Ratings, targets: Ratings
 def fold_in_labels(
     arrays: Mapping[str, Array], labels: Any, link: str, regularization: float, offsets: bool = True
 ) -> UserState:
-    """Local: every user's factors and offset, from their own labels and the released item factors."""
     factors = np.asarray(arrays["item_factors"], dtype=np.float64)
     width = factors.shape[1]
     if offsets:
@@ -558,7 +527,6 @@ def fold_in_labels(
 
 
 def overall_log_odds(seen: Array, flips: tuple[float, float], link: str) -> float:
-    """The log-odds (or probit) of the overall rate of likes, from the released labels."""
     to_dislike, to_like = flips
     rate = (float(np.mean(seen)) - to_like) / (1 - to_dislike - to_like) if len(seen) else 0.5
     rate = min(max(rate, _LEAST_RATE), 1 - _LEAST_RATE)
@@ -566,19 +534,18 @@ def overall_log_odds(seen: Array, flips: tuple[float, float], link: str) -> floa
 
 
 def public_weights(positions: Array, count: int, power: float) -> NDArray[np.float64]:
-    """Numbers of ratings in rows or columns, relative to their mean, to a power; a row has at least one."""
+    """Return relative numbers of ratings to a power; a row has at least one."""
     numbers = np.maximum(np.bincount(positions, minlength=count), 1.0)
     return (numbers / numbers.mean()) ** power
 
 
 def product(users: Array, items: Array) -> NDArray[np.float64]:
-    """The matrix of factors and offsets."""
     left, right = BiasedFactors(users), BiasedFactors(items)
     return left.factors @ right.factors.T + left.biases[:, None] + right.biases
 
 
 def split_matrix(matrix: Array) -> tuple[Array, Array]:
-    """Balanced factors of a matrix, with offsets of 0 in a last column."""
+    """Return balanced factors, with offsets of 0 in a last column."""
     if matrix.shape[0] > matrix.shape[1]:
         return split_matrix(matrix.T)[::-1]
     values, vectors = np.linalg.eigh(matrix @ matrix.T)  # many times faster than singular vectors

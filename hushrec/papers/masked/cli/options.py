@@ -36,7 +36,6 @@ class Link:
     patience: Annotated[float, Parameter(validator=Number(gte=0))] = 30.0
 
     def connection(self) -> Connection:
-        """A connection to it."""
         from hushrec.network.transport import Connection  # an extra
 
         return Connection(self.server, patience=self.patience, ca=self.ca)
