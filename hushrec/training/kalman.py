@@ -37,9 +37,12 @@ def no_evidence() -> Array:
 
 
 def drift(evidence: Array) -> float:
-    """Posterior mean of the drift variance, in units of the usual variance."""
+    """Estimate the drift variance, in units of the usual variance.
+
+    The gain that a filter settles at grows with the root of the drift, so the mean of roots counts.
+    """
     likelihood = np.exp(evidence - evidence.max())
-    return float(likelihood @ DRIFTS / likelihood.sum())
+    return float(likelihood @ np.sqrt(DRIFTS) / likelihood.sum()) ** 2
 
 
 def learned(

@@ -79,3 +79,19 @@ def test_new_entries_are_usual_and_unknown() -> None:
     assert found.variance == pytest.approx([0.0, 0.0, 0.0, 41 / 3])
     for all_alike in (np.ones(4, bool), np.zeros(4, bool)):
         assert found.with_new(all_alike) is found
+
+
+def test_a_statistic_that_hardly_moves_is_known_as_well_as_with_its_drift_given() -> None:
+    """Oracle: the error variance of the best linear estimate, which knows the drift, after 100 weeks."""
+    excess, later = [], np.arange(99, -1, -1)
+    for seed, drift_sd in enumerate([0.0, 0.01] * 10):
+        rng = np.random.default_rng(seed)
+        path = TRUTH + np.cumsum(rng.normal(0, drift_sd, (100, 40)), axis=0)
+        released = path + rng.normal(0, 3.0, path.shape)
+        found = Tracked.first(released[0], 9.0)
+        for each in released[1:]:
+            found = found.measured(each, 9.0)
+        covariance = drift_sd**2 * np.minimum.outer(later, later) + 9.0 * np.eye(100)
+        best = 1 / np.linalg.inv(covariance).sum()
+        excess.append(((found.mean - path[-1]) ** 2).mean() / best)
+    assert np.mean(excess) < 1.05

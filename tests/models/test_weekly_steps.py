@@ -121,3 +121,24 @@ def test_a_season_learns_from_week_to_week(cls) -> None:
             values.append(next(iter(found.metrics.values())).value)
         gains.append(sign * (values[-1] - values[0]))
     assert np.mean(gains) > 0.003
+
+
+def test_how_far_biases_spread_is_learned_from_all_weeks() -> None:
+    """The first week's noise hides it. Oracle: the spread of item means without noise, about log counts."""
+    rows = realistic(3000, 200, 120_000, spreads=(0.9, 0.1, 0.5), seed=2)
+    matrix = rows.matrix.tocsc()
+    counts = np.diff(matrix.indptr)
+    means = matrix.sum(axis=0) / counts
+    design = np.column_stack([np.ones(200), np.log(counts)])
+    rest = means - design @ np.linalg.lstsq(design, means)[0]
+    model, season = PrivateALS(n_users=3000), Season(Budget(20.0, 1e-6), 8, 1e-4)
+    priors = []
+    for week in range(8):
+        if week == 0:
+            trained = model.fit(rows, SeasonAccountant(season, noise=SeededNoise(3)))
+        else:
+            following = SeasonAccountant.following(trained.privacy, noise=SeededNoise(3 + week))
+            trained = trained.continue_training(rows, following)
+        priors.append(float(trained.state["numbers"][-1]))
+    assert priors[0] < 0.7 * np.var(rest)
+    assert priors[-1] == pytest.approx(np.var(rest), rel=0.03)

@@ -206,7 +206,7 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
     scores = feature_scores(domain.item_features, domain.n_items)
     arrays, columns = _divided(model, last, scores)
     items, state = _with_new_items(model, ModelArrays(arrays, last.state), scores)
-    spread, user_variance, residual, bias_prior = state.numbers[2:]
+    spread, user_variance, residual, _ = state.numbers[2:]
     counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
     level = Level(
         float(last.serve["center"]),
@@ -219,6 +219,9 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
     weights, supported, _ = item_weights(tracked.mean, weights_sd)
     relative = adaptive_weights(weights, model.tuning.weight_exponent)
     slopes = weighted_slopes(weights, relative)
+    if model.bias_rounds:
+        state = _with_bias_prior(items, state, np.log(weights))
+    bias_prior = state.numbers[-1]
     if state.factors is not None:
         tastes = BiasedFactors(items).factors
         tastes[:], turned = canonical(tastes, state.factors, slopes, level, residual)
@@ -294,6 +297,22 @@ def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[
         design, new = np.column_stack([np.ones(len(scores)), scores]), ~known & scores.any(axis=1)
         columns[new] = design[new] @ np.linalg.lstsq(design[known], columns[known])[0]
     return {**last.serve, "item_factors": factors[:, :rank]}, columns
+
+
+def _with_bias_prior(items: Array, state: State, popularity: Array) -> State:
+    """Return the state with the prior variance of item biases after an EM step; update the biases in place.
+
+    The first week's estimate is mostly noise where that week has a small part of the budget.
+    """
+    biases, before, variance = BiasedFactors(items).biases, state.numbers[-1], state.item_bias_variance
+    design = np.column_stack([np.ones(len(items)), popularity])
+    weighted = (1 - ratio(variance, before))[:, None] * design
+    expected = design @ np.linalg.lstsq(weighted.T @ design, weighted.T @ biases)[0]
+    prior = float(((biases - expected) ** 2 + variance).mean())
+    part = ratio(before * prior, prior * (before - variance) + before * variance)
+    biases[:] = expected + part * (biases - expected)
+    numbers = np.append(state.numbers[:-1], prior)
+    return state._replace(numbers=numbers, item_bias_variance=part * variance)
 
 
 def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
