@@ -107,7 +107,7 @@ def rows_of(domain: Domain, found: Entries) -> Rows:
 
 
 def one_row(domain: Domain, items: list[int], ratings: np.ndarray) -> sp.csr_array:
-    """Return the matrix of one user within the cap, who has a row also without a usable rating."""
+    """Return one user within the cap, who has a row also without a usable rating."""
     values = within_range(ratings, domain).tolist()
     last = {item: value for item, value in zip(items, values) if item >= 0 and value == value}
     columns = sorted(last)
