@@ -32,7 +32,7 @@ _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: A number with a point or a comma before its decimals.
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*")
 _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
-#: Different texts of a column that is taken for one of categories.
+#: Most categories of a column; of more, those with most items. Bounds the memory.
 _MOST_CATEGORIES = 1000
 _LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
@@ -49,7 +49,7 @@ def read_item_features(
         An array is aligned with the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or the
         path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like.
         Its other columns are numbers, truth values, vectors of one length, or categories: texts, or lists of
-        them such as ``Comedy|Drama``. Rows of other items are left out.
+        them such as ``Comedy|Drama``; the 1,000 with most items stay. Rows of other items are left out.
     texts : Arrow array of str
         Canonical ids of the catalogue.
 
@@ -136,12 +136,15 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
 
 
 def _from_table(n_items: int, ids: int, table: pa.Table, place: np.ndarray) -> np.ndarray:
-    columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids]
-    if not columns:
+    if table.num_columns == 1:
         raise InputError("The item features hold ids only; add columns of numbers.")
-    values = np.hstack(columns)
-    features = np.full((n_items, values.shape[1]), np.nan)
-    features[place[place >= 0]] = values[place >= 0]
+    (known,) = np.nonzero(place >= 0)
+    if not len(known):
+        return np.full((n_items, 1), np.nan)
+    table = table.take(known)
+    columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids]
+    features = np.full((n_items, sum(values.shape[1] for values in columns)), np.nan)
+    features[place[known]] = np.hstack(columns)
     return features
 
 
@@ -284,16 +287,15 @@ def _categories(cells: list[Any], name: str) -> np.ndarray:
     given = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
     each = [{word.strip() for word in words or () if word} - {""} for words in given]
     counts = Counter(word for words in each for word in words)
-    kept = sorted(word for word, count in counts.items() if count > 1)
+    kept = sorted((word for word in counts if counts[word] > 1), key=lambda word: (-counts[word], word))
     shared = sum(any(counts[word] > 1 for word in words) for words in each)
-    if 2 * shared < sum(map(bool, each)) or not kept or len(counts) > _MOST_CATEGORIES:
+    if 2 * shared < sum(map(bool, each)) or not kept:
         raise InputError(
             f"Item feature {name!r} is text with {plural(len(counts), 'different value')}, which makes no"
-            f" categories: leave the column out, or give it at most {_MOST_CATEGORIES} that most items share"
-            " with others."
+            " categories: leave the column out, or give it values that most items share with others."
         )
-    place = {word: at for at, word in enumerate(kept)}
-    found = np.zeros((len(each), len(kept)))
+    place = {word: at for at, word in enumerate(kept[:_MOST_CATEGORIES])}
+    found = np.zeros((len(each), len(place)))
     for row, words in enumerate(each):
         if not words:
             found[row] = np.nan

@@ -66,6 +66,17 @@ def test_categories_become_columns_of_0_and_1(genres) -> None:
     np.testing.assert_array_equal(found, [[1, 0], [np.nan, np.nan], [0, 1], [1, 1]])
 
 
+def test_of_many_categories_those_with_most_items_of_the_catalogue_stay() -> None:
+    """Rows of items outside the catalogue count for nothing, however many there are."""
+    authors = [f"author {number % 1100}" for number in range(2200)] + ["author 7"] * 3
+    elsewhere = [f"author {number}" for number in (998, 999)] * 50
+    table = {"item": range(2303), "author": [*authors, *elsewhere]}
+    found = features_of(table, tuple(range(2203)))
+    assert found.shape == (2203, 1000) and found[7].sum() == 1
+    assert sorted(found.sum(axis=0)) == [2] * 999 + [5]
+    assert not found[[998, 999]].any()  # of equally many items the first in the alphabet stay
+
+
 REFUSED = [
     (np.zeros((3, 2)), "4 catalogue items"),
     (np.array([["a"]] * 4), "numbers"),

@@ -21,7 +21,7 @@ from hushrec import (
 from hushrec.cli.output_model import about
 from hushrec.data.features import feature_scores
 from hushrec.data.keys import mix
-from hushrec.models.liked_features import VOTES, voted, with_features as with_item_features
+from hushrec.models.liked_features import VOTES, voted
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.testing import check_sensitivity
@@ -128,12 +128,6 @@ def decided(votes: dict[str, float], widths: tuple[int, ...], noise_sd: float = 
     return found.weight, found.state["feature_tables"].tolist(), voters.asked
 
 
-def test_features_count_where_votes_are_for_them_beyond_chance_and_noise() -> None:
-    for votes, wanted in zip((-200.0, 0.0, 17.0, 18.0, 200.0), (0, 0, 0, 1, 1)):
-        assert decided({VOTES: votes}, (2,))[0] == wanted
-    assert [decided({VOTES: votes}, (2,), 0.0)[0] for votes in (8.0, 9.0)] == [0.0, 1.0]  # without noise
-
-
 def test_tables_are_voted_on_alone_and_then_beside_the_accepted_ones() -> None:
     """The order of the first votes decides what is asked; a table counts if both its votes are for it."""
     two, three, step, next_step = (f"{VOTES}, {what}" for what in ("table 2", "table 3", "step 2", "step 3"))
@@ -176,22 +170,6 @@ def test_a_useless_table_stays_out_beside_a_good_one_and_in_later_weeks() -> Non
         columns = weeks[name][:, -scores.shape[1] :].astype(float)
         missed = columns - scores @ np.linalg.lstsq(scores, columns)[0]
         assert (np.linalg.norm(missed) < 0.5 * np.linalg.norm(columns)) == alike, name
-
-
-def test_weak_components_count_less_and_all_others_alike() -> None:
-    """The popularity-weighted variance of a component, over that of its kind; a rare kind varies little."""
-    columns = np.zeros((N_ITEMS, 4))
-    columns[:60, 0] = columns[60:110, 1] = columns[110:, 2] = 1
-    columns[5, 3] = 1
-    state = {"item_weights": np.full(N_ITEMS, 50.0), "item_weights_variance": np.ones(N_ITEMS)}
-    state["item_weights"][5] = 0.1
-    serve = {"item_factors": np.zeros((N_ITEMS, 0)), "history_weight": np.zeros(N_ITEMS)}
-    found = with_item_features(ModelArrays(serve, {**state, "users": np.array([300.0, 0.0])}), columns)
-    components, popularity = found.state["item_components"], np.asarray(found.beside["item_bias"])
-    weight = popularity / popularity.sum()
-    centred = components - weight @ components
-    weak, least, most = np.linalg.eigvalsh((centred * weight[:, None]).T @ centred)
-    assert least > 0.8 * most and 0 < weak < 0.4 * least
 
 
 def test_one_user_moves_each_vote_by_at_most_one() -> None:
