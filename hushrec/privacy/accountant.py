@@ -1,6 +1,5 @@
 """The accountant: values from private rows leave only as releases, charged before noise is drawn."""
 
-import logging
 import math
 import os
 import threading
@@ -28,7 +27,6 @@ from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PUBLIC_DATA, PrivacyStatement, library_version
 
 Result = TypeVar("Result")
-_LOG = logging.getLogger("hushrec")
 _LEFTOVER = 1e-9  # of mu^2: less is a remainder of rounding
 
 
@@ -69,7 +67,7 @@ class Accountant(Single):
     0.0
     """
 
-    _logs = _keeps_journal = True
+    _keeps_journal = True
     _instead = "a copy could spend the same budget again; make another Accountant with the same ledger"
 
     def __init__(
@@ -333,9 +331,6 @@ class Accountant(Single):
                 if journal is not None:
                     journal.charged()
             self._releases.append(release)
-        if self._logs:
-            where = f"unit: {release.unit}, relation: {release.relation}"
-            _LOG.info("charged for %r: mu = %.6g (%s)", release.label, release.mu, where)
         return value, draft
 
     def _record(self, ledger: Ledger, release: Release, step: int | None) -> None:
@@ -407,7 +402,7 @@ class Accountant(Single):
 class _RunAccountant(Accountant):
     """The accountant of one run of a selection, which adds up mu (docs/proofs/selection.md)."""
 
-    _logs = _keeps_journal = False  # how many runs there are is secret
+    _keeps_journal = False  # how many runs there are is secret
 
     def _check_fit(self, coming: Iterable[Release]) -> None:
         releases = (*self._releases, *coming)

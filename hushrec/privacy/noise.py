@@ -109,14 +109,14 @@ class SystemNoise(GeneratorNoise):
     """
 
     def _stream(self) -> "Words":
-        return stream_cipher()
+        return stream_cipher(os.urandom(32))
 
 
-def stream_cipher() -> "Words":
-    """Return a function that draws so many words from a stream cipher under a fresh key."""
+def stream_cipher(key: bytes) -> "Words":
+    """Return a function that draws so many words of AES-256 in counter mode."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-    encryptor = Cipher(algorithms.AES(os.urandom(32)), modes.CTR(bytes(16))).encryptor()
+    encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()
 
     def words(count: int) -> npt.NDArray[np.uint64]:
         buffer = np.empty(count + 2, np.uint64)  # the library asks for almost a block more than it fills

@@ -131,15 +131,13 @@ def first_count(n_users: float, counted_sd: float) -> Array:
     return np.array([n_users, max(counted_sd, _USUAL_GROWTH * n_users) ** 2])
 
 
-def counted_again(
-    users: Users, gate: Gate, counts: Array, weights: Tracked, label: str = "item weights"
-) -> tuple[Array, Tracked]:
+def counted_again(users: Users, gate: Gate, counts: Array, weights: Tracked) -> tuple[Array, Tracked]:
     """Return the number of users with its variance, and the item weights, after a week's releases."""
     count = Tracked(counts[:1], counts[1:], no_evidence())
     released = gate.release("number of users", users.count())
     count = count.measured(released, gate.noise_sd("number of users") ** 2, grows=True)
-    released = gate.release(label, users.item_weights())
-    weights = weights.measured(released, gate.noise_sd(label) ** 2, grows=True)
+    released = gate.release("item weights", users.item_weights())
+    weights = weights.measured(released, gate.noise_sd("item weights") ** 2, grows=True)
     return np.array([count.mean[0], count.variance[0]]), weights
 
 

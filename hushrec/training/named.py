@@ -173,26 +173,19 @@ def train(
     )
 
 
-def release_user_count(ratings: Ratings | Store, accountant: Accountant, share: float = 0.01) -> int:
+def release_user_count(ratings: Ratings | Store, accountant: Accountant) -> int:
     """Release the number of users, at least 1, to plan with.
-
-    Parameters
-    ----------
-    ratings : Ratings or Store
-    accountant : Accountant
-    share : float
-        Fraction of the remaining mu squared, in (0, 1); in a season, of the week's slice.
 
     Privacy
     -------
-    One Gaussian release. Unit: user. Sensitivity 1, under replace too, since a user's rows may be replaced
-    by rows that cannot be used.
+    One Gaussian release for 1% of the remaining mu squared. Unit: user. Sensitivity 1, under replace too,
+    since a user's rows may be replaced by rows that cannot be used.
     """
     run.check_users(ratings, accountant)
     budget = accountant.budget
     sensitivity = counted(1.0).under(budget.relation)
     planned = Release(
-        "number of users", budget.share(accountant.part(share)), sensitivity, budget.unit, budget.relation
+        "number of users", budget.share(accountant.part(0.01)), sensitivity, budget.unit, budget.relation
     )
     rows: Any = ratings.rated()
     noisy = LocalGate(accountant, Plan(budget, (planned,))).release(planned.label, Users(rows).count())

@@ -14,7 +14,6 @@ from scipy import stats
 
 from hushrec.errors import InputError
 from hushrec.privacy import SystemNoise
-from hushrec.privacy.noise import stream_cipher
 from hushrec.privacy.testing import SeededNoise
 from tests.privacy.laws import ALARM, check_law
 
@@ -197,7 +196,7 @@ def test_the_stream_is_aes256_in_counter_mode_under_a_fresh_key(monkeypatch):
     keys, real = [], os.urandom
     monkeypatch.setattr("os.urandom", lambda size: keys.append(real(size)) or keys[-1])
     for _ in range(2):
-        words = stream_cipher()
+        words = SystemNoise()._stream()
         drawn = np.concatenate([words(count) for count in (1, 4, 0, 7, 20_000)])
         numbers = b"".join(number.to_bytes(16, "big") for number in range(len(drawn) // 2))
         aes = Cipher(algorithms.AES(keys[-1]), modes.ECB()).encryptor()

@@ -5,30 +5,25 @@ from __future__ import annotations
 import secrets
 
 import numpy as np
-from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 from numpy.typing import NDArray
 
 from hushrec.network.messages import check
+from hushrec.privacy.noise import stream_cipher
 
 #: The first server holds the rest of every answer, the second the seed.
 ROLES = ("first", "second")
 #: Bytes of a seed: a key of AES-256.
 SEED_BYTES = 32
-#: Bytes of a stream that stay in the processor's cache.
-_PIECE = 1 << 18
-_ZEROS = bytes(_PIECE)
+#: Words of a stream that stay in the processor's cache.
+_PIECE = 1 << 15
 
 
 def add_stream(words: NDArray[np.uint64], seed: bytes, *, negative: bool = False) -> None:
-    """Add or subtract a seed's stream (AES-256 in counter mode) modulo 2^64, in place."""
-    encryptor = Cipher(algorithms.AES(seed), modes.CTR(bytes(16))).encryptor()
-    change = np.subtract if negative else np.add
-    buffer = bytearray(_PIECE + 15)  # the library asks for almost a block more than it fills
-    piece = np.frombuffer(buffer, dtype="<u8", count=_PIECE // 8)
-    for start in range(0, len(words), len(piece)):
-        part = words[start : start + len(piece)]
-        encryptor.update_into(_ZEROS[: 8 * len(part)] if len(part) < len(piece) else _ZEROS, buffer)
-        change(part, piece[: len(part)], out=part)
+    """Add or subtract a seed's stream modulo 2^64, in place."""
+    change, stream = np.subtract if negative else np.add, stream_cipher(seed)
+    for start in range(0, len(words), _PIECE):
+        part = words[start : start + _PIECE]
+        change(part, stream(len(part)).view("<u8"), out=part)
 
 
 def split(integers: NDArray[np.uint64]) -> tuple[bytes, bytes]:
