@@ -105,7 +105,6 @@ def canaries(
 
 
 def _canaries(n_canaries: int) -> Ratings:
-    """Users with separate items, rated at both ends of the range in turn."""
     n_items = n_canaries * _ITEMS_EACH
     domain = Domain(tuple(range(n_items)), rating_range=(1, 5))
     users = np.repeat(np.arange(n_canaries), _ITEMS_EACH)

@@ -206,7 +206,6 @@ def worst_pair(estimator: Estimator, plan: Plan, domain: Domain, seed: int) -> P
 
 
 def _pairs(domain: Domain, budget: Budget, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
-    """Yield neighbouring data sets around users at the ends of the range, on many items and on one."""
     generator = np.random.default_rng(seed)
     items = domain.items[: domain.max_ratings_per_user]
     low, high = domain.low, domain.high
@@ -275,7 +274,6 @@ def log_ratios(call: NoiseCall, value: Array, other: Array | float) -> Array:
 
 
 def _ratio(calls: Sequence[NoiseCall], others: Sequence[NoiseCall], axis: int | None = None) -> Any:
-    """Log-likelihood ratio of the outputs; with axis=0, of each along it."""
     total: Any = 0.0
     for call, other in zip(calls, others, strict=True):
         cells = log_ratios(call, call.value.astype(np.float64), other.value)

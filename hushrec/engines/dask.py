@@ -248,7 +248,6 @@ class Dask:
         return True
 
     def _workers(self) -> list[str]:
-        """Return the address of each thread's worker."""
         if self._client.status != "running":
             return []
         try:
@@ -306,8 +305,6 @@ def _itself(query: Any) -> Any:
 
 
 def _work(make: Make, rows: Store, numbers: list[int], query: Query, version: str) -> Answer:
-    """Return the partial sums of some blocks."""
-
     def run() -> list[Array]:
         blocks = rows.blocks()
         return answer_all(make, [blocks[number] for number in numbers], query) or []

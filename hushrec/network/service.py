@@ -313,7 +313,6 @@ def _length(request: Request, longest: int) -> int:
 
 
 def _protocol(parser: Any, seconds: float) -> Any:
-    """A protocol of uvicorn's with the limits."""
     return type("_Protocol", (_Limited, parser), {"request_seconds": seconds})
 
 
@@ -354,7 +353,6 @@ class _Limited:
         super().on_response_complete()  # type: ignore[misc]
 
     def _watch(self) -> None:
-        """Hang up on a client that is too slow; check again soon."""
         now, unsent = self.loop.time(), self.transport.get_write_buffer_size()
         answering = self.cycle is not None and not self.cycle.response_complete
         if unsent:

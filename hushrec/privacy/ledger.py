@@ -694,7 +694,6 @@ class Ledger(Single):
 
     @contextmanager
     def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[Book]:
-        """Begin, verify the chain; commit at the end or roll back."""
         with self._errors(then), closing(self._connect()) as connection:  # rolls back uncommitted changes
             connection.execute(f"BEGIN {kind}")
             book = Book(connection)

@@ -20,8 +20,6 @@ APPLICATION = 0x68726563  # "hrec", SQLite's application_id
 VERSION = 1  # SQLite's user_version
 GENESIS = "0" * 64  # takes the place of the hash before the first charge
 
-#: The application_id of code that was never published.
-_UNPUBLISHED = 0x68757368
 _MAGIC = b"SQLite format 3\0"
 
 _COLUMNS = """
@@ -84,11 +82,6 @@ def check_file(path: Path) -> None:
     application, version = header[68:72], int.from_bytes(header[60:64], "big")
     if not header.startswith(_MAGIC) or len(header) < 100:
         raise LedgerError(f"{path} is not a ledger, or was cut short; check the path.")
-    if application == _UNPUBLISHED.to_bytes(4, "big"):
-        raise LedgerError(
-            f"The ledger {path} was written by unpublished code, and no version of hushrec reads it; keep it,"
-            " and name another file (--ledger, HUSHREC_LEDGER)."
-        )
     if application != APPLICATION.to_bytes(4, "big"):
         raise LedgerError(f"{path} is not a ledger; check the path.")
     if version != VERSION:

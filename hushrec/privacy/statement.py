@@ -193,7 +193,6 @@ class PrivacyStatement:
 
     @property
     def _together(self) -> float:
-        """Epsilon of all trainings of the data set together."""
         book = self.ledger
         if book is None:
             return self.budget.epsilon

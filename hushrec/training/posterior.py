@@ -162,7 +162,6 @@ def expected_variance(measured: float, noise_sd: float, usual: float) -> float:
 
 
 def _variances(measured: float, noise_sd: float, usual: float) -> tuple[Array, Array]:
-    """Candidates of a variance, and their posterior masses."""
     values = usual * np.exp(_LOGARITHMS)
     # at most as precise as the candidates
     precise = np.hypot(noise_sd, (_LOGARITHMS[1] - _LOGARITHMS[0]) * measured) + values[0]
@@ -178,7 +177,6 @@ def likely_scale(released: Array, variance: Array, noise_variance: Array) -> flo
 
 
 def _masses(surprise: Array) -> Array:
-    """Posterior masses, from negative log likelihoods."""
     surprise = surprise + _LOGARITHMS**2 / 2
     likelihood = np.exp(surprise.min() - surprise)
     return np.asarray(likelihood / likelihood.sum())

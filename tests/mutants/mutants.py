@@ -737,9 +737,9 @@ SEASONS = [
         "np.array(users.item_weights()._values),\n        tracked.variance,"),
     bug("the weekly filter is fed with sums without noise",
         f"{CONTRACT}::test_weeks[private-als]", "training/kalman:counted_again",
-        "released = gate.release(label, users.item_weights())",
+        'released = gate.release("item weights", users.item_weights())',
         """exact = np.array(users.item_weights()._values)
-    gate.release(label, users.item_weights())
+    gate.release("item weights", users.item_weights())
     released = exact"""),
     bug("a window that ends with the data", f"{WEEKS}::test_a_window_is_declared_and_needs_times",
         "training/run:next_week", "ratings = split_by_time(ratings, since)[1]",

@@ -102,7 +102,6 @@ class Shares:
         return self._digests[node] == digest
 
     def _append(self, entry: bytes) -> None:
-        """Write a share whole, or nothing of it."""
         end = self._file.seek(0, os.SEEK_END)
         with suppress(OSError):
             if self._file.write(entry) == len(entry):

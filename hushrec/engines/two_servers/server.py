@@ -81,8 +81,6 @@ class Settings:
 
 @dataclass
 class _Collecting:
-    """The open round, since a time of the monotonic clock."""
-
     which: Round
     opened: Opened
     digest: str
@@ -315,7 +313,6 @@ class CollectingServer:
         return True
 
     def _check_fit(self, theirs: Nonce) -> None:
-        """Refuse another server with which this training could not end."""
         wrong = ""
         if theirs.agreement != self.agreement.fingerprint:
             wrong = "The other server trains under another agreement; give the same file and version to both"
@@ -354,7 +351,6 @@ class CollectingServer:
         return replace(board, privacy=replace(board.privacy, ledger=summary))
 
     def _source(self, wanted: Wanted) -> _Collected | None:
-        """The round in which all entries of a release were answered."""
         first, last = int(wanted.question.min()), int(wanted.question.max())
         for closed in reversed(self._collected):
             here = slice(closed.which.first, last + 1)
@@ -433,7 +429,6 @@ class CollectingServer:
         return run_of(self._session, self.settings.role)
 
     def _reserve(self, session: str) -> None:
-        """Keep budget for all releases that are not charged yet."""
         if self._ledger is None:
             return
         dataset, run, plan = self.settings.dataset, run_of(session, self.settings.role), self.agreement.plan
@@ -449,7 +444,6 @@ class CollectingServer:
             self._ledger.charge(dataset, run, release, step=number, reservation=self._reservation)
 
     def _publish(self, number: int, noisy: bytes) -> None:
-        """Record which noisy share it is, for good."""
         if self._ledger is not None and number not in self._check_published():
             name, digest = f"noisy-{number}", hashlib.sha256(noisy).hexdigest()
             self._ledger.keep(self.settings.dataset, self._run, number, name, digest)
@@ -515,7 +509,6 @@ class CollectingServer:
             self._totals.append(_words(total))
 
     def _open(self, which: Round, age: float) -> None:
-        """Open a round of an age in seconds, or continue with the files of it."""
         opened = self.agreement.opened(self._totals, which)
         digest = self.agreement.state(self._session, which, opened)
         path = self._book.path / f"shares-{which.release}"
