@@ -68,28 +68,28 @@ class Settings:
         check_fields(self)
 
     @classmethod
-    def of(cls, *given: Mapping[str, Any], **last: Any) -> Self:
+    def of(cls, *layers: Mapping[str, Any], **last: Any) -> Self:
         """Return settings by the names of :func:`settings_of`; later ones override earlier ones."""
         flat: dict[str, Any] = {}
-        for settings in (*given, last):
-            own = dict(settings)
-            if "tuning" in own:
-                tuning = own.pop("tuning")
+        for settings in (*layers, last):
+            layer = dict(settings)
+            if "tuning" in layer:
+                tuning = layer.pop("tuning")
                 check_kind(tuning, Settings, "tuning", f"pass {cls.__name__}.Tuning(...)")
                 flat |= tuning.get_params()
-            flat |= own
+            flat |= layer
         check_names(cls, flat)
-        if found := {name: flat.pop(name) for name in behind(cls) if name in flat}:
-            flat["tuning"] = replace(cls.tuning, **found)  # type: ignore[attr-defined]
+        if tuned := {name: flat.pop(name) for name in behind(cls) if name in flat}:
+            flat["tuning"] = replace(cls.tuning, **tuned)  # type: ignore[attr-defined]
         return cls(**flat)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the fields by name, those of models within as ``name__field``."""
-        found = {field.name: getattr(self, field.name) for field in fields(self)}
-        inside = {name: value for name, value in found.items() if deep and isinstance(value, Settings)}
+        params = {field.name: getattr(self, field.name) for field in fields(self)}
+        inside = {name: value for name, value in params.items() if deep and isinstance(value, Settings)}
         for name, model in inside.items():
-            found |= {f"{name}__{key}": value for key, value in model.get_params().items()}
-        return found
+            params |= {f"{name}__{key}": value for key, value in model.get_params().items()}
+        return params
 
     def set_params(self, **settings: Any) -> Self:
         """Return a copy with these fields changed.
@@ -99,7 +99,7 @@ class Settings:
         known = self.get_params()
         if unknown := sorted(set(settings) - set(known)):
             name = getattr(self, "name", type(self).__name__)
-            names = [each for each in known if not each.endswith("planned_for")]
+            names = [key for key in known if not key.endswith("planned_for")]
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(names)}.")
         own = {name: value for name, value in settings.items() if "__" not in name}
         changed = replace(self, **own)
@@ -122,16 +122,16 @@ def settings_of(model: Any) -> dict[str, Any]:
     Settings of an inner model are called ``name.field``, unless the outer model sets them.
     """
     own = {field.name: getattr(model, field.name) for field in setting_fields(model)}
-    found: dict[str, Any] = {}
+    settings: dict[str, Any] = {}
     for name, value in own.items():
         if name == "tuning" and isinstance(value, Settings):
-            found |= settings_of(value)
+            settings |= settings_of(value)
         elif isinstance(value, Settings):
             inner = {"model": getattr(value, "name", "")} | settings_of(value)
-            found |= {f"{name}.{key}": each for key, each in inner.items() if key not in own}
+            settings |= {f"{name}.{key}": part for key, part in inner.items() if key not in own}
         else:
-            found[name] = value
-    return found
+            settings[name] = value
+    return settings
 
 
 def behind(cls: Any) -> tuple[str, ...]:
@@ -141,7 +141,7 @@ def behind(cls: Any) -> tuple[str, ...]:
 
 def names_of(cls: Any) -> list[str]:
     own, inner = [field.name for field in setting_fields(cls)], behind(cls)
-    return [each for name in own for each in (inner if name == "tuning" and inner else (name,))]
+    return [key for name in own for key in (inner if name == "tuning" and inner else (name,))]
 
 
 def parts_of(cls: Any) -> list[str]:
@@ -149,10 +149,10 @@ def parts_of(cls: Any) -> list[str]:
     return [field.name for field in fields(cls) if field.default_factory is not MISSING]
 
 
-def check_names(cls: Any, given: Iterable[str]) -> None:
+def check_names(cls: Any, used: Iterable[str]) -> None:
     """Refuse unknown names of settings."""
     names, parts = names_of(cls), parts_of(cls)
-    for name in given:
+    for name in used:
         if name not in names and name.partition(".")[0] not in parts:
             called = getattr(cls, "name", "") or cls.__name__
             raise InputError(f"{called} has no setting {name!r}; it has {', '.join(names) or 'none'}.")
@@ -178,7 +178,7 @@ def check_fields(settings: Any) -> None:
 
 @cache
 def _rules(cls: Any) -> dict[str, _Rule]:
-    found = {}
+    rules = {}
     for name, hint in get_type_hints(cls, include_extras=True).items():
         kinds = get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
         optional, kinds = NoneType in kinds, tuple(kind for kind in kinds if kind is not NoneType)
@@ -188,8 +188,8 @@ def _rules(cls: Any) -> dict[str, _Rule]:
         words = get_args(kind) if get_origin(kind) is Literal else ()
         layer = isinstance(kind, type) and issubclass(kind, Settings)
         if len(kinds) == 1 and (words or layer or kind in (int, float, bool)):
-            found[name] = _Rule(optional, kind, interval, words)
-    return found
+            rules[name] = _Rule(optional, kind, interval, words)
+    return rules
 
 
 def check_numbers(**rules: tuple[Any, type, str]) -> None:

@@ -341,14 +341,14 @@ def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN
     rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
     estimator = _with_likes(estimator, domain)
     first = ratings_of(hostile_users(rng, 8, domain), domain)
-    board = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
+    model = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
     features = domain.item_features
     if features is not None:
         features = np.vstack([features[::-1], features[:1]])
     wider = replace(domain, items=(*domain.items, "new"), item_features=features)
-    labels = {release.label for release in board.privacy.releases}
+    labels = {release.label for release in model.privacy.releases}
     for number, over in ((1, domain), (2, wider)):
-        run, part = _next_week(board), season.fraction(number)
+        run, part = _next_week(model), season.fraction(number)
         planned = {
             one.relation: estimator.weekly_releases(one, over, part).releases for one in _relations(budget)
         }
@@ -359,7 +359,7 @@ def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN
         content, charged = run(family[-1], recorder)
         alike = run(ratings_of({}, over), ReplayNoise(recorder.calls))[0] == content
         assert alike, "a week's model knows more of the rows than was released"
-        board = Model.from_bytes(content)
+        model = Model.from_bytes(content)
         for mine, theirs in zip(charged, planned[budget.relation], strict=True):
             assert replace(mine, label=theirs.label) == theirs, "a week was charged otherwise than planned"
         slice_of_mu = math.fsum(release.mu**2 for release in charged)
@@ -495,11 +495,11 @@ def _fitted(estimator: Estimator, budget: Budget) -> Run:
     return run
 
 
-def _next_week(board: Model) -> Run:
+def _next_week(model: Model) -> Run:
     def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
-        accountant = SeasonAccountant.following(board.privacy, noise=noise)
+        accountant = SeasonAccountant.following(model.privacy, noise=noise)
         accountant.week = replace(accountant.week, run="a name that is else drawn at random")
-        return board.continue_training(ratings, accountant).to_bytes(), accountant.week_releases
+        return model.continue_training(ratings, accountant).to_bytes(), accountant.week_releases
 
     return run
 

@@ -72,8 +72,8 @@ def membership(
     inside = generator.permutation(n_planted) < n_planted // 2
     matrix = sp.vstack([ratings.matrix, planted.rows(inside).matrix], format="csr")
     mixed = Ratings.from_any(sp.csr_array(matrix), domain)
-    board = train(model, mixed, Accountant(budget, data_is_public=True), settings=settings, seed=seed)
-    scores = fit_scores(board, planted)
+    trained = train(model, mixed, Accountant(budget, data_is_public=True), settings=settings, seed=seed)
+    scores = fit_scores(trained, planted)
     return area_under_curve(scores[inside], scores[~inside])
 
 

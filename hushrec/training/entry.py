@@ -116,7 +116,7 @@ def train(
         rows = Ratings.from_any(ratings, domain, columns=columns, implicit=likes)
     _warn(named.large_delta(budget, n_users))
     book = None if data_is_public else Ledger(ledger or default_path())
-    board = named.train(
+    trained = named.train(
         name,
         rows,
         Accountant(budget, ledger=book, dataset=dataset, data_is_public=data_is_public),
@@ -128,9 +128,9 @@ def train(
         public=public,
     )
     if n_users is None:
-        counts = [value for key, value in settings_of(board.estimator).items() if key.endswith("n_users")]
+        counts = [value for key, value in settings_of(trained.estimator).items() if key.endswith("n_users")]
         _warn(named.large_delta(budget, next(iter(counts), None)))
-    return board
+    return trained
 
 
 def _warn(text: str) -> None:

@@ -49,7 +49,7 @@ class PublicRows(Protocol):
     def notes(self) -> tuple[str, ...]:
         """Sentences for the privacy statement."""
 
-    def beside(self, board: Model, parts: ModelArrays) -> Model:
+    def beside(self, model: Model, parts: ModelArrays) -> Model:
         """Add a public model to the private one."""
 
 
@@ -120,7 +120,7 @@ def fit(
 
 def next_week(
     estimator: Estimator[Any],
-    board: Model,
+    model: Model,
     ratings: Ratings | Store,
     accountant: SeasonAccountant,
     *,
@@ -137,10 +137,10 @@ def next_week(
             raise InputError("A window is taken from ratings with their times; pass those, not a store.")
         ratings = split_by_time(ratings, since)[1]
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
-    _check_follows(estimator, board, accountant)
+    _check_follows(estimator, model, accountant)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
-    last = _over(ratings.domain, board, drop_missing_items)
+    last = _over(ratings.domain, model, drop_missing_items)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
     releases = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
     planned = releases.labelled(suffix=suffix)
@@ -151,7 +151,7 @@ def next_week(
 
     with admitted(ratings, accountant) as rows:
         parts = ask(estimator, rows, accountant, planned, train, progress, engine)
-    kept = board.privacy.item_features
+    kept = model.privacy.item_features
     return state(estimator, ratings, accountant, parts, notes, kept_features=kept, public_rows=public_rows)
 
 
@@ -269,23 +269,23 @@ def read_public(
     return public.read(estimator, ratings)
 
 
-def _check_follows(estimator: Estimator[Any], board: Model, accountant: SeasonAccountant) -> None:
+def _check_follows(estimator: Estimator[Any], model: Model, accountant: SeasonAccountant) -> None:
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
     if not estimator.supports_seasons:
         raise InputError(f"{estimator.name} does not support seasons; train it again, or train both.")
-    if accountant.after != board.privacy.week or board.privacy.week is None:
+    if accountant.after != model.privacy.week or model.privacy.week is None:
         raise InputError(
             "accountant is not of the week after this model; make it from the model's statement."
         )
-    if not board.state:
+    if not model.state:
         raise InputError("This model holds no state to continue; train the season's first model again.")
-    accountant.check_model(board)
+    accountant.check_model(model)
 
 
-def _over(domain: Domain, board: Model, drop_missing_items: bool) -> ModelArrays:
+def _over(domain: Domain, model: Model, drop_missing_items: bool) -> ModelArrays:
     """Return a model's released values over another catalogue; rows of new items are zero."""
-    old = board.domain
+    old = model.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
         raise InputError(
             f"This model's ratings are from {old.low:g} to {old.high:g} and these are from {domain.low:g} to"
@@ -298,7 +298,7 @@ def _over(domain: Domain, board: Model, drop_missing_items: bool) -> ModelArrays
             f"The catalogue lacks {missing} of the model's {old.n_items} items; pass --drop-missing-items"
             " (drop_missing_items=True) to drop them, or a catalogue that has them."
         )
-    return moved(board, position)
+    return moved(model, position)
 
 
 # ---------------------------------------------------------------------- 2: plan
@@ -409,12 +409,12 @@ def state(
         domain = replace(
             domain, feature_names=tuple(itertools.compress(domain.feature_names, accepted)) if known else ()
         )
-    board = Model.of(estimator, domain, parts, privacy)
+    model = Model.of(estimator, domain, parts, privacy)
     if public_rows is not None:
-        board = public_rows.beside(board, parts)
+        model = public_rows.beside(model, parts)
     if isinstance(accountant, SeasonAccountant):
-        accountant.wrote(board)
-    return board
+        accountant.wrote(model)
+    return model
 
 
 def statement(

@@ -343,12 +343,12 @@ class CollectingServer:
                 self.model = self._booked(following)
         return True
 
-    def _booked(self, board: Model) -> Model:
+    def _booked(self, model: Model) -> Model:
         if self._ledger is None:
-            return board
+            return model
         delta = self.agreement.budget.delta
         summary = self._ledger.summary(self.settings.dataset, unless_declared=delta)
-        return replace(board, privacy=replace(board.privacy, ledger=summary))
+        return replace(model, privacy=replace(model.privacy, ledger=summary))
 
     def _source(self, wanted: Wanted) -> _Collected | None:
         first, last = int(wanted.question.min()), int(wanted.question.max())
