@@ -211,42 +211,6 @@ def test_a_thread_has_the_settings_of_whoever_trains() -> None:
     assert seen == ["hers"] * len(seen) and len(seen) > 1
 
 
-@pytest.mark.parametrize(
-    ("count", "an_item", "in_all", "shares", "sizes"),
-    [
-        (1, 2, 100, 4, [4, 4, 2]),  # until there are 14 ratings, of 4 a block
-        (1, 2, 9, 4, [3, 3, 3, 1]),
-        (1, 0.5, 100, 4, [1] * 10),
-        (2, 2, 100, 4, [1] * 10),  # no more than an eighth of the blocks at once
-        (2, 2, 100, 1, [4, 4, 2]),
-        (2, 9, 100, 1, [5, 5]),
-    ],
-)
-def test_blocks_are_answered_together_where_items_are_many(
-    count, an_item, in_all, shares, sizes, monkeypatch
-) -> None:
-    """A group has so many ratings an item, or in all, and each thread answers several groups."""
-    monkeypatch.setattr(partitioned, "_RATINGS_AN_ITEM", an_item)
-    monkeypatch.setattr(partitioned, "_MOST_TOGETHER", in_all)
-    monkeypatch.setattr(partitioned, "_SHARES", shares)
-    users = {f"u{number}": [(f"u{number}", f"i{item}", 3.0) for item in (0, 1)] for number in range(20)}
-    rows, seen = ratings_of(users), []
-    blocks = [lambda n=n: rows.rows(np.arange(2 * n, 2 * n + 2), keyed=True) for n in range(10)]
-
-    def make(some):
-        seen.append(some.n_users // 2)
-        return Users(some)
-
-    with threads.limit(count):
-        [total] = answer_all(make, blocks, Query((), Call("count", (), {}), 8))
-    assert total.tolist() == [20.0] and sum(seen) == 10
-    if count == 1 or max(sizes) == 1:
-        assert seen == sizes
-    else:
-        assert max(seen) <= max(sizes)
-    assert answer_all(make, [], Query((), Call("count", (), {}), 8)) is None
-
-
 @pytest.mark.parametrize("model", [Popular(), DPALS()], ids=lambda model: model.name)
 def test_a_byte_that_changed_is_found_before_anything_is_asked(model, tmp_path, monkeypatch) -> None:
     """The file can still be read, and some models hold the store whole."""
