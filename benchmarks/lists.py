@@ -60,8 +60,8 @@ def recall(model: str, name: str, epsilon: float, draw: int) -> float:
     least = None if rows.domain.likes else rows.domain.like_threshold
     learned = rows.liked(least).rated() if model == "popular" and least is not None else rows
     accountant = Accountant(Budget(epsilon, DELTA), data_is_public=True)
-    board = train(model, learned, accountant, n_users=learned.n_users, seed=draw)
-    found = evaluate(board, rows, held, relevant_from=least, metrics=["capped-recall"], resamples=0)
+    trained = train(model, learned, accountant, n_users=learned.n_users, seed=draw)
+    found = evaluate(trained, rows, held, relevant_from=least, metrics=["capped-recall"], resamples=0)
     return found["capped-recall@20"].value
 
 

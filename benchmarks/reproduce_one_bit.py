@@ -330,8 +330,8 @@ def user_level(options: argparse.Namespace) -> None:
             estimator = UserLevelOneBit.planned(budget, domain, 6040, threshold=3.5, **settings)
             figures = []
             for seed in range(3):
-                board = estimator.fit(train, Accountant(budget, data_is_public=True), seed=seed)
-                scores = board.predict_pairs(train, test)
+                model = estimator.fit(train, Accountant(budget, data_is_public=True), seed=seed)
+                scores = model.predict_pairs(train, test)
                 figures.append((sign_accuracy(scores, liked), log_loss(scores, liked), auc(scores, liked)))
             row = " | ".join(f"{value:.4f}" for value in np.mean(figures, axis=0))
             print(f"| {name} | {epsilon:g} | {row} |", flush=True)

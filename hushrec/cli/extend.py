@@ -45,11 +45,11 @@ def extend(
     out
         File for the larger model.
     """
-    board = load(model)
+    trained = load(model)
     features = item_tables(item_features, columns)
-    domain = replace(board.domain, items=tuple(Domain.read_catalogue(catalogue)), item_features=features)
+    domain = replace(trained.domain, items=tuple(Domain.read_catalogue(catalogue)), item_features=features)
     target = output_file(out, (model, catalogue, *item_features), force)
-    larger = board.with_items(domain)
+    larger = trained.with_items(domain)
     save(larger, target)
     count = len(larger.new_items)
     output.done(

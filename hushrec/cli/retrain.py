@@ -88,13 +88,13 @@ def retrain(
     attendance
         PRIVATE counts of the users of a lifetime season, which its first training made.
     """
-    board = _loaded(last)
-    if board.privacy.week is None:
+    model = _loaded(last)
+    if model.privacy.week is None:
         raise InputError(
             f"{last} was not trained in a season; open one with hushrec season open, then train its first"
             " week with hushrec train --season."
         )
-    domain = board.domain
+    domain = model.domain
     if catalogue is not None or item_features is not None:
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
         features = item_tables(item_features, reading.columns)
@@ -104,12 +104,12 @@ def retrain(
     public = donated.read(ratings)
     people = None if attendance is None else Attendance(attendance)
     words: dict[str, Any] = {"skip": skip_week, "week": week, "early": early, "attendance": people}
-    accountant = SeasonAccountant.following(board.privacy, ledger=Account(ledger=ledger).open(), **words)
-    accountant.check_model(board)  # before any file is read with the model's declarations
+    accountant = SeasonAccountant.following(model.privacy, ledger=Account(ledger=ledger).open(), **words)
+    accountant.check_model(model)  # before any file is read with the model's declarations
     check_room(target, Path(last).stat().st_size)
     rows = reading.open(ratings, domain) if since is None else reading.read(ratings, domain, times=True)
     options: dict[str, Any] = {"since": since, "drop_missing_items": drop_missing_items, "public": public}
-    following = board.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
+    following = model.continue_training(rows, accountant, progress=progress_shown(no_progress), **options)
     save(following, target)
     output_model.trained(following, target, f"Trained week {accountant.week.number} of", as_json)
 

@@ -182,12 +182,12 @@ def servers_run(
             listening.service(server) as service,
         ):
             output.note(f"The {role} server of {plural(len(names), 'node')} is at {service.url}.")
-            board = _trained(server, other, ended)
+            model = _trained(server, other, ended)
             book.put(_ENDED, out.encode())
-            save(board, target)
+            save(model, target)
             output.note(f"Both have the model, here in {target}; nodes are told so for {linger:g} s more.")
             time.sleep(linger)
-    output_model.trained(board, target, "Trained", as_json, rows=False)
+    output_model.trained(model, target, "Trained", as_json, rows=False)
 
 
 def _peer_token(path: str) -> str:

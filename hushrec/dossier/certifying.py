@@ -100,8 +100,8 @@ def certify(
             line_of_text(field, text)
     check_choice(language=(language, LANGUAGES))
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
-    board, octets = load(model), Path(model).read_bytes()
-    statement = board.privacy
+    trained, octets = load(model), Path(model).read_bytes()
+    statement = trained.privacy
     called = _dataset(statement, dataset)
     summary = ledger.summary(called, statement.budget.delta)
     if summary.epsilon == math.inf:
@@ -123,11 +123,11 @@ def certify(
         "made": _now(rows).isoformat(),
         "declared": declared,
         "consent": None if consent is None else _consent(statement, *consent),
-        "model": described(board, octets),
+        "model": described(trained, octets),
         "promise": {**statement.budget.promise, "failure": statement.budget.failure},
         "ledger": book,
         "learned": [own(statement), *together(book, statement.budget.delta)],
-        "attacks": attacking.run(board.estimator, statement.budget, limit) if attacks else [],
+        "attacks": attacking.run(trained.estimator, statement.budget, limit) if attacks else [],
         "code": code(),
     }
     return dossier | worded(dossier)
@@ -221,12 +221,12 @@ def _release(row: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(row[COLUMNS.index(column)] for column in _RELEASE)
 
 
-def described(board: Model, octets: bytes) -> dict[str, Any]:
+def described(model: Model, octets: bytes) -> dict[str, Any]:
     """Return the description of a model, from its file alone."""
-    domain, statement = board.domain, board.privacy
+    domain, statement = model.domain, model.privacy
     return {
-        "name": board.estimator.name,
-        "settings": json.loads(json.dumps(settings_of(board.estimator), default=str)),
+        "name": model.estimator.name,
+        "settings": json.loads(json.dumps(settings_of(model.estimator), default=str)),
         "sha256": _sha256(octets),
         "bytes": len(octets),
         "items": domain.n_items,

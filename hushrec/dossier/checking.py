@@ -201,29 +201,29 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
     named, book = dossier["model"], dossier["ledger"]
     if (hashlib.sha256(octets).hexdigest(), len(octets)) != (named["sha256"], named["bytes"]):
         raise _Wrong("the model file is another one")
-    board = Model.from_bytes(octets)
-    budget = board.privacy.budget
-    if not board.privacy.private:
+    model = Model.from_bytes(octets)
+    budget = model.privacy.budget
+    if not model.privacy.private:
         raise _Wrong("the model is NOT PRIVATE")
     if not _exactly({**budget.promise, "failure": budget.failure}, dossier["promise"]):
         raise _Wrong("the model's own statement promises something else")
     if (book["unit"], book["relation"]) != (budget.unit, budget.relation):
         raise _Wrong("the ledger counts another unit or relation")
-    if not _exactly(described(board, octets), named):
+    if not _exactly(described(model, octets), named):
         raise _Wrong("the model is not as it is described")
     charges = [row for row in book["charges"] if row[2] in book["runs"]]
-    if not charges or charged_to(board.privacy, charges) != book["runs"]:
+    if not charges or charged_to(model.privacy, charges) != book["runs"]:
         raise _Wrong("the model's releases are not charged as it says")
-    if board.privacy.ledger is None:
+    if model.privacy.ledger is None:
         raise _Wrong("the model was trained without a ledger")
-    _counted(book, board.privacy.ledger)
-    week = board.privacy.week
+    _counted(book, model.privacy.ledger)
+    week = model.privacy.week
     if week is not None:
         season = season_entry(SeasonSummary(week.season, week.dataset, False, 0, 0.0, 0, None))
         stated = [{**each, "begun": 0, "closed": False} for each in book["seasons"]]
         if season not in stated:
             raise _Wrong("the model's season is left out, or is another one")
-    if not _same(own(board.privacy), dossier["learned"][0]):
+    if not _same(own(model.privacy), dossier["learned"][0]):
         raise _Wrong("what is learned from the model at most does not follow from its releases")
     return f"{named['name']}, SHA-256 {named['sha256']}; its releases are in the chain"
 

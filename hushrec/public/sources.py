@@ -163,23 +163,23 @@ class PublicRows:
     donors: tuple[str, ...]
     external_sources: int
 
-    def beside(self, board: Model, parts: ModelArrays) -> Model:
+    def beside(self, model: Model, parts: ModelArrays) -> Model:
         """Return the model with a public model for each of its models, if donors benefit from it.
 
         If users voted for a model with item features, the public model is mixed with that one.
         """
         if self.external is not None and not self.same.n_users:
-            part, judged = unjudged(board, self.external, parts.state)
-            return replace(board, public=part, judged=(judged.to_dict(),))
+            part, judged = unjudged(model, self.external, parts.state)
+            return replace(model, public=part, judged=(judged.to_dict(),))
         trained = self.same.rows(np.sort(self._rows_of_donors), keyed=True)
-        part, judged = judge(board, self.same, self.external, parts.state, trained)
-        if board.lists is None or parts.lists is None:
-            return replace(_beside(board, part), judged=(judged.to_dict(),))
-        lists, of_lists = judge(board.lists, self.same, self.external, parts.lists.state, trained)
+        part, judged = judge(model, self.same, self.external, parts.state, trained)
+        if model.lists is None or parts.lists is None:
+            return replace(_beside(model, part), judged=(judged.to_dict(),))
+        lists, of_lists = judge(model.lists, self.same, self.external, parts.lists.state, trained)
         return replace(
-            board,
+            model,
             public=part,
-            lists=_beside(board.lists, lists),
+            lists=_beside(model.lists, lists),
             judged=(judged.to_dict(), of_lists.to_dict()),
         )
 

@@ -340,9 +340,9 @@ def _of_stored(stored: ModelFile) -> Model:
     if judged and not privacy.public_ratings:
         raise ValueError("donors judged a model that used no public ratings")
     more: dict[str, Any] = {"state": served.state, "public": served.public}
-    board = Model(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
-    board.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
-    return board
+    model = Model(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
+    model.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
+    return model
 
 
 def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: Domain) -> Recommender:

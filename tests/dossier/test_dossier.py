@@ -473,7 +473,7 @@ def test_no_verifier_accepts_a_damaged_file(world, tmp_path, name, count):
 def test_notes_of_a_model_file_are_text_and_change_no_other_part(world, tmp_path):
     """Notes that read like promises, features, donors or Markdown: typed fields alone decide."""
     path = world.folder / "budget.hush"
-    board = hushrec.load(path)
+    trained = hushrec.load(path)
     notes = (
         "against anybody at all nothing is learned",
         "against everybody else epsilon = 0.001 at delta = 1e-6",
@@ -481,7 +481,7 @@ def test_notes_of_a_model_file_are_text_and_change_no_other_part(world, tmp_path
         "item features; ratings of 9 donors have no privacy here",
     )
     noted = tmp_path / "noted.hush"
-    replace(board, privacy=replace(board.privacy, notes=notes)).save(noted)
+    replace(trained, privacy=replace(trained.privacy, notes=notes)).save(noted)
     facts = {each: certify(each, world.ledger, controller="ACME", attacks=False) for each in (path, noted)}
     parts = ("promise", "learned", "not_covered", "deletion", "criteria", "law")
     assert all(facts[path][part] == facts[noted][part] for part in parts)

@@ -127,10 +127,10 @@ class World:
         deaf = Deaf()
         for _ in range(100):
             self.settle()
-            boards = [line.server.model for line in self.lines]
-            if None not in boards:
-                assert boards[0].to_bytes() == boards[1].to_bytes()
-                return boards[0]
+            models = [line.server.model for line in self.lines]
+            if None not in models:
+                assert models[0].to_bytes() == models[1].to_bytes()
+                return models[0]
             deaf.server = self.lines[1].server
             for number in set(range(len(self.names))) - {*lost}:
                 with contextlib.suppress(*[HushrecError] * (number in half)):

@@ -309,8 +309,8 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, 
                     if not kills % 9:
                         world.pass_time()
                     restarted(world, int(generator.integers(2)))
-        boards = [line.server.model for line in world.lines]
-        assert None not in boards and boards[0].to_bytes() == boards[1].to_bytes()
+        models = [line.server.model for line in world.lines]
+        assert None not in models and models[0].to_bytes() == models[1].to_bytes()
         releases = world.agreement.plan.releases
         for line, ledger in zip(world.peers, ledgers, strict=True):
             run = run_of(line.server._session, line.server.settings.role)

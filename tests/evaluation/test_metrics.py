@@ -22,7 +22,7 @@ def domain(n_items=N_ITEMS):
     return Domain([f"i{j}" for j in range(n_items)], rating_range=(1, 5))
 
 
-def board(seed=0, rank=3, estimator=None, n_items=N_ITEMS):
+def trained(seed=0, rank=3, estimator=None, n_items=N_ITEMS):
     rng = np.random.default_rng(seed)
     arrays = {
         "center": np.float64(3.2),
@@ -131,7 +131,7 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
     history = random_cells(rng, 6)
     # two unknown users, and cells that are in the history as well
     test = random_cells(rng, 6, density=0.3, first=2) or {("u0", "i0"): 3.0}
-    model = board(seed)
+    model = trained(seed)
     result = evaluate(
         model, table(history), table(test), k=k, relevant_from=relevant_from, resamples=20, metrics=METRICS
     )
@@ -170,7 +170,7 @@ def test_a_model_that_gives_all_the_same_list():
 
 
 def test_nothing_to_measure_is_nan_and_null():
-    result = evaluate(board(), table({("a", "i1"): 3.0}), table({}), resamples=10)
+    result = evaluate(trained(), table({("a", "i1"): 3.0}), table({}), resamples=10)
     assert all(math.isnan(result[name].value) for name in ("rmse", "mae", "recall@20", "ndcg@20"))
     plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert plain["rmse"] is None and plain["intervals"]["rmse"] == [None, None]
@@ -182,7 +182,7 @@ def test_coverage_interval_is_centred_on_the_figure():
     n_items = 300
     history = random_cells(rng, 25, n_items, density=0.3)
     test = random_cells(rng, 25, n_items, density=0.05)
-    result = evaluate(board(1, n_items=n_items), table(history, n_items), table(test, n_items), k=5)
+    result = evaluate(trained(1, n_items=n_items), table(history, n_items), table(test, n_items), k=5)
     metric = result["coverage@5"]
     assert metric.low < metric.value < metric.high <= 1
 
@@ -190,4 +190,4 @@ def test_coverage_interval_is_centred_on_the_figure():
 def test_another_domain_is_refused():
     other = Ratings.from_any((["a"], ["i1"], [3.0]), Domain(["i1"], rating_range=(1, 5)))
     with pytest.raises(InputError, match="another catalogue"):
-        evaluate(board(), table({}), other)
+        evaluate(trained(), table({}), other)

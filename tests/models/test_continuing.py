@@ -144,14 +144,14 @@ def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path)
             hushrec.load(path)
 
 
-def held(board):
+def held(trained):
     """Arrays and state of a model, and of the one that recommends in its place."""
-    return [each for model in (board, board.lists) if model for each in (model.arrays, model.state)]
+    return [each for model in (trained, trained.lists) if model for each in (model.arrays, model.state)]
 
 
-def every_array_of(board):
+def every_array_of(model):
     """Read every array: a mapped one is checked when it is first used."""
-    for part in held(board):
+    for part in held(model):
         for name in part:
             part[name]
 
@@ -212,10 +212,10 @@ def test_a_week_goes_on_from_the_model_that_the_last_one_wrote(change, tmp_path)
         header["privacy"]["releases"].pop()
     edited = tmp_path / "edited.hush"
     modelfile.write_atomically(edited, modelfile.encode(header, arrays))
-    board = load(edited)
-    accountant = SeasonAccountant.following(board.privacy, ledger=ledger)
+    model = load(edited)
+    accountant = SeasonAccountant.following(model.privacy, ledger=ledger)
     with pytest.raises(InputError, match="is not the one that week 0 of season '1' wrote"):
-        board.continue_training(WEEKS[1], accountant)
+        model.continue_training(WEEKS[1], accountant)
     assert ledger.season("default", "1").begun == 1
     again = load(file)
     second = again.continue_training(WEEKS[1], SeasonAccountant.following(again.privacy, ledger=ledger))
@@ -297,13 +297,13 @@ def test_a_catalogue_as_small_as_the_rank_ends_no_week_after_a_charge(model):
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(0)))
     for n_items in (1, 3, 4):
         domain = Domain(DATA.domain.items[:n_items], rating_range=(1, 5))
-        board, lister = first, model.lists if model.name == "both" else model
+        trained, lister = first, model.lists if model.name == "both" else model
         for week, rows in enumerate(WEEKS[1:3], 1):
             rows = Ratings.from_any(rows.to_arrow(), domain)
-            accountant = SeasonAccountant.following(board.privacy, noise=SeededNoise(week))
-            board = board.continue_training(rows, accountant, drop_missing_items=True)
-            board = Model.from_bytes(board.to_bytes())
-            rows_there, directions = (board.lists or board).item_factors.shape
+            accountant = SeasonAccountant.following(trained.privacy, noise=SeededNoise(week))
+            trained = trained.continue_training(rows, accountant, drop_missing_items=True)
+            trained = Model.from_bytes(trained.to_bytes())
+            rows_there, directions = (trained.lists or trained).item_factors.shape
             assert rows_there == n_items
             assert directions <= min(lister.rank, n_items - 1)
     few = Ratings.from_any(WEEKS[0].to_arrow(), Domain(DATA.domain.items[:2], rating_range=(1, 5)))
@@ -326,15 +326,15 @@ def test_a_window_is_declared_and_needs_times():
     columns = [table.column(name).to_pylist() for name in table.column_names[:3]]
     times = rng.integers(1_600_000_000, 1_700_000_000, len(columns[0])).tolist()
     rows = Ratings.from_any((*columns, times), DATA.domain)
-    boards = [
+    models = [
         first.continue_training(
             each, SeasonAccountant.following(first.privacy, noise=SeededNoise(2)), since=date
         )
         for each, date in ((rows, 1_650_000_000), (split_by_time(rows, 1_650_000_000)[1], None))
     ]
-    assert np.array_equal(boards[0].item_bias, boards[1].item_bias)
-    assert any("since 1650000000" in note for note in boards[0].privacy.notes)
-    assert not any("since" in note for note in boards[1].privacy.notes)
+    assert np.array_equal(models[0].item_bias, models[1].item_bias)
+    assert any("since 1650000000" in note for note in models[0].privacy.notes)
+    assert not any("since" in note for note in models[1].privacy.notes)
 
 
 # files, and what is refused
@@ -342,13 +342,13 @@ def test_a_window_is_declared_and_needs_times():
 
 @everywhere
 def test_a_file_holds_all_that_a_week_goes_on_from(model, tmp_path):
-    board = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
-    board.save(tmp_path / "week-0.hush")
+    trained = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
+    trained.save(tmp_path / "week-0.hush")
     loaded = hushrec.load(tmp_path / "week-0.hush")
-    assert loaded.privacy.week == board.privacy.week
+    assert loaded.privacy.week == trained.privacy.week
     one, other = (
         each.continue_training(WEEKS[1], SeasonAccountant.following(each.privacy, noise=SeededNoise(2)))
-        for each in (board, loaded)
+        for each in (trained, loaded)
     )
     for found, expected in zip(held(one), held(other), strict=True):
         assert found.keys() == expected.keys()

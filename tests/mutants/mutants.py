@@ -812,8 +812,8 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         'values = self._labels > 0.5 if norm == "labels" else self._labels * 2'),
     bug("from the second week on a center that tells of the number of users",
         f"{CONTRACT}::test_weeks[popular]", "training/run:next_week",
-        "    kept = board.privacy.item_features\n",
-        "    kept = board.privacy.item_features\n"
+        "    kept = model.privacy.item_features\n",
+        "    kept = model.privacy.item_features\n"
         "    if accountant.week.number > 1:\n"
         "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"),
     bug("rows of more than 256 ratings not clipped", edge("private-als, spectral start"),

@@ -81,12 +81,12 @@ def test_a_user_is_served_from_the_level_that_ratings_were_taken_from(center: st
     """Oracle: a user's normal equations; their own mean is added again where it was taken off."""
     ratings = small()
     model = DPALS.of(rank=2, iterations=1, center=center, regularization=0.7)
-    board = model.fit(ratings, Accountant(Budget(math.inf, 1e-5)))
-    assert board.arrays["center"] == (3.0 if center == "middle" else 0.0)
-    assert board.arrays["supported"].all()  # nothing was released that says otherwise
-    assert board.item_bias.dtype == np.float64 and not board.item_bias.any()
-    items = board.item_factors.astype(np.float64)
-    found = board.predict(ratings, ratings.domain.items)
+    trained = model.fit(ratings, Accountant(Budget(math.inf, 1e-5)))
+    assert trained.arrays["center"] == (3.0 if center == "middle" else 0.0)
+    assert trained.arrays["supported"].all()  # nothing was released that says otherwise
+    assert trained.item_bias.dtype == np.float64 and not trained.item_bias.any()
+    items = trained.item_factors.astype(np.float64)
+    found = trained.predict(ratings, ratings.domain.items)
     for row, scores in zip(ratings.matrix.toarray().astype(np.float64), found):
         seen = np.flatnonzero(row)
         level = 3.0 if center == "middle" else row[seen].mean()

@@ -209,11 +209,11 @@ def low_rank(n_users: int = 60, n_items: int = 40, seed: int = 0):
 def test_users_are_served_from_the_item_factors_with_their_own_labels():
     truth, ratings = low_rank()
     fit = OneBitCompletion.of(threshold=3.5, rank=3, nuclear_norm=2.0)
-    board = fit.fit(ratings, Accountant(budget(4.0), noise=SeededNoise(0)))
-    assert set(board.arrays) == {"center", "item_bias", "item_factors"}  # nothing of any user
-    scores = board.predict(ratings, list(range(40)))
+    model = fit.fit(ratings, Accountant(budget(4.0), noise=SeededNoise(0)))
+    assert set(model.arrays) == {"center", "item_bias", "item_factors"}  # nothing of any user
+    scores = model.predict(ratings, list(range(40)))
     assert np.mean((scores > 0) == (truth > 0)) > 0.75
-    assert np.isfinite(board.predict({0: 5.0}, [1])).all()
+    assert np.isfinite(model.predict({0: 5.0}, [1])).all()
 
 
 # ---------------------------------------------------------------------- the errata's numbers

@@ -348,9 +348,9 @@ def test_only_public_users_who_were_trained_on_are_taken_off_released_weights(do
     private = everybody if donors_are_private else others
     state = {"users": np.array([private.n_users, 0.0]), "item_weights_variance": np.full(n_items, 1e-4)}
     state["item_weights"] = opened(LikingUsers(private).item_weights())
-    board = hushrec.EASE().fit(donors, Accountant(Budget(np.inf, 1e-6), data_is_public=True))
+    model = hushrec.EASE().fit(donors, Accountant(Budget(np.inf, 1e-6), data_is_public=True))
     trained_on = donors if donors_are_private else donors.rows([])
-    found = likes.Released(board, donors, trained_on, state).rates(donors)
+    found = likes.Released(model, donors, trained_on, state).rates(donors)
     truth = likes_of_all.mean(axis=0)
     assert np.abs(found / truth - 1).mean() < 0.05
     assert found.sum() == pytest.approx(9, rel=0.02)

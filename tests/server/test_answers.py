@@ -357,8 +357,8 @@ def large(tmp_path_factory):
     arrays = {"item_bias": np.linspace(0, 1, 50_000), "item_factors": np.ones((50_000, 32), np.float32)}
     arrays = {**small.arrays, **arrays, "directions": np.int64(32)}
     domain = hushrec.Domain(items, rating_range=(1, 5))
-    board = hushrec.Model(small.estimator.of({"rank": 32}), domain, arrays, small.privacy)
-    board.save(folder / "large.hush")
+    model = hushrec.Model(small.estimator.of({"rank": 32}), domain, arrays, small.privacy)
+    model.save(folder / "large.hush")
     table = "".join(f"{item},{place},b{place // 3},T{place}\n" for place, item in enumerate(items))
     (folder / "items.csv").write_text("item,price,brand,title\n" + table)
     limits = Limits(body_bytes=1 << 20, requests_per_second=1e9)

@@ -33,10 +33,10 @@ def weekly() -> Model:
     return BOTH.fit(RATINGS, SeasonAccountant(SEASON))
 
 
-def parts(board: Model) -> dict[str, dict[str, np.ndarray]]:
-    found = {"serve": dict(board.arrays), "state": dict(board.state)}
-    if board.lists is not None:
-        found |= {"lists": dict(board.lists.arrays), "state/lists": dict(board.lists.state)}
+def parts(model: Model) -> dict[str, dict[str, np.ndarray]]:
+    found = {"serve": dict(model.arrays), "state": dict(model.state)}
+    if model.lists is not None:
+        found |= {"lists": dict(model.lists.arrays), "state/lists": dict(model.lists.state)}
     return found
 
 
@@ -57,9 +57,9 @@ def test_nothing_of_it_can_be_written_into(weekly) -> None:
             stored = (array.rows, array.items) if isinstance(array, ItemRows) else (array,)
             assert not any(part.flags.writeable for part in stored)
     given = {"center": np.array(3.0), "item_bias": np.zeros(30), "item_factors": np.zeros((30, 0))}
-    board = Model(estimator=ItemBias(), domain=RATINGS.domain, arrays=given, privacy=weekly.privacy)
+    model = Model(estimator=ItemBias(), domain=RATINGS.domain, arrays=given, privacy=weekly.privacy)
     given["item_bias"][0] = 9.0
-    assert board.item_bias[0] == 0.0 and given["item_bias"].flags.writeable
+    assert model.item_bias[0] == 0.0 and given["item_bias"].flags.writeable
     for mapping in (weekly.arrays, weekly.lists.arrays, weekly.state, weekly.lists.state):
         with pytest.raises(TypeError):
             mapping["center"] = np.array(1.0)

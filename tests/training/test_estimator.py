@@ -208,11 +208,11 @@ def test_nothing_is_shown_unless_that_was_asked_for(capfd) -> None:
 
 def test_a_training_is_drawn_with_seed_0_and_spends_what_is_left() -> None:
     model = PrivateALS(rank=3, iterations=1)
-    boards = [
+    models = [
         fit(model, accountant=Accountant(BUDGET, noise=SeededNoise(4)), **options)
         for options in ({}, {"seed": 0}, {"seed": 1}, {"budget_fraction": 1.0})
     ]
-    assert boards[0].to_bytes() == boards[1].to_bytes() == boards[3].to_bytes() != boards[2].to_bytes()
+    assert models[0].to_bytes() == models[1].to_bytes() == models[3].to_bytes() != models[2].to_bytes()
     accountant = Accountant(BUDGET)
     fit(accountant=accountant, budget_fraction=0.25)
     assert accountant.spent_mu == pytest.approx(BUDGET.mu / 2)

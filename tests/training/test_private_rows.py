@@ -136,11 +136,11 @@ def test_no_configuration_keeps_a_private_row(case: Case, tmp_path) -> None:
     for folder in (None, tmp_path / "store")[: 1 + case.estimator.supports_partitions]:
         accountant, public = Accountant(case.budget()), declared(case)
         rows, dead = private_ratings(folder)
-        board = case.estimator.fit(rows, accountant, public=public)
-        board.recommend_batch(rows if folder is None else rows.ratings(), n=2)
+        model = case.estimator.fit(rows, accountant, public=public)
+        model.recommend_batch(rows if folder is None else rows.ratings(), n=2)
         domain = rows.domain
         del rows
-        check_public(case.estimator, domain, accountant, public, board, dead=dead)
+        check_public(case.estimator, domain, accountant, public, model, dead=dead)
 
 
 @pytest.mark.parametrize(
@@ -150,11 +150,11 @@ def test_no_week_keeps_a_private_row(case: Case) -> None:
     season, public = Season(case.budget(), weeks=3), declared(case)
     rows, dead = private_ratings()
     accountant = SeasonAccountant(season)
-    board = case.estimator.fit(rows, accountant, public=public)
-    following = SeasonAccountant.following(board.privacy)
-    later = board.continue_training(rows, following, public=public)
+    model = case.estimator.fit(rows, accountant, public=public)
+    following = SeasonAccountant.following(model.privacy)
+    later = model.continue_training(rows, following, public=public)
     del rows
-    check_public(case.estimator, season, accountant, following, public, board, later, dead=dead)
+    check_public(case.estimator, season, accountant, following, public, model, later, dead=dead)
 
 
 @pytest.mark.parametrize("name", ["both", "private-als", "private-eigenrec"])
@@ -162,9 +162,9 @@ def test_no_training_by_name_keeps_a_private_row(name: str, tmp_path) -> None:
     ledger, public = hushrec.Ledger(tmp_path / "ledger.sqlite", create=True), PublicRatings(donors=DONORS)
     accountant = Accountant(Budget(3, 1e-5), ledger=ledger, dataset="people")
     rows, dead = private_ratings()
-    board = named.train(name, rows, accountant, public=public, keep=lambda model: None)
+    trained = named.train(name, rows, accountant, public=public, keep=lambda model: None)
     del rows
-    check_public(ledger, accountant, public, board, *package(), dead=dead)
+    check_public(ledger, accountant, public, trained, *package(), dead=dead)
     for file in tmp_path.iterdir():
         assert file.is_dir() or not any(mark in file.read_bytes() for mark in MARKS), file
 
@@ -189,8 +189,8 @@ def test_public_ratings_may_be_any_source_of_ratings(kind: str, several: bool) -
     def released(public: PublicRatings) -> tuple[object, bytes]:
         private = Ratings.from_any(ROWS, Domain(ITEMS, (1, 5)))
         private = private.rows(~np.isin(private.users, DONORS), keyed=True)
-        board = hushrec.ItemBias().fit(private, Accountant(Budget(math_inf, 1e-6)), public=public)
-        return board.judged, board.to_bytes()
+        model = hushrec.ItemBias().fit(private, Accountant(Budget(math_inf, 1e-6)), public=public)
+        return model.judged, model.to_bytes()
 
     math_inf = float("inf")
     source = SOURCES[kind](donated)
