@@ -90,20 +90,17 @@ def likely(measured: float, error: float, usual: float, geometric: bool = True) 
 
 
 def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
-    """Posterior means of weights under the mixture of 100 rounds of EM, cell by cell; a part of the noise."""
+    """Posterior means of weights under the mixture of 100 rounds of EM, and a part of the noise."""
     step = max(noise_sd / 5, (released.max() - released.min()) / 4000)
-    grid = [0.01 * (released.max() / 0.01) ** (k / 199) for k in range(200)]
-    width = np.gradient(grid) / 2
-    masses = [1 / 200] * 200
+    grid = 0.01 * (released.max() / 0.01) ** (np.arange(200) / 199)
+    variance = noise_sd**2 + (np.gradient(grid) / 2) ** 2
+    masses = np.full(200, 1 / 200)
     for _ in range(101):
         shares = []
         for value in released:
-            value = step * round(value / step)
-            row = [
-                mass * math.exp(-((value - at) ** 2) / (noise_sd**2 + w**2) / 2) / math.hypot(noise_sd, w)
-                for mass, at, w in zip(masses, grid, width)
-            ]
-            shares.append([cell / sum(row) for cell in row])
+            misfit = (step * round(value / step) - grid) ** 2 / variance
+            likely = masses * np.exp(-misfit / 2) / np.sqrt(variance)
+            shares.append(likely / likely.sum())
         masses = np.mean(shares, axis=0)
     return np.sqrt((np.array(shares) @ grid) ** 2 + (0.5 * noise_sd) ** 2)
 
