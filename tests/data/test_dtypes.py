@@ -151,7 +151,7 @@ def test_no_type_of_column_raises_a_raw_error(name, tmp_path):
             continue
         found = one_sentence(Ratings.from_any, tmp_path / "r.parquet", DOMAIN, **times)
         store = one_sentence(
-            Store.prepare, tmp_path / "r.parquet", tmp_path / "s", DOMAIN, force=True, **times
+            Store.prepare, tmp_path / "r.parquet", tmp_path / "s", DOMAIN, partitions=2, force=True, **times
         )
         assert (found is None) == (store is None)
         assert store is None or (store.n_users, store.n_ratings) == (found.n_users, found.n_ratings)

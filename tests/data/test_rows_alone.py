@@ -191,7 +191,7 @@ def test_one_row_with_no_id_or_a_huge_one_changes_nobody_else(tmp_path, id_):
         frame.write_parquet(tmp_path / "r.parquet")
         sources = [frame, frame.lazy(), tmp_path / "r.csv", tmp_path / "r.parquet"]
         found.append([Ratings.from_any(source, DOMAIN) for source in sources])
-        store = Store.prepare(tmp_path / "r.parquet", tmp_path / "store", DOMAIN, force=True)
+        store = Store.prepare(tmp_path / "r.parquet", tmp_path / "store", DOMAIN, partitions=3, force=True)
         found[-1].append(store.ratings().for_users(found[-1][0].user_texts))
     for without, with_it in zip(*found):
         assert without.user_texts.to_pylist() == [str(user) for user in (*LARGE, 7)]

@@ -654,7 +654,7 @@ def flipped(raw):
 
 
 @pytest.mark.true("T2")
-@pytest.mark.parametrize("who", ["first", "second", "node 0", "node 3"])
+@pytest.mark.parametrize("who", ["first", "node 0"])
 def test_a_damaged_file_is_refused_in_one_sentence_or_not_read(who, halfway):
     """Killed: a flipped bit that makes another model, and raw errors. Restarts are without a ledger."""
     expected, refused = continued(halfway), set()

@@ -84,7 +84,7 @@ def submit_all(url, tmp_path, names, matrix, seen):
 
 @pytest.mark.parametrize(
     ("rounds", "alone"),
-    [(2, 4), *(pytest.param(rounds, N_NODES, marks=pytest.mark.full) for rounds in (1, 2))],
+    [(2, 2), *(pytest.param(rounds, N_NODES, marks=pytest.mark.full) for rounds in (1, 2))],
 )
 def test_ten_nodes_a_crash_and_a_killed_server(tmp_path, rounds, alone):
     """Some nodes are processes; the others share one, a thread each."""
