@@ -12,7 +12,7 @@ from hushrec.kernels.packed import unpacked
 from hushrec.models import PrivateEigenRec
 from hushrec.models.private_eigenrec.pairs import ItemMatrix
 from hushrec.models.private_eigenrec.users import LikingUsers
-from hushrec.privacy import Accountant, Budget, positive
+from hushrec.privacy import Accountant, Budget
 from hushrec.testing import SeededNoise
 from hushrec.training import named
 from hushrec.training.posterior import item_weights
@@ -47,7 +47,7 @@ def scaled(ratings: Ratings, seed: int = 0) -> tuple[LikingUsers, np.ndarray, np
 def test_the_matrix_is_that_of_the_users_rows() -> None:
     ratings = likes_of_groups(80, 16, 2, 3)
     users, scale, first, learned = scaled(ratings)
-    bounded = users.item_matrix(learned, positive(1.0))
+    bounded = users.item_matrix(learned)
     rows = rows_apart(ratings.matrix.toarray() > 0, scale, first)
     expected = (rows.T @ rows)[np.ix_(learned, learned)]
     found = unpacked(opened(bounded))

@@ -13,7 +13,7 @@ from hushrec.evaluation import evaluate
 from hushrec.models import Popular, PrivateEigenRec
 from hushrec.models.private_eigenrec.items import ItemStatistics
 from hushrec.models.private_eigenrec.users import LikingUsers
-from hushrec.privacy import Accountant, Budget, signed
+from hushrec.privacy import Accountant, Budget, positive, signed
 from hushrec.training.posterior import item_weights
 from tests.models.twins import full, run, small
 from tests.opening import opened
@@ -216,7 +216,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float) -> None:
         length = np.linalg.norm(rest)
         factors = row @ vectors
         factors /= max(np.linalg.norm(factors), 1e-300)
-        sums, matrix = users.item_sums(vectors, learned), users.item_matrix(learned, signed(1.0))
+        sums, matrix = users.item_sums(vectors, learned), users.item_matrix(learned)
         wanted = np.outer(rest / max(length, 1 / 2), factors)[learned]
         assert opened(sums).reshape(wanted.shape) == pytest.approx(wanted, abs=1e-5)
         assert np.linalg.norm(opened(sums)) <= 1
@@ -226,7 +226,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float) -> None:
         assert np.linalg.norm(opened(matrix) * matrix.weight) <= 1
         longest.add(0 if not length else 2 if length < 1 / 2 else 1)
     assert longest == {0, 1, 2}
-    assert sums.bound == signed(1.0) == matrix.bound and matrix.step == 2.0**-26
+    assert sums.bound == signed(1.0) and matrix.bound == positive(1.0) and matrix.step == 2.0**-26
 
 
 @pytest.mark.parametrize("weight", [400.0, 1e4])
@@ -253,6 +253,6 @@ def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> No
         taken = math.floor(room * along / (length * square) / (step / grid) + 0.5)
         own = own - np.rint(first / grid).astype(int) * taken
         total += np.outer(own, own).astype(object)
-    found = users.item_matrix(learned, signed(1.0))
+    found = users.item_matrix(learned)
     expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
     assert (opened(found) / step**2).astype(int).tolist() == expected.tolist()

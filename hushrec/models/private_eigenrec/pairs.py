@@ -23,7 +23,6 @@ from hushrec.models.ease import item_weights
 from hushrec.models.private_eigenrec.denoise import project_out
 from hushrec.models.private_eigenrec.items import ItemStatistics, popularity_of
 from hushrec.models.private_eigenrec.users import LikingUsers
-from hushrec.privacy import positive
 from hushrec.training.gate import Gate
 from hushrec.types import Array, ModelArrays
 
@@ -41,8 +40,8 @@ _ALONG_POPULARITY = 0.1
 
 def train_pairs(items: ItemStatistics, rank: int, users: LikingUsers, gate: Gate) -> ModelArrays:
     """Release the item matrix, and regress every item on the others."""
-    matrix = gate.release("item matrix", users.item_matrix(items.learned, positive(1.0)))
-    return _served(items, users.domain, matrix, _precision("item matrix", gate), gate, rank)
+    matrix = gate.release("item matrix", users.item_matrix(items.learned))
+    return _served(items, users.domain, matrix, _precision(gate), gate, rank)
 
 
 def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
@@ -54,15 +53,15 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
     popularity, n_users = popularity_of(noisy, 0.0), float(state["users"][0])
     items = ItemStatistics(n_users, noisy, noise_sd, learned, popularity, scale, first)
     users.scale(scale, first)
-    matrix = gate.release("item matrix", users.item_matrix(learned, positive(1.0)))
-    precision = _precision("item matrix", gate)
+    matrix = gate.release("item matrix", users.item_matrix(learned))
+    precision = _precision(gate)
     total = precision + float(state["pairs_precision"])
     matrix = state["pairs"] + (matrix - state["pairs"]) * (precision / total)
     return _served(items, users.domain, matrix, total, gate, len(last.serve["learned_items"]) - 1)
 
 
-def _precision(label: str, gate: Gate) -> float:
-    return gate.noise_sd(label) ** -2.0 if gate.private else 1.0
+def _precision(gate: Gate) -> float:
+    return gate.noise_sd("item matrix") ** -2.0 if gate.private else 1.0
 
 
 def _feature_spaces(items: ItemStatistics, domain: Domain) -> list[Array]:

@@ -98,11 +98,13 @@ class LikingUsers(Users):
             return self._windowed_sums(vectors, learned)
         step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
         likes, along_step = at_columns(_likes(self._ratings), learned), step / grid(self._first)
-        users = self._factors(likes, vectors[learned] * scale[:, None])
-        room = self._room(users.shape[1], step, along_step)
+        factors = self._factors(likes, vectors[learned] * scale[:, None])
+        room = self._room(factors.shape[1], step, along_step)
         nothing, weight = np.zeros((likes.shape[1], 0)), room * self._user_weight
-        sums, _ = added_residuals(*csr(likes), users, nothing, row_weight=weight, col_weight=scale, step=step)
-        along = truncated((room * self._along)[:, None] * users, along_step).sum(axis=0)
+        sums, _ = added_residuals(
+            *csr(likes), factors, nothing, row_weight=weight, col_weight=scale, step=step
+        )
+        along = truncated((room * self._along)[:, None] * factors, along_step).sum(axis=0)
         return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
 
     def _windowed_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
@@ -115,24 +117,21 @@ class LikingUsers(Users):
         along_step, square = step / grid(self._first), float((self._first**2).sum())
         room, table = self._room(vectors.shape[1], step, along_step), vectors[learned] * scale[:, None]
         total, along = np.zeros((len(first), vectors.shape[1])), np.zeros(vectors.shape[1])
-        place, matrix = np.cumsum(learned) - 1, self._ratings.matrix
+        place, nothing = np.cumsum(learned) - 1, np.zeros((len(first), 0))
         for users, cells, near in self._near(learned):
-            items = place[matrix.indices[cells]]
-            factors = self._factors(near, table[items])
-            starts = np.searchsorted(users, np.arange(users[0], users[-1] + 2))
+            items = place[self._ratings.matrix.indices[cells]].astype(np.int32)
+            factors, block = self._factors(near, table[items]), slice(users[0], users[-1] + 1)
+            starts = np.searchsorted(users, np.arange(block.start, block.stop + 1))
             weights = self._unit[users] * scale[items] * first[items]
-            shape = (len(starts) - 1, len(users))
-            sums = sp.csr_array((weights, np.arange(len(users)), starts), shape=shape) @ factors
+            of_user = sp.csr_array((weights, np.arange(len(users)), starts), (len(starts) - 1, len(users)))
+            sums = of_user @ factors
             apart = np.sqrt(np.maximum(1 - (sums**2).sum(axis=1) / square, _LONGEST**-2.0))
-            weight = room[users[0] : users[-1] + 1] / apart
-            one = np.ones(len(users), np.float32)
-            entries = np.arange(len(users) + 1), items.astype(np.int32), one
-            own = self._unit[users] * weight[users - users[0]]
-            nothing = np.zeros((len(first), 0))
-            added, _ = added_residuals(
-                *entries, factors, nothing, row_weight=own, col_weight=scale, step=step
-            )
-            total += added
+            weight = room[block] / apart
+            rows = np.arange(len(users) + 1), items, np.ones(len(users), np.float32)
+            length = self._unit[users] * weight[users - block.start]
+            total += added_residuals(*rows, factors, nothing, row_weight=length, col_weight=scale, step=step)[
+                0
+            ]
             along += truncated((weight / square)[:, None] * sums, along_step).sum(axis=0)
         return Bounded((total - np.outer(first, along)).ravel(), signed(1.0), step=step)
 
@@ -189,7 +188,7 @@ class LikingUsers(Users):
         parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []
         return together(parts, bound)
 
-    def item_matrix(self, learned: NDArray[np.bool_], bound: Bound) -> Bounded:
+    def item_matrix(self, learned: NDArray[np.bool_]) -> Bounded:
         """Sum over users of (row without popularity, at norm 1) x the same: norm <= 1.
 
         A packed triangle of the learned items. Rows are rounded to integers first; all later steps are exact.
@@ -207,7 +206,7 @@ class LikingUsers(Users):
             row = sums[item * (item + 1) // 2 :][: item + 1]
             row -= first[item] * both[: item + 1]
             row -= (both[item] - first[item] * square) * first[: item + 1]
-        return Bounded(sums, bound, weight=frobenius_scale(len(first)), step=step**2)
+        return Bounded(sums, positive(1.0), weight=frobenius_scale(len(first)), step=step**2)
 
     def votes(self, model: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
         """Sum of the users' votes for another model, or against it: 1 a user, shape (1,)."""
