@@ -72,7 +72,7 @@ _GROUPS = {
 #: A line about each command, and about what begins several.
 _ABOUT = {words: about for commands in _GROUPS.values() for words, about in commands.items()}
 #: Words of the commands that can be called.
-_COMMANDS = tuple(words for words in _ABOUT if not any(each.startswith(f"{words} ") for each in _ABOUT))
+_COMMANDS = tuple(words for words in _ABOUT if not any(other.startswith(f"{words} ") for other in _ABOUT))
 #: Examples of the commands that begin several.
 _EXAMPLES = {
     "season": """
@@ -138,7 +138,7 @@ def run(words: Sequence[str]) -> int:
     """Return the exit code of one command line; a traceback never reaches the user."""
     asked = [word for word in words if word not in _HELP]
     spoken = " ".join(asked) + " "
-    app = _application(listed=not any(spoken.startswith(f"{each} ") for each in _COMMANDS))
+    app = _application(listed=not any(spoken.startswith(f"{name} ") for name in _COMMANDS))
     command = app
     try:
         check_words(words)
@@ -211,7 +211,9 @@ def _of_input(error: InputError, command: App) -> str:
         return str(error)
     arguments = command.assemble_argument_collection(parse_docstring=False)
     wanted = (error.parameter, f"{error.parameter}s")  # one of a list, as in --models
-    options = [each.names for each in arguments if each.field_info.name in wanted and each.parse]
+    options = [
+        argument.names for argument in arguments if argument.field_info.name in wanted and argument.parse
+    ]
     if not options:
         return str(error)
     option, opposite = options[0][0], options[0][-1]

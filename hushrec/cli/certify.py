@@ -117,7 +117,7 @@ def certify(
     )
     dossier = made.sign(found, signer)
     checks = made.check(made.canonical(dossier), model, ledger=book)
-    if wrong := [each for each in checks if each.passed is False]:
+    if wrong := [check for check in checks if check.passed is False]:
         raise HushrecError(
             f"The dossier failed its own check ({wrong[0].words}), so nothing was written; run the command "
             "again when no training is running."

@@ -33,14 +33,14 @@ class Published:
     public_ratings: Annotated[list[str], Parameter(metavar="FILE=KIND", negative=())] | None = None
 
     def files(self) -> list[str]:
-        return [self._parts(each)[0] for each in self.public_ratings or ()]
+        return [self._parts(text)[0] for text in self.public_ratings or ()]
 
     def read(self, private: str | None = None) -> PublicRatings | None:
         if not self.files():
             return None
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
-        for each in self.public_ratings or ():
-            path, population = self._parts(each)
+        for text in self.public_ratings or ():
+            path, population = self._parts(text)
             if private is not None and _files(path) & _files(private):
                 raise InputError(
                     f"{path!r} holds private ratings, which cannot be public too; name the users who "
@@ -82,4 +82,4 @@ def _files(path: str) -> set[tuple[int, int]]:
     named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
     inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
     found = [place.stat() for place in (*named, *inside) if place.exists()]
-    return {(each.st_dev, each.st_ino) for each in found}
+    return {(status.st_dev, status.st_ino) for status in found}

@@ -79,11 +79,11 @@ def evaluate(
     with cluster(scheduler, history, test or history) as engine, bar as advance:
         advance(0, "reading")
         rows, targets = _read(reading, trained, history, test, split is not None)
-        given: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
+        options: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
         advance(1, "the model")
-        result = measure(trained, rows, targets, resamples=resamples, next=split is not None, **given)
+        result = measure(trained, rows, targets, resamples=resamples, next=split is not None, **options)
         advance(1, "what it is held against")
-        beside = measured(trained, rows, targets, **given)
+        baselines = measured(trained, rows, targets, **options)
         advance(1)
     if not result.n_ratings:
         raise InputError(
@@ -93,14 +93,14 @@ def evaluate(
     missing = output_model.popularity_of(trained)
     columns = {
         "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
-        "popular (2)": _cells(beside["popular"]),
+        "popular (2)": _cells(baselines["popular"]),
     }
     notes: tuple[str, ...] = _NOTES
     if not columns["popular (2)"]:  # a model without privacy has no budget to plan popular with
         del columns["popular (2)"]
         notes = _NOTES[:1]
-    columns["released (1)"].update(_cells(beside["user means"]) | _cells(beside["popularity"]))
-    plain = {name: None if each is None else each.to_dict() for name, each in beside.items()}
+    columns["released (1)"].update(_cells(baselines["user means"]) | _cells(baselines["popularity"]))
+    plain = {name: None if figures is None else figures.to_dict() for name, figures in baselines.items()}
     found = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
     output.result(as_json, found, result.text(columns), *map("\n".join, map(output.folded, notes)))
 
@@ -119,5 +119,6 @@ def _read(reading: Reading, model: Model, history: str, test: str | None, ordere
 def _cells(found: Evaluation | None) -> dict[str, str]:
     metrics = {} if found is None else found.metrics
     return {
-        name: "-" if math.isnan(each.value) else shown(name, each.value) for name, each in metrics.items()
+        name: "-" if math.isnan(figure.value) else shown(name, figure.value)
+        for name, figure in metrics.items()
     }

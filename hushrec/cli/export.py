@@ -53,7 +53,7 @@ def export(
     int8
         Store item factors in one byte each.
     """
-    if sum(each is not None for each in (web, out, vectors)) != 1:
+    if sum(form is not None for form in (web, out, vectors)) != 1:
         raise InputError("Pass --web DIR for a site, --out FILE for a model file, or --vectors FILE.")
     if vectors is not None and int8:
         raise InputError("Vectors are of float32; pass --int8 with --out or --web.")

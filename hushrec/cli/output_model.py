@@ -52,7 +52,7 @@ def advice(trained: Model) -> str:
 def votes(trained: Model) -> str:
     """Return whether lists use the item features, by the users' votes: a released value."""
     lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
-    if not any(VOTES in each.label for each in privacy.releases):
+    if not any(VOTES in release.label for release in privacy.releases):
         estimator = cast(Estimator[Any], lister.estimator)
         if privacy.item_features and "learned_items" in lister.arrays:
             count = int(lister.arrays.get("feature_columns", 0))
@@ -61,7 +61,7 @@ def votes(trained: Model) -> str:
         if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
             return ""
         return "Item features: not used for lists. Users vote on them in trainings with few users only."
-    if any(each["weight"] for each in trained.judged if each["job"] == "lists"):
+    if any(row["weight"] for row in trained.judged if row["job"] == "lists"):
         return "Item features: users voted on them; donors then chose their weight in lists."
     if lister.public is None:
         return "Item features: not used for lists. The users' votes were against them or nearly even."
@@ -75,11 +75,11 @@ def judged(found: Mapping[str, Any]) -> str:
         alike = f"{found['agreement']:.0%}"
         return f"Public ratings ({job}): weight {weight}. Released biases agree with them by {alike}."
     name = "Recall@20" if job == "lists" else "RMSE"
-    figures = [found[each]["value"] for each in ("private", "public", "together")]
+    figures = [found[model]["value"] for model in ("private", "public", "together")]
     donors = plural(found["donors"], "donor")
-    if any(each is None for each in figures):
+    if any(figure is None for figure in figures):
         return f"Public ratings ({job}): weight 0%, because {donors} have too few ratings to judge them."
-    private, public, together = (f"{each:.3f}" for each in figures)
+    private, public, together = (f"{figure:.3f}" for figure in figures)
     start = (
         f"Public ratings ({job}): {name} of {donors} is {private} with the private model and {public} with"
     )
@@ -101,26 +101,26 @@ def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool =
 def popularity_of(trained: Model) -> str:
     if "popularity" in baselines(trained):
         return "released"
-    released = any(each.label.endswith("item weights") for each in trained.privacy.releases)
+    released = any(release.label.endswith("item weights") for release in trained.privacy.releases)
     return "not kept" if released else "not released"
 
 
 def held_against(trained: Model) -> tuple[dict[str, Any], str]:
     popularity, means = popularity_of(trained), "user means" in baselines(trained)
-    own, alone = released_noise(trained), planned_noise(trained)
+    released_sd, planned_sd = released_noise(trained), planned_noise(trained)
     found = {
         "user_means": "released" if means else "not released",
         "popularity": popularity,
-        "popularity_noise_sd": own,
-        "popular_noise_sd": alone,
+        "popularity_noise_sd": released_sd,
+        "popular_noise_sd": planned_sd,
     }
     words = (
         f"hushrec evaluate compares it, without privacy cost, with users' own means ({found['user_means']})"
         f" and item popularity ({popularity}), computed from its own released values."
     )
-    if alone is not None:
-        first = "" if own is None else f" Item popularity has noise of sd {own:.3g}."
-        words += f"{first} The model popular with the whole budget would have noise of sd {alone:.3g}."
+    if planned_sd is not None:
+        first = "" if released_sd is None else f" Item popularity has noise of sd {released_sd:.3g}."
+        words += f"{first} The model popular with the whole budget would have noise of sd {planned_sd:.3g}."
     return found, words
 
 
@@ -167,7 +167,7 @@ def described(trained: Model) -> dict[str, Any]:
 
 
 def warn_of_the_number_of_users(trained: Model, declared: int | None) -> None:
-    released = [each for each in trained.privacy.releases if each.label == _COUNT]
+    released = [release for release in trained.privacy.releases if release.label == _COUNT]
     estimator = getattr(trained.estimator, "ratings", trained.estimator)
     number = declared if declared is not None else getattr(estimator, "n_users", None)
     if number is None:
@@ -199,7 +199,7 @@ def recommendations(
         "" if known else f", who has no {which} of known items in the history. This is the list for new users"
     )
     shown = [key for key in keys if key != "base"]
-    cells = [[cell(each[key]) for key in shown] for each in items]
+    cells = [[cell(entry[key]) for key in shown] for entry in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
     listed = output.table([shown, *cells], left=left) if cells else "No item is left for this list."
     found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
@@ -218,8 +218,8 @@ def recommendations(
 
 def cell(value: Any) -> str:
     if isinstance(value, list):
-        most = [each for each in value if abs(each["moved"]) >= _SHOWN_MOVE][:_REASONS]
-        moved = [f"{each.get('title') or each['item']} {each['moved']:+.3f}" for each in most]
+        most = [reason for reason in value if abs(reason["moved"]) >= _SHOWN_MOVE][:_REASONS]
+        moved = [f"{reason.get('title') or reason['item']} {reason['moved']:+.3f}" for reason in most]
         return ", ".join(moved) or "no item of this user"
     if isinstance(value, bool):
         return "new" if value else ""

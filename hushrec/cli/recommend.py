@@ -141,9 +141,9 @@ def _wrote(trained: Model, path: str, as_json: bool) -> None:
 @in_numpy()
 def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
     matrix, ids = rows.matrix, trained.domain.items
-    own = {ids[at]: None if math.isnan(x) else x for at, x in zip(matrix.indices, matrix.data.tolist())}
+    history = {ids[at]: None if math.isnan(x) else x for at, x in zip(matrix.indices, matrix.data.tolist())}
     for row in listed:
-        why = trained.explain(own, row["item"])
+        why = trained.explain(history, row["item"])
         because = [reason._asdict() for reason in why.because if reason.moved]
         base = why.base
         if not math.isclose(why.score, row["score"]):  # lowered: it does not exceed the noise

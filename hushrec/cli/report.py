@@ -33,9 +33,9 @@ def report(
     """
     trained = load(model)
     found, baselines = output_model.held_against(trained)
-    newcomer = [{"item": each.item} for each in trained.recommend([], 5)]
+    newcomer = [{"item": entry.item} for entry in trained.recommend([], 5)]
     output_model.name(newcomer, trained.domain, titled.read(trained.domain, columns))
-    begins = ", ".join(str(each.get("title") or each["item"]) for each in newcomer)
+    begins = ", ".join(str(entry.get("title") or entry["item"]) for entry in newcomer)
     plain = {**output_model.described(trained), "held_against": found, "newcomers_list": newcomer}
     text = [
         *output.folded(f"Model:      {trained.estimator.name}: {output_model.summary(trained.estimator)}"),

@@ -44,9 +44,9 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
         return
     found = list(_listed(known(model), "", tuning))
     lines = []
-    for each in found:
-        first = f"{each['name']:<22}  {each['default']:<8}  "
-        about = each["about"] if tuning else _brief(each["about"], 85)
+    for setting in found:
+        first = f"{setting['name']:<22}  {setting['default']:<8}  "
+        about = setting["about"] if tuning else _brief(setting["about"], 85)
         lines += textwrap.wrap(about, 80, initial_indent=first, subsequent_indent=" " * 34) or [first]
     more = "" if tuning else " --tuning also lists tuned settings, with full texts."
     example = found[0]["name"] if found else "NAME"
@@ -78,13 +78,13 @@ def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
     names = {field.name for field in setting_fields(cls)}
     for part in parts_of(cls):
         inner = _listed(known(best(part, True)), f"{root}{part}.", tuning)
-        yield from (each for each in inner if each["name"].rpartition(".")[2] not in names)
+        yield from (setting for setting in inner if setting["name"].rpartition(".")[2] not in names)
 
 
 def _texts(cls: type[Any]) -> dict[str, str]:
     found: dict[str, str] = {}
-    for each in cls.__mro__:
-        for entry in parse(each.__doc__ or "", DocstringStyle.NUMPYDOC).params:
+    for layer in cls.__mro__:
+        for entry in parse(layer.__doc__ or "", DocstringStyle.NUMPYDOC).params:
             if not (entry.description or "As in").startswith("As in"):
                 for name in entry.arg_name.split(","):
                     found.setdefault(name.strip(), _plain(entry.description or ""))

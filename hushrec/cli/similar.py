@@ -45,11 +45,11 @@ def similar(
         )
     others = trained.similar_items(list(items), n)
     entries: list[dict[str, Any]] = [
-        {"rank": rank, "item": each.item, "score": each.score} for rank, each in enumerate(others, 1)
+        {"rank": rank, "item": entry.item, "score": entry.score} for rank, entry in enumerate(others, 1)
     ]
     output_model.name(entries, trained.domain, titled.read(trained.domain, columns))
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
-    cells = [[output_model.cell(each[key]) for key in head] for each in entries]
+    cells = [[output_model.cell(entry[key]) for key in head] for entry in entries]
     by = list(others[0].by) if others else []
     output.result(
         as_json,

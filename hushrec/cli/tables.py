@@ -38,7 +38,7 @@ def names_of(columns: str | None) -> dict[str, str]:
 def item_columns(columns: str | None) -> dict[str, str]:
     names = names_of(columns)
     asked = {"item": "id" if "id" in names else "item", "title": "title"}
-    return {role: names[given] for role, given in asked.items() if given in names}
+    return {role: names[asked_as] for role, asked_as in asked.items() if asked_as in names}
 
 
 def item_tables(paths: list[str] | None, columns: str | None) -> list[Any] | None:
@@ -74,9 +74,9 @@ class Declared:
     def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
         """Return the declared domain, or that of a store."""
         items = None if self.catalogue is None else Domain.read_catalogue(self.catalogue)
-        given = self._given(items, columns)
+        declared = self._given(items, columns)
         if is_store(source):
-            return replace(Store(str(source)).domain, **given)
+            return replace(Store(str(source)).domain, **declared)
         if items is None:
             raise InputError(
                 "--catalogue is missing: declare the items, one item id a line, for example --catalogue"
@@ -87,7 +87,7 @@ class Declared:
                 "--rating-range is missing: declare the lowest and the highest rating, for example "
                 "--rating-range 1 5, or pass --implicit if every row is a like."
             )
-        return Domain(**given, likes=likes)
+        return Domain(**declared, likes=likes)
 
     def _given(self, items: Iterable[Any] | None, columns: str | None) -> dict[str, Any]:
         features = item_tables(self.item_features, columns)

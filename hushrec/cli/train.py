@@ -80,10 +80,10 @@ def train(
         PRIVATE counts of the users of a lifetime season; its first training makes the file.
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
-    model, given = model_for(model, domain.likes, budget.private), settings.given()
+    model, changes = model_for(model, domain.likes, budget.private), settings.given()
     if like_threshold is not None:
-        given["like_threshold"] = like_threshold
-    estimator = named.check_run(model, budget, domain, n_users, given)
+        changes["like_threshold"] = like_threshold
+    estimator = named.check_run(model, budget, domain, n_users, changes)
     if declared.item_features is not None:
         check_features(estimator, budget, domain)
     inputs = (ratings, declared.catalogue, *(declared.item_features or ()), *donated.files())
@@ -100,7 +100,7 @@ def train(
             rows,
             charged(season, budget, charging, resume, attendance),
             n_users=n_users,
-            settings=given,
+            settings=changes,
             seed=seed,
             progress=progress_shown(no_progress),
             keep=lambda trained: save(trained, target),
@@ -163,7 +163,7 @@ def _rescue(trained: Model) -> str:
         return (
             " Its week is spent. Free disk space, close the season and open another, which adds to the cost."
         )
-    chosen = any(isinstance(each.mechanism, RepeatAndSelect) for each in privacy.releases)
+    chosen = any(isinstance(release.mechanism, RepeatAndSelect) for release in privacy.releases)
     if privacy.ledger is None or not privacy.budget.private or chosen:
         return ""
     return " Free disk space, then run the same command with --resume, which has no further cost."

@@ -114,9 +114,9 @@ def tune(
 
 def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
     """About 100 ratings a user."""
-    each = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
+    per_user = max(1, min(100, domain.n_items // 4, domain.max_ratings_per_user))
     ends = (domain.low, domain.high)
-    ratings = realistic(n_users, domain.n_items, n_users * each, rating_range=ends, seed=seed)
+    ratings = realistic(n_users, domain.n_items, n_users * per_user, rating_range=ends, seed=seed)
     return Ratings.from_any(ratings.matrix, domain)
 
 

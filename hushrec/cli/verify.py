@@ -49,7 +49,7 @@ def verify(
     wanted = None if public_key is None else key_of(public_key)
     book = None if ledger is None else Account(ledger=ledger).open()
     found = check(content, model, ledger=book, public_key=wanted)
-    rows = [f"{each.status:<13}{each.what + ':':<12}{each.words}" for each in found]
-    output.result(as_json, {"checks": [each._asdict() | {"status": each.status} for each in found]}, *rows)
-    if failed := [each.what for each in found if each.passed is False]:
+    rows = [f"{check.status:<13}{check.what + ':':<12}{check.words}" for check in found]
+    output.result(as_json, {"checks": [check._asdict() | {"status": check.status} for check in found]}, *rows)
+    if failed := [check.what for check in found if check.passed is False]:
         raise HushrecError(f"The dossier failed these checks: {', '.join(failed)}.")

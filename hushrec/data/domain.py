@@ -225,10 +225,10 @@ class Domain:
         low, high = float(str(usable.min())), float(str(usable.max()))  # 0.1, not float32's 0.10000000149
         if low == high:
             low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)  # likes too
-        given = given_ids(encoded.values)
-        order = sorted(range(len(given)), key=lambda k: _natural_order(encoded.texts[k].as_py()))
+        ids = given_ids(encoded.values)
+        order = sorted(range(len(ids)), key=lambda k: _natural_order(encoded.texts[k].as_py()))
         return cls(
-            tuple(given[k] for k in order),
+            tuple(ids[k] for k in order),
             rating_range=(low, high),
             max_ratings_per_user=max_ratings_per_user,
             declared=False,
@@ -283,7 +283,7 @@ def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:
             f"rating_range must be two numbers (low, high), not {shown(rating_range)}.",
             parameter="rating_range",
         ) from None
-    low, high = (number("rating_range", each, "pass two numbers (low, high)") for each in (low, high))
+    low, high = (number("rating_range", end, "pass two numbers (low, high)") for end in (low, high))
     if not (abs(low) <= _LARGEST_RATING and abs(high) <= _LARGEST_RATING):  # nor NaN
         raise InputError(
             f"rating_range must be two numbers between -{_LARGEST_RATING:g} and {_LARGEST_RATING:g}, not "

@@ -66,10 +66,10 @@ def read_item_features(
         The source is no such table, an id occurs twice, a number is infinite, or no item has a feature.
     """
     if isinstance(source, list | tuple) and source:
-        parts = [read_item_features(each, texts) for each in source]
-        features = np.column_stack([each for each, *_ in parts])
-        names = tuple(own for _, tables, _ in parts for own in tables)
-        widths = tuple(width for _, _, own in parts for width in own)
+        parts = [read_item_features(table, texts) for table in source]
+        features = np.column_stack([values for values, *_ in parts])
+        names = tuple(names for _, tables, _ in parts for names in tables)
+        widths = tuple(width for *_, table in parts for width in table)
     elif isinstance(source, np.ndarray):
         features, names = _from_array(source, len(texts)), ((),)
         widths = (features.shape[1],)
@@ -97,10 +97,10 @@ def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
     if features is None:
         return np.zeros((n_items, 0))
     known = ~np.isnan(features).all(axis=1)
-    given = features[known]
-    counts = np.maximum((~np.isnan(given)).sum(axis=0), 1)
-    given = given / np.maximum(np.nanmax(np.abs(given), axis=0, initial=1e-300), 1e-300)
-    centred = np.nan_to_num(given - np.nansum(given, axis=0) / counts)
+    rows = features[known]
+    counts = np.maximum((~np.isnan(rows)).sum(axis=0), 1)
+    rows = rows / np.maximum(np.nanmax(np.abs(rows), axis=0, initial=1e-300), 1e-300)
+    centred = np.nan_to_num(rows - np.nansum(rows, axis=0) / counts)
     spread = np.sqrt((centred**2).sum(axis=0) / counts)
     centred = centred[:, spread > 1e-9] / spread[spread > 1e-9]
     most = min(_MOST_DIMENSIONS, max(1, known.sum() // _ITEMS_A_DIMENSION), *centred.shape)
@@ -243,10 +243,10 @@ def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if not pa.types.is_string(column.type):
         return column
     cells = column.to_pylist()
-    given = {cell for cell in cells if cell and cell.strip()}
-    if not given or not all(map(_NUMBER.fullmatch, given)):
+    numbers = {cell for cell in cells if cell and cell.strip()}
+    if not numbers or not all(map(_NUMBER.fullmatch, numbers)):
         return column
-    return pa.chunked_array([pa.array([parse_rating(cell) if cell in given else None for cell in cells])])
+    return pa.chunked_array([pa.array([parse_rating(cell) if cell in numbers else None for cell in cells])])
 
 
 def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
@@ -284,19 +284,19 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
 
 def _categories(cells: list[Any], name: str) -> np.ndarray:
     """Return 0 and 1 for each category of texts, or of lists such as ``Comedy|Drama``."""
-    given = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
-    each = [{word.strip() for word in words or () if word} - {""} for words in given]
-    counts = Counter(word for words in each for word in words)
+    lists = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
+    words_of = [{word.strip() for word in words or () if word} - {""} for words in lists]
+    counts = Counter(word for words in words_of for word in words)
     kept = sorted((word for word in counts if counts[word] > 1), key=lambda word: (-counts[word], word))
-    shared = sum(any(counts[word] > 1 for word in words) for words in each)
-    if 2 * shared < sum(map(bool, each)) or not kept:
+    shared = sum(any(counts[word] > 1 for word in words) for words in words_of)
+    if 2 * shared < sum(map(bool, words_of)) or not kept:
         raise InputError(
             f"Item feature {name!r} is text with {plural(len(counts), 'different value')}, which makes no"
             " categories: leave the column out, or give it values that most items share with others."
         )
     place = {word: at for at, word in enumerate(kept[:_MOST_CATEGORIES])}
-    found = np.zeros((len(each), len(place)))
-    for row, words in enumerate(each):
+    found = np.zeros((len(words_of), len(place)))
+    for row, words in enumerate(words_of):
         if not words:
             found[row] = np.nan
         else:

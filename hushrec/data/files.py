@@ -173,7 +173,7 @@ def of_128_bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if column.type != pa.binary(16):
         return column
     codes, octets = dictionary(column)
-    numbers = [str(int.from_bytes(each, "little", signed=True)) for each in octets.to_pylist()]
+    numbers = [str(int.from_bytes(number, "little", signed=True)) for number in octets.to_pylist()]
     indices = pa.array(codes, mask=codes < 0)
     return pa.chunked_array([pa.DictionaryArray.from_arrays(indices, pa.array(numbers, pa.large_string()))])
 

@@ -164,9 +164,9 @@ def _features(n_items: int, n_features: int, seed: int) -> np.ndarray:
     return (drawn < common).astype(np.float64)
 
 
-def _explained(own: np.ndarray, features: np.ndarray | None, seed: int) -> np.ndarray:
+def _explained(noise: np.ndarray, features: np.ndarray | None, seed: int) -> np.ndarray:
     if features is None:
-        return own
-    rng = np.random.default_rng([2, seed, own.shape[1]])
-    common = (features - features.mean(axis=0)) @ rng.standard_normal((features.shape[1], own.shape[1]))
-    return math.sqrt(0.5) * (common / np.maximum(common.std(axis=0), 1e-12) + own)
+        return noise
+    rng = np.random.default_rng([2, seed, noise.shape[1]])
+    common = (features - features.mean(axis=0)) @ rng.standard_normal((features.shape[1], noise.shape[1]))
+    return math.sqrt(0.5) * (common / np.maximum(common.std(axis=0), 1e-12) + noise)

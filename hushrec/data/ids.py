@@ -301,5 +301,5 @@ def join_ids(parts: Sequence[Encoded]) -> Encoded:
     if len(types) == 1 and object not in types:
         joined = pa.concat_arrays(values)
     else:
-        joined = np.fromiter((given for value in values for given in given_ids(value)), object)
+        joined = np.fromiter((id for value in values for id in given_ids(value)), object)
     return _merge_equal_texts(np.concatenate(codes), joined, texts)

@@ -122,10 +122,10 @@ def lifelike(
 
     ids = mix(np.arange(1, n_users + 1, dtype=np.uint64))
     base = {name: stream_base(ids, seed, name) for name in ("traits", "taste", "series", "choice", "stars")}
-    own = ndtri(_uniform(base["traits"][:, None], np.arange(2)))
+    traits = ndtri(_uniform(base["traits"][:, None], np.arange(2)))
     taste = ndtri(_uniform(base["taste"][:, None], np.arange(world.directions)))
     most = min(max(1, n_items // 2), domain.max_ratings_per_user)
-    lengths = np.minimum(world.least + np.floor(world.typical * np.exp(world.spread * own[:, 0])), most)
+    lengths = np.minimum(world.least + np.floor(world.typical * np.exp(world.spread * traits[:, 0])), most)
     rows, columns = [], []
     for part in slices(n_users, max(1, _CELLS // n_items)):
         keys = popular + world.taste * (taste[part] @ chosen.T)
@@ -136,7 +136,7 @@ def lifelike(
         rows.append(user + part.start)
         columns.append(order[user, nth])
     user, item = np.concatenate(rows), np.concatenate(columns)
-    star = world.level + world.user * own[user, 1] + world.item * good[item]
+    star = world.level + world.user * traits[user, 1] + world.item * good[item]
     star += world.liking * np.einsum("ij,ij->i", taste[user], liked[item])
     star += world.noise * ndtri(_uniform(base["stars"][user], item))
     stars = 1 + np.clip(np.rint(4 * star), 0, 4).astype(np.float32)

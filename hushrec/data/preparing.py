@@ -176,14 +176,14 @@ def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.R
 
 def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Iterable[Any]) -> Iterator[Any]:
     waiting: deque[tuple[Any, Future[Any]]] = deque()
-    for each in inputs:
-        waiting.append((each, pool.submit(function, each)))
+    for chunk in inputs:
+        waiting.append((chunk, pool.submit(function, chunk)))
         if len(waiting) > _workers():
-            given, future = waiting.popleft()
-            yield given, future.result()
+            chunk, future = waiting.popleft()
+            yield chunk, future.result()
     while waiting:
-        given, future = waiting.popleft()
-        yield given, future.result()
+        chunk, future = waiting.popleft()
+        yield chunk, future.result()
 
 
 def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.RecordBatch]]:
@@ -240,7 +240,7 @@ def _rows_of_spill(domain: Domain, path: Path, is_ordered: bool) -> Rows:
     held: list[Entries] = []
     for run in _runs(path):
         held.append(usable(domain, _entries_of(run)))
-        if sum(len(each.items) for each in held) > _FOLDED_ROWS:
+        if sum(len(entries.items) for entries in held) > _FOLDED_ROWS:
             held = [sort(_joined(held))]
     if not held:
         none, ids = np.zeros(0, np.int32), pa.array([], pa.large_string())
@@ -325,7 +325,7 @@ def _workspace(target: Path) -> Iterator[Path]:
 
 
 def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: set[str]) -> None:
-    kinds = {kind for each in entries if (kind := each.pop("ids")) and each["users"]}
+    kinds = {kind for entry in entries if (kind := entry.pop("ids")) and entry["users"]}
     manifest = store_files.new_manifest(
         domain,
         entries,

@@ -126,10 +126,10 @@ class Preview:
         if named:
             lines.append(f"Columns   {named}")
         lines.append(f"Rows      {self.rows:,} read, {self.usable:,} used, of {plural(self.users, 'user')}")
-        for each in self.dropped:
-            numbers = ", ".join(map(str, each.first)) + (", ..." if each.count > len(each.first) else "")
-            at = f" ({self.counted}{'s' * (each.count > 1)} {numbers})" if each.first else ""
-            lines.append(f"  {each.count:>10,} not used: {each.why}{at}")
+        for rows in self.dropped:
+            numbers = ", ".join(map(str, rows.first)) + (", ..." if rows.count > len(rows.first) else "")
+            at = f" ({self.counted}{'s' * (rows.count > 1)} {numbers})" if rows.first else ""
+            lines.append(f"  {rows.count:>10,} not used: {rows.why}{at}")
         if self.without_time is not None:
             lines.append(f"Times     unreadable or missing in {self.without_time:,} of the used rows")
         lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
@@ -150,7 +150,7 @@ def preview(
     found = _Read(source, domain, columns, format, implicit)
     table, numbers = found.table, found.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
-    given = source[0] if isinstance(source, tuple) and len(source) == 2 else table.users
+    user_column = source[0] if isinstance(source, tuple) and len(source) == 2 else table.users
     positions = positions_of(items, domain.item_texts)
     ratings = within_range(table.ratings.copy(), domain)
     entries = Entries(users, positions, ratings, table.times, table.quantities)
@@ -197,7 +197,7 @@ def preview(
             *found.hints_of_fields(),
             *found.hints_of_labels(used),
             *_hints(found, float((positions < 0).mean()) if len(positions) else 0),
-            *_hints_of_ids("user", given, encode_ids(given), found.is_text),
+            *_hints_of_ids("user", user_column, encode_ids(user_column), found.is_text),
             *_hints_of_ids("item", table.items, items, found.is_text),
         ),
     )

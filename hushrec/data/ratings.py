@@ -438,14 +438,14 @@ class Ratings:
 
 def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     """Return ratings with every mark of any source."""
-    marks: dict[str, Any] = {mark: any(getattr(each, mark) for each in sources) for mark in MARKS}
-    splits = dict.fromkeys(split for each in sources for split in each.splits)
+    marks: dict[str, Any] = {mark: any(getattr(source, mark) for source in sources) for mark in MARKS}
+    splits = dict.fromkeys(split for source in sources for split in source.splits)
     return replace(ratings, splits=tuple(splits), **marks)
 
 
 def quantities_of(ratings: np.ndarray, sources: Sequence[Ratings]) -> np.ndarray | None:
     """Return quantities by which purchases without a rating are read again."""
-    return UNIT * np.isnan(ratings).astype(np.int64) if any(each.purchases for each in sources) else None
+    return UNIT * np.isnan(ratings).astype(np.int64) if any(source.purchases for source in sources) else None
 
 
 def of_nobody(domain: Domain) -> Ratings:

@@ -187,7 +187,7 @@ def _by_pair(entries: Entries, n_items: int) -> Entries:
         return entries
     shape = len(users.texts), n_items
     sort = partial(_by_cell, users.codes, items, shape=shape)
-    times, quantities = (None if each is None else sort(each).data for each in entries[3:])
+    times, quantities = (None if column is None else sort(column).data for column in entries[3:])
     found = sort(entries.ratings)
     codes = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(found.indptr))
     places = found.indices.astype(np.int32, copy=False)

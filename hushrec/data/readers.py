@@ -131,7 +131,7 @@ def stream_chunks(source: Any, columns: Any, implicit: bool) -> Iterator[Columns
     for batch in chain(found, [None]):
         if batch is not None:
             held.append(batch)
-        if batch is None or sum(each.num_rows for each in held) >= _TOGETHER:
+        if batch is None or sum(block.num_rows for block in held) >= _TOGETHER:
             yield _of_table(pa.Table.from_batches(held, schema), columns, implicit, is_ordered=False)
             held = []
 

@@ -61,8 +61,8 @@ class Store:
     def __init__(self, path: str | Path, domain: Domain | None = None) -> None:
         self.path = Path(path).absolute()
         self._manifest, self.domain = store_files.opened(self.path, domain)
-        self.n_users: int = sum(each["users"] for each in self._manifest["partitions"])
-        self.n_ratings: int = sum(each["ratings"] for each in self._manifest["partitions"])
+        self.n_users: int = sum(entry["users"] for entry in self._manifest["partitions"])
+        self.n_ratings: int = sum(entry["ratings"] for entry in self._manifest["partitions"])
         self.by_position: bool = self._manifest["by_position"]
         self.hand_picked: bool = self._manifest["hand_picked"]
         self.purchases: bool = self._manifest["purchases"]
@@ -117,7 +117,7 @@ class Store:
 
     def blocks(self) -> list[Callable[[], Ratings]]:
         """Return functions that each read the rows of some users, all users together."""
-        return [block for each in self.partitions() for block in each.blocks()]
+        return [block for partition in self.partitions() for block in partition.blocks()]
 
     def rated(self) -> Store:
         """As of `Ratings`."""

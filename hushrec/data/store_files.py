@@ -45,13 +45,13 @@ def is_store(path: Any) -> bool:
 
 def opened(path: Path, domain: Domain | None = None) -> tuple[dict[str, Any], Domain]:
     manifest = _read_manifest(path)
-    own = _domain_of(str(path), manifest["checksum"])
-    if domain is not None and domain.fingerprint != own.fingerprint:
+    stored = _domain_of(str(path), manifest["checksum"])
+    if domain is not None and domain.fingerprint != stored.fingerprint:
         raise InputError(
             f"The store {str(path)!r} was prepared with another catalogue, rating range or cap; leave"
             " them out, or prepare the ratings again with these."
         )
-    return manifest, own if domain is None else domain
+    return manifest, stored if domain is None else domain
 
 
 def verify(path: Path, manifest: Mapping[str, Any]) -> None:
@@ -278,8 +278,8 @@ class _Mapped:
         texts = batch.column("text") if "text" in names else values.cast(pa.large_string())
         matrix = csr(data, items, ratings.offsets.to_numpy(), n_items)
         kind = pa.type_for_alias(ids)
-        given = values if pa.types.is_integer(kind) == pa.types.is_integer(values.type) else texts
-        return Rows(matrix, given.cast(kind), texts, times)
+        ids_given = values if pa.types.is_integer(kind) == pa.types.is_integer(values.type) else texts
+        return Rows(matrix, ids_given.cast(kind), texts, times)
 
     def _array(self, column: pa.Array) -> np.ndarray:
         data = column.buffers()[1]

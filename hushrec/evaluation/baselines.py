@@ -106,11 +106,11 @@ def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Re
     if noise is None:
         return None
     weights = np.zeros(model.domain.n_items)
-    parts = [history] if isinstance(history, Ratings) else [each.ratings() for each in history.partitions()]
+    parts = [history] if isinstance(history, Ratings) else [part.ratings() for part in history.partitions()]
     for rows in parts:
         counts = np.diff(rows.matrix.indptr)
-        each = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
-        weights += np.bincount(rows.matrix.indices, each, minlength=len(weights))
+        weight = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
+        weights += np.bincount(rows.matrix.indices, weight, minlength=len(weights))
     weights += noise * np.random.default_rng(seed).standard_normal(len(weights))
     return _simple(Popular(), model, {"center": np.float64(0), "item_bias": weights})
 
@@ -126,7 +126,9 @@ def planned_noise(model: Model) -> float | None:
 def released_noise(model: Model) -> float | None:
     """Return the noise's standard deviation of the release that popularity follows from."""
     labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
-    sds = [each.noise_sd for label in labels for each in model.privacy.releases if each.label == label]
+    sds = [
+        release.noise_sd for label in labels for release in model.privacy.releases if release.label == label
+    ]
     return float(sds[0]) if sds and "popularity" in baselines(model) else None
 
 

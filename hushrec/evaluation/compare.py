@@ -148,8 +148,8 @@ class Comparison:
 
     def __repr__(self) -> str:
         cells = [
-            f"{each['model']} at {_number(each['epsilon'])}: {each['value']:.4f}"
-            for each in self.summary(self.main_metric)
+            f"{cell['model']} at {_number(cell['epsilon'])}: {cell['value']:.4f}"
+            for cell in self.summary(self.main_metric)
         ]
         return f"Comparison({self.main_metric} of {', '.join(cells)}; {self.stamp})"
 
@@ -160,8 +160,8 @@ class Comparison:
         parts = []
         for metric in self.main_metrics:
             rows = [
-                ((each["model"], _number(each["epsilon"]), f"{each['value']:.4f}"), each["value"])
-                for each in self.summary(metric)
+                ((cell["model"], _number(cell["epsilon"]), f"{cell['value']:.4f}"), cell["value"])
+                for cell in self.summary(metric)
             ]
             parts.append(notebook.bars(f"{metric} beside epsilon", ("model", "epsilon", metric), rows))
         return "".join(parts) + notebook.table("", [(self.stamp,)])

@@ -348,7 +348,7 @@ def _partitions(rows: Any) -> int:
 
 def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:
     """Measure a partition of both, on a worker."""
-    history, targets = (each.ratings() for each in partitions)
+    history, targets = (partition.ratings() for partition in partitions)
     return _measured(history, targets, *public)
 
 
@@ -360,7 +360,7 @@ def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
     parts: list[_Measured] = engine.each(_measured_there, (history, targets), public)
     joins = [np.concatenate] * 4 + [sp.vstack] + [sum] * 4
-    return _Measured._make(join(each) for join, each in zip(joins, zip(*parts)))
+    return _Measured._make(join(columns) for join, columns in zip(joins, zip(*parts)))
 
 
 def _sign_metrics(

@@ -147,7 +147,7 @@ LINES = {
     f"servers run shop.csv --role first --nodes items.txt {SERVER} --deadline infd": "pass days or hours",
     f"servers run shop.csv --role first --nodes items.txt {SERVER} --deadline nanh": "pass days or hours",
     f"servers run shop.csv --role first --nodes items.txt {SERVER} --linger inf": "--linger",
-    "papers serve-completion --catalogue items.txt --nodes 3": "pass --mask-rank 1 with --rank 1",
+    "papers serve-completion --catalogue items.txt --nodes 3": "--mask-rank=10 and a rank of 1 need more",
     **{
         f"{command} --ledger shop.csv": "is not a ledger"
         for command in (

@@ -83,17 +83,11 @@ class Settings:
         check_numbers(enough=(self.enough, int, f"[2, {self.n_nodes}]"))
         needed = self.mask_rank + (self.rank or 1)
         if needed >= smallest:
-            raise InputError(self._room(smallest, needed))
-
-    def _room(self, smallest: int, needed: int) -> str:
-        what = f"{self.enough} columns" if smallest == self.enough else f"{smallest} items"
-        asked = f"mask_rank={self.mask_rank}" + (f" and rank={self.rank}" if self.rank else "")
-        more = f"enough={needed + 1} (and as many nodes)" if smallest == self.enough else "a larger catalogue"
-        if smallest < 3:
-            return f"{what} cannot be completed under a mask; have {more}, or 3 at least."
-        rank = min(self.rank or 1, (smallest - 1) // 2)
-        fitting = f"mask_rank={smallest - 1 - rank} with rank={rank}"
-        return f"{what} are too few for {asked}, which need more than {needed}; pass {fitting}, or {more}."
+            raise InputError(
+                f"mask_rank={self.mask_rank} and a rank of {self.rank or 1} need more than {needed} items and"
+                f" columns, and there are {smallest}; pass smaller ranks, or more nodes and items.",
+                parameter="mask_rank",
+            )
 
 
 class Store:

@@ -1,6 +1,5 @@
 """``hushrec papers serve-completion``."""
 
-import re
 import time
 from typing import Annotated, Literal
 
@@ -10,7 +9,6 @@ from cyclopts.validators import Number
 from hushrec.cli import output
 from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
 from hushrec.data import Domain
-from hushrec.errors import InputError
 from hushrec.papers.masked.masking import MaskingStatement
 from hushrec.papers.masked.messages import fingerprint
 from hushrec.papers.masked.server import CompletionServer, Settings, Store
@@ -73,24 +71,19 @@ def serve_completion(
     from hushrec.network.service import Limits, Service  # an extra, which the help does without
 
     items = Domain.read_catalogue(catalogue)
-    try:
-        settings = Settings(
-            catalogue=fingerprint(items),
-            n_items=len(items),
-            n_nodes=nodes,
-            enough=enough or nodes,
-            wait=wait,
-            mask_rank=mask_rank,
-            noise_sd=noise_sd,
-            rank=rank,
-            solver=solver,
-            rounds=rounds,
-            seed=seed,
-        )
-    except InputError as error:  # its parameters as options
-        told = re.sub(r"\b(mask_rank|rank|enough)=", r"--\1 ", str(error))
-        told = told.replace("--mask_rank", "--mask-rank")
-        raise InputError(told) from None
+    settings = Settings(
+        catalogue=fingerprint(items),
+        n_items=len(items),
+        n_nodes=nodes,
+        enough=enough or nodes,
+        wait=wait,
+        mask_rank=mask_rank,
+        noise_sd=noise_sd,
+        rank=rank,
+        solver=solver,
+        rounds=rounds,
+        seed=seed,
+    )
     server = CompletionServer(settings, Store(database, settings))
     limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
     service = Service(
