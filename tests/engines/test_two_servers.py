@@ -980,6 +980,48 @@ def test_a_device_takes_part_in_as_many_trainings_as_its_own_budget_has_room_for
     assert own.summary("default").epsilon == pytest.approx(lifetime)
 
 
+@pytest.mark.true("L3")
+def test_no_lie_of_both_servers_gives_a_device_another_training(few, tmp_path, monkeypatch):
+    """Both repeat the first training's session, the device is killed at each step, and starts again.
+
+    Killed: a count by what servers name, by the folder, or in memory; a charge after the first share.
+    """
+    path, trainings, old, took_part = tmp_path / "own.sqlite", 3, None, []
+    lifetime = epsilon_of(math.sqrt(trainings) * Budget(5, 1e-6).mu, 1e-6)
+    Ledger(path).open_dataset("default", Budget(lifetime * (1 + 1e-9), 1e-6))
+    for number in range(trainings + 3):
+        world = World(hushrec.Popular(), few)
+        world.settle()
+        honest = world.lines[0].server._state()
+        old = old or honest.session
+        which = replay.Round(*honest.round)
+        opened = world.agreement.opened(lambda wanted: None, which)
+        digest = world.agreement.state(old, which, opened)
+        for line in world.lines:
+            said = replace(line.server._state(), session=old, digest=digest)
+            line.server._state = lambda said=said: said
+        for step in (1, 2, 2, 2, 3, 4, None):  # a restart has the files alone
+            with monkeypatch.context() as patched, contextlib.suppress(HushrecError, Killed):
+                if step is not None:
+                    patched.setattr(book.Book, "put", dying(book.Book.put, step))
+                world.answer(0, ledger=Ledger(path), folder=tmp_path / str(number))
+        took_part += [number] * any(path[0] == "share" for line in world.lines for path, _ in line.said)
+    assert took_part == list(range(trainings))
+    assert Ledger(path).summary("default").charges == trainings
+
+
+def dying(write, step):
+    """Return a write that ends the process at its call of that number, before it writes."""
+    count = itertools.count(1)
+
+    def wrote(*arguments):
+        if next(count) == step:
+            raise Killed
+        return write(*arguments)
+
+    return wrote
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

@@ -309,6 +309,6 @@ def session_of(agreement: Agreement, first: str, second: str) -> str:
     return hashlib.sha256(f"two servers {agreement.fingerprint} {first} {second}".encode()).hexdigest()
 
 
-def run_of(session: str, who: str) -> str:
-    """Return the run of a training in a ledger; no server can choose it."""
-    return hashlib.sha256(f"two servers {session} {who}".encode()).hexdigest()
+def run_of(session: str, role: str) -> str:
+    """Return the run of a training in a server's ledger; neither server alone can choose it."""
+    return hashlib.sha256(f"two servers {session} {role}".encode()).hexdigest()

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from hushrec.data import Ratings
-from hushrec.engines.two_servers.agreement import Agreement, run_of
+from hushrec.engines.two_servers.agreement import Agreement
 from hushrec.engines.two_servers.book import Book
 from hushrec.engines.two_servers.messages import Line, State, Sum, Taken
 from hushrec.engines.two_servers.replay import Opened, Round, Wanted, Words
@@ -129,7 +130,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
             if book.get("agreement") is None:
                 for server, token, _ in ways:
                     server.get(Taken, "node", node.name, token=token)
-            _charge(node, public.agreement, state.session)
+            _charge(node, public.agreement, book)
             book.put("agreement", agreed)
             book.put("node", node.name.encode())
             rest, seed = split(public.agreement.answer(opened, ratings.rated()))
@@ -184,13 +185,15 @@ def _check_session(book: Book, sessions: set[str]) -> None:
         )
 
 
-def _charge(node: Node, agreement: Agreement, session: str) -> None:
+def _charge(node: Node, agreement: Agreement, book: Book) -> None:
+    """Charge the training of this folder once, under a name that no server can repeat."""
     ledger, dataset = node.ledger, node.dataset
     if ledger is None:
         return
+    if (run := book.get("run")) is None:
+        book.put("run", run := secrets.token_hex(32).encode())
     label = f"training over two servers: {agreement.estimator.name}"
     budget = agreement.budget
     release = Release(label, Gaussian(1 / agreement.plan.mu), 1.0, budget.unit, budget.relation)
-    run = run_of(session, "node")
-    if not ledger.numbered(dataset, run):
-        ledger.charge(dataset, run, release, step=0)
+    if not ledger.numbered(dataset, run.decode()):
+        ledger.charge(dataset, run.decode(), release, step=0)
