@@ -875,6 +875,7 @@ def test_a_node_sends_what_was_planned_at_most(name):
     assert small(few_nodes, {}, 4000).iterations == few_nodes.iterations == 8
 
 
+@pytest.mark.true("D8")
 def test_a_window_needs_times_at_every_node_before_its_charge(few, tmp_path):
     """A table without times is refused, with rows or without; a row without a time is not."""
     world = World(ESTIMATORS["private-eigenrec, window"], few)

@@ -36,6 +36,7 @@ def test_nothing_is_spent_where_not_all_runs_fit(parts, tmp_path):
     assert ledger.summary("default").charges == 0
 
 
+@pytest.mark.true("D8")
 @pytest.mark.parametrize(
     "model, settings",
     [

@@ -1,6 +1,7 @@
 """Likes that go together within a window of a user's own order: contributions, order and refusals."""
 
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,6 +9,8 @@ import pytest
 from hushrec import Accountant, Both, Budget, Domain, PrivateALS, PrivateEigenRec, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.models.private_eigenrec import users as users_side
+from hushrec.privacy import Season, SeasonAccountant
+from hushrec.training import named
 from tests.opening import opened
 
 N_ITEMS, BUDGET = 20, Budget(3, 1e-6)
@@ -110,17 +113,26 @@ def test_a_user_stays_within_the_bound_whatever_a_server_sends(size: float) -> N
         assert (sums(comer, *others) == found + sums(*others)).all()
 
 
+@pytest.mark.true("D8")
 def test_ratings_read_without_times_are_refused_before_a_charge(tmp_path) -> None:
+    """In a first training, in one by name that would release the user count, and in a season's next week."""
     timed = ratings_of(*(rows_of(f"u{seed}", "none", 6, seed) for seed in range(30)))
     lists = PrivateEigenRec(rank=2, iterations=1, window=3, n_users=30)
     both = Both(ratings=PrivateALS(rank=0, n_users=30, features=False), lists=lists)
     plain = replace(timed, times=None)
     store = Store.prepare(plain, tmp_path / "plain", DOMAIN)
-    for estimator, ratings in ((lists, plain), (lists, store), (both, plain)):
-        accountant = Accountant(BUDGET)
-        with pytest.raises(InputError, match="read without times; read them with columns="):
-            estimator.fit(ratings, accountant)
-        assert not accountant.releases
+    first = lists.fit(timed, SeasonAccountant(Season(BUDGET, 3)))
+    for rows in (plain, store):
+        for train, accountant in (
+            (lists.fit, Accountant(BUDGET)),
+            (both.fit, Accountant(BUDGET)),
+            (partial(named.train, "private-eigenrec", settings={"window": 3}), Accountant(BUDGET)),
+            (first.continue_training, SeasonAccountant.following(first.privacy)),
+        ):
+            before = accountant.releases  # of the weeks so far
+            with pytest.raises(InputError, match="read without times; read them with columns="):
+                train(rows, accountant)
+            assert accountant.releases == before
     for ratings in (timed, Store.prepare(timed, tmp_path / "timed", DOMAIN)):
         assert lists.fit(ratings, Accountant(BUDGET)).estimator.window == 3
     with pytest.raises(InputError, match="Where items recommend items there is no window"):
