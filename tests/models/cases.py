@@ -129,12 +129,12 @@ CASES = [
 CASES += [
     Case("private-als, tiny epsilon", PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5), 0.02,
          loose=BINDS),
-    Case("private-als, biases alone", PrivateALS.of(features=False, bias_rounds=1, bias_clip=0.1)),
+    Case("private-als, biases alone", PrivateALS.of(features=False, bias_rounds=1, bias_clip=0.1), twin=True),
     Case("dpals, uniform sampling", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, item_fraction=0.5,
          center="middle")),
     Case("dpals, joint clip, long factors", DPALS.of(**ITEMWISE, user_norm=2.0, clip=0.02, clipping="user"),
          loose={"item statistics": "the joint clip of the right-hand sides shrinks the Gramians"}),
-    Case("dpals, from the level", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, center="level")),
+    Case("dpals, from the level", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01, center="level"), twin=True),
 ]  # fmt: skip
 
 ALONG = "needs a residual row along the vector"
@@ -155,19 +155,20 @@ CASES += [
     Case("cleansed-svd", CleansedSVD(rank=2, residual_clamp=0.02, max_ratings_per_user=4),
          loose={"item means": "needs ratings at one end of the range only"}),
     Case("cleansed-svd, neighbours", CleansedSVD.of(rank=None, prediction="neighbours", residual_clamp=0.02,
-         user_shrinkage=1.0), loose={"item means": "needs ratings at one end of the range only"}),
+         user_shrinkage=1.0), loose={"item means": "needs ratings at one end of the range only"}, twin=True),
 ]  # fmt: skip
 
 FRANK_WOLFE = {"nuclear_norm": 30.0, "iterations": 2, "residual_clip": 0.2}
 CASES += [
     Case("private-frank-wolfe, power", PrivateFrankWolfe.of(**FRANK_WOLFE, eigenvector="power"),
-         loose={"step": ALONG}),
+         loose={"step": ALONG}, twin=True),
     Case("private-frank-wolfe, biases", PrivateFrankWolfe.of(**FRANK_WOLFE, center="biases", bias_clip=0.1),
          twin=True),
     Case("private-svd, biases", PrivateSVD(rank=2, row_clip=0.2, center="biases", bias_clip=0.1), twin=True),
-    Case("private-svd, local scale", PrivateSVD(rank=2, row_clip=0.2, scale="local", center="middle")),
+    Case("private-svd, local scale", PrivateSVD(rank=2, row_clip=0.2, scale="local", center="middle"),
+         twin=True),
     Case("private-projected-gradient, user", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,
-         row_clip=0.1, center="user")),
+         row_clip=0.1, center="user"), twin=True),
     Case("private-projected-gradient, biases", PrivateProjectedGradient(nuclear_norm=30.0, iterations=2,
          row_clip=0.1, center="biases", bias_clip=0.1), twin=True),
 ]  # fmt: skip
@@ -180,7 +181,7 @@ CASES += [
     Case("private-eigenrec, users declared", PrivateEigenRec(rank=3, iterations=1, n_users=6), twin=True),
     Case("private-eigenrec, window", PrivateEigenRec(rank=2, iterations=2, window=1)),
     Case("private-eigenrec, pairs", PrivateEigenRec(rank=2, pairs=True), loose=ROOM),
-    Case("private-eigenrec, popularity", PrivateEigenRec(rank=0)),
+    Case("private-eigenrec, popularity", PrivateEigenRec(rank=0), twin=True),
     Case("private-eigenrec, item features", InformedEigenRec.of(rank=2, iterations=2, n_users=6,
          features_share=0.1)),
     Case("private-eigenrec, popularity and item features", InformedEigenRec.of(rank=0, n_users=6,
