@@ -95,13 +95,10 @@ class Connection:
         """Ask for a message of at most so many bytes."""
         return self._call("GET", path, None, reply, token, most)
 
-    def post(self, message: Message, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Send a message and return the answer."""
-        return self._call("POST", path, message.to_json(), reply, token)
-
-    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
-        """Send bytes and return the answer."""
-        return self._call("POST", path, content, reply, token)
+    def post(self, content: Message | bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
+        """Send a message or bytes and return the answer."""
+        body = content if isinstance(content, bytes) else content.to_json()
+        return self._call("POST", path, body, reply, token)
 
     def _call(
         self,

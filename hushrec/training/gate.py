@@ -5,12 +5,12 @@ Noise is drawn in this process (:class:`LocalGate`) or at two servers (:mod:`hus
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Protocol
 
 from hushrec.errors import InputError
 from hushrec.privacy import Accountant, Bounded, Mechanism, Plan, Release
 from hushrec.privacy.release import check_bounded
-from hushrec.progress import Advance, progress_bar
+from hushrec.progress import Advance
 from hushrec.types import Array
 
 
@@ -24,8 +24,8 @@ class Gate(Protocol):
     >>> from hushrec.training.gate import LocalGate
     >>> budget = hushrec.Budget(5, 1e-6)
     >>> release = hushrec.Release("total", hushrec.Gaussian(1 / budget.mu), 1.0, "user", "add-remove")
-    >>> with LocalGate(hushrec.Accountant(budget), hushrec.Plan(budget, [release])) as gate:
-    ...     train(gate, np.clip([0.3, 2.0, -0.4], -1, 1)).shape
+    >>> gate = LocalGate(hushrec.Accountant(budget), hushrec.Plan(budget, [release]))
+    >>> train(gate, np.clip([0.3, 2.0, -0.4], -1, 1)).shape
     (1,)
     """
 
@@ -85,20 +85,11 @@ class PlannedGate:
 
 
 class LocalGate(PlannedGate):
-    """The noise is drawn by :meth:`Accountant.release`. As a context it may show a bar of the releases."""
+    """The noise is drawn by :meth:`Accountant.release`; a bar of the releases may advance."""
 
-    def __init__(self, accountant: Accountant, plan: Plan, progress: bool = False) -> None:
+    def __init__(self, accountant: Accountant, plan: Plan, advance: Advance | None = None) -> None:
         super().__init__(plan)
-        self._accountant = accountant
-        self._bar = progress_bar(progress, len(self._planned), "training", "releases")
-        self._advance: Advance | None = None
-
-    def __enter__(self) -> LocalGate:
-        self._advance = self._bar.__enter__()
-        return self
-
-    def __exit__(self, *exception: Any) -> None:
-        self._bar.__exit__(*exception)
+        self._accountant, self._advance = accountant, advance
 
     def release(self, label: str, bounded: Bounded) -> Array:
         planned = self._as_planned(label, bounded)

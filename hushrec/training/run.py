@@ -24,6 +24,7 @@ from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
+from hushrec.progress import progress_bar
 from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
@@ -344,13 +345,16 @@ def ask(
     engine: Engine | None = None,
 ) -> ModelArrays:
     """Train on released sums of the users' answers."""
-    gate = LocalGate(accountant, plan, progress)
-    with private_side(estimator, ratings, accountant, engine) as users, gate, one_blas_thread():
-        return ModelArrays.of(train(users, gate))
+    with (
+        users_side(estimator, ratings, accountant, engine) as users,
+        progress_bar(progress, len(plan.releases), "training", "releases") as advance,
+        one_blas_thread(),
+    ):
+        return ModelArrays.of(train(users, LocalGate(accountant, plan, advance)))
 
 
 @contextmanager
-def private_side(
+def users_side(
     estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
     """Yield the users of these rows, in partitions where the estimator allows it."""

@@ -45,7 +45,7 @@ class Line:
         self.said.append((path, answer.to_json()))
         return from_json(kind, answer.to_json())
 
-    def post_bytes(self, content, kind, *path, token=""):
+    def post(self, content, kind, *path, token=""):
         self.said.append((path, content))
         answer = self.server.answer("POST", list(path), token, content)
         self.taken.append((path, content))  # what was not refused
@@ -55,7 +55,7 @@ class Line:
 class Deaf(Line):
     """A way to a server on which shares are lost."""
 
-    def post_bytes(self, content, kind, *path, token=""):
+    def post(self, content, kind, *path, token=""):
         raise HushrecError("lost")
 
 

@@ -403,7 +403,7 @@ class Liar:
 
     def post(self, *path, content=b"x" * 32, token=""):
         try:
-            return self.line.post_bytes(content, server.Taken, *path, token=token)
+            return self.line.post(content, server.Taken, *path, token=token)
         except (Refusal, InputError):
             return None
 

@@ -44,8 +44,7 @@ def test_what_is_as_planned_is_released_and_charged_as_planned() -> None:
     assert accountant.releases[0].sensitivity == 2.0 and accountant.spent_mu == pytest.approx(BUDGET.mu)
     # rounding of bound times scale, and no more
     gate, accountant = gate_of()
-    with gate as entered:
-        entered.release("sum", sum_of(bound=counted(2.0 * (1 + 0.7e-9))))
+    gate.release("sum", sum_of(bound=counted(2.0 * (1 + 0.7e-9))))
     assert accountant.releases[0].sensitivity == 2.0
 
 

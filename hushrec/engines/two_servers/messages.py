@@ -15,7 +15,7 @@ class Line(Protocol):
     def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
         """Ask for a message of at most so many bytes."""
 
-    def post_bytes(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
+    def post(self, content: bytes, reply: type[Kind], *path: str, token: str = "") -> Kind:
         """Send bytes and return the answer."""
 
 

@@ -168,7 +168,7 @@ def _answer(book: Book, state: State, role: str) -> tuple[tuple[str, str], bytes
 
 def _send(server: Line, path: Sequence[str], share: bytes, token: str) -> None:
     try:
-        server.post_bytes(share, Taken, *path, token=token)
+        server.post(share, Taken, *path, token=token)
     except Refusal as refused:
         if refused.status != _LATE:
             raise
