@@ -181,7 +181,7 @@ class Accountant(Single):
                 ) from None
 
     @contextmanager
-    def training(self, plan: Plan | None, **binding: Any) -> Iterator[Callable[[], None]]:
+    def training(self, plan: Plan, **binding: Any) -> Iterator[Callable[[], None]]:
         """Reserve a training's plan and keep its noisy values, from which the same training can resume.
 
         It yields a function to call when the model is saved. That removes the values; otherwise the data
@@ -189,25 +189,22 @@ class Accountant(Single):
 
         Parameters
         ----------
-        plan : Plan or None
+        plan : Plan
         **binding
             Public values that identify the training.
         """
         with self._one_training:
             if self.ledger is None or not self.budget.private or not self._keeps_journal:
-                if plan is not None:
-                    self.check(plan)
+                self.check(plan)
                 yield lambda: None
                 return
-            if plan is not None:
-                binding["plan"] = [release.to_dict() for release in plan.releases]
+            binding["plan"] = [release.to_dict() for release in plan.releases]
             saved: list[bool] = []
             resume, self._resume = self._resume, False
             journal = Journal(self.ledger, self.dataset, self.run, binding, resume=resume)
             self._journal, self.run, self._lost = journal, journal.run, journal.lost
             try:
-                if plan is not None:
-                    self.check(plan)
+                self.check(plan)
                 yield lambda: saved.append(True)
                 journal.close(saved=bool(saved))
             finally:

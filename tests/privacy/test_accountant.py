@@ -32,6 +32,7 @@ from hushrec.privacy.schema import Book
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 
 BUDGET = Budget(1.0, 1e-6)
+NOTHING = Plan(BUDGET, ())
 
 
 def in_order(ledger) -> list[str]:
@@ -143,7 +144,7 @@ def test_threads_cannot_pass_the_budget(tmp_path, monkeypatch, kept):
             while True:
                 won.append(accountant.release(user(np.zeros(2)), share, f"{next(numbers)} of {thread}"))
 
-    journaled = accountant.training(None) if kept == "in a journal" else contextlib.nullcontext()
+    journaled = accountant.training(NOTHING) if kept == "in a journal" else contextlib.nullcontext()
     with journaled, ThreadPoolExecutor(8) as pool:
         list(pool.map(race, range(8)))
     charged = [release.label for release in accountant.releases]

@@ -45,6 +45,7 @@ from tests.power_cut import Disk
 from tests.privacy.kills import Kill, Killed, noise_by_label
 
 BUDGET = Budget(3.0, 1e-6)
+NOTHING = Plan(BUDGET, ())
 FORK = get_context("fork")
 LABELS = ("first", "second", "third", "last")
 OTHER_ROWS = ratings_of({}, Domain((1, 2), (1, 5)))
@@ -250,7 +251,7 @@ def test_a_statement_says_what_was_lost(path, monkeypatch):
 def begun(path, labels=("first", "second", "third"), size=3) -> None:
     """A training that says nothing of what it will release, killed after some releases."""
     accountant = Accountant(BUDGET, ledger=Ledger(path))
-    with pytest.raises(Killed), accountant.training(None):
+    with pytest.raises(Killed), accountant.training(NOTHING):
         for label in labels:
             accountant.release(Bounded(np.zeros(size), counted(1.0)), BUDGET.share(0.25), label)
         raise Killed
@@ -263,7 +264,7 @@ def test_another_release_of_the_same_name_is_not_taken_from_the_journal(path):
         ((3, 1), 1.0, 0.25, "another shape in the journal"),
     ):  # fmt: skip
         resumed = Accountant(BUDGET, ledger=Ledger(path), resume=True)
-        with pytest.raises(InputError, match=words), resumed.training(None):
+        with pytest.raises(InputError, match=words), resumed.training(NOTHING):
             resumed.release(Bounded(np.zeros(size), counted(bound)), BUDGET.share(part), "first")
         assert resumed.releases == () and charges(path).total() == 3
 
@@ -272,7 +273,7 @@ def test_a_kept_value_counts_in_the_budget_and_for_one_process(path, monkeypatch
     begun(path)
     for budget, child, words in ((Budget(0.5, 1e-6), False, "bring the total"), (BUDGET, True, "fork")):
         resumed = Accountant(budget, ledger=Ledger(path), resume=True)
-        with pytest.raises(BudgetError, match=words), resumed.training(None):
+        with pytest.raises(BudgetError, match=words), resumed.training(NOTHING):
             if child:
                 monkeypatch.setattr(os, "getpid", lambda: -1)
             resumed.release(Bounded(np.zeros(3), counted(1.0)), BUDGET.share(0.25), "first")
@@ -286,7 +287,7 @@ def test_what_is_yet_to_be_charged_is_looked_at_from_where_the_training_is(path)
     ledger = Ledger(path)
     ledger.open_dataset("default", Budget(epsilon_of(BUDGET.mu * math.sqrt(0.8), 1e-6), 1e-6))
     resumed = Accountant(BUDGET, ledger=ledger, resume=True)
-    with resumed.training(None):
+    with resumed.training(NOTHING):
         resumed.release(Bounded(np.zeros(3), counted(1.0)), BUDGET.share(0.25), "first")
         coming = plan_of().releases[1:]
         resumed.check(Plan(BUDGET, coming[:2]))
@@ -386,14 +387,14 @@ def test_of_several_unfinished_trainings_the_last_goes_on(path, monkeypatch, clo
     for run in ("a" * 32, "f" * 32, "0" * 32, "8" * 32):
         accountant = Accountant(BUDGET, ledger=Ledger(path), dataset="other" if "a" in run else "default")
         accountant.run = run
-        with pytest.raises(KeyError), accountant.training(None, model="same"):
+        with pytest.raises(KeyError), accountant.training(NOTHING, model="same"):
             accountant.release(Bounded(np.zeros(1), counted(1.0)), Gaussian(1000.0), "sums")
             raise KeyError
         path.with_name("ledger.sqlite.trainings").joinpath(f"{'a' * 32}.0.json").unlink(missing_ok=True)
     (gone,) = Ledger(path).numbered("other", "a" * 32).values()  # forgotten by trainings on another data set
     assert gone.file is None and not [file for file in files(path) if file.name.startswith("a")]
     again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
-    with again.training(None, model="same"):
+    with again.training(NOTHING, model="same"):
         assert again.run == "8" * 32
 
 
@@ -414,7 +415,7 @@ def test_threads_keep_each_its_own_value(path, monkeypatch):
         value = Bounded(np.full(3, float(label)), counted(1.0))
         told[label] = accountant.release(value, BUDGET.share(0.1), label)
 
-    with pytest.raises(Killed), accountant.training(None):
+    with pytest.raises(Killed), accountant.training(NOTHING):
         with ThreadPoolExecutor(8) as pool:
             list(pool.map(release, "01234567"))
         raise Killed
@@ -482,13 +483,13 @@ def test_each_training_of_an_accountant_goes_on_with_its_own_values(path):
 
     accountant, told, unfinished = Accountant(BUDGET, ledger=Ledger(path)), {}, (0, 1, 4)
     for number in range(6):
-        with contextlib.suppress(KeyError), accountant.training(None, model=number):
+        with contextlib.suppress(KeyError), accountant.training(NOTHING, model=number):
             told[number] = release(accountant)
             if number in unfinished:
                 raise KeyError
     for number in unfinished:
         again = Accountant(BUDGET, ledger=Ledger(path), resume=True)
-        with again.training(None, model=number):
+        with again.training(NOTHING, model=number):
             assert release(again) == told[number] and again.statement().notes == ()
     assert charges(path) == {"a": 6}
 
@@ -503,7 +504,7 @@ def test_a_full_disk_is_one_sentence(path):
         resource.setrlimit(resource.RLIMIT_FSIZE, (4_000_000, 4_000_000))
         accountant = Accountant(BUDGET, ledger=Ledger(path))
         try:
-            with accountant.training(None):
+            with accountant.training(NOTHING):
                 accountant.release(Bounded(np.zeros(2_000_000), counted(1.0)), BUDGET.share(0.1), "first")
         except BaseException as error:
             queue.put((type(error).__name__, str(error)))

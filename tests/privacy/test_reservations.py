@@ -23,6 +23,7 @@ from hushrec.training.gate import LocalGate
 
 FORK = get_context("fork")
 BUDGET = Budget(2.0, 1e-6)
+NOTHING = Plan(BUDGET, ())
 ROWS = ratings_of(hostile_users(np.random.default_rng(5), 23))
 MODEL = PrivateALS(rank=2, bias_rounds=2, iterations=2, features=False)
 LABELS = ("first", "second", "third", "last")
@@ -185,7 +186,7 @@ def test_the_rest_is_free_when_a_training_has_ended_however(ledger, end, tmp_pat
             told.set()
         process.join(30)
     assert fits(ledger, 0.74) and not fits(ledger, 0.76)
-    with Accountant(BUDGET.part(0.74), ledger=ledger).training(None):
+    with Accountant(BUDGET.part(0.74), ledger=ledger).training(NOTHING):
         pass
     model = ItemBias().fit(ROWS, Accountant(BUDGET.part(0.74), ledger=ledger))
     assert spent(ledger) == pytest.approx(0.99) and model.privacy.ledger.running == 0
