@@ -39,7 +39,7 @@ from hushrec.serving.batch import PRIVATE_TABLE
 from hushrec.training.named import release_user_count
 from tests.endtoend.options import GENERAL, ONE_BIT, OPTIONS, words
 from tests.endtoend.seen import Seen, Tape, files_of, leaves_the_same, observe
-from tests.endtoend.worlds import CHANGES, FORMATS, KINDS, MAGIC, all_pairs, domain_words, pair, write
+from tests.endtoend.worlds import CHANGES, FORMATS, KINDS, MAGIC, all_pairs, domain_words, long, pair, write
 
 ROOT = Path(__file__).parents[2]
 
@@ -394,25 +394,18 @@ def test_plan(tmp_path):
     assert leaves_the_same(tmp_path, world, terminal=True).code == 0
 
 
-@pytest.mark.parametrize("case", [("csv", "alone", "ordinary")], ids="-".join)
+@pytest.mark.parametrize(
+    "case", [("csv", "alone", "ordinary"), *long(*([case] for case in SOME[:-1]))], ids="-".join
+)
 def test_demo(case, tmp_path):
     """``make demo`` on a file of one's own: all but errors, comparison and the copies of the ratings."""
-    check_demo(case, tmp_path)
 
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", [case for case in SOME if case[0] != "named"], ids="-".join)
-def test_demo_at_length(case, tmp_path):
-    check_demo(case, tmp_path)
-
-
-def check_demo(case: tuple[str, str, str], folder: Path) -> None:
     def world(place: Path, number: int):
         domain_words(place, case[0], False)
         path, *_ = files(place, number, case)
         return partial(demo, ["--ratings", path, "--catalogue", "items.txt"])
 
-    seen = leaves_the_same(folder, world, public=without_figures)
+    seen = leaves_the_same(tmp_path, world, public=without_figures)
     assert seen.code is None, seen
     assert "demo-output/model.hush" in seen.files
 
@@ -482,17 +475,8 @@ def _screen(text: str) -> str:
 # ---------------------------------------------------------------------- real processes
 
 
-def test_a_real_process(tmp_path):
-    check_real_process(SOME[0], tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("case", SOME, ids="-".join)
-def test_a_real_process_at_length(case, tmp_path):
-    check_real_process(case, tmp_path)
-
-
-def check_real_process(case: tuple[str, str, str], tmp_path: Path) -> None:
+@pytest.mark.parametrize("case", [SOME[0], *long(*([case] for case in SOME[1:]))], ids="-".join)
+def test_a_real_process(case, tmp_path):
     """Compare what in-process runs cannot show: file descriptors, a real terminal, the interpreter's exit."""
     screens = []
     for number in (0, 1):

@@ -23,9 +23,10 @@ from hushrec.data.store_files import PRIVATE_STORE
 from hushrec.errors import InputError
 from tests.endtoend.seen import leaves_the_same
 from tests.endtoend.test_end_to_end import CASES, SOME
-from tests.endtoend.worlds import FORMATS, domain_words, pair, write
+from tests.endtoend.worlds import FORMATS, domain_words, long, pair, write
 
 MODELS = ("both", "item-bias", "private-eigenrec", "private-als", "popular")
+EVERY = [*CASES, *SOME]
 Case = tuple[str, str, str]
 PROMISE = ["--epsilon", "8", "--delta", "1e-6"]
 
@@ -81,31 +82,27 @@ def prepared(place: Path, number: int, case: Case, name: str, week: int = 0, *mo
 # stores
 
 
-def check_store(case: Case, model: str, folder: Path) -> None:
+@pytest.mark.parametrize(
+    ("case", "model"), [*zip(SOME, MODELS), *long(*itertools.product(EVERY, MODELS))], ids=str
+)
+def test_a_store(case, model, tmp_path):
     def world(place: Path, number: int):
         store = prepared(place, number, case, "shop.store")
         return in_turn(["train", store, "--model", model, *PROMISE, "--out", "model.hush"])
 
-    seen = leaves_the_same(folder, world, terminal=True)
+    seen = leaves_the_same(tmp_path, world, terminal=True)
     assert seen.code == [0], seen
-
-
-@pytest.mark.parametrize("case, model", list(zip(SOME, MODELS)), ids=str)
-def test_a_store(case, model, tmp_path):
-    check_store(case, model, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("model", MODELS)
-def test_a_store_at_length(model, tmp_path):
-    for number, case in enumerate([*CASES, *SOME]):
-        check_store(case, model, tmp_path / str(number))
 
 
 # weeks
 
 
-def check_weeks(case: Case, model: str, folder: Path, *more: str, store: bool = False) -> None:
+@pytest.mark.parametrize(
+    ("case", "model", "store"),
+    [*((*pair, False) for pair in zip(SOME[::-1], MODELS)), *long(*itertools.product(EVERY, MODELS, [True]))],
+    ids=str,
+)
+def test_the_weeks_of_a_season(case, model, store, tmp_path):
     """Three weeks, in the last of which the catalogue is another one."""
 
     def world(place: Path, number: int):
@@ -114,12 +111,11 @@ def check_weeks(case: Case, model: str, folder: Path, *more: str, store: bool = 
         (place / "others.txt").write_text("".join(others), encoding="utf-8")
         weeks = [ratings(place, number, case, week) for week in (0, 1, 2)]
         if store:
-            timed = ["--times"] * bool(more)
-            weeks[1] = [prepared(place, number, case, "week-3.store", 3, *timed)]
+            weeks[1] = [prepared(place, number, case, "week-3.store", 3)]
         opened = ["season", "open", *PROMISE, "--weeks", "9"]
         first = ["train", *weeks[0], "--model", model, "--season", "1", *PROMISE, *declared]
         first += ["--out", "0.hush"]
-        second = ["retrain", "0.hush", *weeks[1], *more, "--out", "1.hush"]
+        second = ["retrain", "0.hush", *weeks[1], "--out", "1.hush"]
         third = [
             "retrain",
             "1.hush",
@@ -132,21 +128,9 @@ def check_weeks(case: Case, model: str, folder: Path, *more: str, store: bool = 
         third += ["--out", "2.hush"]
         return in_turn(opened, first, second, third, ["season", "show"])
 
-    seen = leaves_the_same(folder, world, terminal=True)
+    seen = leaves_the_same(tmp_path, world, terminal=True)
     assert seen.code == [0] * 5, seen
     assert {"0.hush", "1.hush", "2.hush"} < set(seen.files)
-
-
-@pytest.mark.parametrize("case, model", list(zip(SOME[::-1], MODELS)), ids=str)
-def test_the_weeks_of_a_season(case, model, tmp_path):
-    check_weeks(case, model, tmp_path)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("model", MODELS)
-def test_the_weeks_of_a_season_at_length(model, tmp_path):
-    for number, case in enumerate([*CASES, *SOME]):
-        check_weeks(case, model, tmp_path / str(number), store=bool(number % 2))
 
 
 @pytest.mark.parametrize("since", ["0", "2026-01-01"])
@@ -154,12 +138,9 @@ def test_the_weeks_of_a_season_at_length(model, tmp_path):
 @pytest.mark.parametrize("rows", ["ordinary", "nothing"])
 def test_a_window(since, store, rows, tmp_path):
     """Killed: whether anybody has a row in the window, or in the store, told by the exit code."""
-    kind = ("movielens-dat", "alone", rows)
+    case = ("movielens-dat", "alone", rows)
     more = ["--since", since, *([] if store else ["--format", "movielens-dat"])]
-    check_window(kind, tmp_path, more, store)
 
-
-def check_window(case: Case, folder: Path, more: list[str], store: bool) -> None:
     def world(place: Path, number: int):
         declared = domain_words(place, case[0], False)
         read = (
@@ -172,14 +153,20 @@ def check_window(case: Case, folder: Path, more: list[str], store: bool) -> None
             opened, [*first, "--out", "0.hush"], ["retrain", "0.hush", *read, *more, "--out", "1.hush"]
         )
 
-    seen = leaves_the_same(folder, world)
+    seen = leaves_the_same(tmp_path, world)
     assert seen.code == [0, 0, 0], seen
 
 
 # a training that is cut short
 
 
-def check_resume(case: Case, model: str, folder: Path, *, resumed: bool) -> None:
+@pytest.mark.parametrize("resumed", [False, True])
+@pytest.mark.parametrize(
+    ("case", "model"),
+    [*zip(SOME[:2], MODELS), (SOME[2], "dpals"), *long(*itertools.product(EVERY, [*MODELS, "dpals"]))],
+    ids=str,
+)
+def test_a_training_that_is_cut_short(case, model, resumed, tmp_path):
     """Compare what lies on the disk in between, and the model that comes of it."""
 
     def world(place: Path, number: int):
@@ -198,20 +185,6 @@ def check_resume(case: Case, model: str, folder: Path, *, resumed: bool) -> None
 
         return every_time_alike(act)
 
-    seen = leaves_the_same(folder, world, terminal=True)
+    seen = leaves_the_same(tmp_path, world, terminal=True)
     assert seen.code == ([1, 0] if resumed else [1]), seen
     assert any(".trainings/" in name for name in seen.files) != resumed
-
-
-@pytest.mark.parametrize("resumed", [False, True])
-@pytest.mark.parametrize("case, model", [*zip(SOME[:2], MODELS), (SOME[2], "dpals")], ids=str)
-def test_a_training_that_is_cut_short(case, model, resumed, tmp_path):
-    check_resume(case, model, tmp_path, resumed=resumed)
-
-
-@pytest.mark.full
-@pytest.mark.parametrize("resumed", [False, True])
-@pytest.mark.parametrize("model", [*MODELS, "dpals"])
-def test_a_training_that_is_cut_short_at_length(model, resumed, tmp_path):
-    for number, case in enumerate([*CASES, *SOME]):
-        check_resume(case, model, tmp_path / str(number), resumed=resumed)

@@ -11,6 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from tests.data.hostile_cells import ITEMS, LINES, RATINGS, USERS
 
@@ -33,6 +34,11 @@ KINDS = ("ordinary", "everything", "cells", "lines", "first", "nothing")
 #: What files of other kinds begin with.
 MAGIC = (b"PAR1", b"\x1f\x8b", b"PK\x03\x04", b"\xff\xfe", b"BZh9", b"\x28\xb5\x2f\xfd", b"ARROW1", b"{")
 _N_JOKES = 100
+
+
+def long(*cases: Any) -> list[Any]:
+    """Parameters of a test in long runs."""
+    return [pytest.param(*case, marks=pytest.mark.full) for case in cases]
 
 
 def domain_words(folder: Path, kind: str, likes: bool) -> list[str]:
