@@ -43,7 +43,7 @@ SENTENCES = {
     "S2": "A condition is true of the same items in Python, in the browser and in SQL",
     "E5": "Similar items name their sources and come from the model file alone, the same in every process",
     "E6": "Lists of what comes next follow the user's own order, which a server neither keeps nor repeats",
-    "E4": "What split, demo, reprs and the server's page of its API say is so",
+    "E4": "What split, demo, reprs and the examples of the server's API say is so",
     "E7": "The odds and the word for an epsilon are true, and the same in output and on the page",
     "E8": "A folder of lists or parts that is written again holds those of the last run alone",
     "E9": "A purchase without stars is a like in lists and no rating, in Python, shell, server and browser",

@@ -19,7 +19,7 @@ from hushrec.network.messages import Refusal
 from hushrec.network.service import Reply, bearer
 from hushrec.server.metrics import Metrics
 from hushrec.server.models import Models, Served
-from hushrec.server.openapi import openapi, page as page_of
+from hushrec.server.openapi import openapi
 from hushrec.server.request_schemas import BODIES, RULES, body_of
 from hushrec.serving.attributes import titled_page
 
@@ -30,9 +30,6 @@ _PAGE = {
     "Referrer-Policy": "no-referrer",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Content-Security-Policy": "frame-ancestors 'none'",  # the page sets the rest
-}
-_DOCS = _PAGE | {
-    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'"
 }
 _MEDIA = {
     ".html": "text/html; charset=utf-8",
@@ -88,8 +85,7 @@ class Answers:
         self._names = {"localhost", *(name.lower() for name in names)}
         self._threads = ThreadPoolExecutor(_AT_ONCE)
         self._page = {} if page is None else _files(page, models[models.default].titles is not None)
-        document = openapi()
-        schema, page_content = _json(document), page_of(document).encode()
+        description = _json(openapi())
         self._lists: dict[str, Callable[[Served, dict[str, Any]], dict[str, Any]]] = {
             "/v1/recommend": _recommended,
             "/v1/predict": _predicted,
@@ -102,8 +98,7 @@ class Answers:
                 headers=_NO_CACHE,
             ),
             "/v1/models": lambda request: Reply(_json(self._listed()), headers=_NO_CACHE),
-            "/openapi.json": lambda request: Reply(schema, headers=_NO_CACHE),
-            "/docs": lambda request: Reply(page_content, _MEDIA[".html"], headers=_NO_CACHE | _DOCS),
+            "/openapi.json": lambda request: Reply(description, headers=_NO_CACHE),
             "/healthz": lambda request: Reply(b'{"status":"serving"}', headers=_NO_STORE),
             "/metrics": self._measured,
         }
@@ -119,7 +114,7 @@ class Answers:
             return await loop.run_in_executor(self._threads, self._computed, path, body)
         known = self._documents.get(path) or self._static(path)
         if known is None:
-            raise Refusal(404, "There is nothing at this address; see /docs.")
+            raise Refusal(404, "There is nothing at this address; see /openapi.json.")
         return known(request) if request.method in ("GET", "HEAD") else _other_method("GET, HEAD")
 
     def _computed(self, path: str, body: bytes) -> Reply:

@@ -12,7 +12,7 @@ import numpy as np
 
 ROUTES = (
     "/v1/recommend", "/v1/predict", "/v1/similar", "/v1/explain", "/v1/privacy", "/v1/models",
-    "/openapi.json", "/docs", "/healthz", "/metrics", "/models", "/page", "/other",
+    "/openapi.json", "/healthz", "/metrics", "/models", "/page", "/other",
 )  # fmt: skip
 #: Upper ends of the time buckets, in seconds.
 _BUCKETS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0)

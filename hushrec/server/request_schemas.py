@@ -21,8 +21,11 @@ class Field:
     fits: Callable[[Any], bool]
     words: str
     schema: dict[str, Any]
-    default: Any = None
     needed: bool = False
+
+    @property
+    def default(self) -> Any:
+        return self.schema.get("default")
 
 
 def _is_id(value: Any) -> bool:
@@ -83,54 +86,48 @@ _N = Field(
     lambda value: type(value) is int and 1 <= value <= MOST_LISTED,
     f"an integer from 1 to {MOST_LISTED}",
     {"type": "integer", "minimum": 1, "maximum": MOST_LISTED, "default": 10},
-    default=10,
-)
-_MODEL = Field(
-    lambda value: isinstance(value, str),
-    "the name of a model",
-    {"type": "string", "description": "The server's first by default."},
 )
 
 
-def _flag(default: bool, description: str) -> Field:
-    schema = {"type": "boolean", "default": default, "description": description}
-    return Field(lambda value: isinstance(value, bool), "true or false", schema, default)
+def _of_type(kind: type, words: str, description: str, **schema: Any) -> Field:
+    names = {str: "string", bool: "boolean", dict: "object"}
+    schema = {"type": names[kind], "description": description} | schema
+    return Field(lambda value: isinstance(value, kind), words, schema)
 
 
-_SEEN = _flag(True, "Leave out the items that are rated in the request.")
-_SKIP = _flag(
-    False, "Ignore ratings of items that the catalogue lacks, such as new ones; else they are refused."
+_MODEL = _of_type(str, "the name of a model", "The server's first by default.")
+_SEEN = _of_type(bool, "true or false", "Leave out the items that are rated in the request.", default=True)
+_SKIP = _of_type(
+    bool,
+    "true or false",
+    "Ignore ratings of items that the catalogue lacks, such as new ones; else they are refused.",
+    default=False,
 )
-_NEXT = _flag(False, "Later ratings of a list count more.")
+_NEXT = _of_type(bool, "true or false", "Later ratings of a list count more.", default=False)
 _ONLY = Field(
     _are_ids,
     f"a list of item ids, {MOST_IDS:,} at most",
     _ids(MOST_IDS, description="Recommend among these only; all by default."),
 )
-_WHERE = Field(
-    lambda value: isinstance(value, str),
-    'a condition such as "in_stock and price < 50"',
-    {"type": "string", "description": "Recommend items of which it is true (--attributes)."},
-)
-_AT_MOST = Field(
-    lambda value: isinstance(value, dict),
-    "an object from column to number",
-    {
-        "type": "object",
-        "additionalProperties": {"type": "integer", "minimum": 1},
-        "description": "So many items may share a value of the column.",
-    },
-)
-_BOOST = Field(
-    lambda value: isinstance(value, dict),
-    "an object from condition to factor",
-    {
-        "type": "object",
-        "additionalProperties": {"type": "number", "exclusiveMinimum": 0},
-        "description": "Items of which the condition is true count for more.",
-    },
-)
-RULES = {"where": _WHERE, "at_most": _AT_MOST, "boost": _BOOST}
+RULES = {
+    "where": _of_type(
+        str,
+        'a condition such as "in_stock and price < 50"',
+        "Recommend items of which it is true (--attributes).",
+    ),
+    "at_most": _of_type(
+        dict,
+        "an object from column to number",
+        "Largest number of items that share a value of the column.",
+        additionalProperties={"type": "integer", "minimum": 1},
+    ),
+    "boost": _of_type(
+        dict,
+        "an object from condition to factor",
+        "Items of which the condition is true count for more.",
+        additionalProperties={"type": "number", "exclusiveMinimum": 0},
+    ),
+}
 _ITEM = Field(_is_id, "an item id", _ID, needed=True)
 
 BODIES: dict[str, dict[str, Field]] = {
