@@ -10,20 +10,6 @@ from hushrec.kernels import residuals, threads
 from tests.kernels.random_csr import random_csr
 
 
-def problem(seed, rank, dtype, n_rows=31, n_cols=90, density=0.9):
-    random = np.random.default_rng(seed)
-    matrix = random_csr(random, n_rows, n_cols, density)
-    left = random.normal(size=(n_rows, rank)).astype(dtype)
-    right = random.normal(size=(n_cols, rank)).astype(dtype)
-    extras = {
-        "row_offset": random.normal(size=n_rows),
-        "col_offset": random.normal(size=n_cols),
-        "row_weight": random.uniform(0, 2, n_rows),
-        "col_weight": random.uniform(0, 2, n_cols),
-    }
-    return matrix, left, right, extras
-
-
 def slow_residuals(matrix, left, right, row_offset, col_offset):
     """Dense residuals, zero where the matrix has no entry."""
     indptr, indices, values = matrix

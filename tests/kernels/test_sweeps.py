@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import scipy.sparse as sp
 
-from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep, ridge_fit, statistics
+from hushrec.kernels.sweeps import SweepSettings, csr, gramian, half_sweep, ridge_fit
 
 RNG = np.random.default_rng(11)
 DENSE = RNG.normal(3, 1, (9, 14)) * (RNG.random((9, 14)) < 0.5)
@@ -42,23 +42,3 @@ def test_every_row_is_a_ridge_regression(bias, unobserved) -> None:
         fitted = ridge_fit(sp.csr_array(DENSE), plain[:, :3], 0.7)
         assert fitted == pytest.approx(half_sweep(MATRIX, 0.0, plain, settings)[:, :3], abs=1e-9)
         assert ridge_fit(sp.csr_array(DENSE), plain[:, :0], 0.7).shape == (9, 0)
-
-
-def test_normal_equations_of_all_blocks_are_weighted_clipped_and_in_fixed_point() -> None:
-    """A block after the other, each with the weights of its own rows."""
-    rows, items, rank, steps = 900, 14, 60, (2.0**-20, 2.0**-24)
-    dense, other = RNG.integers(1, 6, (rows, items)).astype(float), RNG.normal(size=(items, rank + 1))
-    settings = SweepSettings(regularization=1.0, bias_regularization=None)
-    weights = {"row_weight": 2.0 ** RNG.integers(-3, 2, rows), "col_weight": RNG.uniform(0.1, 1, items)}
-    matrix, step = csr(sp.csr_array(dense)), {"factor_step": steps[0], "rhs_step": steps[1]}
-    blocks = list(statistics(matrix, 3.0, other, settings, clip=0.8, **weights, **step))
-    assert len(blocks) > 1
-    grams, sums = (np.concatenate(each) for each in zip(*blocks))
-    for i, ratings in [*enumerate(dense)][::23]:
-        weight, design = weights["row_weight"][i] * weights["col_weight"], other[:, :rank]
-        cut = np.clip(ratings - 3.0 - other[:, rank], -0.8, 0.8)
-        assert grams[i] == pytest.approx(packed(design.T @ np.diag(weight) @ design), abs=1e-4)
-        assert sums[i] == pytest.approx(design.T @ (weight * cut), abs=1e-4)
-    for found, step in ((sums, steps[1]), (grams, steps[0] ** 2)):  # a row's weight is put on at last
-        whole = found / (step * weights["row_weight"][:, None])
-        assert (whole == np.rint(whole)).all() and (whole % 2).any()

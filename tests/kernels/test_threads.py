@@ -30,14 +30,6 @@ def test_limits(monkeypatch):
         pass
 
 
-def test_an_error_in_a_thread_reaches_the_caller():
-    def fail(start, stop):
-        raise ZeroDivisionError
-
-    with threads.limit(2), pytest.raises(ZeroDivisionError):
-        threads.run(fail, np.full(1000, 1e9))
-
-
 def blas_threads():
     return {library["num_threads"] for library in threadpool_info() if library["user_api"] == "blas"}
 
