@@ -15,8 +15,8 @@ import pyarrow as pa
 
 from hushrec.checks import check_count, number, plural, shown
 from hushrec.data.features import read_item_features
+from hushrec.data.id_list import read_id_list
 from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, lookup
-from hushrec.data.item_list import read_item_list
 from hushrec.data.readers import read_columns
 from hushrec.errors import InputError
 
@@ -193,7 +193,7 @@ class Domain:
         InputError
             The file cannot be read, holds no id, is a table, or has a header line.
         """
-        return read_item_list(path)
+        return read_id_list(path)
 
     @classmethod
     def observed(

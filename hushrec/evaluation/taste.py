@@ -34,6 +34,8 @@ class Taste:
         Whether it has factors that it cannot distinguish from noise.
     public : bool
         Whether lists follow item features or donors, too.
+    weak : int
+        Taste dimensions that lists follow although they may be noise.
     """
 
     directions: int | None
@@ -41,6 +43,7 @@ class Taste:
     pairs: bool = False
     unknown: bool = False
     public: bool = False
+    weak: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {"directions": self.directions}
@@ -59,6 +62,8 @@ class Taste:
             what = f"the model learned {plural(self.directions, 'taste dimension')}. Lists follow them."
         elif self.public:
             return "Personal taste: no taste dimension exceeds this noise. Lists follow public data."
+        elif self.weak:
+            what = f"no taste dimension exceeds this noise. Lists follow {self.weak:,} that may be noise."
         else:
             what = "no taste dimension exceeds this noise, so all users get nearly the same list."
         return f"Personal taste: {what} {price}".rstrip()
@@ -75,7 +80,8 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
         return Taste(model.directions)
     in_season = bool(getattr(model, "state", None))  # its budget is not that of one week
     price = "" if in_season else price_of_another(budget, ledger)
-    return Taste(model.directions, price, unknown=model.directions is None, public=lister.public is not None)
+    unknown, weak = model.directions is None, lister.arrays["item_factors"].shape[1]
+    return Taste(model.directions, price, unknown=unknown, public=lister.public is not None, weak=weak)
 
 
 def price_of_another(budget: Budget, ledger: LedgerSummary | None = None) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 
 from hushrec.checks import plural
 from hushrec.data import Ratings, Store
+from hushrec.data.id_list import read_id_list
 from hushrec.data.ids import encode_ids
 from hushrec.data.ratings import of_nobody
 from hushrec.errors import InputError
@@ -73,7 +74,7 @@ class PublicRatings:
     def _donor_ids(self) -> Sequence[Any]:
         donors = self.donors
         if isinstance(donors, str | os.PathLike):
-            donors = _ids_of(donors)
+            donors = read_id_list(donors, "The donors' file", "user")
         if isinstance(donors, bytes) or not isinstance(donors, Iterable):
             raise InputError("donors must be ids of users, or the name of a text file with one a line.")
         ids = list(donors)
@@ -215,18 +216,6 @@ def _beside(model: Served, part: PublicPart | None) -> Served:
         return model
     arrays = model.arrays if model.public is None else model.public.model.arrays
     return replace(model, arrays=arrays, public=part)
-
-
-def _ids_of(path: str | os.PathLike[str]) -> list[str]:
-    try:
-        with Path(path).open(encoding="utf-8-sig") as lines:
-            ids = [line.strip() for line in lines if line.strip()]
-    except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is not UTF-8 text"
-        raise InputError(f"The donors' file {os.fspath(path)!r} cannot be read: {why}.") from None
-    if not ids:
-        raise InputError(f"The donors' file {os.fspath(path)!r} holds no id; write one a line.")
-    return ids
 
 
 def _sources(declared: Any) -> list[Any]:

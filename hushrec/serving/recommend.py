@@ -448,7 +448,7 @@ class Recommender:
     def directions(self) -> int | None:
         """The number of taste dimensions that exceed the noise; None where the model does not know.
 
-        With 0, all users get nearly the same list.
+        With 0, all users get nearly the same list, unless the factors have columns that may be noise.
         """
         arrays = (self.lists or self).arrays
         if "directions" in arrays and np.ndim(arrays["directions"]) == 0:

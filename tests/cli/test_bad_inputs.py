@@ -38,7 +38,7 @@ LINES = {
     f"train rows.jsonl {B} {D} --out m.hush": "JSON by its name",
     f"{RANGED} --catalogue items.csv": "a table of 2 columns, not a list",
     f"{RANGED} --catalogue twice.txt": "twice",
-    f"{RANGED} --catalogue book.xlsx": "is not text; write one item id",
+    f"{RANGED} --catalogue book.xlsx": "is not text; write one id",
     f"{RANGED} --catalogue latin.txt": "is not UTF-8 text",
     RANGED: "--catalogue",
     NO_RANGE: "--rating-range is missing",

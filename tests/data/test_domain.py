@@ -84,7 +84,7 @@ TABLES = {
     '["1", "2"]\n': "JSON",
     '[\n"1",\n"2"\n]\n': "JSON",
     '{"id": 1}\n{"id": 2}\n': "JSON",
-    "\n \n": "no item id",
+    "\n \n": "no id",
     "a\0\n": "not text",
 }
 

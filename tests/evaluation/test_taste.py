@@ -7,11 +7,12 @@ import pytest
 from scipy.optimize import brentq
 from scipy.stats import norm
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.models import ItemBias, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
+from hushrec.privacy.testing import SeededNoise
 from hushrec.training.named import train
 
 DOMAIN = Domain(tuple(range(200)), rating_range=(1, 5))
@@ -86,3 +87,16 @@ def test_inside_a_season_no_other_training_is_priced() -> None:
         told
         == "Personal taste: no taste dimension exceeds this noise, so all users get nearly the same list."
     )
+
+
+def test_dimensions_that_may_be_noise_are_reported_where_lists_follow_them() -> None:
+    ratings, budget = realistic(1500, 300, 60_000, seed=0), Budget(0.5, 1e-6)
+    texts = {}
+    for rank in (0, 40):
+        accountant = Accountant(budget, noise=SeededNoise(1))
+        model = PrivateEigenRec(rank=rank, n_users=1500).fit(ratings, accountant)
+        assert model.directions == 0
+        texts[model.item_factors.shape[1]] = taste(model, budget).text()
+    none, some = sorted(texts)
+    assert none == 0 and "all users get nearly the same list" in texts[0]
+    assert some > 0 and f"Lists follow {some} that may be noise." in texts[some]

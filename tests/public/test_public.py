@@ -14,8 +14,7 @@ from hushrec.data import Domain, lifelike
 from hushrec.data.features import feature_scores
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
-from hushrec.public import item_vectors, judging, likes
-from hushrec.public.judging import GRID, bagged
+from hushrec.public import item_vectors, likes
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
 from hushrec.serving.recommend import PublicPart
 from hushrec.training import named
@@ -418,41 +417,6 @@ def test_donors_help_and_misleading_ones_do_not_count() -> None:
     assert few.public is None and few.judged[0]["weight"] == 0
 
 
-def test_a_weight_is_drawn_together_by_what_judges_disagree_about() -> None:
-    good = np.zeros((40, len(GRID)))
-    good[:, 7] = 1
-    assert bagged(good) == pytest.approx(0.7)
-    good[:20, 7], good[:20, 0] = 0, 1
-    assert 0.2 < bagged(good) < 0.5
-
-
-def test_agreement_with_released_biases_is_in_deviations_of_chance() -> None:
-    """Oracle: donors' deviations from their own mean under a thousand random orders of the biases."""
-    donors, generator = FILMS.rows(slice(0, 30), keyed=True), np.random.default_rng(0)
-    biases = generator.normal(0, 0.4, 120)
-    found, alike = judging._of_ratings(biases, donors)
-    table, seen = donors.matrix.toarray().astype(float), donors.matrix.toarray() != 0
-    count = np.maximum(seen.sum(axis=1, keepdims=True), 1)
-
-    def own(values):
-        return np.where(seen, values - np.where(seen, values, 0).sum(axis=1, keepdims=True) / count, 0)
-
-    rated = own(table)
-    chance = np.std([(own(generator.permutation(biases) + 0 * table) * rated).sum() for _ in range(1000)])
-    assert found == pytest.approx((own(biases + 0 * table) * rated).sum() / chance, rel=0.1)
-    assert alike == pytest.approx((own(biases + 0 * table) ** 2).sum() / chance, rel=0.1)
-
-
-def test_few_donors_are_doubted() -> None:
-    """All prefer the public model to noise, yet its weight is at most n / (n + 1), in steps of a tenth."""
-    model = released_by("private-eigenrec", epsilon=0.1)
-    weights = [
-        added(PublicRatings(donors=DONORS[:count]), model, FILMS).judged[0]["weight"]
-        for count in (1, 6, 12, 16, 63)
-    ]
-    assert weights == [0, 0.8, 0.9, 0.9, 1.0]
-
-
 def test_ids_of_another_population_are_nobodys() -> None:
     """The same ids there change nothing; who is a donor and in a file of the same population counts once."""
     model = released_by("private-eigenrec")
@@ -511,6 +475,18 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
     assert not accountant.releases
     with pytest.raises(InputError, match="cannot use public ratings"):
         hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
+
+
+def test_a_donors_file_is_a_list_of_ids_or_refused(tmp_path) -> None:
+    path, ids = tmp_path / "donors.txt", [str(donor) for donor in DONORS[:3]]
+    for before in ("", "\ufeff", "sep=;\n", "\n"):
+        path.write_text(before + "\r\n".join(ids), newline="")
+        assert PublicRatings(donors=path).read(hushrec.PrivateALS(), FILMS).same.n_users == 3
+    headed, table = "customer_id\nu1\nu2", "user,item\nu1,x\nu2,x"
+    for text, words in ((headed, "begins with a header"), (table, "table of 2 columns"), ("", "holds no id")):
+        path.write_text(text)
+        with pytest.raises(InputError, match=f"The donors' file .*{words}"):
+            PublicRatings(donors=path).read(hushrec.PrivateALS(), FILMS)
 
 
 def test_ratings_of_others_count_where_released_biases_bear_them_out() -> None:

@@ -1,4 +1,4 @@
-"""The catalogue as a text file: one item id a line."""
+"""A catalogue or a list of donors as a text file: one id a line."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ from hushrec.errors import InputError
 
 _BINARY = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")
 _DELIMITERS = ("\t", "::", "|", ";", ",")
-_HEADERS = {"id", "name", "title", *SYNONYMS["item"]}
+_HEADERS = {"item": {"title", *SYNONYMS["item"]}, "user": {"donor", *SYNONYMS["user"]}}
 
 
-def read_item_list(path: str | os.PathLike[str]) -> list[str]:
-    """See `hushrec.data.Domain.read_catalogue`."""
-    name = f"The catalogue {os.fspath(path)!r}"
+def read_id_list(path: str | os.PathLike[str], what: str = "The catalogue", role: str = "item") -> list[str]:
+    """See `hushrec.data.Domain.read_catalogue`; ``what`` names the file in errors."""
+    name, headers = f"{what} {os.fspath(path)!r}", {"id", "name", *_HEADERS[role]}
     try:
         content = Path(path).read_bytes()
     except OSError as error:
         raise InputError(f"{name} cannot be read: {error.strerror}.") from None
     if content.startswith(_BINARY):
-        raise InputError(f"{name} is not text; write one item id a line.")
+        raise InputError(f"{name} is not text; write one id a line.")
     check_utf8(content, os.fspath(path))
     lines = [line.strip() for line in re.split(r"\r\n?|\n", content.decode("utf-8-sig")) if line.strip()]
     if lines and stated_delimiter(lines[0].encode()):
         lines = lines[1:]
     if not lines:
-        raise InputError(f"{name} holds no item id; write one a line.")
+        raise InputError(f"{name} holds no id; write one a line.")
     if any("\0" in line for line in lines):
-        raise InputError(f"{name} is not text; write one item id a line.")
+        raise InputError(f"{name} is not text; write one id a line.")
     if _is_json(lines):
-        raise InputError(f"{name} is JSON; write one item id a line.")
-    if n_columns := _columns_of_table(lines):
+        raise InputError(f"{name} is JSON; write one id a line.")
+    if n_columns := _columns_of_table(lines, headers):
         raise InputError(
-            f"{name} is a table of {n_columns} columns, not a list; write one item id a line, and put an id"
+            f"{name} is a table of {n_columns} columns, not a list; write one id a line, and put an id"
             " that holds a comma or another delimiter in double quotes."
         )
-    items = [_unquoted(line) for line in lines]
-    numbers = [item.isdecimal() for item in items]
-    if _is_header(items[0]) or (len(items) > 2 and not numbers[0] and all(numbers[1:])):
+    ids = [_unquoted(line) for line in lines]
+    numbers = [text.isdecimal() for text in ids]
+    if _is_header(ids[0], headers) or (len(ids) > 2 and not numbers[0] and all(numbers[1:])):
         raise InputError(
-            f"{name} begins with a header; remove this line, or move it further down if it is an item id."
+            f"{name} begins with a header; remove this line, or move it further down if it is an id."
         )
-    return items
+    return ids
 
 
 def _unquoted(line: str) -> str:
@@ -57,9 +57,9 @@ def _unquoted(line: str) -> str:
     return line[1:-1].replace('""', '"').strip() if is_quoted else line
 
 
-def _is_header(text: str) -> bool:
+def _is_header(text: str, headers: set[str]) -> bool:
     word = plain_name(text)
-    return word in _HEADERS or word.removesuffix("s") in _HEADERS or text.endswith((":token", ":token_seq"))
+    return word in headers or word.removesuffix("s") in headers or text.endswith((":token", ":token_seq"))
 
 
 def _is_json(lines: Sequence[str]) -> bool:
@@ -73,12 +73,12 @@ def _is_json(lines: Sequence[str]) -> bool:
     return False
 
 
-def _columns_of_table(lines: Sequence[str]) -> int:
+def _columns_of_table(lines: Sequence[str], headers: set[str]) -> int:
     """Return the number of columns if most lines, or a header, are a table; else 0."""
     for mark in _DELIMITERS:
         first = _fields(lines[0], mark)
         divided = sum(len(_fields(line, mark)) > 1 for line in lines)
-        if len(first) > 1 and (2 * divided > len(lines) or any(map(_is_header, first))):
+        if len(first) > 1 and (2 * divided > len(lines) or any(_is_header(name, headers) for name in first)):
             return len(first)
     return 0
 
