@@ -169,67 +169,81 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
 
 def lifetime(report: Report, ratings: Ratings, draws: int) -> None:
     """Judge a lifetime season with the number of trainings that loses least on generated ratings."""
-    generated = realistic(*((200, 60, 3000) if TOY else (6040, 3952, 1_000_209)), seed=11)
+    generated = TwoYears(realistic(*((200, 60, 3000) if TOY else (6040, 3952, 1_000_209)), seed=11), draws)
     losses = {}
     for trainings in TRAININGS:
-        mean, free, _ = two_years(report, "generated", generated, trainings, draws)
-        losses[trainings] = max(mean[week] - free[week] for week in list(mean)[1:])
-        print(f"       {trainings} trainings: {losses[trainings]:.4f} above the whole budget", flush=True)
-    chosen = min(losses, key=losses.__getitem__)
-    mean, free, year_one = two_years(report, "MovieLens-1M", ratings, chosen, draws)
-    judged = list(mean)
-    above = max(mean[week] - free[week] for week in judged[1:])
+        ours, _ = generated.season(trainings)
+        losses[trainings] = max(ours[week] - generated.whole[week] for week in generated.judged[1:])
+        print(
+            f"       generated, {trainings} trainings a user: {losses[trainings]:.4f} above the whole budget"
+        )
+    trainings = min(losses, key=losses.__getitem__)
+    world, real = f"lifetime, {trainings} trainings a user", TwoYears(ratings, draws)
+    ours, year_one = real.season(trainings)
+    report.curve(world, "ours", [ours], real.judged)
+    report.curve(world, "all of the budget every week", [real.whole], real.judged)
+    report.curve(world, "the model of week 52 ever after", [year_one], real.judged)
+    above = max(ours[week] - real.whole[week] for week in real.judged[1:])
     report.at_most(above, 0.012, "lifetime: RMSE above the whole budget every week, worst from week 26")
-    later = [week for week in judged if week > WEEKS]
-    worse = max(mean[week] - year_one[week] for week in later)
+    later = [week for week in real.judged if week > WEEKS]
+    worse = max(ours[week] - year_one[week] for week in later)
     report.at_most(worse, 0.004, "lifetime: RMSE above the model of week 52, worst week of year two")
-    gain = float(np.mean([year_one[week] - mean[week] for week in later]))
+    gain = float(np.mean([year_one[week] - ours[week] for week in later]))
     report.at_least(gain, 0.0, "lifetime: RMSE below the model of week 52, mean of year two")
 
 
-def two_years(
-    report: Report, world: str, ratings: Ratings, trainings: int, draws: int
-) -> tuple[dict[int, float], ...]:
-    """Return the curves of a lifetime season, of the whole budget every week, and of week 52's model.
+class TwoYears:
+    """Users who join in the order of their ids and leave 1.5 years later, judged in eight weeks."""
 
-    Users join in the order of their ids and leave 1.5 years later.
-    """
-    train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
-    order, last = np.argsort([int(str(user).lstrip("u")) for user in train.users]), 2 * WEEKS - 1
-    judged = [round(last * part) for part in (0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1)]
+    judged = tuple(round((2 * WEEKS - 1) * part / 8) for part in range(1, 9))
 
-    def joined(week: float) -> int:
-        return round((0.3 + 0.7 * week / last) * train.n_users) if week >= 0 else 0
+    def __init__(self, ratings: Ratings, draws: int) -> None:
+        self.train, self.valid, self.test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
+        self.order = np.argsort([int(str(user).lstrip("u")) for user in self.train.users])
+        self.ways, self.draws = Ways(5.0, planned_ratings), range(draws)
+        rows = {week: self.rows(week) for week in self.judged}
+        self.whole = {
+            week: self.mean_error([self.ways.scratch(rows[week], draw, 1.0) for draw in self.draws], week)
+            for week in self.judged
+        }
 
-    ours, whole, left = ([] for _ in range(3))
-    for draw in range(draws):
-        curves: list[dict[int, float]] = [{}, {}, {}]
-        ways, old = Ways(5.0, planned_ratings), None
-        with tempfile.TemporaryDirectory() as place:
-            season = Season(ways.budget, trainings, lifetime=True)
-            ledger, people = Ledger(Path(place) / "ledger"), Attendance(Path(place) / "people")
-            ledger.open_season("default", season)
-            given: dict[str, Any] = {"ledger": ledger, "attendance": people}
-            model = None
-            for week in range(2 * WEEKS):
-                rows = train.rows(np.sort(order[joined(week - 1.5 * WEEKS) : joined(week)]), keyed=True)
-                if model is None:
-                    estimator = planned_ratings(ways.budget, rows.domain, rows.n_users)
-                    model = estimator.fit(rows, SeasonAccountant(season, **given), seed=draw)
-                else:
-                    following = SeasonAccountant.following(model.privacy, **given)
-                    model = model.continue_training(rows, following)
-                old = model if week == WEEKS else old
-                if week in judged:
-                    models = model, ways.scratch(rows, draw, 1.0), old or model
-                    history, target = rows.union(valid.aligned_to(rows)), test.aligned_to(rows)
-                    for curve, each in zip(curves, models):
-                        curve[week] = rmse(each, history, target)
-        for kept, curve in zip((ours, whole, left), curves):
-            kept.append(curve)
-    named = f"lifetime, {world}, {trainings} trainings a user"
-    ways_of = {"ours": ours, "all of the budget every week": whole, "the model of week 52 ever after": left}
-    return tuple(report.curve(named, way, found, judged) for way, found in ways_of.items())
+    def rows(self, week: int) -> Ratings:
+        first, last = (self._joined(end) for end in (week - 1.5 * WEEKS, week))
+        return self.train.rows(np.sort(self.order[first:last]), keyed=True)
+
+    def _joined(self, week: float) -> int:
+        return round((0.3 + 0.7 * week / (2 * WEEKS - 1)) * self.train.n_users) if week >= 0 else 0
+
+    def mean_error(self, models: Iterable[Model], week: int) -> float:
+        rows = self.rows(week)
+        history, target = rows.union(self.valid.aligned_to(rows)), self.test.aligned_to(rows)
+        return float(np.mean([rmse(model, history, target) for model in models]))
+
+    def season(self, trainings: int) -> tuple[dict[int, float], dict[int, float]]:
+        """Return the errors of a lifetime season, and of its model of week 52 ever after."""
+        models: list[dict[int, Model]] = []
+        for draw in self.draws:
+            models.append({})
+            with tempfile.TemporaryDirectory() as place:
+                season = Season(self.ways.budget, trainings, lifetime=True)
+                given: dict[str, Any] = {"ledger": Ledger(Path(place) / "ledger")}
+                given["ledger"].open_season("default", season)
+                given["attendance"] = Attendance(Path(place) / "people")
+                for week in range(2 * WEEKS):
+                    rows = self.rows(week)
+                    if week == 0:
+                        estimator = planned_ratings(self.ways.budget, rows.domain, rows.n_users)
+                        model = estimator.fit(rows, SeasonAccountant(season, **given), seed=draw)
+                    else:
+                        following = SeasonAccountant.following(model.privacy, **given)
+                        model = model.continue_training(rows, following)
+                    if week in {WEEKS, *self.judged}:
+                        models[draw][week] = model
+        ours = {week: self.mean_error([drawn[week] for drawn in models], week) for week in self.judged}
+        old = {
+            week: self.mean_error([drawn[min(week, WEEKS)] for drawn in models], week) for week in self.judged
+        }
+        return ours, old
 
 
 def best_schedule() -> float:
