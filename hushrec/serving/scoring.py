@@ -15,8 +15,8 @@ from hushrec.serving.rules import Rules, boosted, limited
 from hushrec.serving.score_mixing import lowered, mixed, standard
 from hushrec.types import Array
 
-#: Scores of a block of users: bounds the memory.
-_SCORES_PER_BLOCK = 1 << 22
+#: Scores of a block of users, 16 MB: bounds the memory, which is used again for the next block.
+_SCORES_PER_BLOCK = 1 << 21
 
 
 class UserState(NamedTuple):
@@ -173,17 +173,21 @@ def best_columns(
         every = all_scores(arrays, state.at(users))
         if rules.factors is not None:
             every = boosted(every, rules.factors)
-        allowed = every if first is None else every.copy()
+        allowed = every
         if rules.allowed is not None:
+            allowed = every.copy()
             allowed[:, ~rules.allowed] = -np.inf
+        cells = np.zeros(0, np.int64)
         if excluded is not None:
             starts = excluded.indptr[users.start : users.stop + 1]
             cells = np.repeat(np.arange(0, every.size, every.shape[1]), starts[1:] - starts[:-1])
             cells += excluded.indices[starts[0] : starts[-1]]
-            allowed.reshape(-1)[cells] = -np.inf
+        kept = every.reshape(-1)[cells]
+        allowed.reshape(-1)[cells] = -np.inf
         columns, scores = topk.top_k(allowed, count, first)
         if rules.limits:
             columns, scores = limited(rules.limits, allowed, columns, first)
+        every.reshape(-1)[cells] = kept  # which a copy of all scores would cost more
         yield users, columns, scores if first is None else _below(every, first, columns, scores)
 
 
