@@ -92,7 +92,7 @@ class InformedEigenRec(PrivateEigenRec):
 class DividedEigenRec(PrivateEigenRec):
     """Private EigenRec with rounds that always release item weights next to their sums."""
 
-    def weights_part(self, rounds: list[Sums], noisy: np.ndarray, noise_sd: float, n_users: float) -> float:
+    def weights_part(self, rounds: int, sums: Sums | None, noisy: np.ndarray, noise_sd: float) -> float:
         return 0.4
 
 

@@ -248,12 +248,12 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             return train_next_week_of_pairs(users, gate, last)
         return train_next_week(self, users, gate, last)
 
-    def weights_part(self, rounds: list[Sums], noisy: Array, noise_sd: float, n_users: float) -> float:
+    def weights_part(self, rounds: int, sums: Sums | None, noisy: Array, noise_sd: float) -> float:
         """Return the fraction of the next round for item weights: large if taste does not show yet."""
         doubt = min((1 - item_weights(noisy, noise_sd).known) / _DOUBTFUL, 1.0)
-        if len(rounds) < 2:
+        if sums is None or rounds < 2:
             return round(min(doubt, _MOST_OF_FIRST), 2)
-        return round(doubt * (1 - Sums.of_all(rounds, n_users).shown()), 2)
+        return round(doubt * (1 - sums.shown()), 2)
 
     # ------------------------------------------------------------------ serving
 

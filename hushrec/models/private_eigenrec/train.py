@@ -69,6 +69,7 @@ def _power_iteration(
     probe = project_out(start, first)
     vectors = np.zeros((len(learned), start.shape[1]))
     rounds: list[Sums] = []
+    sums: Sums | None = None
     weights, weights_sd = items.noisy, items.noise_sd
 
     def release(label: str, bounded: Bounded, part: float) -> tuple[Array, float]:
@@ -84,18 +85,19 @@ def _power_iteration(
         return noisy, noise_sd / math.sqrt(1 - part) if part < 1 else 0.0
 
     for step in range(1, model.iterations + 1):
-        part = model.weights_part(rounds, weights, weights_sd, n_users)
+        part = model.weights_part(len(rounds), sums, weights, weights_sd)
         vectors[learned] = probe
         noisy, noise_sd = release(f"item sums {step}", users.contributions(vectors, learned, part), part)
         if part < 1:
             rounds.append(Sums(probe, project_out(noisy.reshape(probe.shape), first), noise_sd))
-            along, values = Sums.of_all(rounds, n_users).directions()
+            sums = Sums.of_all(rounds, n_users)
+            along, values = sums.directions()
             probe = along * (values / values[0]) ** -model.tuning.equalization
     vectors[learned] = along
-    part = model.weights_part(rounds, weights, weights_sd, n_users)
+    part = model.weights_part(len(rounds), sums, weights, weights_sd)
     noisy, noise_sd = release("halves of likes", users.halves(vectors, learned, part), part)
-    if part == 1:
+    if sums is None or part == 1:
         return NOTHING, UNMEASURED, weights, weights_sd
-    measured = Measured(Sums.of_all(rounds, n_users), along, noisy, noise_sd)
+    measured = Measured(sums, along, noisy, noise_sd)
     taste = Halves.of(noisy, noise_sd).taste(along, values, np.eye(along.shape[1]), n_users)
     return taste, measured, weights, weights_sd

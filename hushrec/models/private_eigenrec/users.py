@@ -274,11 +274,11 @@ def _votes(likes: sp.csr_array, model: Mapping[str, Array], other: Mapping[str, 
 
 def _dealt(likes: sp.csr_array) -> NDArray[np.bool_]:
     """Mark the entries in the first half of their row, dealt in the order of a hash of the columns."""
-    rows = np.repeat(np.arange(likes.shape[0]), np.diff(likes.indptr))
-    order = np.lexsort((mix(likes.indices.astype(np.uint64)), rows))
-    place = np.empty(len(order), np.int64)
-    place[order] = np.arange(len(order)) - likes.indptr[rows[order]]
-    return np.asarray(place % 2 == 0)
+    hashed = np.argsort(mix(np.arange(likes.shape[1], dtype=np.uint64)), kind="stable")
+    order = with_values(likes, np.arange(likes.nnz)).tocsc()[:, hashed].tocsr().data  # no sort of the entries
+    first = np.empty(likes.nnz, dtype=bool)
+    first[order] = (np.arange(likes.nnz) - np.repeat(likes.indptr[:-1], np.diff(likes.indptr))) % 2 == 0
+    return first
 
 
 def _likes(ratings: Ratings) -> sp.csr_array:
