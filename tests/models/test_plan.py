@@ -14,15 +14,11 @@ from hushrec.models import (
     EASE,
     ESTIMATORS,
     Both,
-    GlobalMean,
     ItemBias,
-    Popular,
     PrivateALS,
     PrivateEigenRec,
 )
-from hushrec.papers.dpals import DPALS
-from hushrec.papers.frank_wolfe import FrankWolfe, PrivateFrankWolfe, PrivateSVD, ProjectedGradient
-from hushrec.papers.mcsherry_mironov import CleansedSVD
+from hushrec.papers.frank_wolfe import FrankWolfe, ProjectedGradient
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import RecordingNoise
 from hushrec.testing import DOMAIN, hostile_users, ratings_of
@@ -166,43 +162,6 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         {"item weights": (0.4, 1.0), "item sums 1": (0.297, 1.0), "item sums 2": (0.297, 1.0),
          "halves of likes": (0.006, 1.0)},
     ),
-    (
-        CleansedSVD(means_share=0.15, weights_share=0.25, residual_clamp=0.5),
-        {"item means": (0.15, math.sqrt(2)), "covariance": (0.6, 0.25 * DOMAIN.half_width**2),
-         "weights": (0.25, 1.0)},
-    ),
-    (PrivateSVD(row_clip=3.0, center="user"), {"covariance": (1.0, 9.0 * DOMAIN.half_width**2)}),
-    (
-        DPALS.of(
-            iterations=2, center="level", sampling="tail", max_ratings_per_user=4, level_share=0.02,
-            weights_share=0.1, factor_share=0.3, gramian_share=0.25,
-        ),
-        {"level": (0.02, math.sqrt(2)), "item weights": (0.1, 2.0)}
-        | {f"item statistics {step}": (0.15, math.sqrt(4 / 3 + 4)) for step in (1, 2)},
-    ),
-    (
-        DPALS.of(iterations=1, unobserved_weight=0.1, user_norm=0.3, max_ratings_per_user=4,
-            gramian_share=0.5),
-        {"unobserved gramian 1": (0.05, (0.3 * DOMAIN.half_width) ** 2),
-         "item statistics 1": (0.95, math.sqrt(8))},
-    ),
-    (
-        PrivateFrankWolfe.of(
-            nuclear_norm=10.0, iterations=2, row_clip=2.0, residual_clip_decay=0.5, center="user",
-        ),
-        {"step 1": (1.0, (4 * DOMAIN.half_width) ** 2), "step 2": (1.0, (2 * DOMAIN.half_width) ** 2)},
-    ),
-    (
-        PrivateFrankWolfe.of(
-            nuclear_norm=10.0, iterations=1, eigenvector="oja", inner_steps=2, residual_clip=0.5,
-            center="user",
-        ),
-        {f"step 1, {each}": (part, (0.5 * DOMAIN.half_width) ** 2)
-         for each, part in (("product 1", 0.45), ("product 2", 0.45), ("eigenvalue", 0.1))},
-    ),
-    (GlobalMean(), {"level": (1.0, math.sqrt(2))}),
-    (Popular(), {"item weights": (1.0, 1.0)}),
-    (ItemBias(), {"item biases": (1.0, math.sqrt(1 + 0.49 + 0.02))}),
     (
         Both(ratings=ItemBias(), lists=PrivateEigenRec(rank=0), lists_share=0.3),
         {"ratings: item biases": (0.7, math.sqrt(1.51)), "lists: item weights": (0.3, 1.0)},

@@ -6,14 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Domain, realistic, split_ratings
-from hushrec.errors import InputError
 from hushrec.models import Both, PrivateALS, PrivateEigenRec
-from hushrec.papers.frank_wolfe import (
-    FrankWolfe,
-    PrivateFrankWolfe,
-    PrivateProjectedGradient,
-    ProjectedGradient,
-)
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 
@@ -89,19 +82,3 @@ def test_both_plans_either_model_for_its_share() -> None:
         assert both.like_threshold == both.lists.like_threshold == 4.75
         alone = PrivateEigenRec.planned(budget.part(both.lists_share), domain, n_users, like_threshold=4.75)
         assert both.lists == alone
-
-
-@pytest.mark.parametrize(("n_users", "n_items"), [(1, 1), (50, 200), (3000, 17)])
-def test_models_of_the_papers(n_users: int, n_items: int) -> None:
-    """Nuclear norms in proportion to the size of the matrix; the second as published, the third clipped."""
-    domain, size = Domain(range(n_items), rating_range=(1, 5)), math.sqrt(n_users * n_items)
-    asked = Budget(1.0, 1e-6), domain, n_users
-    assert ProjectedGradient.planned(*asked, iterations=2).nuclear_norm == pytest.approx(size)
-    assert PrivateProjectedGradient.planned(*asked).nuclear_norm == pytest.approx(size)
-    assert FrankWolfe.planned(*asked) == FrankWolfe(nuclear_norm=3 * size)
-    steps = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
-    assert PrivateFrankWolfe.planned(*asked) == PrivateFrankWolfe.of(nuclear_norm=3 * size, **steps)
-    assert FrankWolfe.planned(*asked, nuclear_norm=7.0).nuclear_norm == 7.0
-    for model in (ProjectedGradient, FrankWolfe, PrivateFrankWolfe):
-        with pytest.raises(InputError, match="n_users=0"):
-            model.planned(Budget(1.0, 1e-6), domain, 0)

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from benchmarks.frontier import data, own, published, tables
+from benchmarks.frontier import data, own, tables
 from docs._ext.execute import run_page
 from hushrec.errors import InputError
 from hushrec.models import Popular
@@ -121,14 +121,3 @@ def test_likes_are_split_by_users_as_published(name, tmp_path, monkeypatch):
         judged = {i for u, i, _ in target if u == user}
         assert judged | {i for u, i, _ in history if u == user} == own_likes
         assert len(judged) == (int(0.2 * len(own_likes)) if len(own_likes) >= 5 else 0)
-
-
-def test_the_held_out_likes_are_those_of_the_published_draw():
-    """The legacy generator with the seed of the published code, drawn once a user in the order of ids."""
-    table = triplets().sort_values(["user", "item"]).reset_index(drop=True)
-    judged = published._fifth_of_each_user(table)
-    np.random.seed(98765)
-    for _, group in table.groupby("user"):
-        chosen = np.zeros(len(group), dtype=bool)
-        chosen[np.random.choice(len(group), size=int(0.2 * len(group)), replace=False)] = True
-        assert (judged[group.index].to_numpy() == chosen).all()
