@@ -6,14 +6,12 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
-from scipy.special import expit, log_ndtr, logit, ndtr
+from scipy.special import expit, logit, ndtr
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
-from hushrec.kernels import one_bit
 from hushrec.papers.one_bit import (
     OneBitCompletion,
-    maximum_likelihood,
     randomize_labels,
 )
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled
@@ -214,29 +212,6 @@ def test_users_are_served_from_the_item_factors_with_their_own_labels():
     scores = model.predict(ratings, list(range(40)))
     assert np.mean((scores > 0) == (truth > 0)) > 0.75
     assert np.isfinite(model.predict({0: 5.0}, [1])).all()
-
-
-# ---------------------------------------------------------------------- the errata's numbers
-
-
-def test_constants_of_the_errata():
-    def bent(x):
-        """Second derivative of -log Phi."""
-        slope = np.exp(one_bit.log_density(x) - log_ndtr(x))
-        return slope * (slope + x)
-
-    bounds = np.array([1.0, 2.0, 3.0])
-    jacobian = np.log(bent(-bounds) / bent(bounds))  # J3: what the probit proof leaves out
-    assert jacobian == pytest.approx([0.771, 2.054, 4.244], abs=1e-3)
-    assert [maximum_likelihood.label_sensitivity("probit", a) for a in bounds] == pytest.approx(
-        [1.813, 2.428, 3.288], abs=1e-3
-    )
-    x, flip = np.linspace(-1, 1, 2001), 1 / (1 + math.e)  # I3: alpha = 1, epsilon = 1
-    h = expit(x)
-    seen = h * (1 - flip) + (1 - h) * flip
-    beta = (seen * (1 - seen) / ((1 - 2 * flip) * h * (1 - h)) ** 2).max()
-    assert beta == pytest.approx(28.9, abs=0.01)
-    assert 1 / (2 * (1 - 2 * flip) ** 2) + math.e / 2 == pytest.approx(3.70, abs=0.01)
 
 
 def test_the_statement_claims_exact_sums_only_of_labels():
