@@ -63,16 +63,6 @@ def digest(row: Iterable[Any]) -> str:
     return hashlib.sha256(json.dumps(list(row)).encode()).hexdigest()
 
 
-def chained(rows: Iterable[tuple[Any, ...]], count: int, previous: str) -> tuple[int, str] | None:
-    """Return the head after charges that follow a charge; None where the chain breaks."""
-    for row in rows:
-        count += 1
-        if row[0] != count or row[-2] != previous or row[-1] != digest(row[:-1]):
-            return None
-        previous = row[-1]
-    return count, previous
-
-
 def check_file(path: Path) -> None:
     """Refuse a file that is no ledger of this version, without SQLite, which can change it or its log."""
     header = b""
@@ -123,13 +113,16 @@ class Book:
         """Follow the chain from a charge; return its end, or None where a row was changed."""
         if count and self._rows("SELECT hash FROM charges WHERE id = ?", count) != [(previous,)]:
             return None
-        later = self._connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,))
-        head = chained(later, count, previous)
+        for row in self._connection.execute("SELECT * FROM charges WHERE id > ? ORDER BY id", (count,)):
+            count += 1
+            if row[0] != count or row[-2] != previous or row[-1] != digest(row[:-1]):
+                return None
+            previous = row[-1]
+        head = count, previous
         orphans = "SELECT COUNT(*) FROM charges WHERE dataset NOT IN (SELECT name FROM datasets)"
         whole = (
-            head is not None
-            and self._rows("SELECT * FROM head") == [(*head, self.tables())]
-            and self._rows("SELECT COUNT(*) FROM charges") == [(head[0],)]
+            self._rows("SELECT * FROM head") == [(*head, self.tables())]
+            and self._rows("SELECT COUNT(*) FROM charges") == [(count,)]
             and self._rows(orphans) == [(0,)]
         )
         return head if whole else None

@@ -282,7 +282,7 @@ LEDGERS = [  # charges
             ledger.charge("""),
     bug("hash chain not verified", f"{LEDGER}::test_tampering_is_found",
         "privacy/schema:Book.verified",
-        "return head if whole else None", "return head or (count, previous)"),
+        "return head if whole else None", "return head"),
     bug("fork spends the budget again", f"{ACCOUNTANT}::test_a_fork_cannot_spend_the_same_budget_again",
         "privacy/accountant:Accountant._check_process", "if os.getpid() != self._process:", "if False:"),
     bug("failure of a selection taken from delta when it is charged",
