@@ -19,7 +19,7 @@ from hushrec.dossier.bounds import own, together
 from hushrec.dossier.form import LANGUAGES, filled, words
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger, PrivacyStatement
-from hushrec.privacy.ledger_records import LedgerSummary
+from hushrec.privacy.ledger_records import LedgerSummary, Row
 from hushrec.privacy.season import SeasonSummary
 from hushrec.privacy.statement import epsilon_of_both
 from hushrec.serving.model import Model, load
@@ -28,12 +28,6 @@ from hushrec.serving.model import Model, load
 DECLARED = ("controller", "purpose", "period", "contact", "review")
 #: Bytes that the key of a list of donors has at least.
 _KEY_BYTES = 32
-#: A charge by its columns (docs/reference/ledger.md): its hash is that of all before it.
-COLUMNS = (
-    "id", "dataset", "run", "time", "label", "mechanism", "sensitivity", "mu", "epsilon", "failure", "unit",
-    "relation", "season", "step", "previous", "hash",
-)  # fmt: skip
-_RELEASE = ("label", "mechanism", "sensitivity", "unit", "relation")
 _PACKAGE = (".py", ".pyi", ".json", ".css", ".js", ".html")
 
 
@@ -139,21 +133,17 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
     A run may have other charges: of a killed training, or of another model. The releases of a season's model
     are those of all weeks so far; in a lifetime season those of its own week.
     """
-    wanted = [
-        (each.label, repr(each.mechanism), each.sensitivity, each.unit, each.relation)
-        for each in statement.releases
-    ]
-    week, groups = statement.week, dict[Any, list[Sequence[Any]]]()
+    week, groups = statement.week, dict[Any, list[Row]]()
     by_run = week is None or week.season.lifetime
-    for row in rows:
-        if week is None or row[12] == week.season.name:
-            groups.setdefault(row[2] if by_run else "season", []).append(row)
+    for row in (Row(*columns) for columns in rows):
+        if week is None or row.season == week.season.name:
+            groups.setdefault(row.run if by_run else "season", []).append(row)
     found: list[tuple[int, list[str]]] = []
     for charges in groups.values():
         left = iter(charges)
-        used = [next((row for row in left if _release(row) == each), None) for each in wanted]
+        used = [next((row for row in left if row.release == wanted), None) for wanted in statement.releases]
         if used and used[-1] is not None:
-            found.append((used[-1][0], list(dict.fromkeys(row[2] for row in used if row is not None))))
+            found.append((used[-1].number, list(dict.fromkeys(row.run for row in used if row is not None))))
     if not found:
         return []
     ids = [row[0] for row in rows]
@@ -215,10 +205,6 @@ def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
             parameter="dataset",
         )
     return statement.ledger.dataset
-
-
-def _release(row: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(row[COLUMNS.index(column)] for column in _RELEASE)
 
 
 def described(model: Model, octets: bytes) -> dict[str, Any]:

@@ -17,7 +17,6 @@ from typing import Any, NamedTuple
 from hushrec.checks import check_kind
 from hushrec.dossier.bounds import of_a_user, own, together
 from hushrec.dossier.certifying import (
-    COLUMNS,
     DECLARED,
     charged_to,
     code,
@@ -28,9 +27,9 @@ from hushrec.dossier.certifying import (
 from hushrec.dossier.form import PAYLOAD_TYPE, facts_of, parsed
 from hushrec.dossier.signing import signed
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Budget, Ledger, Release, Season, total_mu
-from hushrec.privacy.budget import Charge, guarantee
-from hushrec.privacy.ledger import LedgerSummary
+from hushrec.privacy import Budget, Ledger, Season, total_mu
+from hushrec.privacy.budget import guarantee
+from hushrec.privacy.ledger_records import COLUMNS, LedgerSummary, Row
 from hushrec.privacy.schema import GENESIS
 from hushrec.privacy.season import SeasonSummary
 from hushrec.serving.model import Model
@@ -255,10 +254,10 @@ def _chain(book: dict[str, Any]) -> str:
 
 def _seasons(book: dict[str, Any]) -> None:
     """The seasons are those of the charges, with as many weeks begun, each within its part of the budget."""
-    runs: dict[str, dict[str, list[Charge]]] = {}
-    for row in book["charges"]:
-        if row[12] is not None:
-            runs.setdefault(row[12], {}).setdefault(row[2], []).append(Charge(*row[7:10]))
+    runs: dict[str, dict[str, list[Row]]] = {}
+    for row in (Row(*columns) for columns in book["charges"]):
+        if row.season is not None:
+            runs.setdefault(row.season, {}).setdefault(row.run, []).append(row)
     names = [each["name"] for each in book["seasons"]]
     if len(set(names)) != len(names) or not set(runs) <= set(names):
         raise _Wrong("a season of the charges is left out, or one is named twice")
@@ -280,10 +279,11 @@ def _seasons(book: dict[str, Any]) -> None:
 def _arithmetic(dossier: dict[str, Any]) -> str:
     """Costs, epsilons and their functions, computed again from the recorded mechanisms."""
     book, levels = dossier["ledger"], dossier["learned"]
-    for row in book["charges"]:
-        release = Release.from_ledger(*(row[at] for at in (4, 5, 6, 10, 11)))
-        if not (_same([release.mu, release.epsilon], row[7:9]) and release.failure <= row[9] < 1):
-            raise _Wrong(f"charge {row[0]} is not what its mechanism costs")
+    for row in (Row(*columns) for columns in book["charges"]):
+        release = row.release
+        costs = _same([release.mu, release.epsilon], [row.mu, row.epsilon])
+        if not (costs and release.failure <= row.failure < 1):
+            raise _Wrong(f"charge {row.number} is not what its mechanism costs")
     promise, mine, limit = dossier["promise"], levels[0], book["budget"]
     if limit is not None and set(limit) != {"epsilon", "delta", "failure"}:
         raise _Wrong("the budget holds more or less than it should")

@@ -14,6 +14,7 @@ from hushrec.dossier.certifying import capped, promised, season_words, spelled, 
 from hushrec.dossier.form import decoded, facts_of, file, words
 from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon
+from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.release import Release
 
 _PAGE = """<!doctype html>
@@ -201,10 +202,10 @@ def _settings(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
     """Return a row a kind of release of this model's runs; those of one name are one row."""
     kinds: dict[tuple[str, str], list[Release]] = {}
-    for row in book["charges"]:
-        if row[2] in book["runs"]:
-            release = Release.from_ledger(*(row[at] for at in (4, 5, 6, 10, 11)))
-            stem = re.sub(r",? ?(week )?\d+(?=$|, week)", "", row[4]) or row[4]
+    for row in (Row(*columns) for columns in book["charges"]):
+        if row.run in book["runs"]:
+            release = row.release
+            stem = re.sub(r",? ?(week )?\d+(?=$|, week)", "", row.label) or row.label
             kinds.setdefault((stem, type(release.mechanism).__name__), []).append(release)
     rows = [
         (

@@ -137,6 +137,10 @@ class Row(NamedTuple):
         return Release.from_ledger(self.label, self.mechanism, self.sensitivity, self.unit, self.relation)
 
 
+#: Columns of a charge that its hash counts (docs/reference/ledger.md).
+COLUMNS = Row._fields[:-2]
+
+
 @dataclass(frozen=True)
 class RunSummary:
     """One run of a data set, and where it brought the total.
