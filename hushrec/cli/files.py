@@ -82,6 +82,14 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
     return folder
 
 
+def text_lines(path: str, what: str) -> list[str]:
+    """Return the lines of a text file that are not blank."""
+    try:
+        return [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
+    except (OSError, UnicodeDecodeError):
+        raise InputError(f"{path!r} cannot be read; pass a text file, one {what} a line.") from None
+
+
 def page_folder() -> Path:
     folder = Path(__file__).parents[1] / "web"
     if not (folder / "index.html").is_file():

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
 from cyclopts.validators import Number
@@ -17,6 +17,9 @@ from hushrec.cli.help import MAIN
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy import Budget, Ledger, default_path
 from hushrec.registry import ESTIMATORS, JOBS, best
+
+if TYPE_CHECKING:
+    from hushrec.network.service import Limits, Service
 
 #: Delta for a data set without a budget, and for --epsilon inf.
 SHOWN_DELTA = 1e-6
@@ -77,6 +80,7 @@ Count = Annotated[int, Parameter(converter=whole, validator=Number(gte=1))]
 Range = Annotated[tuple[float, float], Parameter(metavar="LOW HIGH")]
 Seconds = Annotated[float, Parameter(validator=Number(gte=0, lte=10_000_000))]
 File = Annotated[str, Parameter(metavar="FILE")]
+Port = Annotated[int, Parameter(converter=whole, validator=Number(gte=0, lte=65535))]
 
 PRIVACY = Group("Privacy and ledger", sort_key=4)
 
@@ -211,6 +215,59 @@ class Lists:
 
     k: Annotated[Count, Parameter(name="-k")] = 20
     relevant_from: float | None = None
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Listening:
+    """Options of listening.
+
+    Parameters
+    ----------
+    host
+        Address to listen on.
+    port
+        Port; 0 takes a free one.
+    certificate
+        PEM file of this server's certificate and its chain, for HTTPS.
+    certificate_key
+        PEM file of its private key.
+    requests_per_second
+        Requests of one address, on average.
+    connections
+        Largest number of open connections.
+    """
+
+    host: str = "127.0.0.1"
+    port: Port = 8765
+    certificate: File | None = None
+    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None
+    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0
+    connections: Count = 2000
+
+    def limits(self, **more: Any) -> Limits:
+        from hushrec.network.service import Limits  # an extra, which the help does without
+
+        return Limits(requests_per_second=self.requests_per_second, connections=self.connections, **more)
+
+    def service(self, server: Any, **limits: Any) -> Service:
+        from hushrec.network.service import Service
+
+        return Service(
+            server.answer,
+            host=self.host,
+            port=self.port,
+            limits=self.limits(**limits),
+            certificate=self.certificate,
+            key=self.certificate_key,
+            admit=server.admit,
+        )
+
+
+@Parameter(name="*")
+@dataclass(frozen=True, kw_only=True)
+class Serving(Listening):
+    port: Port = 8000
 
 
 _ANOTHER = " --ledger or HUSHREC_LEDGER names another file."

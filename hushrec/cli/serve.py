@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from hushrec.cli import output
-from hushrec.cli.files import page_folder
-from hushrec.cli.options import Count, File, Whole
+from hushrec.cli.files import page_folder, text_lines
+from hushrec.cli.options import Count, File, Serving
 from hushrec.cli.tables import Columns, item_columns
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
@@ -35,16 +34,11 @@ def serve(
     titles: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
     columns: Columns | None = None,
     workers: Count = 1,
-    host: str = "127.0.0.1",
-    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8000,
     server_name: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
     origin: Annotated[tuple[str, ...], Parameter(metavar="ORIGIN")] = (),
     tokens: File | None = None,
-    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0,
     body_bytes: Count = 1 << 20,
-    connections: Count = 2000,
-    certificate: File | None = None,
-    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
+    listening: Serving = Serving(),
 ) -> None:
     """Serve MODELs over HTTP: lists, predictions and the model files.
 
@@ -67,38 +61,19 @@ def serve(
     titles
         The same for titles alone, in a column named title.
     workers
-        Processes. Each holds the models in memory.
-    host
-        Address to listen on.
-    port
-        Port; 0 takes a free one.
+        Processes. Each holds the models in memory, and has the limits of requests and connections.
     server_name
         Name by which clients reach the server. Its addresses and localhost are known.
     origin
         Site whose pages may read the answers in a browser, as https://shop.example.
     tokens
         Text file of bearer tokens, one per line. Lists and metrics then need one.
-    requests_per_second
-        Average of one address, in each worker.
     body_bytes
         Longest request.
-    connections
-        Open connections of each worker.
-    certificate
-        PEM file of the server's certificate and its chain, for HTTPS.
-    certificate_key
-        PEM file of its private key.
     """
-    from hushrec.network.service import Limits  # an extra, which the help does not need
-    from hushrec.server import process
+    from hushrec.server import process  # an extra, which the help does not need
 
     paths = _named(models)
-    limits = Limits(
-        body_bytes=body_bytes,
-        requests_per_second=requests_per_second,
-        connections=connections,
-        request_seconds=30.0,
-    )
     settings = process.Settings(
         models=paths,
         tables=_tables(paths, attributes, titles),
@@ -107,9 +82,9 @@ def serve(
         names=_names(server_name),
         origins=_origins(origin),
         page=page_folder() if demo else None,
-        limits=limits,
-        certificate=certificate,
-        key=certificate_key,
+        limits=listening.limits(body_bytes=body_bytes, request_seconds=30.0),
+        certificate=listening.certificate,
+        key=listening.certificate_key,
     )
     for name, path in paths.items():  # refused here, in one sentence
         domain = load(path).domain
@@ -123,7 +98,7 @@ def serve(
         more = [f"Open {url}/ in a browser. Ratings stay in the browser."] if demo else []
         output.done(False, {}, f"Serving {', '.join(paths)} on {url}", *more)
 
-    process.serve(settings, host, port, workers, ready)
+    process.serve(settings, listening.host, listening.port, workers, ready)
 
 
 def _named(models: tuple[str, ...]) -> dict[str, Path]:
@@ -182,10 +157,7 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _tokens(path: str) -> list[str]:
-    try:
-        tokens = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"The tokens {path!r} cannot be read; pass a text file, one token a line.") from None
+    tokens = text_lines(path, "token")
     if not tokens or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in tokens):
         raise InputError(
             f"{path!r} must hold bearer tokens of {_SHORTEST_TOKEN} ASCII characters or more, one a line."

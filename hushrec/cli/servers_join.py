@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
@@ -11,6 +10,7 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural
 from hushrec.cli import output
+from hushrec.cli.files import text_lines
 from hushrec.cli.options import Account, File, Json, Seconds
 from hushrec.cli.servers_init import connected, read_agreement
 from hushrec.cli.tables import Reading
@@ -76,10 +76,7 @@ def servers_join(
     from hushrec.engines.two_servers import node as protocol
 
     agreed = read_agreement(agreement)
-    try:
-        keys = Path(tokens).read_text("utf-8").split()
-    except (OSError, UnicodeDecodeError):
-        keys = []
+    keys = text_lines(tokens, "token")
     if len(keys) != 2 or not "".join(keys).isascii():
         raise InputError(f"{tokens!r} must hold two tokens, the first server's and the second's, one a line.")
     rows = Ratings.from_any(ratings, agreed.domain, **reading.arguments())

@@ -6,18 +6,15 @@ import hashlib
 import json
 import secrets
 import time
-from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
-from cyclopts.validators import Number
 
 from hushrec.checks import plural
 from hushrec.cli import output, output_model
 from hushrec.cli.donated import Published
-from hushrec.cli.files import output_file
-from hushrec.cli.options import Account, Count, Days, File, Force, Json, Seconds, Whole
+from hushrec.cli.files import output_file, text_lines
+from hushrec.cli.options import Account, Days, File, Force, Json, Listening, Seconds
 from hushrec.cli.servers_init import connected, is_loopback, read_agreement
 from hushrec.cli.train import save
 from hushrec.errors import InputError
@@ -26,7 +23,6 @@ from hushrec.serving.modelfile import write_atomically
 if TYPE_CHECKING:
     from hushrec.engines.two_servers.book import Book
     from hushrec.engines.two_servers.server import CollectingServer
-    from hushrec.network.service import Service
     from hushrec.network.transport import Connection
     from hushrec.serving.model import Model
 
@@ -38,64 +34,6 @@ _ENDED = "ended"
 _PAUSE = 0.2
 #: Seconds for which a server that does not fit to this one can still ask.
 _TOLD = 2.0
-
-
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Listening:
-    """Options of listening.
-
-    Parameters
-    ----------
-    host
-        Address to listen on.
-    port
-        Port; 0 takes a free one.
-    certificate
-        Certificate of this server and its chain, PEM: serves HTTPS.
-    certificate_key
-        Its private key, PEM.
-    plain_http
-        Use http:// beyond this machine, if a proxy or a tunnel encrypts it.
-    requests_per_second
-        Requests of one address, on average.
-    connections
-        Largest number of open connections.
-    """
-
-    host: str = "127.0.0.1"
-    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765
-    certificate: File | None = None
-    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None
-    plain_http: bool = False
-    requests_per_second: Annotated[float, Parameter(validator=Number(gt=0))] = 100.0
-    connections: Count = 2000
-
-    def check(self) -> None:
-        if self.certificate is None and not (self.plain_http or is_loopback(self.host)):
-            raise InputError(
-                f"Without --certificate, anyone on the network path to {self.host} reads shares and tokens;"
-                " pass one, or --plain-http if a proxy in front of this server serves HTTPS."
-            )
-
-    def service(self, server: CollectingServer) -> Service:
-        from hushrec.network.service import Limits, Service
-
-        limits = Limits(
-            body_bytes=1 << 27,
-            waiting_bytes=1 << 27,
-            requests_per_second=self.requests_per_second,
-            connections=self.connections,
-        )
-        return Service(
-            server.answer,
-            host=self.host,
-            port=self.port,
-            limits=limits,
-            certificate=self.certificate,
-            key=self.certificate_key,
-            admit=server.admit,
-        )
 
 
 def servers_run(
@@ -113,6 +51,7 @@ def servers_run(
     account: Account = Account(),
     published: Published = Published(),
     listening: Listening = Listening(),
+    plain_http: bool = False,
     ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
     force: Force = False,
     as_json: Json = False,
@@ -147,6 +86,8 @@ def servers_run(
         Longest time of a round, as in 1d or 12h; it ends early when all nodes have answered.
     linger
         Seconds to go on answering nodes after the end.
+    plain_http
+        Use http:// beyond this machine, if a proxy or a tunnel encrypts it.
     ca
         Authority that signed the other server's certificate, PEM.
     """
@@ -163,8 +104,12 @@ def servers_run(
         book.get(_ENDED) == out.encode()
     )  # killed when both servers had the model, so OUT is from this training
     target = output_file(out, (agreement, nodes, peer_token, *published.files()), force or ended)
-    other = connected(peer, listening.plain_http, ca, 0.0)
-    listening.check()
+    other = connected(peer, plain_http, ca, 0.0)
+    if listening.certificate is None and not (plain_http or is_loopback(listening.host)):
+        raise InputError(
+            f"Without --certificate, anyone on the network path to {listening.host} reads shares and tokens;"
+            " pass one, or --plain-http if a proxy in front of this server serves HTTPS."
+        )
     if public is not None:
         public.read(agreed.estimator, agreed.nobody)
     settings = Settings(
@@ -179,7 +124,7 @@ def servers_run(
         ledger = account.open(create=book.get("session") is None)
         with (
             CollectingServer(agreed, settings, folder, ledger, other) as server,
-            listening.service(server) as service,
+            listening.service(server, body_bytes=1 << 27, waiting_bytes=1 << 27) as service,
         ):
             output.note(f"The {role} server of {plural(len(names), 'node')} is at {service.url}.")
             model = _trained(server, other, ended)
@@ -231,10 +176,7 @@ def _tokens(book: Book, names: list[str]) -> dict[str, str]:
 
 
 def _lines(path: str, what: str) -> list[str]:
-    try:
-        lines = [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{path!r} cannot be read; pass a text file, one {what} a line.") from None
+    lines = text_lines(path, what)
     if not lines or len(set(lines)) != len(lines):
         raise InputError(f"{path!r} must hold one {what} a line, each once.")
     return lines

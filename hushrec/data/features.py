@@ -19,7 +19,7 @@ import pyarrow as pa
 from hushrec.checks import plural
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name
-from hushrec.data.files import read_parquet
+from hushrec.data.files import read_parquet, readable
 from hushrec.data.ids import encode_ids, parse_rating, positions_of
 from hushrec.data.sources import File, refuse_other_content
 from hushrec.data.textfiles import check_utf8, read_header
@@ -210,7 +210,7 @@ def _column(values: Any) -> Any:
 def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) -> pa.Table:
     from pyarrow import csv
 
-    try:
+    with readable(file, f"table of {what}"):
         if file.head(4) == b"PAR1":
             return read_parquet(file)
         refuse_other_content(file)
@@ -233,10 +233,6 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         )
         cells = [column if at == ids else _without_commas(column) for at, column in enumerate(table.columns)]
         return pa.Table.from_arrays(cells, names)
-    except OSError as error:
-        raise InputError(f"{file.path!r} cannot be read: {error.strerror or 'damaged file'}.") from None
-    except (EOFError, pa.ArrowException):
-        raise InputError(f"{file.path!r} is not a readable CSV or Parquet file of {what}.") from None
 
 
 def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:

@@ -74,7 +74,7 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
             " user=1,item=2.",
             parameter="columns",
         )
-    with readable(file, kind):
+    with readable(file, f"{kind} file"):
         if kind == "parquet":
             yield from _parquet_chunks(file, columns, implicit)
             return
@@ -114,7 +114,7 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
             f"{file.path!r} is no Parquet file by its first bytes; end its name in .csv if it is text."
         )
     if kind in WITH_HEADER and not last_position(columns):  # elsewhere the first bytes may be a user's
-        with readable(file, kind):
+        with readable(file, f"{kind} file"):
             refuse_other_content(file)
     return kind
 
@@ -126,13 +126,11 @@ def readable(file: File, kind: str) -> Iterator[None]:
     except InputError:
         raise
     except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException):
-        raise InputError(
-            f"{file.path!r} is not a readable {kind} file; it may be damaged or cut short."
-        ) from None
+        raise InputError(f"{file.path!r} is not a readable {kind}; it may be damaged or cut short.") from None
 
 
 def parquet_schema(file: File) -> pa.Schema:
-    with readable(file, "parquet"):
+    with readable(file, "parquet file"):
         return _open_parquet(file, _metadata_without_schema(file)).schema_arrow
 
 

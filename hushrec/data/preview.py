@@ -236,7 +236,7 @@ class _Read:
         self.format = file_format(alone, format, columns) if alone else format
         self.is_text = alone is not None and not alone.keys and self.format in _TEXTS
         if alone and self.is_text:
-            with readable(alone, str(self.format)):
+            with readable(alone, f"{self.format} file"):
                 if not last_position(columns):
                     refuse_other_content(alone)
                 with alone.stream() as stream:

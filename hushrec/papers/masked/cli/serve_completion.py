@@ -7,7 +7,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from hushrec.cli import output
-from hushrec.cli.options import Catalogue, Count, File, Seed, Whole
+from hushrec.cli.options import Catalogue, Count, Listening, Seed, Whole
 from hushrec.data import Domain
 from hushrec.papers.masked.masking import MaskingStatement
 from hushrec.papers.masked.messages import fingerprint
@@ -27,10 +27,7 @@ def serve_completion(
     rounds: Annotated[Whole, Parameter(validator=Number(gte=1, lte=2))] = 1,
     seed: Seed = 0,
     database: Annotated[str, Parameter(metavar="FILE")] = "completion.sqlite",
-    host: str = "127.0.0.1",
-    port: Annotated[Whole, Parameter(validator=Number(gte=0, lte=65535))] = 8765,
-    certificate: File | None = None,
-    certificate_key: Annotated[File, Parameter(show_default="in --certificate")] | None = None,
+    listening: Listening = Listening(),
 ) -> None:
     """Complete the matrix of many nodes from masked columns. Obfuscation, not privacy: epsilon is None.
 
@@ -59,17 +56,7 @@ def serve_completion(
         Form of the scheme.
     database
         Folder that keeps the uploads.
-    host
-        Address to listen on.
-    port
-        Port; 0 takes a free one.
-    certificate
-        PEM of the server and its chain: serves HTTPS.
-    certificate_key
-        Its private key, PEM.
     """
-    from hushrec.network.service import Limits, Service  # an extra, which the help does without
-
     items = Domain.read_catalogue(catalogue)
     settings = Settings(
         catalogue=fingerprint(items),
@@ -85,17 +72,7 @@ def serve_completion(
         seed=seed,
     )
     server = CompletionServer(settings, Store(database, settings))
-    limits = Limits(body_bytes=20 * len(items) + 10_000)  # an upload of all items
-    service = Service(
-        server.answer,
-        host=host,
-        port=port,
-        limits=limits,
-        certificate=certificate,
-        key=certificate_key,
-        admit=server.admit,
-    )
-    with service:
+    with listening.service(server, body_bytes=20 * len(items) + 10_000) as service:  # an upload of all items
         output.done(False, {}, MaskingStatement(mask_rank, rounds).text(), f"Serving on {service.url}")
         while True:
             time.sleep(3600)
