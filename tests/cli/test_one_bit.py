@@ -9,21 +9,9 @@ import hushrec
 
 @pytest.mark.parametrize("mechanism", ["input", "output"])
 def test_every_mechanism_is_trained_reported_and_evaluated(run, files, mechanism):
-    line = ["train", files.train, "--model", "one-bit", "--set", f"mechanism={mechanism}"]
-    line += [
-        "--set",
-        "link=logistic",
-        "--set",
-        "threshold=3.5",
-        "--unit",
-        "rating",
-        "--epsilon",
-        "4",
-        "--delta",
-        "1e-6",
-        *files.domain,
-    ]
-    result = run(*line, "--out", "likes.hush")
+    line = f"train {files.train} --model one-bit --set mechanism={mechanism} --set threshold=3.5"
+    line += " --unit rating --epsilon 4 --delta 1e-6 --out likes.hush"
+    result = run(*line.split(), *files.domain)
     assert result.exit_code == 0, result.stderr
     model = hushrec.load("likes.hush")
     assert model.estimator.mechanism == mechanism and model.estimator.threshold == 3.5

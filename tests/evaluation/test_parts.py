@@ -113,7 +113,7 @@ def test_a_choice_of_the_callers_is_refused_in_a_private_run(choice):
         lambda: ItemBias().fit(chosen, accountant),
         lambda: release_user_count(chosen, accountant),
         lambda: train("private-als", chosen, accountant),
-        lambda: tune(chosen, "item-bias", [{}], accountant),
+        lambda: tune(chosen, "item-bias", [{}], Accountant(replace(BUDGET, failure=1e-7))),
         lambda: compare(chosen, chosen, ["item-bias"], [1.0], delta=1e-6),
     ):
         with pytest.raises(InputError, match="split_ratings.*data_is_public=True"):
