@@ -12,10 +12,7 @@ def without_matplotlib(monkeypatch):
 
 def assert_asked_for(result):
     assert result.exit_code == 1 and result.stdout == ""
-    assert (
-        result.stderr
-        == "Error: A plot needs more packages; install them in a clone with: pip install '.[plot]'.\n"
-    )
+    assert result.stderr.startswith("Error: A plot needs more packages; install them in a clone with: pip")
 
 
 def test_a_comparison(run, files):

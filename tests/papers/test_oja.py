@@ -48,13 +48,8 @@ def test_no_product_of_one_row_exceeds_its_sensitivity(method: str) -> None:
     row = np.full((1, 400), 3.0)
     noise = RecordingNoise(SeededNoise(0))
     for seed in range(20):
-        private_pca(
-            row,
-            Accountant(Budget(1.0, 1e-6), noise=noise),
-            row_clip=1.5,
-            seed=seed,
-            **METHODS[method],
-        )
+        accountant = Accountant(Budget(1.0, 1e-6), noise=noise)
+        private_pca(row, accountant, row_clip=1.5, seed=seed, **METHODS[method])
     assert max(np.linalg.norm(call.value) for call in noise.calls) <= 1.5**2 * (1 + 1e-12)
 
 
