@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from hushrec.models import GlobalMean, ItemBias, Popular
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
-from hushrec.training.named import release_user_count
 from tests.models.twins import BUDGET, run, small
 
 RATINGS = small()
@@ -77,19 +76,3 @@ def test_popular():
         expected[seen] += 1 / math.sqrt(len(seen))
     np.testing.assert_allclose(model.item_bias, expected, rtol=1e-5, atol=1e-6)
     assert model.arrays["center"] == 0
-
-
-@pytest.mark.parametrize("share", [None, 0.3])
-def test_the_number_of_users_that_is_planned_with(share):
-    """It costs a share of mu squared, 0.01 unless given; it is rounded, and 1 where noise makes it less."""
-    source = RecordingNoise(SeededNoise(3))
-    accountant = Accountant(BUDGET, noise=source)
-    found = release_user_count(RATINGS, accountant, *([share] if share else []))
-    [call], [release] = source.calls, accountant.releases
-    assert call.value.tolist() == [60.0] and found == round(float(call.output[0]))
-    assert release.sensitivity == 1 and release.noise_sd == pytest.approx(
-        1 / math.sqrt((share or 0.01) * MU_SQUARED)
-    )
-    nobody = RATINGS.rows(slice(0, 0), keyed=True)
-    few = [release_user_count(nobody, Accountant(Budget(0.1, 1e-6), noise=SeededNoise(n))) for n in range(9)]
-    assert min(few) == 1 < max(few)

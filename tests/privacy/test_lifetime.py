@@ -337,7 +337,7 @@ def test_what_a_lifetime_season_refuses(tmp_path):
         ItemBias().fit(rows, week)
     # part of the budget is left, and these rows hold users who were not admitted
     with pytest.raises(BudgetError, match="not admitted"):
-        release_user_count(rows, week, share=0.01)
+        release_user_count(rows, week)
     with pytest.raises(BudgetError, match="not admitted"):
         week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(0.01), "sums")
 

@@ -14,7 +14,7 @@ from hushrec.errors import BudgetError, InputError
 from hushrec.evaluation import compare
 from hushrec.models import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
-from hushrec.privacy.testing import SeededNoise
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import check_estimator
 from hushrec.training import named, run
 from hushrec.training.estimator import Round, plan_of
@@ -233,9 +233,11 @@ def test_budget_and_domain_are_not_swapped(cls) -> None:
 @pytest.mark.parametrize("relation", ["add-remove", "replace"])
 def test_the_number_of_users_costs_a_hundredth_and_is_one_at_least(relation) -> None:
     budget = Budget(3.0, 1e-6, relation=relation)
-    accountant = Accountant(budget, noise=SeededNoise(1))
-    release_user_count(RATINGS, accountant)
-    [release] = accountant.releases
+    noise = RecordingNoise(SeededNoise(1))
+    accountant = Accountant(budget, noise=noise)
+    number = release_user_count(RATINGS, accountant)
+    [release], [call] = accountant.releases, noise.calls
+    assert call.value.tolist() == [60.0] and number == round(float(call.output[0]))
     assert (release.label, release.sensitivity) == ("number of users", 1.0)
     assert accountant.spent_mu == pytest.approx(budget.mu / 10)
     drawn = [
