@@ -77,6 +77,8 @@ class Preview:
     ----------
     columns : dict of str to str
         The column of each role, where they have names.
+    not_read : tuple of str
+        Names of the other columns.
     format : str or None
         None for a table in memory.
     counted : {"line", "row"}
@@ -97,6 +99,7 @@ class Preview:
     """
 
     columns: dict[str, str]
+    not_read: tuple[str, ...]
     format: str | None
     counted: str
     rows: int
@@ -125,13 +128,17 @@ class Preview:
             lines.append(f"Format    {self.format}")
         if named:
             lines.append(f"Columns   {named}")
+        if self.not_read:
+            others = ", ".join(map(repr, self.not_read[:_NAMED])) + ", ..." * (len(self.not_read) > _NAMED)
+            way = "; --columns quantity=NAME reads purchases and returns" * ("quantity" not in self.columns)
+            lines.append(f"Not read  {others}{way}")
         lines.append(f"Rows      {self.rows:,} read, {self.usable:,} used, of {plural(self.users, 'user')}")
         for rows in self.dropped:
             numbers = ", ".join(map(str, rows.first)) + (", ..." if rows.count > len(rows.first) else "")
             at = f" ({self.counted}{'s' * (rows.count > 1)} {numbers})" if rows.first else ""
             lines.append(f"  {rows.count:>10,} not used: {rows.why}{at}")
         if self.without_time is not None:
-            lines.append(f"Times     unreadable or missing in {self.without_time:,} of the used rows")
+            lines.append(f"Times     unreadable or missing in {self.without_time:,} of the rows")
         lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
         lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared without a rating")
         if self.histogram:
@@ -180,6 +187,7 @@ def preview(
     ratings = table.ratings[np.isfinite(table.ratings)]
     return Preview(
         columns=found.names,
+        not_read=tuple(name for name in found.all_names if name not in found.names.values()),
         format=found.format,
         counted="line" if found.is_text else "row",
         rows=len(numbers) + found.n_malformed,
@@ -226,6 +234,7 @@ class _Read:
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
         self.table: Columns
         self.names: dict[str, str] = {}
+        self.all_names: list[str] = []
         self.rating_words: list[Any] = []
         self.labels: np.ndarray | None = None
         self.malformed: list[Dropped] = []
@@ -268,6 +277,7 @@ class _Read:
         if self.labels is None:
             self.table = read_columns(source, asked, format, implicit, domain.item_texts)
         if names:
+            self.all_names = list(map(str, names))
             self.names = {role: str(name) for role, name in find_columns(names, asked, implicit).items()}
 
     def _take_labels(self, name: Any) -> None:
@@ -293,6 +303,7 @@ class _Read:
         if labelled is not None:
             self._take_labels(labelled["rating"])
             del chosen["rating"]
+        self.all_names = list(names) if header else []
         self.names = {role: str(name) for role, name in chosen.items()} if header else {}
         self.numbers = np.array([int(text) for text in number.cast(pa.large_binary()).to_pylist()], int)
         missing = np.setdiff1d(np.arange(header + 1, next(count)), self.numbers)

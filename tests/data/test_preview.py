@@ -262,6 +262,7 @@ def test_the_latest_rating_counts_and_the_others_are_named() -> None:
     table = pd.DataFrame(dict(zip(names, (*rows, [0] * 5, ["2024-01-02", "soon", 8, "", None]))))
     found = Ratings.check(table, DOMAIN)  # found by their name they are counted, and order nothing
     assert (found.without_time, found.dropped[0].first, found.columns["time"]) == (3, (1, 2, 3), "rated_at")
+    assert found.not_read == ("when",) and "Not read  'when'; --columns quantity=NAME" in str(found)
     domain = Domain(range(9), rating_range=(1, 5), max_ratings_per_user=2)
     found = Ratings.check((["a"] * 2 + ["b"] * 5, [0, 1, *range(5)], [3.0] * 7), domain)
     assert [(each.why, each.count) for each in found.dropped] == [("beyond the cap", 3)]
