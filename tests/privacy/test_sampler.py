@@ -1,7 +1,6 @@
 """A4: noise is an exact sample of the rounded ideal law, and what breaks float noise does not break it."""
 
 import itertools
-import os
 from fractions import Fraction
 
 import mpmath
@@ -12,7 +11,6 @@ from scipy import stats
 from hushrec.audit.bounds import mu_lower_bound
 from hushrec.models import ItemBias
 from hushrec.privacy import Accountant, Budget, SystemNoise, exact, sampler
-from hushrec.privacy.noise import stream_cipher
 from hushrec.privacy.sampler import draw_exactly
 from hushrec.privacy.testing import RecordingNoise
 from hushrec.testing import DOMAIN, ratings_of
@@ -33,7 +31,7 @@ def distribution(name, z):
 
 def draw(name, count, *, value=0.0, scale=2.0**24, grid=0, margins=None):
     values = np.full(count, value)
-    words = stream_cipher(os.urandom(32))
+    words = SystemNoise()._stream()
     sampler.add_noise(values, np.array([scale]), np.array([grid], np.int32), law_of(name), words, margins)
     return values
 
@@ -225,7 +223,7 @@ def test_a_source_that_runs_out_of_words_is_asked_for_more():
 
     def words(count):
         asked.append(count)
-        return np.resize(rejecting, count) if len(asked) < 5 else stream_cipher(os.urandom(32))(count)
+        return np.resize(rejecting, count) if len(asked) < 5 else SystemNoise()._stream()(count)
 
     values = np.zeros(1000)
     sampler.add_noise(values, np.array([2.0**24]), np.zeros(1, np.int32), law, words)
