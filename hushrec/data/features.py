@@ -141,8 +141,9 @@ def _from_table(n_items: int, ids: int, table: pa.Table, place: np.ndarray) -> n
     (known,) = np.nonzero(place >= 0)
     if not len(known):
         return np.full((n_items, 1), np.nan)
-    table = table.take(known)
-    columns = [_numbers(table.column(k), name) for k, name in enumerate(table.column_names) if k != ids]
+    columns = [
+        _numbers(table.column(k), name, known) for k, name in enumerate(table.column_names) if k != ids
+    ]
     features = np.full((n_items, sum(values.shape[1] for values in columns)), np.nan)
     features[place[known]] = np.hstack(columns)
     return features
@@ -245,7 +246,8 @@ def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([parse_rating(cell) if cell in numbers else None for cell in cells])])
 
 
-def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
+def _numbers(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> np.ndarray:
+    """Return the features of some rows; Arrow cannot take rows of every type."""
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = column.type
@@ -255,16 +257,17 @@ def _numbers(column: pa.ChunkedArray, name: str) -> np.ndarray:
         is_list = isinstance(kind, _LISTS)
         words = kind.value_type if is_list else kind
         if pa.types.is_string(words) or pa.types.is_large_string(words) or pa.types.is_string_view(words):
-            return _categories(column.to_pylist(), name)
+            cells = column.to_pylist()
+            return _categories([cells[row] for row in rows], name)
         if is_list and _is_numeric(words):
             cells = column.to_pylist()
             lengths = {len(cell) for cell in cells if cell is not None}
             if len(lengths) != 1 or not max(lengths):
                 raise InputError(f"The vectors of item feature {name!r} must all have one length.")
             missing = [None] * lengths.pop()
-            return np.array([cell or missing for cell in cells], dtype=np.float64)
+            return np.array([cells[row] or missing for row in rows], dtype=np.float64)
         if _is_numeric(kind):
-            return column.cast(pa.float64()).to_numpy()[:, None]
+            return column.cast(pa.float64()).to_numpy()[rows, None]
     except pa.ArrowInvalid:  # an integer of more than 53 bits
         raise InputError(
             f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats, "
