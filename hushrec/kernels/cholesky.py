@@ -86,7 +86,6 @@ def _load_tile(typingctx: Any, work: Any, at: Any, pitch: Any) -> Any:
 def _factor_tile(
     typingctx: Any, sums: Any, work: Any, at: Any, pitch: Any, floor: Any, inverse: Any, diagonal: Any
 ) -> Any:
-    """Factor a block of the diagonal, of which `sums` is left, into `work` and `inverse`."""
     integer = types.int64
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -112,7 +111,6 @@ def _factor_tile(
 def _solve_tile(
     typingctx: Any, sums: Any, work: Any, at: Any, diagonal: Any, pitch: Any, inverse: Any, column: Any
 ) -> Any:
-    """Solve the rest of a block, `sums`, against the diagonal's block in its columns, into `work`."""
     integer = types.int64
 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:

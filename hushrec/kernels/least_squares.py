@@ -49,12 +49,8 @@ def normal_equations(
 
     Parameters
     ----------
-    indptr, indices, values : arrays
-        CSR matrix; column indices below ``len(factors)``.
     factors : (n_cols, d) array
         float32 or float64; results have its type and are computed in it.
-    col_offset : (n_cols,) array, optional
-        Subtracted from the values.
     row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
         Not negative; their product weighs an entry.
     clip : float
@@ -178,7 +174,6 @@ def _arguments(
 def _ridges(
     ridge: Array | float, rank: int, dtype: np.dtype, kinds: NDArray[np.integer] | None, n_rows: int
 ) -> tuple[Array, NDArray[np.uint8]]:
-    """Return a diagonal for each kind of row, and the kind of each; by default one for all."""
     if kinds is None:
         return vector(ridge, rank, dtype)[None], np.zeros(n_rows, np.uint8)
     table = np.array(ridge, dtype, ndmin=2)

@@ -32,8 +32,6 @@ def likelihood(
     ----------
     x, target : (n,) arrays
         Log-odds (or probits), and targets.
-    link : {"logistic", "probit"}
-        h(x) = 1 / (1 + exp(-x)) or Phi(x): the probability of the label +1.
     flips : (float, float)
         Probabilities with which a label +1, and a label -1, were flipped: the observed label is +1 with
         probability c(x) = h(x) (1 - flips[0]) + (1 - h(x)) flips[1].
@@ -91,12 +89,8 @@ def regress_labels(
     ----------
     indptr, indices, target : arrays
         CSR matrix of the rows' targets.
-    col_factors : (n_columns, d) array
-    col_offset : (n_columns,) array
     ridge : (d,) array
         Greater than 0.
-    link : {"logistic", "probit"}
-    iterations : int
     """
     n_rows = len(indptr) - 1
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))

@@ -35,9 +35,6 @@ def added_residuals(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return each column's clipped sum over the rows of their weighted residuals times their factors.
 
-    Products are integers in units of ``step``, so the sums do not depend on the order of the rows or the
-    number of threads. A row's residuals are computed once: its norm is of the numbers that are added.
-
     Parameters
     ----------
     indptr, indices, values : arrays
@@ -45,10 +42,6 @@ def added_residuals(
     row_factors, col_factors : (n_rows, d) and (n_cols, d) arrays
         float32 or float64. Without factors of the columns no product is subtracted. Without factors of the
         rows a constant 1 replaces them.
-    row_offset, col_offset : (n_rows,) and (n_cols,) arrays, optional
-        Subtracted from the values.
-    row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
-        Their product weighs an entry.
     row_reach : (n_rows,) array, optional
         Multiplies a row's norm before the comparison.
     row_shrink : (n_rows,) array, optional
@@ -57,7 +50,10 @@ def added_residuals(
         Largest norm of a row's weighted residuals, times its reach. A longer row is scaled down, and a row
         with a norm that is not finite counts as zero.
     step : float
-        Power of two of which every product is made a multiple, towards zero, before it is added.
+        Power of two of which every product is made a multiple, towards zero, before it is added: the sums
+        do not depend on the order of the rows.
+    **terms
+        Offsets of rows and columns, subtracted from the values, and weights of both, which multiply.
 
     Returns
     -------
@@ -79,7 +75,6 @@ def added_residuals(
 
 
 def _width(arrays: tuple[NDArray[Any], ...]) -> int:
-    """Return the length of a row of factors, in whole registers of the more precise of the two types."""
     lanes = BYTES // np.result_type(arrays[3], arrays[4]).itemsize
     return -(-arrays[3].shape[1] // lanes) * lanes
 
@@ -93,8 +88,6 @@ def _in_parts(
     shrink: Array,
     norms: Array,
 ) -> None:
-    """Call `clipped_range` for blocks of rows that fit a near cache; factors are padded here, part by
-    part."""
     (indptr, indices, values, left, right, columns, *by_row), (reach, *limits) = arrays, clip
     width, precise = _width(arrays), np.result_type(left, right)
     scratch = [np.empty(0)] * 2
@@ -130,8 +123,7 @@ def added_weights(
 def _added(
     accumulate: Callable[[Array, int, int], None], work: Array, shape: tuple[int, int]
 ) -> NDArray[np.float64]:
-    """Return the sum of the tables that threads add to, each to its own; no more of them than memory
-    allows."""
+    """Return the sum of the tables that threads add to, each to its own."""
     tables: list[NDArray[np.float64]] = []
     spare: list[NDArray[np.float64]] = []
 

@@ -83,7 +83,6 @@ def _emitted(emit: Callable[..., Any]) -> Any:
 
 
 def _call(builder: Any, name: str, arguments: Sequence[Any]) -> Any:
-    """The LLVM intrinsic `name` on vectors of one type."""
     vector = arguments[0].type
     suffix = f"v{vector.count}f{32 if isinstance(vector.element, ir.FloatType) else 64}"
     signature = ir.FunctionType(vector, [vector] * len(arguments))
@@ -148,7 +147,6 @@ def store_turned(typingctx: Any, out: Any, to: Any, array: Any, index: Any, step
 
 
 def _exchanged(builder: Any, rows: Sequence[Any], i: int, far: int, count: int) -> Any:
-    """Return row i after the off-diagonal quarters of its square have changed places."""
     shift = far if i & far else 0
     mask = [j + shift if not j & far else count + j - far + shift for j in range(count)]
     places = ir.Constant(ir.VectorType(ir.IntType(32), count), mask)
@@ -210,15 +208,11 @@ def splat(typingctx: Any, array: Any, index: Any) -> Any:
 
 @intrinsic
 def multiply(typingctx: Any, left: Any, right: Any) -> Any:
-    """left * right."""
-
     return left(left, right), _emitted(ir.IRBuilder.fmul)
 
 
 @intrinsic
 def add(typingctx: Any, left: Any, right: Any) -> Any:
-    """left + right."""
-
     return left(left, right), _emitted(ir.IRBuilder.fadd)
 
 

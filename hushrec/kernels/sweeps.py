@@ -78,13 +78,8 @@ def half_sweep(
 
     Parameters
     ----------
-    matrix : tuple of ndarray
-        ``indptr, indices, data`` with a row for each user (or item) to solve.
-    center : float
-        Level subtracted from every rating.
     other : ndarray of shape (n_columns, rank + 1)
         Factors of the other side, then its offsets (or biases).
-    settings : SweepSettings
     growth : Growth, optional
         Multiple of the ridge on the factors for each row; not with ``unobserved_weight``.
 
@@ -178,7 +173,6 @@ def with_ones(solved: Array) -> Array:
 
 
 def blocks_of_rows(n_rows: int) -> Iterator[slice]:
-    """Rows of which a copy takes few MB."""
     return (slice(start, start + _ROWS_AT_A_TIME) for start in range(0, n_rows, _ROWS_AT_A_TIME))
 
 

@@ -55,8 +55,6 @@ def limit(threads: int) -> Iterator[None]:
 
 
 def ranges(work: np.ndarray) -> list[tuple[int, int]]:
-    """Split rows into consecutive (start, stop) ranges of about equal work, given each row's
-    multiply-adds."""
     n_rows = len(work)
     if n_rows == 1 or (n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE):
         return [(0, n_rows)]

@@ -21,8 +21,6 @@ def top_k(
     ----------
     scores : (n_rows, n_items) array
         float32 or float64. Items scored -inf or NaN are never chosen.
-    count : int
-        Items wanted of each row.
     first : (n_items,) bool array, optional
         Items that precede all others at any score; all by default.
 

@@ -61,8 +61,6 @@ class Answers:
 
     Parameters
     ----------
-    models : Models
-    metrics : Metrics
     tokens : sequence of str
         Bearer tokens. If there are any, a request for a list or for metrics needs one.
     names : sequence of str
@@ -189,7 +187,6 @@ class Answers:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a request comes from this machine and not through a proxy."""
     client = request.client
     passed_on = any(name.startswith(_PROXY_HEADERS) for name in request.headers)
     return client is not None and not passed_on and ip_address(client.host).is_loopback
@@ -261,7 +258,6 @@ def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> C
 
 
 def _files(folder: Path, titled: bool) -> dict[str, tuple[bytes, str, str]]:
-    """Return content, media type and digest of each file of a page."""
     files = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in _MEDIA:

@@ -103,8 +103,6 @@ def _look_on(models: Models, metrics: Metrics, stop: threading.Event) -> None:
 
 
 class _Workers:
-    """Several processes, whose listening sockets stay open when they end."""
-
     def __init__(self, settings: Settings, host: str, port: int, count: int) -> None:
         self._settings, self._spawn = settings, multiprocessing.get_context("spawn")
         self._sockets = [listen(host, port, shared=True)]

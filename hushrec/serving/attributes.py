@@ -56,7 +56,6 @@ class Attributes:
         source : data frame, Arrow table, mapping of columns, or path of a CSV or Parquet file; or None
             One column holds item ids (named item, item_id or the like). Items not in the catalogue are left
             out.
-        domain : Domain
         titles : the same, optional
             Another table, with a column named title or name.
         columns : mapping, optional

@@ -156,14 +156,12 @@ def _write(
 
 
 def _write_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> str:
-    """Write the lists of a partition, on a worker."""
     model, folder, schema, options = public
     return _write(model, folder, schema, options, lambda count: None, number, partitions[0].blocks())
 
 
 @contextlib.contextmanager
 def _made(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder, which becomes the target on success."""
     folder = None
     try:
         folder = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part"))

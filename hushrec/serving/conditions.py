@@ -159,7 +159,6 @@ class Condition:
         self._refuse(start, "should go on with a column, a number or a text")
 
     def _comparable(self, left: Any, right: Any) -> tuple[Any, Any]:
-        """Return both operands in one type; a column of nulls takes the other's."""
         if left.type == right.type:
             return left, right
         if isinstance(right, pa.Array) and right.null_count == len(right):

@@ -283,7 +283,6 @@ def load(path: str | Path, *, memory_map: bool = False) -> Model:
 
 
 def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return read-only copies, without rows of zeros of the item factors."""
     if isinstance(arrays, MappingProxyType | StoredArrays):  # already read-only
         return arrays
     copies = without_rows_of_zeros(
@@ -391,7 +390,6 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
 
 
 def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str, int]:
-    """Return the sizes for the words in the shapes of `Expected`."""
     learned = arrays.positions(FACTORS)
     if "learned_items" in arrays:
         learned = np.asarray(arrays["learned_items"], dtype=np.int64)

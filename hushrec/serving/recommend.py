@@ -520,10 +520,6 @@ class Recommender:
         return self._clip(scores_at(self.arrays, state, rows, columns))
 
     def _rows(self, history: Any, ordered: bool = False) -> tuple[Ratings, bool]:
-        """Return the ratings, and whether they are one user's, which are refused where some cannot be used.
-
-        If one user's are ordered, or some have a time, their times are places in the order.
-        """
         if isinstance(history, Ratings):
             return history, False
         domain, is_bought = self.domain, (self.lists or self).takes_purchases
@@ -563,7 +559,6 @@ class Recommender:
 
 
 def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:
-    """Return the entries of a history as tuples; ids of liked items become pairs."""
     if isinstance(history, str | bytes):
         raise InputError(
             f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."

@@ -133,7 +133,6 @@ def limited(
 def _walk(
     limits: Limits, seen: list[NDArray[np.int64]], candidates: NDArray[np.int64], count: int
 ) -> list[int]:
-    """Choose at most ``count`` of these items in their order, and count their values in ``seen``."""
     kinds = [
         np.where(codes[candidates] < 0, len(held) - 1, codes[candidates])
         for (codes, _), held in zip(limits, seen)

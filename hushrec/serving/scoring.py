@@ -71,7 +71,6 @@ class UserState(NamedTuple):
 
 
 def _at_sum_one(factors: Any) -> Any:
-    """Divide each sparse row (likes) by its sum, if that is over 1; return dense factors unchanged."""
     if not sp.issparse(factors):
         return factors
     return sp.diags_array(1 / np.maximum(factors.sum(axis=1), 1)).tocsr() @ factors
@@ -192,7 +191,6 @@ def best_columns(
 
 
 def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array) -> Array:
-    """Lower the scores of chosen items that are not in ``first`` to below all that are."""
     other = ~first[columns] & (columns >= 0)
     (users,) = np.nonzero(other.any(axis=1))
     if not len(users):  # the usual case in short lists

@@ -215,8 +215,23 @@ def of_systemd() -> str:
     return re.findall(r"^ExecStart=/opt/hushrec/bin/hushrec (.*)$", block("ini"), flags=re.M)[0]
 
 
+def container() -> list[tuple[str, str]]:
+    """Return the instructions of the last stage of the container file."""
+    text = (ROOT / "Containerfile").read_text().replace("\\\n", " ")
+    found = re.findall(r"^([A-Z]+) (.*)$", text, flags=re.M)
+    bases = [words.split()[0] for name, words in found if name == "FROM"]
+    assert all(re.fullmatch(r"docker\.io/library/python:3\.\d+\.\d+-slim-[a-z]+", base) for base in bases)
+    return found[max(number for number, (name, _) in enumerate(found) if name == "FROM") :]
+
+
+def test_the_container_is_pinned_and_runs_as_no_root() -> None:
+    names, words = zip(*container())
+    assert words[names.index("USER")] not in ("root", "0")
+    assert not {"RUN", "COPY", "ADD", "VOLUME"} & set(names[names.index("USER") :])
+
+
 def of_the_container() -> str:
-    entry = json.loads(re.findall(r"^ENTRYPOINT (.*)$", (ROOT / "Containerfile").read_text(), flags=re.M)[0])
+    entry = json.loads(dict(container())["ENTRYPOINT"])
     (words,) = re.findall(r" hushrec-serve \\\n((?:.*\\\n)*.*)\n", PAGE)
     return f"{shlex.join(entry[1:])} {words}".replace("\\\n", " ")
 
