@@ -29,7 +29,6 @@ from hushrec.data.keys import text_keys
 from hushrec.data.ratings_builder import (
     Entries,
     build,
-    check_implicit,
     csr,
     one_row,
     read_rows,
@@ -198,9 +197,7 @@ class Ratings:
         return preview(source, check_domain(domain), columns, format, implicit)
 
     @classmethod
-    def of_user(
-        cls, ratings: Any, domain: Domain, *, implicit: bool = False, purchases: bool = False
-    ) -> Ratings:
+    def of_user(cls, ratings: Any, domain: Domain, *, purchases: bool = False) -> Ratings:
         """Read the ratings of one user who is to be served: always one row, which may be empty.
 
         Parameters
@@ -209,10 +206,8 @@ class Ratings:
         domain : Domain
         """
         check_domain(domain)
-        if implicit or domain.likes:
-            check_implicit(domain)
         try:
-            if implicit or domain.likes:
+            if domain.likes:
                 items = [item[0] if isinstance(item, tuple) else item for item in ratings]
                 values: list[Any] = [1.0] * len(items)
             else:

@@ -22,6 +22,7 @@ from hushrec.types import Array
 
 _STALLED = 1e-6  # a sweep that lowers the residual by less than this part is the last
 _FIRST_RIDGES = np.geomspace(1.0, 1e-4, 12)  # in units of the least of the leading singular values
+_PREDICTED = 1e-6  # relative error of held-out entries at which no higher rank is tried
 _HELD_OUT = 20  # one observed entry in so many judges a rank
 _FIRST_THRESHOLD = 0.8  # of singular values, in units of the largest
 _PENALTY_GROWTH = 1.1  # of the constraint's penalty, a step: thresholds fall by as much
@@ -65,10 +66,10 @@ def alternating_minimization(
     return _sweeps(observed, transposed, right, tolerance, iterations)
 
 
-def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e-6) -> int:
+def estimate_rank(observed: sp.csr_array, largest: int) -> int:
     """Return the rank that predicts held-out entries best: one in twenty, and the rank grows from 1.
 
-    Growth stops when they are predicted to ``tolerance``, or at ``largest``. The next rank starts from the
+    Growth stops when they are predicted to 1e-6, or at ``largest``. The next rank starts from the
     last fit and the leading singular vector of its residuals.
     """
     held_out = np.zeros(observed.nnz, dtype=bool)
@@ -82,13 +83,13 @@ def estimate_rank(observed: sp.csr_array, largest: int, *, tolerance: float = 1e
     residual, right = fit_part, np.zeros((observed.shape[1], 0))
     for rank in range(1, largest + 1):
         _, _, leading = svds(residual, k=1, v0=np.ones(min(observed.shape)))
-        fit = _sweeps(fit_part, transposed, np.hstack([right, leading.T]), tolerance / 10, 100)
+        fit = _sweeps(fit_part, transposed, np.hstack([right, leading.T]), _PREDICTED / 10, 100)
         right = fit.right
         wrong = _at(fit, rows[test], observed.indices[test]) - observed.data[test]
         error = float(np.linalg.norm(wrong)) / size
         if error < least:
             best, least = rank, error
-        if error <= tolerance:
+        if error <= _PREDICTED:
             break
         left_over = fit_part.data - _at(fit, rows[kept], fit_part.indices)
         residual = sp.csr_array((left_over, fit_part.indices, fit_part.indptr), shape=observed.shape)

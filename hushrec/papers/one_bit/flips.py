@@ -13,14 +13,12 @@ from hushrec.privacy import Accountant, Bounded, Budget, RandomizedResponse, cou
 from hushrec.types import Array
 
 
-def randomize_labels(
-    labels: Array, accountant: Accountant, *, flips: tuple[float, float] | None = None
-) -> NDArray[np.bool_]:
+def randomize_labels(labels: Array, accountant: Accountant) -> NDArray[np.bool_]:
     """Flip a client's own labels before they send them: local differential privacy.
 
     The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and a separate
     infinite budget, since its data are protected already. Pass the flip probabilities, which are public: (p,
-    p) with p = 1 / (1 + e^epsilon), or the ``flips`` given here.
+    p) with p = 1 / (1 + e^epsilon).
 
     Parameters
     ----------
@@ -28,8 +26,6 @@ def randomize_labels(
         True for a like.
     accountant : Accountant
         The client's own, with a budget for unit "rating" and relation "replace"; epsilon is that of a label.
-    flips : (float, float), optional
-        Probabilities with which likes and dislikes are flipped; both 1 / (1 + e^epsilon) by default.
 
     Returns
     -------
@@ -39,19 +35,12 @@ def randomize_labels(
     Privacy
     -------
     Randomized response (Warner 1965): epsilon-DP for every label with delta 0, for every recipient of the
-    result. Any
-    ``flips`` within epsilon are the symmetric ones followed by more flips (docs/proofs/one_bit.md).
+    result (docs/proofs/one_bit.md).
     """
     budget = accountant.budget
     epsilon = pure_epsilon_share(budget, accountant.part())
-    check_cost(flips, epsilon)
-    mechanism = RandomizedResponse(epsilon)
     bounded = Bounded(np.asarray(labels, dtype=bool), counted(1.0), norm="labels", unit=budget.unit)
-    seen = accountant.release(bounded, mechanism, "labels")
-    if flips is None:
-        return np.asarray(seen)
-    fresh = np.random.default_rng()
-    return garbled(seen, mechanism.flip_probability(1.0), flips, fresh) > 0.5
+    return np.asarray(accountant.release(bounded, RandomizedResponse(epsilon), "labels"))
 
 
 def flips_epsilon(to_dislike: float, to_like: float) -> float:
