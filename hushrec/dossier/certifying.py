@@ -234,7 +234,6 @@ def described(model: Model, octets: bytes) -> dict[str, Any]:
 def _booked(
     ledger: Ledger, summary: LedgerSummary, head: tuple[int, str], rows: Sequence[Any], runs: Sequence[str]
 ) -> dict[str, Any]:
-    """Return all charges of the data set, the runs of this model, and the budget and seasons."""
     limit = summary.budget
     return {
         **{key: getattr(summary, key) for key in ("dataset", "unit", "relation", "closed")},
@@ -247,15 +246,11 @@ def _booked(
 
 
 def season_entry(summary: SeasonSummary) -> dict[str, Any]:
-    """Return the entry of a season; its budget never changes.
-
-    Only a lifetime season has a largest mu squared of one training.
-    """
+    """Return the entry of a season; only a lifetime season has a largest mu squared of one training."""
     season, budget = summary.season, summary.season.budget
-    now = {"begun": summary.begun, "closed": summary.closed}
-    largest = season.mu(0) ** 2 if season.lifetime else None
-    entry = {**season.to_dict(), **budget.promise, "failure": budget.failure, **now}
-    return {**entry, "training_mu_squared": largest}
+    now: dict[str, Any] = {"begun": summary.begun, "closed": summary.closed}
+    now["training_mu_squared"] = season.mu(0) ** 2 if season.lifetime else None
+    return {**season.to_dict(), **budget.promise, "failure": budget.failure, **now}
 
 
 def spelled(dossier: dict[str, Any], epsilon: float, delta: float) -> str:
@@ -267,10 +262,8 @@ def spelled(dossier: dict[str, Any], epsilon: float, delta: float) -> str:
 
 def promised(dossier: dict[str, Any]) -> str:
     """Return the promise of the model, and the weeks that it covers."""
-    text, week = (
-        spelled(dossier, dossier["promise"]["epsilon"], dossier["promise"]["delta"]),
-        dossier["model"]["week"],
-    )
+    promise, week = dossier["promise"], dossier["model"]["week"]
+    text = spelled(dossier, promise["epsilon"], promise["delta"])
     if week is None:
         return text
     season = next(season for season in dossier["ledger"]["seasons"] if season["name"] == week[0])
@@ -278,12 +271,10 @@ def promised(dossier: dict[str, Any]) -> str:
 
 
 def season_words(season: dict[str, Any], texts: dict[str, str]) -> str:
-    """Choose the text of a kind of season."""
     return texts["lifetime" if season["lifetime"] else "season"]
 
 
 def _of_both(statement: PrivacyStatement) -> float | None:
-    """Return epsilon by the noise of both servers, where two servers trained."""
     return epsilon_of_both(statement.budget, statement.spent_mu) if statement.two_servers else None
 
 

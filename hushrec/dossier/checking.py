@@ -170,7 +170,6 @@ def check(
 
 
 def _said(error: Exception) -> str:
-    """Words for a reader, who did not write the dossier."""
     known = isinstance(error, _Wrong | HushrecError)
     return str(error) if known else f"what it says is out of place ({type(error).__name__})"
 
@@ -196,7 +195,6 @@ def _signature(envelope: dict[str, Any], public_key: str | None) -> str:
 
 
 def _model(dossier: dict[str, Any], octets: bytes) -> str:
-    """The file is the named one, and its promise and releases are those of the dossier."""
     named, book = dossier["model"], dossier["ledger"]
     if (hashlib.sha256(octets).hexdigest(), len(octets)) != (named["sha256"], named["bytes"]):
         raise _Wrong("the model file is another one")
@@ -228,7 +226,6 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
 
 
 def _chain(book: dict[str, Any]) -> str:
-    """Each charge has its hash, which follows from the one before it, up to the head."""
     head, last, gaps = book["head"], (0, GENESIS), 0
     whole = type(head["count"]) is int and _HASH.fullmatch(head["hash"])
     if set(book) != _BOOK or set(head) != {"count", "hash"} or not whole:
@@ -253,31 +250,29 @@ def _chain(book: dict[str, Any]) -> str:
 
 
 def _seasons(book: dict[str, Any]) -> None:
-    """The seasons are those of the charges, with as many weeks begun, each within its part of the budget."""
     runs: dict[str, dict[str, list[Row]]] = {}
     for row in (Row(*columns) for columns in book["charges"]):
         if row.season is not None:
             runs.setdefault(row.season, {}).setdefault(row.run, []).append(row)
-    names = [each["name"] for each in book["seasons"]]
+    names = [entry["name"] for entry in book["seasons"]]
     if len(set(names)) != len(names) or not set(runs) <= set(names):
         raise _Wrong("a season of the charges is left out, or one is named twice")
-    for each in book["seasons"]:
-        trainings = runs.get(each["name"], {})
-        if set(each) != _SEASON or not _exactly(each["begun"], len(trainings)):
-            raise _Wrong(f"season {each['name']!r} is not as its charges show it")
+    for entry in book["seasons"]:
+        trainings = runs.get(entry["name"], {})
+        if set(entry) != _SEASON or not _exactly(entry["begun"], len(trainings)):
+            raise _Wrong(f"season {entry['name']!r} is not as its charges show it")
         season = Season(
-            Budget(*(each[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))),
-            *(each[key] for key in ("weeks", "first_share", "name", "gap", "lifetime")),
+            Budget(*(entry[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))),
+            *(entry[key] for key in ("weeks", "first_share", "name", "gap", "lifetime")),
         )
-        summary = SeasonSummary(season, book["dataset"], each["closed"], each["begun"], 0.0, 0, None)
-        if not _same(season_entry(summary), each):
-            raise _Wrong(f"season {each['name']!r} does not add up")
+        summary = SeasonSummary(season, book["dataset"], entry["closed"], entry["begun"], 0.0, 0, None)
+        if not _same(season_entry(summary), entry):
+            raise _Wrong(f"season {entry['name']!r} does not add up")
         for week, costs in enumerate(trainings.values()):
             season.check_week(week, costs)
 
 
 def _arithmetic(dossier: dict[str, Any]) -> str:
-    """Costs, epsilons and their functions, computed again from the recorded mechanisms."""
     book, levels = dossier["ledger"], dossier["learned"]
     for row in (Row(*columns) for columns in book["charges"]):
         release = row.release
@@ -298,7 +293,6 @@ def _arithmetic(dossier: dict[str, Any]) -> str:
 
 
 def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
-    """The dossier has all charges, seasons and the budget that the model's own statement counts."""
     earlier = book["charges"][: then.charges]
     mu = total_mu(cost.mu for cost in of_a_user(book, earlier))
     if then.dataset != book["dataset"] or len(earlier) != then.charges or not _same(mu, then.mu):
@@ -306,11 +300,11 @@ def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
     if len({row[2] for row in earlier}) != then.runs:
         raise _Wrong("the model's statement counts other runs")
     reserved = 0.0
-    for each in book["seasons"]:
+    for season in book["seasons"]:
         spent = math.fsum(
-            cost.mu**2 for cost in of_a_user(book, (row for row in earlier if row[12] == each["name"]))
+            cost.mu**2 for cost in of_a_user(book, (row for row in earlier if row[12] == season["name"]))
         )
-        budget = Budget(each["epsilon"], each["delta"], failure=each["failure"])
+        budget = Budget(season["epsilon"], season["delta"], failure=season["failure"])
         reserved += max(0.0, budget.mu**2 - spent)
     if then.reserved > reserved * (1 + 1e-6) + 1e-12:
         raise _Wrong("a season that was open at the model's training is left out, or is another one")
@@ -324,7 +318,6 @@ def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
 
 
 def _time(dossier: dict[str, Any]) -> str:
-    """The dossier was made after its last charge, and not in the future."""
     made = datetime.fromisoformat(dossier["made"])
     last = max(datetime.fromisoformat(row[3]) for row in dossier["ledger"]["charges"])
     if made.isoformat() != dossier["made"] or made.utcoffset() != timedelta(0):
@@ -337,7 +330,6 @@ def _time(dossier: dict[str, Any]) -> str:
 
 
 def _sentences(dossier: dict[str, Any]) -> str:
-    """The sentences follow from the facts, by the code that is installed here."""
     same = all(dossier[part] == text for part, text in worded(dossier).items())
     if dossier["consent"] is not None:
         digests = dossier["consent"]
@@ -352,7 +344,6 @@ def _sentences(dossier: dict[str, Any]) -> str:
 
 
 def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
-    """The ledger has the same charges, seasons and budget, and nothing more from before the dossier."""
     book, made = dossier["ledger"], datetime.fromisoformat(dossier["made"])
     head, rows = ledger.chain(book["dataset"], book["head"]["count"])
     stated = book["head"]["count"], book["head"]["hash"]
@@ -368,13 +359,13 @@ def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
         raise _Wrong("the ledger has another budget for the data set; ask for a dossier of today")
     if book["closed"] and not summary.closed:  # it cannot be opened again
         raise _Wrong("the ledger's data set is not closed")
-    entries = [season_entry(each) for each in ledger.seasons(book["dataset"])]
-    if [each["name"] for each in entries] != [each["name"] for each in book["seasons"]]:
+    entries = [season_entry(summary) for summary in ledger.seasons(book["dataset"])]
+    if [entry["name"] for entry in entries] != [entry["name"] for entry in book["seasons"]]:
         raise _Wrong("the ledger has other seasons; ask for a dossier of today")
-    for entry, each in zip(entries, book["seasons"]):
-        closed = each["closed"] and entry["closed"]
-        if not _same({**entry, "begun": each["begun"], "closed": closed}, each):
-            raise _Wrong(f"season {each['name']!r} is another one in the ledger")
+    for entry, stated_season in zip(entries, book["seasons"]):
+        closed = stated_season["closed"] and entry["closed"]
+        if not _same({**entry, "begun": stated_season["begun"], "closed": closed}, stated_season):
+            raise _Wrong(f"season {stated_season['name']!r} is another one in the ledger")
     since = f"; charges that came later, for a newer dossier: {len(later)}" if later else ""
     return f"the same charges, seasons, budget and head{since}"
 

@@ -35,14 +35,14 @@ LEAVING = (
 
 @dataclass(frozen=True)
 class Season:
-    """A budget for a number of trainings: week 0 gets a part of mu squared, the later weeks the rest evenly.
+    """A budget for weekly trainings: week 0 gets a part of mu squared, the later weeks the rest evenly.
 
     Parameters
     ----------
     budget : Budget
-        The promise for all weeks together.
+        For all weeks together.
     weeks : int
-        Number of trainings, >= 2.
+        >= 2.
     first_share : float
         Part of mu squared that week 0 gets, in (0, 1).
     name : str
