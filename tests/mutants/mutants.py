@@ -594,7 +594,7 @@ CHOSEN = [  # which rows reach training
         "data/ratings:Ratings.users_differ",
         "return len(self.user_texts.unique()) == self.n_users", "return True"),
     bug("lines of a Jester file numbered anew without those that are empty",
-        f"{PARTS}::test_an_emptied_row_leaves_all_others_where_they_are[cleansed-svd-jester]",
+        f"{PARTS}::test_an_emptied_row_leaves_all_others_where_they_are[jester-private-svd]",
         "data/files:_read_jester",
         "users.append(np.full(len(rated), number))",
         "users.append(np.full(len(rated), 1 + sum(len(each) > 0 for each in users)))"),
