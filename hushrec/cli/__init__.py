@@ -1,12 +1,10 @@
 """The command line: the only place that prints or parses arguments, and the only one that knows cyclopts.
 
 One command is one file. Its function's signature and docstring are its options and its help. Options that
-several commands have are in ``options``, those of a model are its fields (``fields``), everything that is
-printed goes through ``output``.
+several commands have are in ``options``, ``tables`` and ``items``; ``output`` prints everything.
 
 Exit codes: 0 done, 1 refused (budget, ledger) or failed, 2 bad input, 130 interrupted. Errors are one line on
-stderr. With ``--json``, stdout is one JSON object. Infinity is the string "inf", and undefined values are
-null.
+stderr. With ``--json``, stdout is one JSON object: infinity is "inf", and undefined values are null.
 """
 
 from hushrec.cli.app import main, run

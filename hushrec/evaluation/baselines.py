@@ -1,8 +1,7 @@
 """Baselines of a model without privacy cost, computed from its own released values.
 
 Users' own means are compared with its predictions, and item popularity with its lists. The result of
-`popular` with the whole budget is simulated: item popularity of the curator's rows with the noise of its
-plan. It is a private figure of the curator, like all of an evaluation.
+`popular` with the whole budget is simulated, and private like all of an evaluation.
 """
 
 from __future__ import annotations

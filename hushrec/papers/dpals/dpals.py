@@ -1,11 +1,8 @@
 """DPALS: private alternating least squares as published, for whole users.
 
 Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/papers/errata.md), and the heuristics of
-its section 5 as options. For a model to use, take :class:`~hushrec.models.PrivateALS`.
-
-User side (local): a ridge regression of the user's ratings on the released item factors, and a bounded
-contribution to every item's normal equations (:class:`SampledUsers`). Server side (global): their solution.
-Sensitivities: docs/proofs/dpals.md.
+its section 5 as options. For a model to use, take :class:`~hushrec.models.PrivateALS`. Sensitivities:
+docs/proofs/dpals.md.
 """
 
 from __future__ import annotations

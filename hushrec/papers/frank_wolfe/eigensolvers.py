@@ -1,11 +1,9 @@
 """Top eigenvectors of a covariance from noisy products with it: Oja's algorithm and block power iteration.
 
 Oja: Jain, Thakkar and Thakurta 2018, Algorithm 2, with its constants corrected (docs/papers/errata.md, O1 to
-O3).
-Block power iteration multiplies several orthonormal vectors at once, which costs no more than one under
-add-remove, and gets its eigenvalues from the last product for free. Either takes the place of the whole
-matrix in Frank-Wolfe, in memory and time linear in items and ratings; :func:`private_pca` uses them alone.
-Sensitivities: docs/proofs/oja.md.
+O3). Block power iteration multiplies several orthonormal vectors at once, which costs no more than one under
+add-remove, and gets its eigenvalues from the last product for free. Memory and time are linear in items and
+ratings. Sensitivities: docs/proofs/oja.md.
 """
 
 from __future__ import annotations

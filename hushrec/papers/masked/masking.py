@@ -1,11 +1,8 @@
 """The scheme of "Homomorphic Matrix Completion" (Liu, Li and Wang 2022): low-rank masks over low-rank data.
 
-A node uploads a column of ratings with a random combination of public columns added at its observed entries.
-The server completes the masked matrix, whose rank is larger by the mask's. The node subtracts its combination
-from the completed column.
-
-This is obfuscation. :class:`MaskingStatement` states what the server learns. docs/papers/homomorphic.md shows
-it, and :mod:`hushrec.papers.masked.reconstruction` does it.
+A node adds a random combination of public columns to its observed ratings. The server completes the masked
+matrix, and the node subtracts its combination. This is obfuscation: :class:`MaskingStatement` states what the
+server learns, and :mod:`hushrec.papers.masked.reconstruction` shows it.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Reconstruction of the ratings behind one masked upload, as the server can do it.
 
-The upload of a node is ``ratings + K_rows @ coefficients`` with the public ``K``. On the orthogonal
-complement of the columns of ``K_rows`` the mask vanishes, which leaves ``n_ratings - mask_rank`` exact linear
-equations for the ratings. These are integers on a known grid, so a reduced lattice basis (LLL) gives the
-one solution; the noise of the mask does not matter. A window of at most 40 ratings is
-enough: its ratings give the coefficients, and these all the others.
+On the orthogonal complement of the public key's columns the mask vanishes, which leaves ``n_ratings -
+mask_rank`` exact linear equations for ratings that are integers on a known grid. A reduced lattice basis
+(LLL) gives the one solution, for any noise of the mask. A window of at most 40 ratings gives the
+coefficients, and these all other ratings.
 """
 
 from __future__ import annotations

@@ -1,10 +1,9 @@
 """Maximum likelihood of a matrix of log-odds from some of its cells' signs.
 
 Minimise ``sum over observed cells of loss(x_ij, target_ij)`` over matrices with nuclear norm at most
-``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014).
-The method is spectral projected gradient with nonmonotone line search (Birgin, Martinez and Raydan 2000). It
-works on the dense matrix, with a projection onto the intersection of the two sets. Or it works on two
-factors: the nuclear ball is then a Euclidean ball, and the caller applies the entrywise bound.
+``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014),
+by spectral projected gradient with nonmonotone line search (Birgin, Martinez and Raydan 2000): on the dense
+matrix, or on two factors, for which the nuclear ball is Euclidean and the caller applies the entrywise bound.
 
 Cells are given as ``rows, columns, target`` of one length (`hushrec.kernels.one_bit`).
 """

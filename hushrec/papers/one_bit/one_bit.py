@@ -1,9 +1,8 @@
 """One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees corrected.
 
 Ratings become likes (above a declared threshold) and dislikes; a low-rank matrix of log-odds is fitted to
-them by maximum likelihood (`maximum_likelihood.py`). Privacy is for the value of one rating: which cells are
-observed is public. All steps after the noisy release of a mechanism are post-processing. So you may publish
-the released matrix, and the item factors that serve new users.
+them by maximum likelihood. Privacy is for the value of one rating: which cells are observed is public. So you
+may publish the released matrix, and the item factors that serve new users.
 
 The printed algorithms and their true cost: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
 """
