@@ -413,8 +413,8 @@ def test_a_week_makes_every_release_that_it_is_charged_for(name, n_items):
             return super().release(label, bounded)
 
     last = moved(first, np.r_[0, np.full(ITEMS - 1, -1)] if n_items == 1 else np.arange(ITEMS))
-    with Made(Accountant(BUDGET, noise=SeededNoise(0)), plan) as gate:
-        MODELS[name].week(MODELS[name].users(DATA), gate, last)
+    gate = Made(Accountant(BUDGET, noise=SeededNoise(0)), plan)
+    MODELS[name].week(MODELS[name].users(DATA), gate, last)
     assert made == [release.label for release in plan.releases]
 
 
