@@ -178,7 +178,7 @@ def note_compilation() -> None:
 
     log = logging.getLogger("hushrec.machine_code")
     log.setLevel(logging.INFO)
-    log.handlers[:] = [Note()]
+    log.handlers[:], log.propagate = [Note()], False  # hushrec serve logs too, and would print it twice
 
 
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)
