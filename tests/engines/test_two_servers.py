@@ -485,7 +485,7 @@ class Liar:
 
 @pytest.mark.parametrize(
     "seed, estimator",
-    enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec, window"]]),
+    [*enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec, window"]])],
 )
 def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, estimator, few):
     """One server changes fields of all that it tells nodes and the other one, after they were read."""

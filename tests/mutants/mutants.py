@@ -349,7 +349,7 @@ NODES = [  # two servers and partitions
         "            self._charge(self._session, number)\n", ""),
     bug("a folder that goes on with an uncharged ledger",
         f"{TWO}::test_a_folder_goes_on_with_its_ledger_and_data_set_alone",
-        "engines/two_servers/server:CollectingServer._check_account", "{0, *made}", "[]"),
+        "engines/two_servers/server:CollectingServer._check_account", "{0, *made}", "set()"),
     bug("a server that goes on with an old copy", f"{TWO}::test_what_is_refused",
         "engines/two_servers/server:CollectingServer._check_published",
         "if own is None or", "if own is not None and"),
