@@ -62,7 +62,9 @@ def reachable(*roots: object) -> Iterator[object]:
     waiting, seen = list(roots), set()
     while waiting:
         each = waiting.pop()
-        if id(each) in seen or isinstance(each, types.ModuleType | types.FrameType | type):
+        if type(each) in weakref.ProxyTypes or id(each) in seen:  # a proxy keeps nothing, and may be dead
+            continue
+        if isinstance(each, types.ModuleType | types.FrameType | type):
             continue
         seen.add(id(each))
         yield each
