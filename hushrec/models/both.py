@@ -35,6 +35,8 @@ from hushrec.types import Array, ModelArrays
 _WEIGHTS = "item weights"
 #: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
 _USUAL_DEVIATION = 0.02
+#: Bounds `known_part` below, so the ratings get a share of any budget.
+_LEAST_PART = 1e-9
 
 
 class BothUsers(Users):
@@ -163,7 +165,7 @@ class Both(Estimator[BothUsers]):
         check_names(cls, changes)
         if domain.likes:
             raise InputError("Likes have no ratings to predict; train private-eigenrec.")
-        share = 1 / (1 + known_part(BIAS_NOISE, budget, domain, n_users))
+        share = 1 / (1 + max(known_part(BIAS_NOISE, budget, domain, n_users), _LEAST_PART))
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {
             "like_threshold": domain.like_threshold,

@@ -18,9 +18,10 @@ _ERRORS = {
     "413": "The request is too long.",
     "421": "The Host header names neither an address, localhost nor a --server-name.",
     "429": "Too many requests from this address; try again in a second.",
+    "503": "The server is busy with other requests; try again in a second.",
 }
 #: Codes of requests with POST.
-_CODES = ("400", "401", "404", "411", "413", "421", "429")
+_CODES = ("400", "401", "404", "411", "413", "421", "429", "503")
 _DIGEST = "3f5a…"
 _HISTORY = {"matrix": 5, "titanic": 2}
 

@@ -467,6 +467,19 @@ def test_the_examples_of_the_document_are_answered_as_it_shows(path: str, server
     assert answer.status_code == 200 and answer.json().keys() == shown.keys()
 
 
+def test_a_busy_server_answers_as_the_document_says(files) -> None:
+    full = Limits(body_bytes=1 << 16, waiting_bytes=1 << 16, requests_per_second=1e9)
+    with serving({"als": files["als"]}, full) as server, socket.create_connection(server.address) as other:
+        asked = server.client.get("/openapi.json").json()["paths"]["/v1/recommend"]["post"]
+        other.sendall(b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\nContent-Length: 65536\r\n\r\n")
+        start, answer = time.monotonic(), server.post("/v1/recommend", ratings={})
+        while answer.status_code == 200 and time.monotonic() - start < 10:
+            answer = server.post("/v1/recommend", ratings={})
+    described = asked["responses"][str(answer.status_code)]
+    assert answer.status_code == 503
+    assert conforms(answer.json(), described["content"]["application/json"]["schema"])
+
+
 # ---------------------------------------------------------------------- nothing is kept
 
 NEEDLE = re.compile(rb"needle-[0-9a-f]{32}|3\.01234567(89012345)")
