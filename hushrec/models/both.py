@@ -165,7 +165,7 @@ class Both(Estimator[BothUsers]):
         check_names(cls, changes)
         if domain.likes:
             raise InputError("Likes have no ratings to predict; train private-eigenrec.")
-        share = 1 / (1 + max(known_part(BIAS_NOISE, budget, domain, n_users), _LEAST_PART))
+        share = 1 / (1 + max(known_part(BIAS_NOISE, budget, domain, n_users) ** 2, _LEAST_PART))
         shares = cls(lists_share=changes.get("lists_share", share))  # refused where it is out of range
         settings: dict[str, Any] = {
             "like_threshold": domain.like_threshold,
