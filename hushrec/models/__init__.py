@@ -1,4 +1,4 @@
-"""One algorithm = one file. A new one is a new file and a new row in :mod:`hushrec.registry`."""
+"""One algorithm is a file or a folder. Name a new one here and in :mod:`hushrec.registry`."""
 
 from typing import TYPE_CHECKING
 

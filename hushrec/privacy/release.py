@@ -110,6 +110,7 @@ class Release:
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "Release":
+        """Inverse of `to_dict`."""
         kind = _MECHANISMS.get(entry["mechanism"])
         if kind is None:
             raise InputError(f"There is no mechanism {shown(entry['mechanism'])}.")

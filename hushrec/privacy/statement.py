@@ -92,6 +92,7 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
+        """Whether the statement has a guarantee: no reason speaks against it."""
         return not self.reasons
 
     @property

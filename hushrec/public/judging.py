@@ -2,8 +2,8 @@
 
 Each donor's likes or ratings are split into five parts; each in turn is held out and the others are folded
 in. The public model is trained in five folds over donors. The weight is the mean, over bootstrap samples of
-the donors, of the best weight of a sample. With few donors it shrinks towards 0, as if a few more donors had
-found no benefit.
+the donors, of the best weight of a sample. With few donors it shrinks towards 0, as if one more donor had
+found no benefit, and with the agreement of donors and released values.
 
 Donors are in the private training too, which favours the private model. A private model of likes is therefore
 judged approximately as if the judging donors had not been trained on. A private model of ratings is not, so

@@ -97,7 +97,7 @@ def fit(
     Returns
     -------
     Model
-        Released values only.
+        Released values, and with ``public`` a model of public ratings without noise.
 
     Raises
     ------

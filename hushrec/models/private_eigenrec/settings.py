@@ -68,6 +68,9 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     pairs : bool
         Release the item x item matrix instead of the rounds: items recommend items, as in EASE. Planned where
         there are many users for each item.
+    window : int
+        Pair each like only with likes at most this many places away in the user's order, from 0 to 100; 0:
+        with all. Needs times; not with ``pairs``; never planned.
     tuning : PrivateEigenRec.Tuning
         Values that studies chose.
     like_threshold : float or None
@@ -82,12 +85,12 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     computed from them and the user's own likes. Gaussian releases. Their mu squared adds up to the budget's.
     The item weights are a vector of norm 1 per user (sensitivity 1 under add-remove, sqrt(2) under replace).
     Every round releases the sum of the outer products of row, without popularity, and factors, each of norm 1
-    (1 and 2); with a ``window`` each item has factors of its own, and the whole is clipped to norm 1 (1 and
-    2). With ``pairs`` the item matrix replaces the rounds: the sum of that row times itself (1 and
-    sqrt(2)). If earlier releases show no taste, a round releases the item weights in part or whole, at the
-    same sensitivity and charge. With item features and few users, each user votes on every table of them, by
-    1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound. Proof:
-    docs/proofs/private-eigenrec.md.
+    (1 and 2); with a ``window`` each like has the factors of the likes near it, and the whole is clipped to
+    norm 1 (1 and 2). With ``pairs`` the item matrix replaces the rounds: the sum of that row times itself (1
+    and sqrt(2)). While item weights are uncertain and no taste shows, a round releases the item weights in
+    part or whole, at the same sensitivity and charge. With item features and few users, each user votes on
+    every table of them, by 1, 0 or -1 (1 and 2). No clip is chosen: nearly every user is at the bound.
+    Proof: docs/proofs/private-eigenrec.md.
 
     Examples
     --------

@@ -194,7 +194,7 @@ def _measured(before: Tracked | None, released: Array, noise_sd: float) -> Track
 
 
 def _carried(state: SeasonState, before: Array, items: ItemStatistics) -> tuple[Array, Tracked | None]:
-    """The probe and what its sums are expected to be, over the items that are learned now; None: unitems."""
+    """The probe and what its sums are expected to be, over the items that are learned now, or None."""
     learned = items.learned
     seen = (before[learned] > 0) & (state.item_sums_variance[learned] > 0)
     first = items.first[learned]

@@ -286,7 +286,8 @@ def project_psd(packed: Array) -> Array:
     """Return the nearest positive semidefinite matrices: negative eigenvalues become zero.
 
     Packed lower triangles, shape (n, d * (d + 1) / 2). Eigenvalues above -8 * d * machine epsilon of the
-    largest entry are rounding, and such a matrix is returned unchanged.
+    largest entry are rounding, and such a matrix is returned unchanged. The others get that much on their
+    diagonals, so that rounding leaves no negative eigenvalue.
     """
     rank = math.isqrt(2 * packed.shape[1])
     rows, columns = np.tril_indices(rank)
@@ -297,7 +298,7 @@ def project_psd(packed: Array) -> Array:
     bad = values[:, 0] < -forgiven
     below = (vectors[bad] * np.minimum(values[bad], 0)[:, None]) @ vectors[bad].transpose(0, 2, 1)
     projected = packed.copy()
-    projected[bad] -= below[:, rows, columns]
+    projected[bad] -= below[:, rows, columns] - np.outer(forgiven[bad], rows == columns)
     return projected
 
 
