@@ -94,7 +94,7 @@ class Settings:
     def set_params(self, **settings: Any) -> Self:
         """Return a copy with these fields changed.
 
-        Choosing them by private ratings costs budget, which :func:`hushrec.evaluation.tune` charges.
+        Choosing them by private ratings costs budget, which :func:`hushrec.evaluation.tuning.tune` charges.
         """
         known = self.get_params()
         if unknown := sorted(set(settings) - set(known)):

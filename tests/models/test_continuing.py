@@ -418,6 +418,18 @@ def test_a_week_makes_every_release_that_it_is_charged_for(name, n_items):
     assert made == [release.label for release in plan.releases]
 
 
+def test_a_season_of_one_item_is_planned_so_that_its_catalogue_can_grow():
+    """Item pairs were planned for it, and a later week was then refused after its first charges."""
+    budget, small = Budget(50.0, 1e-6), Domain(DATA.domain.items[:1], DATA.domain.rating_range)
+    season, wider = Season(budget, 3), Domain(DATA.domain.items[:3], DATA.domain.rating_range)
+    rows = [Ratings.from_any(DATA.to_arrow(), domain) for domain in (small, wider)]
+    for cls in (PrivateEigenRec, Both):
+        accountant = SeasonAccountant(season, noise=SeededNoise(0))
+        model = cls.planned(budget, small, 1000).set_params(planned_for=None).fit(rows[0], accountant)
+        following = SeasonAccountant.following(model.privacy, noise=SeededNoise(1))
+        assert model.continue_training(rows[1], following).privacy.week.number == 1
+
+
 def test_far_too_many_declared_users_leave_models_that_can_be_read():
     """The residual variance then falls without end. Killed: variances that rounding made negative."""
     model = replace(ALS, n_users=2**40)

@@ -172,7 +172,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         root = math.sqrt(signal)
         rank = min(round(_RANK_PER_ROOT * root - _RANK_LESS), _LARGEST_RANK)
         rank = rank if rank >= _LEAST_RANK else 0
-        fits = changes.get("learned_items", 0) <= MOST_ITEMS
+        fits = changes.get("learned_items", 0) <= MOST_ITEMS and domain.n_items > 1
         fits = fits and not changes.get("features_share") and not changes.get("window")
         chosen = {
             "rank": rank,
