@@ -696,7 +696,7 @@ class PublicSide:
     def end(self) -> Published:
         """Return the model file and the output of the public side, or raise its HushrecError."""
         if not self._connection.poll(60):
-            raise AssertionError("the public side waits for a release that the private side did not make")
+            raise AssertionError("the server's side waits for a release that the users' side did not make")
         answer: Published | str = self._connection.recv()
         if isinstance(answer, str):
             raise HushrecError(answer)

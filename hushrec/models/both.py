@@ -40,7 +40,7 @@ _LEAST_PART = 1e-9
 
 
 class BothUsers(Users):
-    """The private sides of the two trainings, on the same users."""
+    """The users' sides of the two trainings, on the same users."""
 
     def __init__(self, rows: Ratings, ratings: Estimator[Any], lists: Estimator[Any]) -> None:
         super().__init__(rows)

@@ -28,7 +28,7 @@ def model_of(case: Case, rows, **options) -> bytes:
 
 
 SHAPES = ((1, 1), (2, 2), (7, 8), (64, 2))  # partitions, threads
-#: A case of each kind of private side in the short form, and one that does not stream.
+#: A case of each kind of users' side in the short form, and one that does not stream.
 SHORT = (
     "private-als",
     "private-eigenrec",
