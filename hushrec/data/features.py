@@ -228,7 +228,9 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         table = csv.read_csv(
             pa.BufferReader(content),
             # Arrow would leave blanks around the names
-            read_options=csv.ReadOptions(column_names=names, skip_rows=n_lines - is_row),
+            read_options=csv.ReadOptions(
+                column_names=names, skip_rows=n_lines - is_row, use_threads=len(content) > 1 << 20
+            ),
             parse_options=csv.ParseOptions(delimiter=delimiter),
             convert_options=csv.ConvertOptions(column_types={names[ids]: pa.string()}),  # 007 stays 007
         )

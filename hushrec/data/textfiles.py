@@ -181,7 +181,12 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
         block = _BYTE_ORDER_MARK + block
     table = arrow_csv.read_csv(
         pa.BufferReader(block),
-        read_options=arrow_csv.ReadOptions(column_names=names, block_size=len(block) + 1),
+        read_options=arrow_csv.ReadOptions(
+            column_names=names,
+            block_size=len(block) + 1,
+            # a process that ends while Arrow starts a thread aborts
+            use_threads=len(block) > 1 << 20,
+        ),
         parse_options=arrow_csv.ParseOptions(
             delimiter=mark.decode(),
             quote_char=False,
