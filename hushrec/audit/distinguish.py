@@ -60,8 +60,8 @@ class Audit:
     inside, outside : ndarray
         Scores of the attacker with the user in the data, and without.
     figures : dict
-        What the audit counted. ``pair_mu`` is the largest mu that the pair can show if noise and
-        sensitivities are as declared: far below the claim the test is blind. ``epsilon_lower_bound`` is
+        Results. ``pair_mu`` is the largest mu that the pair can show if noise and sensitivities are as
+        declared. If it is far below the claim, the test cannot see a fault. ``epsilon_lower_bound`` is
         wrong with a chance of `alpha`.
     headline, measured : str
     """
