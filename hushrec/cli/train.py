@@ -69,7 +69,7 @@ def train(
     Parameters
     ----------
     ratings
-        A table (Parquet, CSV, TSV, MovieLens, Jester), or a store.
+        A table (Parquet, CSV, TSV, MovieLens), or a store.
     out
         File for the model.
     like_threshold

@@ -1,9 +1,8 @@
-"""Files of ratings: Parquet, delimited text, MovieLens, Jester; one, a folder or a pattern of names."""
+"""Files of ratings: Parquet, delimited text, MovieLens; one, a folder or a pattern of names."""
 
 from __future__ import annotations
 
 import contextlib
-import re
 from collections.abc import Iterator
 from itertools import chain, groupby
 from typing import Any
@@ -22,16 +21,14 @@ from hushrec.data.columns import (
     one_below_another,
     with_purchases,
 )
-from hushrec.data.ids import encode_ids, join_ids, parse_rating
+from hushrec.data.ids import encode_ids, join_ids
 from hushrec.data.sources import File, files_at, refuse_other_content
-from hushrec.data.textfiles import DELIMITERS, MAX_LINE_BYTES, ByteStream, lines_of, read_fields, read_header
+from hushrec.data.textfiles import DELIMITERS, ByteStream, lines_of, read_fields, read_header
 from hushrec.errors import InputError
 
-FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat", "jester")
+FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat")
 #: Formats of text with a header; a delimiter is the name of one.
 WITH_HEADER = ("csv", "tsv", *DELIMITERS, "::")
-N_JOKES = 100  # of Jester's published matrix
-_MISSING_JOKE = 99.0  # how Jester writes "not rated"
 _BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB in addition to the kept columns
 _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
@@ -66,9 +63,7 @@ def read_files(files: list[File], columns: Any, format: str | None, implicit: bo
 def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
     """Read at least one chunk, perhaps without rows, each as if it were alone."""
     kind = file_format(file, format, columns)
-    allowed = (None,) if kind == "jester" else (None, {"time": True})
-    has_positions = kind != "jester" and last_position(columns)
-    if kind in FORMATS[3:] and not has_positions and columns not in allowed:
+    if kind in FORMATS[3:] and not last_position(columns) and columns not in (None, {"time": True}):
         raise InputError(
             f"A file of format {kind} has no column names; leave columns out, or pass positions such as"
             " user=1,item=2.",
@@ -79,10 +74,7 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
             yield from _parquet_chunks(file, columns, implicit)
             return
         with file.stream() as stream:
-            if kind == "jester":
-                yield _read_jester(stream, implicit)
-            else:
-                yield from _text_chunks(stream, file, kind, columns, implicit)
+            yield from _text_chunks(stream, file, kind, columns, implicit)
 
 
 #: Endings of files that are not tables of rows -> their kind.
@@ -260,37 +252,10 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
             yield schema.empty_table()
 
 
-def _read_jester(stream: Any, implicit: bool) -> Columns:
-    """Read a line per user: their number of ratings, then 100 ratings, 99 = not rated.
-
-    The line number (from 1) is the user's id; a malformed line keeps its number.
-    """
-    users: list[np.ndarray] = []
-    items: list[np.ndarray] = []
-    ratings: list[np.ndarray] = []
-    number = 0
-    for block in lines_of(stream):
-        for line in block.removesuffix(b"\n").split(b"\n"):
-            number += 1
-            fields = re.split(rb"[,;\t]", line) if len(line) <= MAX_LINE_BYTES else []
-            if len(fields) != N_JOKES + 1:
-                continue
-            row = np.array([parse_rating(field) for field in fields[1:]])
-            rated = np.flatnonzero(row != _MISSING_JOKE)
-            users.append(np.full(len(rated), number))
-            items.append(rated + 1)
-            ratings.append(row[rated])
-    none = [np.zeros(0, np.int64)]
-    who, what, values = (np.concatenate(none + part) for part in (users, items, ratings))
-    return columns_of(who, what, values, implicit=implicit)._replace(marks=("by_position",))
-
-
 def _guess_format(file: File, magic: bytes) -> str:
     suffix = file.suffix
     if suffix in (".parquet", ".pq"):
         return "parquet"
-    if file.name.lower().startswith("jester-data"):
-        return "jester"
     if suffix in (".data", ".base", ".test"):
         return "movielens-100k"
     if suffix == ".dat":

@@ -68,7 +68,7 @@ class Ratings:
         `for_users`). A private training then refuses, since one added user can change the rows of others.
         Only the methods of this class are tracked (docs/understand/sharp-edges.md).
     by_position : bool
-        Public. Whether user ids are row numbers (Jester files, SciPy matrices without ids). A user is then
+        Public. Whether user ids are row numbers (SciPy matrices without ids). A user is then
         removed by emptying their row; the number of rows is public.
     purchases : bool
         Public. Whether a column of quantities was read. A rating of NaN is then a purchase without a rating.
@@ -134,7 +134,7 @@ class Ratings:
         Parameters
         ----------
         source : path, table, tuple or matrix
-            * a Parquet, CSV or TSV file (text may be compressed), a file of MovieLens or Jester; a folder of
+            * a Parquet, CSV or TSV file (text may be compressed), a file of MovieLens; a folder of
               tables or a pattern such as ``"2024-*.parquet"``, read in the order of the names;
             * a pandas or polars data frame, an Arrow table, a mapping from names to columns;
             * a stream of Arrow blocks: a record batch reader, or the result of a query in DuckDB or ADBC;
@@ -152,9 +152,8 @@ class Ratings:
             the like. Positions from 1 read a text file without a header.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
-            separated by ``::``), "jester" (a line per user, 100 ratings, 99 = not rated), or the delimiter of
-            a table. By default it follows from the file's name, and the delimiter of a CSV file from its
-            header.
+            separated by ``::``), or the delimiter of a table. By default it follows from the file's name, and
+            the delimiter of a CSV file from its header.
         implicit : bool
             Every row counts as a like, which is a rating of 1. Entries of a matrix count if they are above 0.
             A domain of likes implies it.

@@ -7,9 +7,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import scipy.sparse as sp
 from data_oracle import as_dictionary, lines
 
-from hushrec.data import Domain, Ratings, files, textfiles
+from hushrec.data import Domain, Ratings, textfiles
 from hushrec.errors import InputError
 from tests.data.pieces import in_pieces
 
@@ -78,37 +79,6 @@ def test_movielens(tmp_path):
     assert read(tmp_path / "u.data", b"\xef\xbb\xbf" + content) == EXPECTED
     colons = content.replace(b"\t", b"::") + b"bad::1::3\nbad::1::\x1f3::4\n"
     assert read(tmp_path / "ratings.dat", colons) == EXPECTED
-
-
-class TestJester:
-    domain = Domain(range(1, 101), rating_range=(-10, 10))
-
-    def line(self, ratings):
-        row = ["99"] * 100
-        for joke, rating in ratings.items():
-            row[joke - 1] = str(rating)
-        return ",".join([str(len(ratings)), *row])
-
-    def test_bad_lines_are_users_without_ratings(self, tmp_path):
-        path = tmp_path / "jokes.txt"
-        good = self.line({1: 5})
-        bad = self.line({2: "n/a", 3: "1e999", 4: 11})
-        path.write_text("\n".join(["", "nonsense", good, good + ",99", bad, good]))
-        assert list(as_dictionary(Ratings.from_any(path, self.domain, format="jester"))) == ["3", "6"]
-
-    @pytest.mark.parametrize("ending", ["\n", "\r\n", "\r"])
-    def test_a_line_break_across_blocks_is_one_line_break(self, tmp_path, monkeypatch, ending):
-        """Numbers of users do not move with the length of what others wrote."""
-        path = tmp_path / "jester-data-4.csv"
-        lines = [self.line({1: 1}), "", self.line({2: 2}), "x", self.line({3: 3})]
-        path.write_bytes(("\ufeff" + ending.join(lines) + ending).encode())
-        for block in range(1, 40):
-            in_pieces(monkeypatch, octets=block)
-            assert as_dictionary(Ratings.from_any(path, self.domain)) == {
-                "1": {0: 1},
-                "3": {1: 2},
-                "5": {2: 3},
-            }
 
 
 class TestParquet:
@@ -187,10 +157,11 @@ class TestSeveralFiles:
         assert Domain.observed(whole).items == ("1", "2", "3", "9")
 
     def test_row_numbers_of_several_files_are_refused(self, tmp_path):
+        rows = Ratings.from_any(sp.eye_array(4, format="csr"), Domain(range(4), rating_range=(0, 1)))
         for number in (1, 2):
-            (tmp_path / f"jester-data-{number}.csv").write_text(",".join(["0"] + ["99"] * 100))
+            pq.write_table(rows.to_arrow(), tmp_path / f"{number}.parquet")
         with pytest.raises(InputError, match="one file only"):
-            Ratings.from_any(tmp_path, Domain(range(1, 101), rating_range=(-10, 10)))
+            Ratings.from_any(tmp_path, rows.domain)
 
 
 def reference_fields(data, n_fields, delimiter, quoted):
@@ -281,22 +252,13 @@ def test_what_is_no_table_by_its_name_is_told_unless_a_format_is_given(tmp_path,
     assert as_dictionary(Ratings.from_any(tmp_path / name, DOMAIN, format="csv")) == EXPECTED
 
 
-@pytest.mark.parametrize("kind", ["movielens-100k", "movielens-dat", "jester"])
+@pytest.mark.parametrize("kind", ["movielens-100k", "movielens-dat"])
 @pytest.mark.parametrize("columns", [{"user": "u"}, {"time": "when"}, {"time": False}, {}])
 def test_a_file_without_names_of_columns_takes_none(tmp_path, kind, columns):
     (tmp_path / "r").write_text("u\t3\t4\t5\n")
     with pytest.raises(InputError, match=f"A file of format {kind} has no column names") as refused:
         Ratings.from_any(tmp_path / "r", DOMAIN, format=kind, columns=columns)
     assert refused.value.parameter == "columns"
-
-
-def test_a_line_of_jester_is_as_long_as_any(tmp_path, monkeypatch):
-    path, domain = tmp_path / "jester-data-1.csv", Domain(range(1, 101), rating_range=(-10, 10))
-    line = ",".join(["2", "1.5", *["99"] * 98, "-2.5"])
-    path.write_text(f"{line}\n{line} \n{line}\n")
-    for most, users in ((len(line) - 1, []), (len(line), ["1", "3"]), (len(line) + 1, ["1", "2", "3"])):
-        monkeypatch.setattr(files, "MAX_LINE_BYTES", most)
-        assert list(as_dictionary(Ratings.from_any(path, domain))) == users
 
 
 def test_a_column_of_a_file_goes_before_its_folders_name(tmp_path):
@@ -370,7 +332,5 @@ def test_positions_count_from_one_and_a_format_may_be_a_delimiter(tmp_path) -> N
     assert Ratings.from_any(tmp_path / "r.csv", domain, format="|").n_ratings == 1
     with pytest.raises(InputError, match="count from 1"):
         Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 0, "item": 1, "rating": 2})
-    with pytest.raises(InputError, match="format jester has no column names"):
-        Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 1, "item": 2}, format="jester")
     with pytest.raises(InputError, match="or the delimiter of the columns"):
         Ratings.from_any(tmp_path / "r.csv", domain, format="#")

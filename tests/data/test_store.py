@@ -155,23 +155,17 @@ def test_ids_of_any_type(tmp_path, users) -> None:
     assert_same(found, wanted)
 
 
-@pytest.mark.parametrize("kind", ["pandas", "tuple", "ratings", "matrix", "nobody", "jester", "far times"])
+@pytest.mark.parametrize("kind", ["pandas", "tuple", "ratings", "matrix", "nobody", "far times"])
 def test_any_other_source(tmp_path, kind) -> None:
-    domain = DOMAIN
-    if kind == "jester":
-        domain, lines = Domain(range(1, 101), (-10, 10)), [["2", "3.5", "-9", *["99"] * 98], ["0"]]
-        lines.append(["1", *["99"] * 99, "8.25"])
-        (tmp_path / "jester-data-1.csv").write_text("\n".join(map(",".join, lines)))
     source = {
         "pandas": lambda: table().to_pandas(),
         "tuple": lambda: (["a", "b", 7, None], ["1", "2", 5, 1], [1, 2, 3, 4]),
         "ratings": lambda: Ratings.from_any(table(), DOMAIN, **TIMED),
         "matrix": lambda: sp.csr_array(np.array([[1, 0, 5, 0, 0], [0, 0, 0, 0, 0], [0, 0, 0, 2, 9]])),
         "nobody": lambda: ([], [], []),
-        "jester": lambda: tmp_path / "jester-data-1.csv",
         "far times": lambda: (["a", "a", "b"], ["1", "2", "1"], [1, 2, 3], [-(10**12), None, 10**12]),
     }[kind]()
-    assert_same(Store.prepare(source, tmp_path / "s", domain, partitions=2), Ratings.from_any(source, domain))
+    assert_same(Store.prepare(source, tmp_path / "s", DOMAIN, partitions=2), Ratings.from_any(source, DOMAIN))
 
 
 @pytest.mark.parametrize("count", [1, 256, 257])
@@ -250,7 +244,7 @@ REFUSED = [
     (3, {}, "cannot be read from int"),
     (table(9), {"partitions": 5000}, "at most 4,096"),
     (table(9), {"filesystem": fs.LocalFileSystem()}, "filesystem is for paths"),
-    (["jester-data-1.csv", "jester-data-2.csv"], {}, "number their users by row"),
+    (["numbered-1.parquet", "numbered-2.parquet"], {}, "number their users by row"),
     ("nowhere.parquet", {"domain": Domain(["1"], (2, 5)), "implicit": True}, "range that holds 1"),
     (table(9), {"domain": (1, 5)}, "declare the public catalogue"),
     (Ratings.from_any(table(9), DOMAIN), {"domain": Domain([1], (1, 5))}, "read over another domain"),
@@ -267,8 +261,9 @@ def test_what_is_refused_leaves_all_as_it_was(tmp_path, monkeypatch, source, opt
     for name in ("empty", "mine/deep"):
         Path(name).mkdir(parents=True)
     Path("bad.parquet").write_bytes(b"PAR1 and no more")
-    for name in ("jester-data-1.csv", "jester-data-2.csv"):
-        Path(name).write_text(",".join(["1", "3", *["99"] * 99]) + "\n")
+    numbered = Ratings.from_any(sp.csr_array(np.eye(5)), DOMAIN).to_arrow()
+    for name in ("numbered-1.parquet", "numbered-2.parquet"):
+        pq.write_table(numbered, name)
     Store.prepare(table(9), "there", DOMAIN)
     before = sorted(Path().rglob("*"))
     with pytest.raises(InputError, match=words):

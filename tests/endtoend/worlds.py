@@ -24,16 +24,14 @@ FORMATS = {
     "gzip": "ratings.csv.gz",
     "movielens-100k": "u.data",
     "movielens-dat": "ratings.dat",
-    "jester": "jester-data-1.csv",
     "parquet": "ratings.parquet",
     "numbers": "numbers.parquet",
 }
-WITHOUT_HEADER = ("movielens-100k", "movielens-dat", "jester")
+WITHOUT_HEADER = ("movielens-100k", "movielens-dat")
 CHANGES = ("added", "removed", "replaced", "alone")
 KINDS = ("ordinary", "everything", "cells", "lines", "first", "nothing")
 #: What files of other kinds begin with.
 MAGIC = (b"PAR1", b"\x1f\x8b", b"PK\x03\x04", b"\xff\xfe", b"BZh9", b"\x28\xb5\x2f\xfd", b"ARROW1", b"{")
-_N_JOKES = 100
 
 
 def long(*cases: Any) -> list[Any]:
@@ -43,7 +41,7 @@ def long(*cases: Any) -> list[Any]:
 
 def domain_words(folder: Path, kind: str, likes: bool) -> list[str]:
     """The declaration, whose catalogue is written there."""
-    n_items = _N_JOKES if kind == "jester" else 12
+    n_items = 12
     (folder / "items.txt").write_text("".join(f"{n}\n" for n in range(1, n_items + 1)), encoding="utf-8")
     table = "item,old,loud\n" + "".join(f"{n},{n % 2},{n % 5}\n" for n in range(1, n_items + 1))
     (folder / "features.csv").write_text(table, encoding="utf-8")
@@ -105,8 +103,6 @@ def write(path: Path, kind: str, rows: Sequence[Row], likes: bool) -> list[str]:
     """Write a file; the words of a command line that reads it."""
     if kind in ("parquet", "numbers"):
         _write_parquet(path, kind, [row for row in rows if isinstance(row, tuple)], likes)
-    elif kind == "jester":
-        path.write_bytes(b"".join(line + b"\n" for line in _jester(rows)))
     else:
         mark = {"tsv": b"\t", "named": b"|", "movielens-100k": b"\t", "movielens-dat": b"::"}.get(kind, b",")
         names = [b"who", b"what", b"stars"] if kind == "named" else [b"user", b"item", b"rating"]
@@ -163,27 +159,6 @@ def _cell(cell: Any, kind: pa.DataType) -> Any:
         return pa.array([cell], kind)[0].as_py()
     except Exception:  # whatever a hostile cell does
         return None
-
-
-def _jester(rows: Sequence[Row]) -> list[bytes]:
-    """A line a user: mallory's is the fourth, and blank where they are not there."""
-    users: dict[str, dict[int, float]] = {f"u{n}": {} for n in range(8)}
-    hers: list[bytes] = []
-    for row in rows:
-        if isinstance(row, bytes):
-            hers.append(row)
-        elif isinstance(row[0], str) and row[0] in users:
-            users[row[0]][row[1]] = row[2]
-        else:
-            hers.append(b",".join([b"1", b"99", *[_octets(row[2])] * 99]))
-    lines = [_jester_line(ratings) for ratings in users.values()]
-    safe = [line for line in hers if not {10, 13} & set(line)]
-    return [*lines[:3], safe[0] if safe else b"", *lines[3:]]
-
-
-def _jester_line(ratings: Mapping[int, float]) -> bytes:
-    cells = [str(ratings.get(item, 99)).encode() for item in range(1, _N_JOKES + 1)]
-    return b",".join([str(len(ratings)).encode(), *cells]) if ratings else b""
 
 
 def all_pairs(factors: Mapping[str, Sequence[Any]], seed: int) -> list[dict[str, Any]]:
