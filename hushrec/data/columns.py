@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from hushrec.data.ids import encode_quantities, encode_ratings
+from hushrec.data.ids import Encoded, encode_quantities, encode_ratings, join_ids
 from hushrec.data.times import NO_TIME, encode_times, join_filled
 from hushrec.errors import InputError
 
@@ -41,8 +43,9 @@ MARKS_KEY = b"hushrec.ratings"
 
 
 class Columns(NamedTuple):
-    """Ids, float32 ratings (NaN where there is no number), times, marks, `encode_quantities`.
+    """Rows of a table: ids as read, later encoded users and positions of items (-1 = unknown).
 
+    Ratings are float32, NaN where there is no number; quantities are those of `encode_quantities`.
     ``is_ordered``: the source fixes the order of the rows, so it may break ties of time.
     """
 
@@ -50,20 +53,41 @@ class Columns(NamedTuple):
     items: Any
     ratings: np.ndarray
     times: np.ndarray | None = None
-    marks: tuple[str, ...] = ()
     quantities: np.ndarray | None = None
+    marks: tuple[str, ...] = ()
     is_ordered: bool = True
 
+    def where(self, kept: np.ndarray) -> Columns:
+        users = replace(self.users, codes=self.users.codes[kept])
+        times, quantities = (None if column is None else column[kept] for column in self[3:5])
+        return Columns(users, self.items[kept], self.ratings[kept], times, quantities, *self[5:])
 
-def one_below_another(parts: Any, users: Callable[[Any], Any], items: Callable[[Any], Any]) -> dict[str, Any]:
-    lengths = [len(part.ratings) for part in parts]
-    return {
-        "users": users([part.users for part in parts]),
-        "items": items([part.items for part in parts]),
-        "ratings": np.concatenate([part.ratings for part in parts]),
-        "times": join_filled([part.times for part in parts], lengths, NO_TIME),
-        "quantities": join_filled([part.quantities for part in parts], lengths, 0),
-    }
+
+def one_below_another(parts: Sequence[Columns]) -> Columns:
+    """Join rows with encoded users, and items that are all encoded or all positions."""
+    if len(parts) == 1:
+        return parts[0]
+    users, items, ratings, times, quantities, marks, is_ordered = zip(*parts)
+    lengths = list(map(len, ratings))
+    return Columns(
+        join_ids(users),
+        join_ids(items) if isinstance(items[0], Encoded) else np.concatenate(items),
+        np.concatenate(ratings),
+        join_filled(times, lengths, NO_TIME),
+        join_filled(quantities, lengths, 0),
+        joined_marks(marks),
+        all(is_ordered),
+    )
+
+
+def joined_marks(marks: Iterable[Iterable[str]]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(chain.from_iterable(marks)))
+
+
+def fields_of(marks: Collection[str]) -> dict[str, Any]:
+    """Return the fields of `Ratings` that marks stand for."""
+    splits = tuple(mark for mark in marks if mark.startswith(SPLIT))
+    return {"splits": splits, **{mark: mark in marks for mark in MARKS}}
 
 
 def columns_of(
@@ -86,7 +110,7 @@ def columns_of(
     if len({len(column) for column in (users, items, ratings, times, quantities) if column is not None}) > 1:
         raise InputError("The columns of a table must have the same number of rows.")
     marks = () if quantities is None else ("purchases",)
-    return Columns(users, items, ratings, times, marks, quantities)
+    return Columns(users, items, ratings, times, quantities, marks)
 
 
 def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str, Any]:

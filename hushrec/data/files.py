@@ -21,7 +21,7 @@ from hushrec.data.columns import (
     one_below_another,
     with_purchases,
 )
-from hushrec.data.ids import encode_ids, join_ids
+from hushrec.data.ids import encode_ids
 from hushrec.data.sources import File, files_at, refuse_other_content
 from hushrec.data.textfiles import DELIMITERS, ByteStream, lines_of, read_fields, read_header
 from hushrec.errors import InputError
@@ -43,10 +43,7 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
                 table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
                 for table in tables
             ]
-    if len(tables) == 1:
-        return tables[0]
-    marks = tuple({mark for table in tables for mark in table.marks})
-    return Columns(**one_below_another(tables, join_ids, join_ids), marks=marks)
+    return one_below_another(tables)
 
 
 def read_files(files: list[File], columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:

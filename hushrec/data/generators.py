@@ -8,11 +8,12 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.checks import check_count
+from hushrec.data.columns import Columns
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
 from hushrec.data.keys import check_seed, slices
 from hushrec.data.ratings import Ratings
-from hushrec.data.ratings_builder import Entries, build
+from hushrec.data.ratings_builder import build
 from hushrec.errors import InputError
 
 _CELLS = 1 << 22  # cells drawn at a time
@@ -91,7 +92,7 @@ def realistic(
         score += domain.low + 2.66 * unit
         np.clip(np.rint(score - domain.low) + domain.low, domain.low, top, out=scores[part])
     users = pa.array(names("u", n_users, 6), pa.large_string())
-    return Ratings(domain, *build(domain, Entries(Encoded(rows, users, users), columns, scores)))
+    return Ratings(domain, *build(domain, Columns(Encoded(rows, users, users), columns, scores)))
 
 
 def names(letter: str, count: int, digits: int) -> tuple[str, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.data.ids import Encoded, encode_ids, positions_of
-from hushrec.data.keys import mix, text_hashes
+from hushrec.data.keys import mix
 
 _CANONICAL = r"^(0|-?[1-9][0-9]{0,17})$"  # of those that fit int64 with any digits
 _LARGEST = 10**18  # from here on integers have more digits
@@ -64,7 +65,7 @@ def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:
     if numbers.dtype.itemsize == 8:
         large = numbers >= numbers.dtype.type(_LARGEST)
         large |= numbers <= -_LARGEST if numbers.dtype.kind == "i" else False
-        hashes[large] = text_hashes(pa.array(numbers[large]).cast(pa.large_string()))
+        hashes[large] = _text_hashes(pa.array(numbers[large]).cast(pa.large_string()))
     return numbers, hashes
 
 
@@ -73,5 +74,10 @@ def hashes_of(texts: pa.Array) -> np.ndarray:
     is_whole = pc.match_substring_regex(texts, _CANONICAL)
     hashes, whole = np.empty(len(texts), np.uint64), is_whole.to_numpy(zero_copy_only=False)
     hashes[whole] = mix(texts.filter(is_whole).cast(pa.int64()).to_numpy().astype(np.uint64))
-    hashes[~whole] = text_hashes(texts.filter(pc.invert(is_whole)))
+    hashes[~whole] = _text_hashes(texts.filter(pc.invert(is_whole)))
     return hashes
+
+
+def _text_hashes(texts: pa.Array) -> np.ndarray:
+    """Return a checksum of each text, which is faster than `hushrec.data.keys.text_keys`."""
+    return mix(np.fromiter(map(zlib.crc32, texts.cast(pa.large_binary()).to_pylist()), np.uint64, len(texts)))

@@ -10,7 +10,6 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 import numpy as np
-import pyarrow as pa
 
 from hushrec.checks import is_number, shown
 from hushrec.errors import InputError
@@ -25,32 +24,6 @@ def text_keys(texts: Iterable[str]) -> np.ndarray:
     blake2b = hashlib.blake2b
     digests = b"".join([blake2b(text.encode(), digest_size=8, person=_PERSON).digest() for text in texts])
     return np.frombuffer(digests, dtype="<u8").astype(np.uint64)
-
-
-def text_hashes(texts: pa.Array) -> np.ndarray:
-    """Return a hash (uint64) of each text, for dealing out; faster than `text_keys`."""
-    offsets, data = _texts_as_bytes(texts)
-    lengths = np.diff(offsets)
-    hashes = lengths.astype(np.uint64)
-    words = np.ndarray(len(data) - 7, "<u8", data, strides=(1,))  # the eight octets from each one on
-    rows = np.flatnonzero(lengths)
-    starts, left = offsets[rows], lengths[rows]
-    while len(rows):
-        beyond = (8 * np.maximum(8 - left, 0)).astype(np.uint64)
-        found = words[starts] << beyond >> beyond  # without the padding
-        hashes[rows] = mix(hashes[rows] * _GOLDEN + found)
-        more = left > 8
-        rows, starts, left = rows[more], starts[more] + 8, left[more] - 8
-    return mix(hashes + _GOLDEN)
-
-
-def _texts_as_bytes(texts: pa.Array) -> tuple[np.ndarray, np.ndarray]:
-    _, offsets, data = texts.buffers()
-    starts = np.frombuffer(offsets, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-    octets = np.zeros(int(starts[-1] - starts[0]) + 8, np.uint8)
-    if data is not None:
-        octets[:-8] = np.frombuffer(data, np.uint8)[starts[0] : starts[-1]]
-    return starts - starts[0], octets
 
 
 def mix(values: np.ndarray) -> np.ndarray:

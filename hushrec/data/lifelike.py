@@ -11,12 +11,13 @@ import pyarrow as pa
 from scipy.special import ndtri
 
 from hushrec.checks import check_count
+from hushrec.data.columns import Columns
 from hushrec.data.domain import Domain
 from hushrec.data.generators import names
 from hushrec.data.ids import Encoded
 from hushrec.data.keys import cell_keys, check_seed, mix, slices, stream_base
 from hushrec.data.ratings import Ratings
-from hushrec.data.ratings_builder import Entries, build
+from hushrec.data.ratings_builder import build
 from hushrec.errors import InputError
 from hushrec.types import Array
 
@@ -143,7 +144,7 @@ def lifelike(
     users = pa.array(names("u", n_users, 6), pa.large_string())
     sorted_ = np.lexsort((item, user))
     encoded = Encoded(user[sorted_].astype(np.int32), users, users)
-    return Ratings(domain, *build(domain, Entries(encoded, item[sorted_].astype(np.int32), stars[sorted_])))
+    return Ratings(domain, *build(domain, Columns(encoded, item[sorted_].astype(np.int32), stars[sorted_])))
 
 
 def _uniform(base: Array, cells: Array) -> Array:

@@ -12,7 +12,7 @@ import os
 import shutil
 import tempfile
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import groupby
@@ -26,12 +26,12 @@ import pyarrow as pa
 from hushrec.checks import check_count
 from hushrec.data import store_files
 from hushrec.data.arrays import dictionary
-from hushrec.data.columns import MARKS, SPLIT, Columns, one_below_another
+from hushrec.data.columns import Columns, one_below_another
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.files import file_format, read_files
-from hushrec.data.ids import Encoded, encode_ids, join_ids, take
+from hushrec.data.ids import Encoded, encode_ids, take
 from hushrec.data.integers import Places, id_hashes
-from hushrec.data.ratings_builder import Entries, Rows, check_implicit, latest, rows_of, usable
+from hushrec.data.ratings_builder import Rows, check_implicit, latest, rows_of, usable
 from hushrec.data.readers import is_stream, piped, read_columns, stream_chunks
 from hushrec.data.sources import File, files_at
 from hushrec.disk import hold, is_held, sync_folder
@@ -236,20 +236,15 @@ def _clean(domain: Domain, folder: Path, is_ordered: bool, number: int) -> dict[
 
 
 def _rows_of_spill(domain: Domain, path: Path, is_ordered: bool) -> Rows:
-    sort = partial(latest, n_items=domain.n_items, is_ordered=is_ordered)
-    held: list[Entries] = []
+    held: list[Columns] = []
     for run in _runs(path):
-        held.append(usable(domain, _entries_of(run)))
-        if sum(len(entries.items) for entries in held) > _FOLDED_ROWS:
-            held = [sort(_joined(held))]
+        held.append(usable(domain, _columns_of(run, is_ordered)))
+        if sum(len(columns.items) for columns in held) > _FOLDED_ROWS:
+            held = [latest(one_below_another(held), domain.n_items)]
     if not held:
         none, ids = np.zeros(0, np.int32), pa.array([], pa.large_string())
-        held = [Entries(Encoded(none, ids, ids), none, np.zeros(0, np.float32))]
-    return rows_of(domain, sort(_joined(held)))
-
-
-def _joined(parts: Sequence[Entries]) -> Entries:
-    return parts[0] if len(parts) == 1 else Entries(**one_below_another(parts, join_ids, np.concatenate))
+        held = [Columns(Encoded(none, ids, ids), none, np.zeros(0, np.float32))]
+    return rows_of(domain, latest(one_below_another(held), domain.n_items))
 
 
 def _runs(path: Path) -> Iterator[pa.Table]:
@@ -269,7 +264,7 @@ def _runs(path: Path) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(run)
 
 
-def _entries_of(table: pa.Table) -> Entries:
+def _columns_of(table: pa.Table, is_ordered: bool) -> Columns:
     names = table.column_names
     if "text" in names:
         codes, texts = dictionary(table.column("text"))
@@ -282,8 +277,10 @@ def _entries_of(table: pa.Table) -> Entries:
     else:
         users = encode_ids(table.column("user"))
     ratings = np.array(table.column("rating").to_numpy())
-    rest = (table.column(name).to_numpy() if name in names else None for name in ("time", "quantity"))
-    return Entries(users, table.column("item").to_numpy(), ratings, *rest)
+    times, quantities = (
+        table.column(name).to_numpy() if name in names else None for name in ("time", "quantity")
+    )
+    return Columns(users, table.column("item").to_numpy(), ratings, times, quantities, is_ordered=is_ordered)
 
 
 # ---------------------------------------------------------------------- the folder
@@ -332,8 +329,7 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
         catalogue=_write(folder / store_files.CATALOGUE, store_files.catalogue_bytes(domain)),
         ids=kinds.pop() if len(kinds) == 1 else "large_string",
         times="times" in marks,  # even without any row
-        **{mark: mark in marks for mark in MARKS},
-        splits=sorted(mark for mark in marks if mark.startswith(SPLIT)),
+        marks=sorted(marks),
     )
     _write(folder / store_files.MANIFEST, store_files.manifest_bytes(manifest))
     sync_folder(folder)

@@ -33,7 +33,7 @@ from hushrec.data.columns import (
 from hushrec.data.domain import Domain
 from hushrec.data.files import WITH_HEADER, file_format, open_text, parquet_schema, readable, with_keys
 from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, positions_of
-from hushrec.data.ratings_builder import Entries, build, has_value, within_range
+from hushrec.data.ratings_builder import build, has_value, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
 from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, read_fields
@@ -160,7 +160,7 @@ def preview(
     user_column = source[0] if isinstance(source, tuple) and len(source) == 2 else table.users
     positions = positions_of(items, domain.item_texts)
     ratings = within_range(table.ratings.copy(), domain)
-    entries = Entries(users, positions, ratings, table.times, table.quantities)
+    entries = table._replace(users=users, items=positions, ratings=ratings)
     numeric, is_usable = ~np.isnan(table.ratings), has_value(entries)
     reasons = {
         "no user id": users.codes < 0,
@@ -215,7 +215,7 @@ def _dropped(why: str, numbers: np.ndarray) -> list[Dropped]:
     return [Dropped(why, len(numbers), tuple(numbers[:_NAMED].tolist()))] if len(numbers) else []
 
 
-def _pairs(entries: Entries, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _pairs(entries: Columns, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return used pairs of user and item, rows replaced by a later one, and returned rows."""
     cells = entries.users.codes.astype(np.int64) * n_items + entries.items
     is_rated = ~np.isnan(entries.ratings)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.columns import MARKS, MARKS_KEY
+from hushrec.data.columns import MARKS, MARKS_KEY, Columns, fields_of, joined_marks, one_below_another
 from hushrec.data.domain import Domain, check_domain
 from hushrec.data.ids import (
     UNIT,
@@ -20,14 +20,12 @@ from hushrec.data.ids import (
     encode_ids,
     encode_ratings,
     given_ids,
-    join_ids,
     lookup,
     places,
     take,
 )
 from hushrec.data.keys import text_keys
 from hushrec.data.ratings_builder import (
-    Entries,
     build,
     csr,
     one_row,
@@ -42,6 +40,7 @@ if TYPE_CHECKING:
     from hushrec.data.preview import Preview
 
 
+OTHER_DOMAIN = "These ratings were read over another domain; read them again over this one."
 #: The ids, given and canonical, of a user who is alone.
 _ONE_USER = np.array(["user"], dtype=object), pa.array(["user"], pa.large_string())
 
@@ -166,9 +165,7 @@ class Ratings:
         check_domain(domain)
         if isinstance(source, Ratings):
             if source.domain.fingerprint != domain.fingerprint:
-                raise InputError(
-                    "These ratings were read over another domain; read them again over this one."
-                )
+                raise InputError(OTHER_DOMAIN)
             return source if source.domain is domain else replace(source, domain=domain)
         folder = getattr(source, "path", source)  # of a store
         if is_store(folder):
@@ -221,9 +218,11 @@ class Ratings:
         if is_bought or len(items) > domain.max_ratings_per_user:  # perhaps a sample of them
             users = Encoded(np.zeros(len(items), np.int32), *_ONE_USER)
             quantities = UNIT * np.array([value is None for value in values]) if is_bought else None
-            rows = build(domain, Entries(users, np.array(places, np.int32), cells, quantities=quantities))
+            marks = ("purchases",) * is_bought
+            columns = Columns(users, np.array(places, np.int32), cells, None, quantities, marks)
+            rows = build(domain, columns)
             if rows.matrix.shape[0]:
-                return cls(domain, *rows._replace(purchases=is_bought))
+                return cls(domain, *rows)
         return cls(domain, one_row(domain, places, cells), *_ONE_USER)
 
     # ---- looking
@@ -270,6 +269,11 @@ class Ratings:
         return text_keys(self.user_texts.to_pylist())
 
     @property
+    def marks(self) -> tuple[str, ...]:
+        """The names of the fields above that are true, and the splits. Public."""
+        return (*(mark for mark in MARKS if getattr(self, mark)), *self.splits)
+
+    @property
     def timed(self) -> bool:
         """Whether they were read with times. Public."""
         return self.times is not None
@@ -295,7 +299,6 @@ class Ratings:
 
         Its metadata keep the marks for `from_any`; pandas, polars and CSV lose them.
         """
-        marks = " ".join([*(mark for mark in MARKS if getattr(self, mark)), *self.splits])
         table = {
             "user": self.user_column.take(pa.array(_row_of_each(self.matrix))),
             "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
@@ -307,7 +310,7 @@ class Ratings:
             table["quantity"] = pa.array(np.where(is_unrated | self.domain.likes, np.float32(1), 0))
         if self.times is not None:
             table["time"] = pa.array(self.times, mask=self.times == NO_TIME)
-        return pa.table(table, metadata={MARKS_KEY: marks})
+        return pa.table(table, metadata={MARKS_KEY: " ".join(self.marks)})
 
     # ---- selecting
 
@@ -397,13 +400,14 @@ class Ratings:
         """Return the ratings of both, as if the other's had been read last."""
         if other.domain.fingerprint != self.domain.fingerprint:
             raise InputError("Only ratings over the same domain can be combined; read both with one domain.")
-        sources = (self, other)
-        users = [Encoded(_row_of_each(part.matrix), part.user_values, part.user_texts) for part in sources]
-        items = np.concatenate([part.matrix.indices for part in sources])
-        ratings = np.concatenate([part.matrix.data for part in sources])
-        times = join_filled([part.times for part in sources], [part.n_ratings for part in sources], NO_TIME)
-        entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))
-        return marked(Ratings(self.domain, *build(self.domain, entries)), *sources)
+        return Ratings(self.domain, *build(self.domain, one_below_another([self.columns(), other.columns()])))
+
+    def columns(self) -> Columns:
+        """Return the rows to be read again; a purchase without a rating gets a quantity."""
+        users = Encoded(_row_of_each(self.matrix), self.user_values, self.user_texts)
+        data = self.matrix.data.copy()
+        quantities = UNIT * np.isnan(data).astype(np.int64) if self.purchases else None
+        return Columns(users, self.matrix.indices, data, self.times, quantities, self.marks)
 
     def rated(self) -> Ratings:
         """Return the users who have a rating."""
@@ -432,14 +436,7 @@ class Ratings:
 
 def marked(ratings: Ratings, *sources: Ratings) -> Ratings:
     """Return ratings with every mark of any source."""
-    marks: dict[str, Any] = {mark: any(getattr(source, mark) for source in sources) for mark in MARKS}
-    splits = dict.fromkeys(split for source in sources for split in source.splits)
-    return replace(ratings, splits=tuple(splits), **marks)
-
-
-def quantities_of(ratings: np.ndarray, sources: Sequence[Ratings]) -> np.ndarray | None:
-    """Return quantities by which purchases without a rating are read again."""
-    return UNIT * np.isnan(ratings).astype(np.int64) if any(source.purchases for source in sources) else None
+    return replace(ratings, **fields_of(joined_marks(source.marks for source in sources)))
 
 
 def of_nobody(domain: Domain) -> Ratings:

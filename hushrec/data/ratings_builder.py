@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import scipy.sparse as sp
 
-from hushrec.data.columns import MARKS, SPLIT
+from hushrec.data.columns import Columns, fields_of
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids, positions_of, take
 from hushrec.data.keys import slices, smallest_per_row, stream_base, text_keys
@@ -34,37 +34,17 @@ class Rows(NamedTuple):
     splits: tuple[str, ...] = ()
 
 
-class Entries(NamedTuple):
-    """Rows before the rules apply; items are positions in the catalogue, -1 = unknown."""
-
-    users: Encoded
-    items: np.ndarray
-    ratings: np.ndarray
-    times: np.ndarray | None = None
-    quantities: np.ndarray | None = None
-
-    def where(self, kept: np.ndarray) -> Entries:
-        users = replace(self.users, codes=self.users.codes[kept])
-        items, ratings = self.items[kept], self.ratings[kept]
-        return Entries(users, items, ratings, _at(self.times, kept), _at(self.quantities, kept))
-
-
 def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> Rows:
     if implicit:
         check_implicit(domain, columns)
     found = read_columns(source, columns, format, implicit, domain.item_texts)
     del source
     pool = pa.default_memory_pool()  # Arrow keeps unused memory until it is asked to release it
-    positions = positions_of(encode_ids(found.items), domain.item_texts)
-    found = found._replace(items=None)
+    found = found._replace(items=positions_of(encode_ids(found.items), domain.item_texts))
     pool.release_unused()
-    encoded = encode_ids(found.users)
-    found = found._replace(users=None)
+    found = found._replace(users=encode_ids(found.users))
     pool.release_unused()
-    entries = Entries(encoded, positions, found.ratings, found.times, found.quantities)
-    rows = build(domain, entries, is_ordered=found.is_ordered)
-    marks: dict[str, Any] = {mark: mark in found.marks for mark in MARKS}
-    return rows._replace(splits=tuple(mark for mark in found.marks if mark.startswith(SPLIT)), **marks)
+    return build(domain, found)
 
 
 def check_implicit(domain: Domain, columns: Any = None) -> None:
@@ -74,20 +54,20 @@ def check_implicit(domain: Domain, columns: Any = None) -> None:
         raise InputError("Likes by quantity need a domain of likes; declare Domain(items, likes=True).")
 
 
-def build(domain: Domain, entries: Entries, *, is_ordered: bool = True) -> Rows:
-    """Apply the rules for bad rows and sort; ``entries.ratings`` may be overwritten."""
-    return rows_of(domain, latest(usable(domain, entries), domain.n_items, is_ordered=is_ordered))
+def build(domain: Domain, columns: Columns) -> Rows:
+    """Apply the rules for bad rows and sort; ``columns.ratings`` may be overwritten."""
+    return rows_of(domain, latest(usable(domain, columns), domain.n_items))
 
 
-def usable(domain: Domain, entries: Entries) -> Entries:
+def usable(domain: Domain, columns: Columns) -> Columns:
     """Keep rows with a user, an item, and a rating in the range or a quantity."""
-    entries = entries._replace(ratings=within_range(entries.ratings, domain))
-    kept = (entries.users.codes >= 0) & (entries.items >= 0) & has_value(entries)
-    return entries if kept.all() else entries.where(kept)
+    columns = columns._replace(ratings=within_range(columns.ratings, domain))
+    kept = (columns.users.codes >= 0) & (columns.items >= 0) & has_value(columns)
+    return columns if kept.all() else columns.where(kept)
 
 
-def rows_of(domain: Domain, found: Entries) -> Rows:
-    """Return the rows of entries from `latest`.
+def rows_of(domain: Domain, found: Columns) -> Rows:
+    """Return the rows of columns from `latest`.
 
     A pair without a rating stays if its quantities add up to more than 0: as NaN, or as 1 of likes.
     """
@@ -96,14 +76,15 @@ def rows_of(domain: Domain, found: Entries) -> Rows:
         found = found.where(~is_unrated | (found.quantities > 0))
         if domain.likes:
             found.ratings[:] = 1
-    users, items, values, times, _ = found
+    users, items, values, times, _, marks, _ = found
     counts, cap = np.bincount(users.codes, minlength=len(users.texts)), domain.max_ratings_per_user
     if counts.max(initial=0) > cap:
         kept = _within_cap(counts, items, users.texts, cap)
-        items, values, times, counts = items[kept], values[kept], _at(times, kept), np.minimum(counts, cap)
+        items, values, counts = items[kept], values[kept], np.minimum(counts, cap)
+        times = None if times is None else times[kept]
     present = np.flatnonzero(counts)
     matrix = csr(values, items, running_total(counts[present]), domain.n_items)
-    return Rows(matrix, take(users.values, present), take(users.texts, present), times)
+    return Rows(matrix, take(users.values, present), take(users.texts, present), times, **fields_of(marks))
 
 
 def one_row(domain: Domain, items: list[int], ratings: np.ndarray) -> sp.csr_array:
@@ -122,33 +103,31 @@ def _row_of_nothing(n_items: int) -> sp.csr_array:
     return csr(np.zeros(0, np.float32), np.zeros(0, np.int32), np.zeros(2, np.int32), n_items)
 
 
-def latest(entries: Entries, n_items: int, *, is_ordered: bool = True) -> Entries:
+def latest(columns: Columns, n_items: int) -> Columns:
     """Sort by user and item; keep of a pair the latest rating, and the sum of its quantities.
 
     The result may be joined with more rows and sorted again. Where times tie, the last row of the input stays
     if ``is_ordered``; otherwise the largest rating does, and users are sorted by their text.
     """
-    if not is_ordered:
-        entries = entries._replace(users=_sorted_by_text(entries.users), ratings=entries.ratings + 0.0)
-    users, items, values, times, quantities = _by_pair(entries, n_items)
-    codes = users.codes
+    if not columns.is_ordered:
+        columns = columns._replace(users=_sorted_by_text(columns.users), ratings=columns.ratings + 0.0)
+    found = _by_pair(columns, n_items)
+    codes, items, values, quantities = found.users.codes, found.items, found.ratings, found.quantities
     ends = np.append((items[1:] != items[:-1]) | (codes[1:] != codes[:-1]), True)[: len(items)]
     if ends.all():
-        return Entries(users, items, values, times, quantities)
-    keys = [key for key in (None if is_ordered else values, times) if key is not None]
+        return found
+    keys = [key for key in (None if found.is_ordered else values, found.times) if key is not None]
     if quantities is not None:
         keys.append(~np.isnan(values))  # a rating comes before a purchase without one, at any time
-        starts = np.flatnonzero(np.append(True, ends[:-1]))
-        quantities = np.add.reduceat(quantities, starts)
+        quantities = np.add.reduceat(quantities, np.flatnonzero(np.append(True, ends[:-1])))
     kept = _latest(keys, ends) if keys else ends
-    users = replace(users, codes=codes[kept])
-    return Entries(users, items[kept], values[kept], _at(times, kept), quantities)
+    return found._replace(quantities=None).where(kept)._replace(quantities=quantities)
 
 
-def has_value(entries: Entries) -> np.ndarray:
+def has_value(columns: Columns) -> np.ndarray:
     """Mark the rows with a rating in the range, or with a quantity."""
-    is_rated = ~np.isnan(entries.ratings)
-    return is_rated if entries.quantities is None else is_rated | (entries.quantities != 0)
+    is_rated = ~np.isnan(columns.ratings)
+    return is_rated if columns.quantities is None else is_rated | (columns.quantities != 0)
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
@@ -181,17 +160,17 @@ def _sorted_by_text(users: Encoded) -> Encoded:
     return Encoded(place[users.codes], take(users.values, order), take(users.texts, order))
 
 
-def _by_pair(entries: Entries, n_items: int) -> Entries:
-    users, items = entries.users, entries.items
+def _by_pair(columns: Columns, n_items: int) -> Columns:
+    users, items = columns.users, columns.items
     if _sorted_already(users.codes, items):
-        return entries
+        return columns
     shape = len(users.texts), n_items
     sort = partial(_by_cell, users.codes, items, shape=shape)
-    times, quantities = (None if column is None else sort(column).data for column in entries[3:])
-    found = sort(entries.ratings)
+    times, quantities = (None if column is None else sort(column).data for column in columns[3:5])
+    found = sort(columns.ratings)
     codes = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(found.indptr))
     places = found.indices.astype(np.int32, copy=False)
-    return Entries(replace(users, codes=codes), places, found.data, times, quantities)
+    return Columns(replace(users, codes=codes), places, found.data, times, quantities, *columns[5:])
 
 
 def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:
@@ -241,7 +220,3 @@ def csr(data: np.ndarray, indices: np.ndarray, indptr: np.ndarray, n_items: int)
     matrix.has_sorted_indices = True
     matrix.has_canonical_format = True
     return matrix
-
-
-def _at(values: np.ndarray | None, positions: np.ndarray) -> Any:
-    return None if values is None else values[positions]

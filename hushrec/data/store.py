@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from hushrec.data import store_files
-from hushrec.data.columns import MARKS, Columns
+from hushrec.data.columns import fields_of
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded, encode_ids
 from hushrec.data.integers import hashes_of
 from hushrec.data.preparing import write_store
-from hushrec.data.ratings import Ratings, joined, quantities_of
+from hushrec.data.ratings import OTHER_DOMAIN, Ratings, joined
 from hushrec.errors import InputError
 
 
@@ -55,6 +55,10 @@ class Store:
     >>> model = hushrec.ItemBias().fit(hushrec.Store("store"), hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     """
 
+    by_position: bool
+    hand_picked: bool
+    purchases: bool
+    splits: tuple[str, ...]
     #: A user is in one partition, once.
     users_differ = True
 
@@ -63,11 +67,9 @@ class Store:
         self._manifest, self.domain = store_files.opened(self.path, domain)
         self.n_users: int = sum(entry["users"] for entry in self._manifest["partitions"])
         self.n_ratings: int = sum(entry["ratings"] for entry in self._manifest["partitions"])
-        self.by_position: bool = self._manifest["by_position"]
-        self.hand_picked: bool = self._manifest["hand_picked"]
-        self.purchases: bool = self._manifest["purchases"]
         self.timed: bool = self._manifest["times"]
-        self.splits: tuple[str, ...] = tuple(self._manifest["splits"])
+        for mark, value in fields_of(self._manifest["marks"]).items():
+            setattr(self, mark, value)
 
     @staticmethod
     def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
@@ -102,7 +104,11 @@ class Store:
         InputError
             As in `Ratings.from_any`; or the store cannot be written, and then none exists.
         """
-        source = _columns(source, domain) if isinstance(source, Ratings) else source
+        if isinstance(source, Ratings):
+            if source.domain.fingerprint != domain.fingerprint:
+                raise InputError(OTHER_DOMAIN)
+            columns = source.columns()
+            source = columns._replace(items=Encoded(columns.items, domain.item_texts, domain.item_texts))
         return Store(write_store(source, out, domain, **options), domain)
 
     def __repr__(self) -> str:
@@ -176,17 +182,3 @@ class Partition:
     def verify(self) -> None:
         """Read every byte and refuse a changed file."""
         store_files.check_file(self.path, self.entry)
-
-
-def _columns(ratings: Ratings, domain: Domain) -> Columns:
-    if ratings.domain.fingerprint != domain.fingerprint:
-        raise InputError("These ratings were read over another domain; read them again over this one.")
-    counts = np.diff(ratings.matrix.indptr)
-    users = Encoded(
-        np.repeat(np.arange(len(counts), dtype=np.int32), counts), ratings.user_values, ratings.user_texts
-    )
-    items = Encoded(ratings.matrix.indices, domain.item_texts, domain.item_texts)
-    marks = (mark for mark in MARKS if getattr(ratings, mark))
-    data = ratings.matrix.data.copy()
-    quantities = quantities_of(data, [ratings])
-    return Columns(users, items, data, ratings.times, (*marks, *ratings.splits), quantities)

@@ -20,14 +20,14 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.data.catalogue import pack, unpack
-from hushrec.data.columns import MARKS
+from hushrec.data.columns import fields_of
 from hushrec.data.domain import Domain
 from hushrec.data.ids import Encoded
 from hushrec.data.ratings_builder import Rows, csr
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 
-VERSION = 2
+VERSION = 3
 MANIFEST, CATALOGUE = "manifest.json", "catalogue.arrow"
 PRIVATE_STORE = "PRIVATE: the ratings of all users; nothing in this folder may be published"
 _FORMAT = "hushrec.store"
@@ -67,10 +67,7 @@ def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: in
     )
     if rows.times is None and manifest["times"]:
         rows = rows._replace(times=np.full(rows.matrix.nnz, NO_TIME))
-    return rows._replace(
-        splits=tuple(manifest["splits"]),
-        **{mark: manifest[mark] for mark in MARKS},
-    )
+    return rows._replace(**fields_of(manifest["marks"]))
 
 
 def verified_blocks(path: Path, domain: Domain) -> list[Rows]:

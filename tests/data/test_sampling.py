@@ -1,12 +1,10 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 from data_oracle import as_dictionary, item_order
 
 from hushrec.data import Domain, Ratings, sample_per_user
-from hushrec.data.keys import text_hashes
 from tests.data.pieces import in_pieces
 
 
@@ -63,15 +61,3 @@ def test_it_is_uniform():
     together = (table.T.astype(float) @ table)[np.triu_indices(n_items, 1)]
     pair = count * (count - 1) / n_items / (n_items - 1)
     assert np.abs(together - n_users * pair).max() < 5 * math.sqrt(n_users * pair)
-
-
-def test_hashes_of_some_texts_are_those_of_the_same_texts_among_others():
-    texts = pa.array(
-        ["", "a", "a\0", "eight or", "nine octe", "\u00e9" * 30, "a", "b" * 16, "b" * 17], pa.large_string()
-    )
-    whole = text_hashes(texts)
-    assert len(set(whole.tolist())) == len(texts) - 1 and whole[1] == whole[6]
-    for start in range(len(texts)):
-        for length in (0, 1, 3):
-            found = text_hashes(texts.slice(start, length))
-            assert found.tolist() == whole[start : start + length].tolist()

@@ -587,8 +587,8 @@ CHOSEN = [  # which rows reach training
         "if False:"),
     bug("a union forgets that its ratings were chosen by a rule of the caller's",
         f"{PARTS}::test_a_choice_of_the_callers_is_refused_in_a_private_run", "data/ratings:Ratings.union",
-        "return marked(Ratings(self.domain, *build(self.domain, entries)), *sources)",
-        "return Ratings(self.domain, *build(self.domain, entries))"),
+        "one_below_another([self.columns(), other.columns()])",
+        "one_below_another([self.columns()._replace(marks=()), other.columns()])"),
     bug("a user with several rows charged as one",
         f"{PARTS}::test_users_who_are_not_all_different_are_refused[False]",
         "data/ratings:Ratings.users_differ",
@@ -639,9 +639,9 @@ CHOSEN = [  # which rows reach training
         "not column.null_count and np.abs(ticks).max(initial=0) < 1 << 53:", "not column.null_count:"),
     bug("times forgotten by a union", "data/test_times.py::test_union_with_ratings_without_times",
         "data/ratings:Ratings.union",
-        "entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))",
-        """times = None if times is None else np.full_like(times, NO_TIME)
-        entries = Entries(join_ids(users), items, ratings, times, quantities_of(ratings, sources))"""),
+        "one_below_another([self.columns(), other.columns()])",
+        "one_below_another([self.columns()._replace(times=np.full(self.n_ratings, NO_TIME)),"
+        " other.columns()])"),
 ]  # fmt: skip
 
 SEEN = [  # the public side knows more than was released, or what is printed does
