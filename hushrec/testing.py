@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import chdir, redirect_stderr, redirect_stdout, suppress
 from dataclasses import replace
 from fractions import Fraction
-from functools import lru_cache
+from functools import lru_cache, partial
 from itertools import combinations
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
@@ -109,7 +109,6 @@ def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = D
 
 
 def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
-    """Return the ratings of some users, with times."""
     rows = [row for rows in users.values() for row in _timed(rows)]
     columns = [list(column) for column in zip(*rows)] if rows else [[], [], [], []]
     return Ratings.from_any(tuple(columns), domain)
@@ -179,7 +178,6 @@ def check_estimator(
         Hostile users must reach its clips.
     budget : Budget
         Finite; both relations are tried if the unit is "user".
-    domain : Domain
     pairs : int
         Users who are added to a data set.
     loose : iterable of str
@@ -256,7 +254,7 @@ def check_sensitivity(
 
 def check_replay(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 10) -> None:
     """Check that the model is a function of the releases alone."""
-    rng = np.random.default_rng(3)
+    rng, run = np.random.default_rng(3), _fitted(estimator, budget)
     for number in range(pairs):
         noise = RecordingNoise(SeededNoise(number))
         first = _users(budget.unit, rng, int(rng.integers(1, 7)), domain)
@@ -265,11 +263,10 @@ def check_replay(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
             other = {f"u{n}": hostile_rows(f"u{n}", rng, 4, domain) for n in range(4)}
         if budget.unit == "rating":
             other = turned(first, domain)
-        model = estimator.fit(ratings_of(first, domain), Accountant(budget, noise=noise), seed=1)
+        model, _ = run(ratings_of(first, domain), noise)
         with warnings.catch_warnings(action="error"):
-            accountant = Accountant(budget, noise=ReplayNoise(noise.calls))
-            again = estimator.fit(ratings_of(other, domain), accountant, seed=1)
-        assert model.to_bytes() == again.to_bytes(), "the model knows more of the rows than was released"
+            again, _ = run(ratings_of(other, domain), ReplayNoise(noise.calls))
+        assert model == again, "the model knows more of the rows than was released"
 
 
 def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24) -> None:
@@ -283,9 +280,9 @@ def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN,
         names = list(rng.permutation(list(users)))
         some, others = ({name: users[name] for name in part} for part in (names[:count], names[count:]))
         parts = [replay(estimator, plan, ratings_of(part, domain), 1, whole) for part in (some, others)]
-        for all_of_them, *both in zip(whole, *parts, strict=True):
-            exact = np.array_equal(all_of_them.value, both[0].value + both[1].value)
-            assert exact, f"release {all_of_them.label!r} is not an exact sum over users"
+        for of_all, of_some, of_others in zip(whole, *parts, strict=True):
+            exact = np.array_equal(of_all.value, of_some.value + of_others.value)
+            assert exact, f"release {of_all.label!r} is not an exact sum over users"
 
 
 class Edge(NamedTuple):
@@ -384,7 +381,7 @@ def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
         for bad in (math.nan, -math.inf, 1e300):
             if isinstance(release.mechanism, RandomizedResponse):
                 continue
-            forging = _Forging(SeededNoise(seed), label, bad)
+            forging = RecordingNoise(SeededNoise(seed), partial(_forge, label, bad))
             runs: list[list[NoiseCall]] = []
             ends = []
             for ratings in pair:
@@ -403,7 +400,7 @@ def check_two_processes(
 ) -> None:
     """Check that a process without rows, given the noisy values, publishes the same model.
 
-    With the unit "rating" the process knows which ratings exist, and none of their values.
+    With unit "rating" the process knows which ratings exist.
     """
     recorded = RecordingNoise(SeededNoise(5))
     sources = (lambda: recorded), (lambda: ReplayNoise(recorded.calls))
@@ -416,7 +413,7 @@ def check_two_processes(
     sizes = []
     for users, source in zip((first, other), sources):
         public.begin(estimator, budget, domain, known)
-        noise = Forwarding(source(), public)
+        noise = RecordingNoise(source(), public.send)
         model = estimator.fit(ratings_of(users, domain), Accountant(budget, noise=noise), seed=1)
         alone, here = public.end(), published(model, public.announce)
         assert alone.model == here.model, "the public side needs more than what was released"
@@ -462,22 +459,13 @@ def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterato
     yield others | {"comer": [("comer", item, middle) for item in domain.items]}
 
 
-class _Forging(RecordingNoise):
-    """A noise source of a server that forges the first number of one release."""
-
-    def __init__(self, source: NoiseSource, label: str, bad: float) -> None:
-        super().__init__(source)
-        self._label, self._bad = label, bad
-
-    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
-        released = super()._call(kind, value, amount, label)
-        if label == self._label and released.size:
-            released.reshape(-1)[0] = self._bad
-        return released
+def _forge(label: str, bad: float, released_label: str, released: np.ndarray) -> None:
+    """Set the first number of one release, as a server could."""
+    if released_label == label:
+        released.reshape(-1)[:1] = bad
 
 
 def _until_it_gives_up(estimator: Estimator, plan: Plan, ratings: Ratings, noise: NoiseSource) -> str:
-    """Train, and return the server's error, if any."""
     gate = LocalGate(Accountant(plan.budget, noise=noise), plan)
     try:
         with one_blas_thread(), np.errstate(all="ignore"):
@@ -562,7 +550,7 @@ def transcript(
 def replay(
     estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, calls: Sequence[NoiseCall]
 ) -> list[NoiseCall]:
-    """Return the values of another data set at the gate, given the same releases."""
+    """Return the :func:`transcript` of another data set, given the same releases."""
     return transcript(estimator, plan, ratings, seed, ReplayNoise(calls))
 
 
@@ -644,12 +632,8 @@ def published(model: Model, announce: Callable[[Model, Path], None]) -> Publishe
 class PublicSide:
     """A process that runs trainings without any row, from noisy values that arrive through a pipe.
 
-    Start it before there are rows; it serves any number of trainings.
-
-    Parameters
-    ----------
-    announce : callable
-        Prints the output on a model and its file; a function of a module.
+    Start it before there are rows; it serves any number of trainings. ``announce``, a function of a module,
+    prints the output on a model and its file.
     """
 
     def __init__(self, announce: Callable[[Model, Path], None] = report) -> None:
@@ -690,7 +674,7 @@ class PublicSide:
             )
         self._connection.send((estimator, budget, domain, dict(known or {})))
 
-    def send(self, released: np.ndarray) -> None:
+    def send(self, label: str, released: np.ndarray) -> None:
         self._connection.send(released)
 
     def end(self) -> Published:
@@ -701,19 +685,6 @@ class PublicSide:
         if isinstance(answer, str):
             raise HushrecError(answer)
         return answer
-
-
-class Forwarding(RecordingNoise):
-    """A noise source that passes its noisy values to the public side."""
-
-    def __init__(self, source: NoiseSource, public: PublicSide) -> None:
-        super().__init__(source)
-        self._public = public
-
-    def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
-        released = super()._call(kind, value, amount, label)
-        self._public.send(released)
-        return released
 
 
 class _Arriving:

@@ -1,6 +1,6 @@
 """Noise sources for tests. They make releases NOT PRIVATE."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -67,16 +67,22 @@ class _EveryCall:
 
 
 class RecordingNoise(_EveryCall):
-    """Keeps every call of `source` with its exact values. NOT PRIVATE."""
+    """Keeps every call of `source` with its exact values. NOT PRIVATE.
 
-    def __init__(self, source: NoiseSource) -> None:
-        self._source = source
+    ``then(label, output)`` is called after each call, and may change the output.
+    """
+
+    def __init__(
+        self, source: NoiseSource, then: Callable[[str, np.ndarray], object] = lambda label, output: None
+    ) -> None:
+        self._source, self._then = source, then
         self.calls: list[NoiseCall] = []
 
     def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
         method = "flip" if kind == "flip" else f"add_{kind}"
         output = getattr(self._source, method)(value, amount, label)
         self.calls.append(NoiseCall(kind, label, np.array(amount), np.array(value), output.copy()))
+        self._then(label, output)
         return output
 
 
