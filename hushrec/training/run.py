@@ -46,12 +46,8 @@ _KEPT_FEATURES = "This week has no item features; those of an earlier week count
 class PublicRows(Protocol):
     """The public rows of one training, of :meth:`hushrec.PublicRatings.read`."""
 
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """Sentences for the privacy statement."""
-
     def beside(self, model: Model, parts: ModelArrays) -> Model:
-        """Add a public model to the private one."""
+        """Add a public model to the private one, and notes to its statement."""
 
 
 @runtime_checkable
@@ -82,7 +78,6 @@ def fit(
     ----------
     ratings : Ratings or Store
         A store is read a block of users at a time, where the estimator allows it.
-    accountant : Accountant
     seed : int
         Of initialisation and sampling, never of privacy noise.
     progress : bool
@@ -402,11 +397,7 @@ def state(
     public_rows: PublicRows | None = None,
 ) -> Model:
     """Build the model with its statement; a season's ledger gets its digest."""
-    if kept_features and ratings.domain.item_features is None:
-        notes = (*notes, _KEPT_FEATURES)
     privacy = statement(estimator, ratings, accountant, notes, kept_features)
-    if public_rows is not None:
-        privacy = replace(privacy, notes=(*privacy.notes, *public_rows.notes), public_ratings=True)
     domain, accepted = ratings.domain, (parts.lists or parts).state.get("feature_tables")
     if accepted is not None and not np.all(accepted):  # names of a table that is not used would mislead
         known = public_rows is None and len(domain.feature_names) == len(accepted)
@@ -436,6 +427,7 @@ def statement(
     public += [_PUBLIC_CELLS] * (budget.unit == "rating") + [_PUBLIC_ROWS] * ratings.by_position
     public += [_PUBLIC_FEATURES] * features
     exact = estimator.exact_arithmetic and budget.private
-    notes = (*estimator.notes(budget, domain), *notes)
+    kept = [_KEPT_FEATURES] * (kept_features and domain.item_features is None)
+    notes = (*estimator.notes(budget, domain), *notes, *kept)
     privacy = accountant.statement(public, notes, exact_arithmetic=exact)
     return replace(privacy, item_features=features)

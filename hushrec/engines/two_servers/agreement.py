@@ -204,10 +204,8 @@ class Agreement:
         parts = replay.run()
         if replay.wanted is not None:
             return replay.wanted
-        privacy = self._statement(secure)
-        if public is not None:
-            privacy = replace(privacy, notes=(*privacy.notes, *public.notes), public_ratings=True)
-        model = Model.of(self.estimator, self.domain, parts, privacy)
+        model = Model.of(self.estimator, self.domain, parts, self._statement(secure))
+
         return model if public is None else public.beside(model, ModelArrays.of(parts))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
