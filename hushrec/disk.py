@@ -1,7 +1,8 @@
 """Files that survive a power cut, that only their owner can read, or that a process holds."""
 
 import os
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 from weakref import WeakSet
@@ -21,6 +22,22 @@ def private_file(path: Path) -> BinaryIO:
     """Open a new file that only its owner can read."""
     path.unlink(missing_ok=True)
     return os.fdopen(os.open(path, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb")
+
+
+@contextmanager
+def whole(draft: Path, target: Path) -> Iterator[BinaryIO]:
+    """Open a private file as `draft` that gets the name `target` when it is whole on the disk."""
+    try:
+        with private_file(draft) as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(target)
+        sync_folder(target.parent)
+    except BaseException:
+        with suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
 
 
 #: Locked files of this process, which a forked child must not keep locked.

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.checks import check_kind
-from hushrec.disk import hold, private_file, sync_folder
+from hushrec.disk import hold, whole
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy.season import Week
 
@@ -124,17 +124,8 @@ class Attendance:
     def _write(self, head: dict[str, Any], counts: dict[bytes, int]) -> None:
         rows = b"".join(user + counts[user].to_bytes(_COUNT, "little") for user in sorted(counts))
         content = json.dumps(head).encode() + b"\n" + rows
-        draft = self.path.with_name(f".{self.path.name}.part")
-        try:
-            with private_file(draft) as file:
-                file.write(hashlib.sha256(content).digest() + content)
-                file.flush()
-                os.fsync(file.fileno())
-            draft.replace(self.path)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        sync_folder(self.path.parent)
+        with whole(self.path.with_name(f".{self.path.name}.part"), self.path) as file:
+            file.write(hashlib.sha256(content).digest() + content)
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

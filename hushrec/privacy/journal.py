@@ -18,7 +18,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from hushrec.disk import hold, private_file, sync_folder
+from hushrec.disk import hold, private_file, sync_folder, whole
 from hushrec.errors import HushrecError, InputError, LedgerError
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.ledger_records import Row
@@ -156,25 +156,11 @@ class Journal:
             return np.lib.format.read_array(file, allow_pickle=False)
 
     def _write_header(self) -> None:
-        content = {
-            "dataset": self._dataset,
-            "run": self.run,
-            "first": self._first,
-            "binding": self._binding,
-        }
+        content = {"dataset": self._dataset, "run": self.run, "first": self._first, "binding": self._binding}
         draft = self._header.with_suffix(".part")
-        try:
-            with private_file(draft) as file:
-                file.write(json.dumps(content).encode())
-                file.flush()
-                os.fsync(file.fileno())
+        with whole(draft, self._header) as file:
+            file.write(json.dumps(content).encode())
             held = hold(draft)
-            draft.replace(self._header)
-            sync_folder(self._folder)
-        except BaseException:
-            draft.unlink(missing_ok=True)
-            raise
-        self._release_lock()
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:

@@ -7,13 +7,11 @@ arrays share no byte, leave no hole and end where the file does.
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import math
 import mmap
 import os
-import tempfile
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from hushrec.disk import sync_folder
+from hushrec.disk import whole
 from hushrec.errors import InputError, ModelFileError
 from hushrec.types import Array
 
@@ -238,28 +236,15 @@ def other_version(place: str, error: Exception) -> NoReturn:
 
 def write_atomically(target: Path, parts: list[Any]) -> None:
     """Write a file that only its owner may read, whole or not at all."""
+    draft = target.parent / f".{target.name}.{os.urandom(4).hex()}.part"
     try:
-        handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.", suffix=".part")
-    except OSError as error:
-        raise InputError(
-            f"Cannot write to {str(target.parent)!r} ({error.strerror}); pass a path in a folder that exists"
-            " and is writable."
-        ) from None
-    try:
-        with os.fdopen(handle, "wb") as file:
+        with whole(draft, target) as file:
             for part in parts:
                 file.write(part)
-            file.flush()
-            os.fsync(file.fileno())
-        Path(temporary).replace(target)
-        sync_folder(target.parent)
-    except BaseException as error:
-        with contextlib.suppress(OSError):
-            Path(temporary).unlink()
-        if not isinstance(error, OSError):
-            raise
+    except OSError as error:
         raise InputError(
-            f"Cannot write {str(target)!r} ({error.strerror}); free space or pass another path."
+            f"Cannot write {str(target)!r} ({error.strerror}); pass a path in a folder that exists and is"
+            " writable, or free space."
         ) from None
 
 

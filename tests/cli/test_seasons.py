@@ -229,7 +229,7 @@ def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeyp
     done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger, "--dataset", "first")
     first = [*train, "--dataset", "first", "--season", "1", "--out", "x.hush"]
     with monkeypatch.context() as patch:
-        patch.setattr("hushrec.serving.modelfile.tempfile.mkstemp", full)
+        patch.setattr("hushrec.serving.modelfile.whole", full)
         for line, mends in (
             (alone, "--resume"),
             ([*retrain, "1.hush"], "--skip-week"),
