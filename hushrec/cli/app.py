@@ -55,7 +55,6 @@ _GROUPS = {
         "ledger show": "Show the charges to data sets, also as a page.",
         "ledger open": "Give a data set a budget, or lower its budget.",
         "ledger close": "Allow no further charge to a data set.",
-        "ledger free": "Free the budget that ended trainings reserved.",
         "audit": "Attack released values, on generated data.",
         "audit distinguish": "Try to distinguish two neighbouring data sets.",
         "audit canaries": "Bound epsilon from below in one run, with planted users.",

@@ -75,7 +75,7 @@ class Ledger(Single):
     Raises
     ------
     LedgerError
-        The file cannot be used, is no ledger, or was damaged or changed.
+        The file cannot be used, is no ledger, or was changed.
 
     Examples
     --------
@@ -89,7 +89,7 @@ class Ledger(Single):
     """
 
     busy_timeout = 30.0
-    """Seconds to wait for another process before giving up."""
+    """Seconds to wait for another process."""
 
     _instead = "open its file where it is needed, with Ledger(path)"
 
@@ -134,7 +134,6 @@ class Ledger(Single):
     # ---------------------------------------------------------------------- data sets
 
     def datasets(self) -> list[str]:
-        """Return the names of all data sets."""
         with self._transaction("DEFERRED") as book:
             return book.datasets()
 
@@ -196,7 +195,6 @@ class Ledger(Single):
 
         Parameters
         ----------
-        dataset : str
         delta : float, optional
             By default the budget's. Without a budget, failures of selections raise it if they use it up.
         unless_declared : float, optional
@@ -295,7 +293,7 @@ class Ledger(Single):
         allow_composition: bool = False,
         reservation: Reservation | None = None,
     ) -> None:
-        """Check a charge of these releases; write nothing."""
+        """Check a charge; write nothing."""
         with self._transaction("DEFERRED") as book:
             others, mine = self._others(book, dataset, reservation)
             rest = [] if mine is None else [_without(mine, tuple(releases))]
@@ -314,8 +312,6 @@ class Ledger(Single):
 
         Parameters
         ----------
-        dataset, releases, run, allow_composition
-            As of :meth:`charge`.
         reservation : Reservation, optional
             One to change; by default a new one, which the caller closes.
 
@@ -344,15 +340,6 @@ class Ledger(Single):
                 raise
         return reservation
 
-    def free(self, dataset: str) -> list[Reserved]:
-        """Free and return the reservations; their trainings continue while the budget has room."""
-        with self._transaction("IMMEDIATE") as book:
-            self._known(book, dataset)
-            freed = self._running(book, dataset)
-            for reserved in book.reservations(dataset):
-                book.drop_reservation(reserved.name)
-        return freed
-
     def charge(
         self,
         dataset: str,
@@ -373,8 +360,6 @@ class Ledger(Single):
         ----------
         dataset : str
             Its first charge fixes unit and relation.
-        run : str
-        release : Release
         step : int, optional
             Number of the release in its run; charged once.
         week : Week, optional
@@ -439,13 +424,6 @@ class Ledger(Single):
     def open_season(self, dataset: str, season: Season, *, allow_composition: bool = False) -> None:
         """Give a data set a season, for which the data set's budget reserves all of the season's.
 
-        Parameters
-        ----------
-        dataset : str
-        season : Season
-        allow_composition : bool
-            Allow it to add to the cost of earlier seasons.
-
         Raises
         ------
         BudgetError
@@ -473,17 +451,9 @@ class Ledger(Single):
                     f" would have {budget.spell(both)}; pass --allow-composition"
                     " (allow_composition=True) if you accept that."
                 )
-            trainings = self._running(book, dataset)
-            committed = [*book.committed(dataset), *trainings]
             if limit is not None:
-                together = [*committed, Charge(budget.mu, None, budget.failure)]
-                limit.check_reserve(together)
-                if not limit.allows(together):
-                    raise BudgetError(
-                        f'Data set "{dataset}" has a budget of {limit}, which has no room for this season of'
-                        f" {budget} beside what was charged{_beside(known, trainings)};"
-                        f" {limit.left(committed)}."
-                    )
+                coming = [Charge(budget.mu, None, budget.failure)]
+                self._check_room(book, dataset, limit, coming, self._running(book, dataset))
             if book.dataset(dataset) is None:
                 book.put_dataset(dataset, Dataset(budget.unit, budget.relation, None))
             book.put_season(dataset, season)
@@ -529,7 +499,7 @@ class Ledger(Single):
             self._check_week(book, week, coming, after, made, early)
 
     def wrote(self, week: Week, digest: str) -> None:
-        """Record the digest of a week's model; the next week continues no other model."""
+        """Record the digest of a week's model, the only one that the next week continues."""
         with self._transaction("IMMEDIATE", OF_A_WEEK) as book:
             self._check_own(book, week)
             book.put_model(week, digest)
@@ -588,18 +558,23 @@ class Ledger(Single):
             return
         line_of_text("dataset", dataset)
         budget = self._open_to(book, dataset, releases[0].unit, releases[0].relation)
-        still = [season for season in book.seasons(dataset) if not season.closed]
-        committed: list[Cost] = [*book.committed(dataset), *trainings]
-        costs = [*committed, *releases]
         if total_mu(release.mu for release in releases) == math.inf:
             self._check_exact(book, dataset, budget)
-        if budget is None:
-            if still and not (allow_composition or book.charges(dataset, "run = ?", run)):
-                raise _adds_up(dataset, still, costs)
-            return
+        still = [season for season in book.seasons(dataset) if not season.closed]
+        if budget is not None:
+            self._check_room(book, dataset, budget, releases, trainings)
+        elif still and not (allow_composition or book.charges(dataset, "run = ?", run)):
+            raise _adds_up(dataset, still, [*book.committed(dataset), *trainings, *releases])
+
+    def _check_room(
+        self, book: Book, dataset: str, budget: Budget, coming: Sequence[Cost], trainings: Sequence[Reserved]
+    ) -> None:
+        committed = [*book.committed(dataset), *trainings]
+        costs = [*committed, *coming]
         budget.check_reserve(costs)
         if not budget.allows(costs):
-            total, others = budget.spell(composed_epsilon(costs, budget.delta)), _beside(still, trainings)
+            total = budget.spell(composed_epsilon(costs, budget.delta))
+            others = _beside(book.seasons(dataset), trainings)
             wait = "; wait until the running training ends" if any(t.mu for t in trainings) else ""
             raise BudgetError(
                 f'This would bring data set "{dataset}" to {total} over all its runs{others}, past its '
@@ -718,7 +693,7 @@ class Ledger(Single):
         return connection
 
     def _create(self) -> None:
-        """Write an empty ledger, then link it: no process reads a part of it."""
+        """Write an empty ledger, then link it, so no process reads a part of it."""
         for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
             left = Path(f"{self.path}{suffix}")
             if left.exists() and not self.path.exists():  # or another process was first

@@ -269,7 +269,7 @@ LEDGERS = [  # charges
         "            head = book.append(row)\n        self._verified = head\n"
         "        return head[1]", '            _ = row\n        return ""'),
     bug("budget of the data set not checked over runs", f"{LEDGER}::test_a_budget_is_shared_by_all_runs",
-        "privacy/ledger:Ledger._check",
+        "privacy/ledger:Ledger._check_room",
         "        budget.check_reserve(costs)\n        if not budget.allows(costs):",
         "        if False:"),
     bug("release goes on when the charge fails", f"{LEDGER}::test_a_ledger_that_disappears",

@@ -207,20 +207,6 @@ def test_a_training_that_is_resumed_reserves_what_it_has_not_charged(ledger):
     assert spent(ledger) == pytest.approx(1.0)
 
 
-def test_what_is_reserved_can_be_freed_by_hand_and_nothing_is_overspent(ledger):
-    """As where a lock outlives its process. The training goes on for as long as the budget allows."""
-    accountant, plan = Accountant(BUDGET, ledger=ledger), plan_of()
-    with accountant.training(plan):
-        release(accountant, plan, LABELS[:1])
-        (freed,) = ledger.free("default")
-        assert freed.mu**2 == pytest.approx(0.75 * BUDGET.mu**2) and ledger.summary("default").running == 0
-        MODEL.fit(ROWS, Accountant(BUDGET.part(0.5), ledger=ledger))
-        release(accountant, plan, LABELS[1:2])
-        with pytest.raises(BudgetError, match="past its budget"):
-            release(accountant, plan, LABELS[2:3])
-    assert spent(ledger) == pytest.approx(1.0)
-
-
 @pytest.mark.parametrize("edit", ["DELETE FROM reservations", "UPDATE reservations SET mu = 1000"])
 def test_no_promise_depends_on_a_reservation(ledger, edit):
     """Somebody edits the table: at most one total is charged, whoever is refused."""

@@ -406,7 +406,7 @@ def test_models_of_another_season_or_data_set_are_refused(path):
         (InputError, "counts unit", lambda: ledger.open_season("default", Season(replaced, 4, name="2"))),
         (
             BudgetError,
-            "no room",
+            "past its budget",
             lambda: ledger.open_season("shop", Season(BUDGET, 4), allow_composition=True),
         ),
     ):
