@@ -167,8 +167,8 @@ class PublicRows:
     def beside(self, model: Model, parts: ModelArrays) -> Model:
         """Return the model with a public model for each of its models, if donors benefit from it.
 
-        Its statement names the public ratings. If users voted for a model with item features, the public model
-        is mixed with that one.
+        Its statement names them. If users voted for a model with item features, the public model is mixed
+        with that one.
         """
         privacy = replace(model.privacy, notes=(*model.privacy.notes, *self.notes), public_ratings=True)
         model = replace(model, privacy=privacy)
