@@ -17,7 +17,6 @@ from hushrec.privacy import (
     Release,
     counted,
     positive,
-    signed,
 )
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.gate import LabelledGate, LocalGate
@@ -65,18 +64,6 @@ def test_what_is_not_as_planned_is_refused_and_costs_nothing(bounded: Bounded) -
     with pytest.raises(InputError, match="was planned with sensitivity 2 "):
         gate.release("sum", bounded)
     assert not accountant.releases
-
-
-def test_sensitivity_is_that_of_the_plans_relation() -> None:
-    """One value, whose bound is 1 under add-remove and 2 under replace."""
-    for relation, planned in (("add-remove", 1.0), ("replace", 2.0)):
-        gate, accountant = gate_of(Budget(5, 1e-6, relation=relation), sensitivity=planned)
-        gate.release("sum", sum_of(bound=signed(1.0)))
-        assert accountant.releases[0].relation == relation
-        with pytest.raises(InputError, match="bound times scale"):
-            gate_of(Budget(5, 1e-6, relation=relation), sensitivity=3 - planned)[0].release(
-                "sum", sum_of(bound=signed(1.0))
-            )
 
 
 def test_what_is_not_planned_or_says_no_bound_is_refused() -> None:
