@@ -54,8 +54,8 @@ class Attributes:
         Parameters
         ----------
         source : data frame, Arrow table, mapping of columns, or path of a CSV or Parquet file; or None
-            One column holds item ids (named item, item_id or the like). Items not in the catalogue are left
-            out.
+            With a column of item ids (named item, item_id or the like). Items that the catalogue lacks are
+            left out.
         titles : the same, optional
             Another table, with a column named title or name.
         columns : mapping, optional
@@ -75,7 +75,6 @@ class Attributes:
 
     @property
     def title_column(self) -> pa.Array | None:
-        """The titles of the items."""
         held = [self.columns[name] for name in _TITLES if name in self.columns]
         return next((column for column in held if pa.types.is_large_string(column.type)), None)
 

@@ -59,7 +59,7 @@ def write_lists(
     Returns
     -------
     list of path
-        Files with the columns of :meth:`Model.recommend_batch`, marked private inside.
+        With the columns of :meth:`Model.recommend_batch`, marked private inside.
 
     Examples
     --------
@@ -90,9 +90,7 @@ def write_lists(
 def stream_lists(
     model: Recommender, history: Ratings | Store, n: int = 10, **options: Unpack[ListOptions]
 ) -> pa.RecordBatchReader:
-    """Return the best items for every user as Arrow record batches; memory is bounded.
-
-    DuckDB, Polars, pandas and ADBC read the result like any Arrow stream, once.
+    """Return the best items for every user as a stream of Arrow record batches; memory is bounded.
 
     Parameters and columns as in `write_lists`. PRIVATE: each user's rows are for that user alone.
 

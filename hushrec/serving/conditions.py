@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import reduce
 from typing import Any, NamedTuple, NoReturn
 
 import pyarrow as pa
@@ -76,15 +77,12 @@ class Condition:
         return self._tokens[self._next]
 
     def _disjunction(self) -> Any:
-        truth = self._conjunction()
-        while self._take("or"):
-            truth = pc.or_kleene(truth, self._conjunction())
-        return truth
+        return self._joined("or", pc.or_kleene, lambda: self._joined("and", pc.and_kleene, self._factor))
 
-    def _conjunction(self) -> Any:
-        truth = self._factor()
-        while self._take("and"):
-            truth = pc.and_kleene(truth, self._factor())
+    def _joined(self, word: str, join: Callable[[Any, Any], Any], operand: Callable[[], Any]) -> Any:
+        truth = operand()
+        while self._take(word):
+            truth = join(truth, operand())
         return truth
 
     def _factor(self) -> Any:
@@ -129,21 +127,16 @@ class Condition:
         while self._take(","):
             operands.append(self._operand())
         self._expect(")")
-        constants = [
-            each.as_py() for each in operands if isinstance(each, pa.Scalar) and each.type == left.type
-        ]
-        truths = [
-            pc.equal(*self._comparable(left, each))
-            for each in operands
-            if not isinstance(each, pa.Scalar) or each.type != left.type
-        ]
+        constants, truths = [], []
+        for operand in operands:
+            if isinstance(operand, pa.Scalar) and operand.type == left.type:
+                constants.append(operand.as_py())
+            else:
+                truths.append(pc.equal(*self._comparable(left, operand)))
         if constants:
             known = pc.is_in(left, value_set=pa.array(constants, left.type))
             truths.append(pc.if_else(pc.is_valid(left), known, pa.scalar(None, pa.bool_())))
-        truth = truths[0]
-        for other in truths[1:]:
-            truth = pc.or_kleene(truth, other)
-        return truth
+        return reduce(pc.or_kleene, truths)
 
     def _operand(self) -> Any:
         kind, text, start = self._token

@@ -27,10 +27,6 @@ class ItemRows:
     def dtype(self) -> np.dtype[Any]:
         return self.rows.dtype
 
-    @property
-    def nbytes(self) -> int:
-        return self.rows.nbytes + self.items.nbytes
-
     def __len__(self) -> int:
         return self.shape[0]
 

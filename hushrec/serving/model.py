@@ -64,12 +64,11 @@ class Model(Recommender):
 
     Attributes
     ----------
-    estimator, domain, arrays, lists, state
+    estimator, domain, arrays, lists, state, public
         As of a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
-    public, judged
-        A model of public ratings that is mixed with this one, and the donors' judgement of it: one entry a
-        job, as of `hushrec.serving.judged.Judged`.
+    judged
+        The donors' judgement of ``public``: a `hushrec.serving.judged.Judged` for each job.
 
     Examples
     --------
@@ -100,7 +99,7 @@ class Model(Recommender):
     def of(
         cls, estimator: Any, domain: Domain, found: ModelArrays | Mapping[str, Any], privacy: PrivacyStatement
     ) -> Model:
-        """Build the model of a training; only in a season does it keep its state."""
+        """Build the model of a training; it keeps its state in a season only."""
         parts, lists = ModelArrays.of(found), None
         weekly = privacy.week is not None
         if parts.lists is not None:
@@ -127,15 +126,9 @@ class Model(Recommender):
         return encode(*self._stored(int8=False))[-1].hex()
 
     def similar_items(self, item: Any, n: int = 10) -> list[Similar]:
-        """Return items that go together with one, or with several; public.
+        """Return at most n items that go together with an item, or with a list of them; public.
 
         They are ranked as in the list of a user who likes only the given ones.
-
-        Parameters
-        ----------
-        item : item id, or list of them
-        n : int
-            The number of items, at most.
 
         Raises
         ------
@@ -167,7 +160,6 @@ class Model(Recommender):
         drop_missing_items : bool
             Items that the catalogue lacks are dropped; else they are an error.
         progress : bool
-            Show the number of releases made and the time.
         public : PublicRatings, optional
             As in a first training.
 
@@ -210,11 +202,7 @@ class Model(Recommender):
     def save(self, path: str | Path, *, int8: bool = False) -> None:
         """Write the model file (docs/reference/format.md), whole or not at all.
 
-        Parameters
-        ----------
-        path : str or Path
-        int8 : bool
-            Store item factors in one byte each: a quarter of the size.
+        With ``int8``, item factors have one byte each: a quarter of the size.
         """
         check_kind(path, (str, os.PathLike), "path", "pass the name of a file, for example 'model.hush'")
         write_atomically(Path(path), encode(*self._stored(int8)))
@@ -257,13 +245,7 @@ class Model(Recommender):
 
 
 def load(path: str | Path, *, memory_map: bool = False) -> Model:
-    """Read a model file.
-
-    Parameters
-    ----------
-    path : str or Path
-    memory_map : bool
-        Leave the arrays in the file and read each when it is first used.
+    """Read a model file. With ``memory_map``, each array stays in the file until its first use.
 
     Raises
     ------
@@ -324,7 +306,7 @@ def _model(place: str, stored: ModelFile) -> Model:
 
 
 def _of_stored(stored: ModelFile) -> Model:
-    """Return the model of a file; raises BAD_HEADER's errors where the header makes no sense."""
+    """Return the model of a file; raises one of BAD_HEADER where the header makes no sense."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.arrays.section("catalogue"))
     served, lists = _with_public(stored, "serve", "public", "state", domain), None
@@ -356,7 +338,7 @@ def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: 
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
-    """Return the model of a section; its arrays and its state fit the catalogue."""
+    """Return the model of a section, whose arrays and state fit the catalogue."""
     entry, section = stored.header["sections"][name], stored.arrays.section(name)
     arrays = StoredArrays(section, domain.n_items)
     kept = StoredArrays(stored.arrays.section(state), domain.n_items, whole=True)
@@ -380,12 +362,8 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
         for each, what in declared.items():
             if f"{place}/{each}" in stored.arrays or (place == name and each in needed):
                 positions = held.positions(FACTORS if each in (BYTES, SCALE) else each)
-                local = (
-                    sizes
-                    if positions is None
-                    else sizes | dict.fromkeys(("items", "learned"), len(positions))
-                )
-                stored.arrays.expect(f"{place}/{each}", what, local)
+                rows = {} if positions is None else dict.fromkeys(("items", "learned"), len(positions))
+                stored.arrays.expect(f"{place}/{each}", what, sizes | rows)
     return Recommender(estimator, domain, arrays, state=kept if "state" in stored.header["sections"] else {})
 
 
@@ -397,13 +375,12 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
             raise ValueError("the learned items do not fit the catalogue")
     with_factors = n_items if learned is None else len(learned)
     rank = (*arrays.shape(FACTORS), 0, 0)[1]
-    own, components = rank, rank
-    if "item_factor_variance" in state:  # columns of item features have none
-        own = min(rank, (*state.shape("item_factor_variance"), 0, 0)[1])
-    if "item_probe" in state:  # taste dimensions without gain are not served
-        own = (*state.shape("item_probe"), 0, 0)[1]
-    if "item_components" in state:
-        components = (*state.shape("item_components"), 0, 0)[1]
+
+    def width(name: str, otherwise: int) -> int:
+        return (*state.shape(name), 0, 0)[1] if name in state else otherwise
+
+    # columns of item features have no variance, and taste dimensions without gain are not served
+    own = width("item_probe", min(rank, width("item_factor_variance", rank)))
     return {
         "items": n_items,
         "learned": with_factors,
@@ -412,6 +389,6 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
         "halves": own * (own + 1),
         "gramian": own * (own + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
-        "components": components,
+        "components": width("item_components", rank),
         "tables": (*state.shape("feature_tables"), 0)[0] if "feature_tables" in state else 0,
     }

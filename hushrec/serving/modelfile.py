@@ -61,7 +61,6 @@ class Expected(NamedTuple):
         (the rank without the columns of item features), ``"components"`` (of item features, in lists),
         ``"tables"`` of these.
     low, high : float
-        Least and largest number allowed.
     """
 
     kind: str = "f"
@@ -78,11 +77,9 @@ class Arrays(Mapping[str, Array]):
 
     def __getitem__(self, name: str) -> Array:
         entry = self._entries[name]
-        if entry.digest is not None:
-            if hashlib.sha256(entry.octets).hexdigest() != entry.digest:
-                _damaged(self._place, f"wrong digest of array {entry.name!r}")
-            entry.digest = None
         if not entry.checked:
+            if entry.digest not in (None, hashlib.sha256(entry.octets).hexdigest()):
+                _damaged(self._place, f"wrong digest of array {entry.name!r}")
             self._check(entry)
             entry.checked = True
         return entry.array
@@ -126,14 +123,14 @@ class Arrays(Mapping[str, Array]):
         return self._entries[name].array.dtype
 
     def section(self, name: str) -> Arrays:
-        """Return the arrays of one section, without those of sections within it."""
+        """Return the arrays of a section, without those of sections within it."""
         parts = ((*full.rpartition("/"), entry) for full, entry in self._entries.items())
         return Arrays({short: entry for section, _, short, entry in parts if section == name}, self._place)
 
 
 @dataclass
 class _Entry:
-    """One array and its bytes; ``digest`` is None once it was checked."""
+    """One array and its bytes. ``digest`` is None for the last array, which is one."""
 
     name: str
     array: Array
@@ -146,7 +143,7 @@ class _Entry:
 
 @dataclass(frozen=True)
 class ModelFile:
-    """The content of a model file; arrays are named ``section/array``."""
+    """A model file; arrays are named ``section/array``."""
 
     header: dict[str, Any]
     arrays: Arrays
@@ -185,19 +182,10 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes
 
 
 def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
-    """Read a model file.
+    """Read a model file, or its content.
 
-    Parameters
-    ----------
-    path : str, Path or bytes
-        The file, or its content.
-    memory_map : bool
-        Leave the arrays in the file, and check each at its first use. Such a file may be replaced, as
-        :func:`write_atomically` does, but never written into.
-
-    Raises
-    ------
-    ModelFileError
+    With ``memory_map``, arrays stay in the file, and each is checked at its first use. Such a file may be
+    replaced, as :func:`write_atomically` does, but never written into.
     """
     place = "in memory" if isinstance(path, bytes) else str(path)
     raw: Any = path if isinstance(path, bytes) else _content(Path(path), memory_map)

@@ -60,9 +60,9 @@ class Recommended(NamedTuple):
     ----------
     item
     score : float
-        The list is ranked by it. Compare scores of one user only.
+        Compare scores of one user only.
     rating : float or None
-        The predicted rating; None where the model predicts none.
+        Predicted; None where the model predicts none.
 
     Examples
     --------
@@ -108,11 +108,11 @@ class Explanation(NamedTuple):
     ----------
     item
     score : float
-        Before items that do not exceed the noise are lowered, as they are in lists.
+        Before lists lower items that do not exceed the noise.
     base : float
         The score without the items below.
     because : list of Because
-        The contribution of each of the user's items, the largest first.
+        Contributions of the user's items, the largest first.
 
     Examples
     --------
@@ -120,7 +120,7 @@ class Explanation(NamedTuple):
     >>> model = hushrec.PrivateALS().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> first, second, third, *others = ratings.domain.items
     >>> why = model.explain({first: 5, second: 1}, third)
-    >>> round(why.base + sum(each.moved for each in why.because) - why.score, 9)
+    >>> round(why.base + sum(part.moved for part in why.because) - why.score, 9)
     0.0
     """
 
@@ -138,11 +138,11 @@ class Algorithm(Protocol):
 
     @property
     def scores(self) -> str:
-        """The kind of the scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
+        """``"ratings"``, ``"likes"`` or ``"log-odds"``."""
 
     @property
     def expected(self) -> ModelArrays | Mapping[str, Any]:
-        """The kinds and shapes of its own arrays (`hushrec.serving.modelfile.Expected`)."""
+        """Kinds and shapes of its arrays (`hushrec.serving.modelfile.Expected`)."""
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState: ...
 
@@ -153,7 +153,7 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PublicPart:
-    """A model of public ratings and its weight, in (0, 1], next to a private one (docs/guides/public.md)."""
+    """A model of public ratings and its weight, in (0, 1] (docs/guides/public.md)."""
 
     model: Recommender
     weight: float
@@ -168,10 +168,10 @@ class Recommender:
     estimator : Algorithm
     domain : Domain
     arrays : mapping of str to ndarray
-        The released values: always ``center`` (a scalar), ``item_bias`` (n_items,) and ``item_factors``
-        (n_items, rank). Items with ``supported`` 0 do not exceed the noise and come last in lists.
-        ``directions``: how many first columns of the factors exceed it. With ``learned_items`` (ascending
-        positions), the factors are weights between these items.
+        Released values: ``center`` (a scalar), ``item_bias`` (n_items,) and ``item_factors`` (n_items, rank).
+        Items with ``supported`` 0 do not exceed the noise and come last in lists. ``directions`` counts the
+        first columns of the factors that exceed it. With ``learned_items`` (ascending positions), the factors
+        are weights between these items.
     lists : Recommender or None
         The model for lists, where this one only predicts.
     state : mapping of str to ndarray
@@ -188,7 +188,7 @@ class Recommender:
 
     @property
     def scores(self) -> str:
-        """The kind of the scores: ``"ratings"``, ``"likes"`` or ``"log-odds"``."""
+        """``"ratings"``, ``"likes"`` or ``"log-odds"``."""
         return self.estimator.scores
 
     @property
@@ -198,12 +198,12 @@ class Recommender:
 
     @property
     def item_factors(self) -> NDArray[Any]:
-        """The released item factors, shape (n_items, rank)."""
+        """Shape (n_items, rank)."""
         return np.asarray(self.arrays["item_factors"])
 
     @property
     def item_bias(self) -> NDArray[Any]:
-        """The released item biases, shape (n_items,)."""
+        """Shape (n_items,)."""
         return self.arrays["item_bias"]
 
     def fold_in(self, history: Ratings) -> UserState:
@@ -237,15 +237,14 @@ class Recommender:
         history : mapping or pairs of item id and rating, or Ratings
             One user's own ratings, or many users'.
         items : sequence of item ids, or a table
-            With Ratings also a data frame, Arrow table or mapping with a column of users and one of items
-            (their usual names).
+            With Ratings also a table with a column of users and one of items.
 
         Returns
         -------
         list of float
             For one user.
         ndarray
-            For Ratings: of shape (n_users, n_items); (n_rows,) for a table, NaN where the item is not in the
+            For Ratings: shape (n_users, n_items). For a table: (n_rows,), NaN where the item is not in the
             catalogue. Users without a row in ``history`` are served from released values alone.
         """
         if isinstance(items, Mapping) or hasattr(items, "columns"):
@@ -281,10 +280,10 @@ class Recommender:
         Parameters
         ----------
         history : mapping or pairs of item id and rating
-            May be empty. An entry of a list may have a time, too: ``(item, rating, time)``. Where lists come
-            from likes, a rating of None is a purchase without a rating.
+            May be empty. An entry of a list may have a time: ``(item, rating, time)``. Where lists come from
+            likes, a rating of None is a purchase without a rating.
         n : int
-            The number of items, at most.
+            At most.
         next : bool
             Later ratings count more (docs/guides/next.md). The history is then a list, ordered by its times
             or, without times, with the latest last.
@@ -293,15 +292,15 @@ class Recommender:
         items, exclude_items : sequence of item ids, optional
             Recommend among these only, and none of those.
         attributes : Attributes, table or path, optional
-            The public table of the items (:meth:`hushrec.serving.Attributes.read`) for these rules
+            Public table of the items (:meth:`hushrec.serving.Attributes.read`) for the rules below
             (docs/guides/rules.md).
         where : str, optional
-            Recommend items of which this condition is true, such as ``"in_stock and price < 50"``.
+            Recommend items that meet this condition, such as ``"in_stock and price < 50"``.
         at_most : mapping of str to int, optional
-            Largest number of items that share a value of a column: ``{"brand": 2}``.
+            Most items that share a value of a column: ``{"brand": 2}``.
         boost : mapping of str to float, optional
-            Factors for items of which a condition is true: ``{"new": 1.1}``. They multiply the distance of
-            the score to the user's lowest.
+            Factors for items that meet a condition: ``{"new": 1.1}``. They multiply the distance of the score
+            to the user's lowest.
 
         Privacy
         -------
@@ -337,8 +336,8 @@ class Recommender:
         -------
         pyarrow.Table
             Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, where they exist, ``rating``,
-            ``new`` and ``title``. User ids have the type of an Arrow, polars or Parquet column, or of
-            pandas' ``Int64``. All others become text, because one cell can change a NumPy column's type.
+            ``new`` and ``title``. User ids keep the type of an Arrow, polars or Parquet column, or of
+            pandas' ``Int64``. Others become text, because one cell can change a NumPy column's type.
         """
         blocks = []
         with progress_bar(progress, getattr(history, "n_users", 0), "lists (private)") as advance:
@@ -415,20 +414,17 @@ class Recommender:
         ------
         InputError
             The item is not in the catalogue, or the model's scores are no sums over the ratings: of the
-            papers' models only those of `dpals` are.
+            papers' models, only those of `dpals` are.
         """
         rows, single = self._rows(history)
         if not single:
             raise InputError("explain is for one user; pass a mapping or pairs of item and rating.")
-        lister, column = self.lists or self, int(self.columns_of([item])[0])
-        here = np.zeros(1, np.int64)
+        lister, (column,) = self.lists or self, self.columns_of([item]).tolist()
         state = lister.fold_in(rows)
-        score = float(scores_at(lister.arrays, state, here, here + column)[0])
+        score = float(scores_at(lister.arrays, state, np.array([0]), np.array([column]))[0])
         moved = lister.score_parts(rows, state, column).tolist()
-        named = [
-            Because(self.domain.items[at], part) for at, part in zip(rows.matrix.indices.tolist(), moved)
-        ]
-        because = sorted(named, key=lambda each: -abs(each.moved))
+        rated = (self.domain.items[place] for place in rows.matrix.indices.tolist())
+        because = sorted(map(Because, rated, moved), key=lambda part: -abs(part.moved))
         return Explanation(self.domain.items[column], score, score - sum(moved), because)
 
     def score_parts(self, history: Ratings, state: UserState, column: int) -> NDArray[np.float64]:
@@ -446,7 +442,7 @@ class Recommender:
 
     @property
     def directions(self) -> int | None:
-        """The number of taste dimensions that exceed the noise; None where the model does not know.
+        """The number of taste dimensions that exceed the noise; None if unknown.
 
         With 0, all users get nearly the same list, unless the factors have columns that may be noise.
         """
@@ -466,16 +462,6 @@ class Recommender:
         """
         return item_vectors(self._ranking.arrays)
 
-    @property
-    def _ranking(self) -> Recommender:
-        lister = self.lists or self
-        if lister.public is not None and lister.public.weight < 1:
-            raise InputError(
-                "This model mixes the scores of a private and a public model, and no inner product ranks as"
-                " they do; train without public ratings for an index of vectors."
-            )
-        return lister if lister.public is None else lister.public.model
-
     def query(self, history: Ratings | History) -> NDArray[np.float32]:
         """Return a user's vector for an index of :meth:`item_vectors`; private, like the list.
 
@@ -484,13 +470,22 @@ class Recommender:
         ndarray of shape (n_dimensions,), or (n_users, n_dimensions) of Ratings
             Items of the history are ranked too: ask the index for as many more and leave them out.
         """
-        rows, single = self._rows(history)
-        model = self._ranking
-        if model is self:
-            vectors = queries(self.arrays, self.fold_in(rows).factors, self._reach)
-        else:
-            vectors = model.query(rows)
+        (rows, single), model = self._rows(history), self._ranking
+        vectors = queries(model.arrays, model.fold_in(rows).factors, model.reach)
         return vectors[0] if single else vectors
+
+    @property
+    def _ranking(self) -> Recommender:
+        """The model by which lists are ranked."""
+        lister = self.lists or self
+        if lister.public is None:
+            return lister
+        if lister.public.weight < 1:
+            raise InputError(
+                "This model mixes the scores of a private and a public model, and no inner product ranks as"
+                " they do; train without public ratings for an index of vectors."
+            )
+        return lister.public.model
 
     @cached_property
     def supported(self) -> NDArray[np.bool_] | None:
@@ -499,7 +494,7 @@ class Recommender:
         return None if supported is None or np.all(supported) else np.asarray(supported).astype(bool)
 
     @cached_property
-    def _reach(self) -> tuple[float, float]:
+    def reach(self) -> tuple[float, float]:
         return reach(self.arrays)
 
     # ------------------------------------------------------------------ inside
