@@ -43,13 +43,9 @@ _BLOCK = 1 << 21
 
 
 class ProjectionMap(NamedTuple):
-    """Released: what multiplies every row, ``V diag(gain) V^T``.
+    """Released: ``V diag(gains) V^T``, which multiplies every row.
 
-    Attributes
-    ----------
-    directions : ndarray of shape (n_items, rank)
-    gains : ndarray of shape (rank,)
-        Thresholded over original singular value.
+    ``directions`` are V, of shape (n_items, rank); gains are thresholded over original singular values.
     """
 
     directions: Array
@@ -59,19 +55,11 @@ class ProjectionMap(NamedTuple):
 class FullRows:
     """User side of Algorithm 5: every user's row, as coefficients of the last projection.
 
-    Parameters
-    ----------
-    targets : csr_array
-        Rows less their level.
-    bound : float
-        Norm that a full row is clipped to after its gradient step; infinite for none.
-    step_size, step_decay : float
-        Step t is ``step_size * t ** -step_decay``.
+    ``targets`` are rows less their level. After its gradient step a full row is clipped to norm ``bound``.
     """
 
-    def __init__(self, targets: sp.csr_array, bound: float, step_size: float, step_decay: float) -> None:
-        self._targets, self._bound = targets, bound
-        self._step_size, self._step_decay = step_size, step_decay
+    def __init__(self, targets: sp.csr_array, bound: float, steps: _ProjectedGradient.Tuning) -> None:
+        self._targets, self._bound, self._steps = targets, bound, steps
         self.coefficients = np.zeros((targets.shape[0], 0))
         self._directions = np.zeros((targets.shape[1], 0))
         self._step = 1
@@ -96,7 +84,7 @@ class FullRows:
 
     def stepped(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
         """Yield full rows Y - eta P_Omega(Y - Y*), clipped, some users at a time."""
-        eta = self._step_size * self._step**-self._step_decay
+        eta = self._steps.step_size * self._step**-self._steps.step_decay
         rows = self._targets
         n_users, n_items = rows.shape
         size = max(1, _BLOCK // n_items)
@@ -113,15 +101,17 @@ class FullRows:
 class FullRowUsers(CentredUsers):
     """Users who contribute the outer products of their full rows."""
 
-    def begin(self, level: Mapping[str, Array], bound: float, step_size: float, step_decay: float) -> None:
+    _settings: _ProjectedGradient[FullRowUsers]
+
+    def begin(self, level: Mapping[str, Array]) -> None:
         self.centre(level)
-        self._bound, self._full = bound, FullRows(self._centred, bound, step_size, step_decay)
+        self._full = self._settings.full_rows(self._centred, self.domain)
 
     def gram(self) -> Bounded:
         """Packed sum of the outer products of stepped rows, clipped to norm ``bound``."""
-        gram, step = self._full.gram(), spacing(self._bound, FACTOR_BITS) ** 2
+        gram, bound = self._full.gram(), self._settings.full_row_bound(self.domain)
         packed, weight = gram[np.tril_indices(len(gram))], frobenius_scale(len(gram))
-        return Bounded(packed, positive(self._bound**2), weight=weight, step=step)
+        return Bounded(packed, positive(bound**2), weight=weight, step=spacing(bound, FACTOR_BITS) ** 2)
 
     def project(self, projection: ProjectionMap) -> None:
         self._full.project(projection)
@@ -131,9 +121,7 @@ class FullRowUsers(CentredUsers):
 class _ProjectedGradient(CentredEstimator[PrivateSide]):
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """The steps; chosen on splits of public data (docs/papers/frank-wolfe.md).
-
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
+        """The steps; ``python -m benchmarks.reproduce_frank_wolfe`` chose them on public data.
 
         Parameters
         ----------
@@ -155,17 +143,18 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the gradient steps between the released projections."""
         targets, offset = self.rows(arrays, history)
-        rows = FullRows(
-            targets, self._full_row_bound(history.domain), self.tuning.step_size, self.tuning.step_decay
-        )
+        rows = self.full_rows(targets, history.domain)
         for directions, gains in zip(arrays["directions"], arrays["gains"]):
             rank = np.count_nonzero(gains)
             rows.project(ProjectionMap(directions[:, :rank].astype(np.float64), gains[:rank]))
         return UserState(offset, rows.coefficients)
 
-    def _full_row_bound(self, domain: Domain) -> float:
+    def full_row_bound(self, domain: Domain) -> float:
         """In rating units."""
         return math.inf
+
+    def full_rows(self, targets: sp.csr_array, domain: Domain) -> FullRows:
+        return FullRows(targets, self.full_row_bound(domain), self.tuning)
 
     def _projection(self, gram: Array, domain: Domain) -> ProjectionMap:
         """Soft-threshold the singular values, roots of ``gram``'s positive eigenvalues."""
@@ -184,12 +173,8 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
 
     Parameters
     ----------
-    nuclear_norm : float
-        Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
-    iterations : int
-        Steps T, >= 1.
-    tuning : ProjectedGradient.Tuning
-        Lengths of the steps.
+    nuclear_norm, iterations, tuning
+        As in :class:`PrivateProjectedGradient`.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -207,11 +192,8 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
     iterations: Count = 50
 
     def train(self, ratings: Ratings, gate: Gate, seed: int) -> dict[str, Any]:
-        arrays = exact_level(ratings, self.center, seed)
-        rows = FullRows(
-            self.rows(arrays, ratings)[0], math.inf, self.tuning.step_size, self.tuning.step_decay
-        )
-        maps = []
+        arrays, maps = exact_level(ratings, self.center, seed), []
+        rows = self.full_rows(self.rows(arrays, ratings)[0], ratings.domain)
         for _ in range(self.iterations):
             maps.append(self._projection(rows.gram(), ratings.domain))
             rows.project(maps[-1])
@@ -261,7 +243,7 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)
-        bound = positive(self._full_row_bound(domain) ** 2)
+        bound = positive(self.full_row_bound(domain) ** 2)
         rounds = [Round(f"step {step}", 1.0, bound) for step in range(1, self.iterations + 1)]
         return Plan(budget, (*planned, *plan_of(rounds, budget, left).releases))
 
@@ -270,25 +252,22 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
 
     def train(self, users: FullRowUsers, gate: Gate, seed: int) -> dict[str, Any]:
         arrays, maps = self._level(users, gate, seed), []
-        users.begin(arrays, self._full_row_bound(users.domain), self.tuning.step_size, self.tuning.step_decay)
+        users.begin(arrays)
         for step in range(1, self.iterations + 1):
             gram = unpacked(gate.release(f"step {step}", users.gram()))
             maps.append(self._projection(gram, users.domain))
             users.project(maps[-1])
         return arrays | _model(maps)
 
-    def _full_row_bound(self, domain: Domain) -> float:
+    def full_row_bound(self, domain: Domain) -> float:
         return self._row_bound(self.row_clip, domain)
 
 
 def _model(maps: list[ProjectionMap]) -> dict[str, Array]:
-    width = max(len(projection.gains) for projection in maps)
-    return {
-        "item_factors": maps[-1].directions,
-        "directions": np.stack([_padded(projection.directions, width) for projection in maps]),
-        "gains": np.stack([_padded(projection.gains[None], width)[0] for projection in maps]),
-    }
-
-
-def _padded(columns: Array, width: int) -> Array:
-    return np.pad(columns, ((0, 0), (0, width - columns.shape[1])))
+    """Projections of smaller rank are filled with zeros."""
+    n_items, width = len(maps[-1].directions), max(len(projection.gains) for projection in maps)
+    directions, gains = np.zeros((len(maps), n_items, width)), np.zeros((len(maps), width))
+    for step, projection in enumerate(maps):
+        directions[step, :, : len(projection.gains)] = projection.directions
+        gains[step, : len(projection.gains)] = projection.gains
+    return {"item_factors": maps[-1].directions, "directions": directions, "gains": gains}
