@@ -135,7 +135,7 @@ def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
 def _scores(
     calls: Sequence[NoiseCall], alone: Sequence[Array], owners: Sequence[Array], n_canaries: int
 ) -> Array:
-    """Return the log-likelihood ratio of in against out of each canary, over its entries."""
+    """Return each canary's log-likelihood ratio of in against out."""
     scores = np.zeros(n_canaries)
     for call, value, owner in zip(calls, alone, owners, strict=True):
         if call.kind == "flip":

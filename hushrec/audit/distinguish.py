@@ -36,7 +36,7 @@ _OTHERS = 3  # users besides the one in question
 
 @dataclass(frozen=True)
 class Pair:
-    """Two neighbouring data sets, and the mu by which a run can show them apart."""
+    """Neighbouring data sets, and the mu by which a run can distinguish them."""
 
     data: Ratings
     neighbour: Ratings
@@ -80,12 +80,11 @@ class Audit:
 
     @property
     def violated(self) -> bool:
-        """True where the claim is refuted."""
         epsilon_bound = self.figures.get("epsilon_lower_bound", 0.0)
         return self.mu_bound > self.claimed_mu or epsilon_bound > self.budget.epsilon
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description for JSON, without the scores."""
+        """Without the scores."""
         return {
             "audit": self.name,
             "model": self.model,
@@ -98,7 +97,6 @@ class Audit:
         }
 
     def text(self) -> str:
-        """Return the outcome and the claim as text."""
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
             f"{self.headline}\n"
@@ -174,12 +172,12 @@ def distinguish(
 
 
 def bound_of_scores(inside: Array, outside: Array, mu: float, alpha: float) -> float:
-    """Return the largest mu that log-likelihood ratios refute; they are expected to show `mu`."""
+    """Return the largest mu that log-likelihood ratios refute; `mu` is the expected one."""
     return mu_lower_bound(inside, outside, _THRESHOLDS * (mu**2 / 2 + mu), alpha)
 
 
 def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:
-    """Return the distance between two transcripts' values, in mu."""
+    """Return the mu between the values of two transcripts."""
     mus = []
     for one, other in zip(calls, others, strict=True):
         moved = np.abs(one.value.astype(np.float64) - other.value) / one.amount
@@ -238,7 +236,7 @@ def _ratings(users: dict[str, dict[Any, float]], domain: Domain) -> Ratings:
 def _scores(
     estimator: Estimator, plan: Plan, data: Ratings, other: Ratings, runs: int, seed: int, noise: NoiseSource
 ) -> Array:
-    """Log-likelihood ratios of `data` against `other`, of runs on `data`; shape (runs,)."""
+    """Log-likelihood ratios of `data` against `other`, of runs on `data`."""
     if len(plan.releases) > 1:
         scores = []
         for _ in range(runs):
@@ -263,7 +261,7 @@ def _redrawn(call: NoiseCall, shape: tuple[int, ...], noise: NoiseSource) -> Noi
 
 
 def log_ratios(call: NoiseCall, value: Array, other: Array | float) -> Array:
-    """Return the log of how much likelier each output is with one exact value than with another."""
+    """Return the log-likelihood ratios of the outputs for one exact value against another."""
     output, amount = call.output, call.amount
     if call.kind == "gaussian":
         return np.asarray((output - (value + other) / 2) * (value - other) / amount**2)

@@ -56,7 +56,7 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
 
 
 def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[str, Any]:
-    """Run an attack in another process, which ends at the time limit."""
+    """Run an attack in another process, until the time limit."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")  # the caller's script is not run there again
     try:

@@ -19,7 +19,7 @@ SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
 
 
 def own(statement: PrivacyStatement) -> dict[str, Any]:
-    """Return the row of a model, with the weeks of its season: the earlier ones, or those of a lifetime."""
+    """Return the row of a model, with the earlier weeks of its season or all weeks of a lifetime."""
     week, budget = statement.week, statement.budget
     if week is not None and week.season.lifetime:
         return learned("lifetime", budget.epsilon, budget.delta, 0.0, budget.mu)
@@ -27,7 +27,7 @@ def own(statement: PrivacyStatement) -> dict[str, Any]:
 
 
 def of_a_user(book: dict[str, Any], charges: Iterable[Sequence[Any]]) -> list[Cost]:
-    """Return the costs of those charges of a dossier's ledger part that one user can be in."""
+    """Return the costs of the charges that one user can be in."""
     lifetimes = {season["name"]: season["weeks"] for season in book["seasons"] if season["lifetime"]}
     return of_one_user((Row(*row) for row in charges), lifetimes)
 

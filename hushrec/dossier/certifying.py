@@ -154,7 +154,7 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
 
 @cache
 def code() -> dict[str, str]:
-    """Return the version, and a digest of the package: SHA-256 of a line a file, with its digest and name."""
+    """Return the version, and SHA-256 of a line per file of the package, with its digest and name."""
     root = Path(__file__).parents[1]
     files = {path.relative_to(root).as_posix(): path for path in root.rglob("*") if path.suffix in _PACKAGE}
     lines = [f"{_sha256(path.read_bytes())}  {name}\n" for name, path in sorted(files.items())]
@@ -183,7 +183,7 @@ def _consent(statement: PrivacyStatement, text: Any, donors: Any, key: Any) -> d
 
 
 def _now(rows: Sequence[Sequence[Any]]) -> datetime:
-    """Return the second of now, after that of every charge: charges from then on came later."""
+    """Return the second of now, after that of every charge."""
     last = max(datetime.fromisoformat(row[3]) for row in rows) + timedelta(seconds=1)
     return max(datetime.now(UTC).replace(microsecond=0), last)
 
@@ -208,7 +208,6 @@ def _dataset(statement: PrivacyStatement, dataset: str | None) -> str:
 
 
 def described(model: Model, octets: bytes) -> dict[str, Any]:
-    """Return the description of a model, from its file alone."""
     domain, statement = model.domain, model.privacy
     return {
         "name": model.estimator.name,
@@ -246,7 +245,7 @@ def _booked(
 
 
 def season_entry(summary: SeasonSummary) -> dict[str, Any]:
-    """Return the entry of a season; only a lifetime season has a largest mu squared of one training."""
+    """Only a lifetime season has a largest mu squared of one training."""
     season, budget = summary.season, summary.season.budget
     now: dict[str, Any] = {"begun": summary.begun, "closed": summary.closed}
     now["training_mu_squared"] = season.mu(0) ** 2 if season.lifetime else None
@@ -254,14 +253,12 @@ def season_entry(summary: SeasonSummary) -> dict[str, Any]:
 
 
 def spelled(dossier: dict[str, Any], epsilon: float, delta: float) -> str:
-    """Return epsilon with delta, unit and relation, in the dossier's language."""
     protects = {key: dossier["promise"][key] for key in ("unit", "relation")}
     text: str = words(dossier["language"])["guarantee"]
     return text.format(epsilon=epsilon, delta=delta, **protects)
 
 
 def promised(dossier: dict[str, Any]) -> str:
-    """Return the promise of the model, and the weeks that it covers."""
     promise, week = dossier["promise"], dossier["model"]["week"]
     text = spelled(dossier, promise["epsilon"], promise["delta"])
     if week is None:
@@ -279,7 +276,7 @@ def _of_both(statement: PrivacyStatement) -> float | None:
 
 
 def capped(model: dict[str, Any], lang: dict[str, Any]) -> str:
-    """Return a sentence on how many ratings of a person count; a cap above the catalogue limits nothing."""
+    """Say how many ratings of a person count; a cap above the catalogue limits nothing."""
     limits = model["ratings_per_user"] < model["items"]
     gaps = {"cap": f"{model['ratings_per_user']:,}", "items": f"{model['items']:,}"}
     text: str = lang["cap"]["limits" if limits else "does not"]
@@ -287,7 +284,6 @@ def capped(model: dict[str, Any], lang: dict[str, Any]) -> str:
 
 
 def worded(dossier: dict[str, Any]) -> dict[str, Any]:
-    """Return the sentences that follow from the facts."""
     lang, model, book = words(dossier["language"]), dossier["model"], dossier["ledger"]
     unit, relation = dossier["promise"]["unit"], dossier["promise"]["relation"]
     last = dossier["learned"][-1]
@@ -329,7 +325,6 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
 
 
 def times(odds: float | None, lang: dict[str, Any]) -> str:
-    """Format a factor."""
     if odds is None:
         return str(lang["huge"])
     return f"{odds:.3g}" if odds < 1000 else f"{odds:,.0f}" if odds < 1e6 else f"{odds:.1e}"

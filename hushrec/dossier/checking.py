@@ -70,16 +70,14 @@ class Check(NamedTuple):
 
     @property
     def status(self) -> str:
-        """Return ``"ok"``, ``"FAILED"`` or ``"NOT CHECKED"``."""
         return {True: "ok", False: "FAILED", None: "NOT CHECKED"}[self.passed]
 
 
-class _Wrong(ValueError):
-    """A check that fails, with the reason."""
+class _Wrong(ValueError): ...
 
 
 class _NotChecked(Exception):
-    """A check that cannot be made, with the parts that were not compared."""
+    """The check cannot be made for these parts."""
 
     def __init__(self, words: str, parts: tuple[str, ...]) -> None:
         super().__init__(words)

@@ -26,7 +26,6 @@ def canonical(envelope: dict[str, Any]) -> bytes:
 
 
 def payload_of(facts: dict[str, Any]) -> bytes:
-    """Return the in-toto statement on a model; its predicate holds a dossier's facts."""
     model = facts["model"]
     subject = {"name": f"{model['name']}.hush", "digest": {"sha256": model["sha256"]}}
     return canonical(
@@ -54,12 +53,11 @@ def decoded(text: str) -> bytes:
 
 
 def encoded(octets: bytes) -> str:
-    """Return bytes in base64."""
     return base64.b64encode(octets).decode()
 
 
 def facts_of(envelope: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts in a signed envelope; ValueError or KeyError where it holds no dossier."""
+    """Return the facts in an envelope; ValueError or KeyError where it holds no dossier."""
     payload = decoded(envelope["payload"])
     facts: dict[str, Any] = json.loads(payload)["predicate"]
     if payload_of(facts) != payload:
@@ -68,7 +66,7 @@ def facts_of(envelope: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return the envelope that a file holds; ValueError for any other bytes."""
+    """Return a file's envelope; ValueError for any other bytes."""
     envelope = json.loads(content)
     if not isinstance(envelope, dict) or canonical(envelope) != content:
         raise ValueError("it is not written as certify writes it")
@@ -81,13 +79,11 @@ def parsed(content: bytes) -> dict[str, Any]:
 
 @cache
 def file(name: str) -> str:
-    """Return the text of a file of this package."""
     return files("hushrec.dossier").joinpath(name).read_text("utf-8")
 
 
 @cache
 def words(language: str = "en") -> dict[str, Any]:
-    """Return the sentences of a language, with gaps."""
     if language not in LANGUAGES:
         raise ValueError("another language")
     loaded: dict[str, Any] = json.loads(file(f"words.{language}.json"))
@@ -95,5 +91,4 @@ def words(language: str = "en") -> dict[str, Any]:
 
 
 def filled(texts: Iterable[str], gaps: dict[str, Any]) -> list[str]:
-    """Return sentences with their gaps filled."""
     return [text.format(**gaps) for text in texts]

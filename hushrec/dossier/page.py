@@ -59,12 +59,11 @@ def render(envelope: dict[str, Any]) -> bytes:
 
 
 def document(title: str, body: str, language: str = "en") -> bytes:
-    """Return a page with its style in it."""
     return _PAGE.format(title=escape(title), style=file("page.css"), body=body, language=language).encode()
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[int] = ()) -> str:
-    """Return a table of texts; the columns `numbers` are aligned right."""
+    """Return a table of texts; columns ``numbers`` are aligned right."""
 
     def cells(tag: str, row: Sequence[str]) -> str:
         marks = [' class="number"' if at in numbers else "" for at in range(len(row))]
@@ -76,28 +75,24 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
 
 def terms(pairs: dict[str, str]) -> str:
-    """Return terms with their descriptions."""
     lines = (f"<dt>{escape(word)}</dt><dd>{escape(text)}</dd>" for word, text in pairs.items())
     return "<dl>\n" + "\n".join(lines) + "\n</dl>"
 
 
 def bullets(texts: Iterable[str]) -> str:
-    """Return a list of texts."""
     return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
 
 
 def small(text: str) -> str:
-    """Return a note."""
     return f'<p class="small">{escape(text)}</p>'
 
 
 def moment(time: str) -> str:
-    """Return a time in UTC to the second."""
     return time[:19].replace("T", " ")
 
 
 def percent(value: float, lang: dict[str, Any]) -> str:
-    """Return a percentage, rounded up."""
+    """Round up."""
     if value > 0.999:
         return str(lang["nearly"])
     digits = 1 if value < 0.1 or value > 0.985 else 0
@@ -106,7 +101,7 @@ def percent(value: float, lang: dict[str, Any]) -> str:
 
 
 def plain(dossier: dict[str, Any]) -> str:
-    """Return the promise in plain words, with the people it does not cover."""
+    """Return the promise in plain words."""
     level, promise, lang = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
     sure, hardly, strict, loose = (percent(each, lang) for _, each in level["belief"] + level["found"])
     text = lang["plain"].format(
@@ -126,7 +121,6 @@ def plain(dossier: dict[str, Any]) -> str:
 
 
 def _first(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
-    """Return the page to sign: the training, the odds, the limits, and the signers."""
     book, so_far = dossier["ledger"], dossier["learned"][1]
     gaps = {
         "name": dossier["model"]["name"],
@@ -187,7 +181,7 @@ def _trained(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 
 
 def _settings(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
-    """Return the settings in a line; a number of users that was released is marked as noisy."""
+    """A number of users that was released is marked as noisy."""
     book = dossier["ledger"]
     counted = any(row[4] == _COUNT for row in book["charges"] if row[2] in book["runs"])
     settings = [
@@ -200,7 +194,7 @@ def _settings(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 
 
 def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
-    """Return a row a kind of release of this model's runs; those of one name are one row."""
+    """Return a row per kind of release of this model's runs."""
     kinds: dict[tuple[str, str], list[Release]] = {}
     for row in (Row(*columns) for columns in book["charges"]):
         if row.run in book["runs"]:
@@ -226,7 +220,7 @@ def _range(values: Iterable[float]) -> str:
 
 
 def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
-    """Return a row per run, with its cost and the cost of all before; the earliest of many are one row."""
+    """Return a row per run, with all costs up to it; the earliest of many are one row."""
     book, delta = dossier["ledger"], dossier["learned"][1]["delta"]
     runs: dict[str, list[Any]] = {}
     for row in book["charges"]:
@@ -274,7 +268,6 @@ def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 
 
 def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
-    """Return a column per level, with its bounds on three risks."""
     levels, name = dossier["learned"], lang["learned"]
     before = [
         name["belief"].format(lang["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
@@ -320,7 +313,7 @@ def _attacked(attacks: Sequence[dict[str, Any]], lang: dict[str, Any]) -> str:
 
 
 def reading(attack: dict[str, Any]) -> str:
-    """Return whether an attack was ``"above"`` the claim, ``"below"`` it, or found ``"nothing"`` at all."""
+    """Return whether an attack was ``"above"`` the claim, ``"below"`` it, or found ``"nothing"``."""
     least = attack["reached"] - attack.get("margin", 0.0)
     if least > attack["claim"] or attack.get("mu_reached", 0) > attack.get("mu_claim", 0):
         return "above"

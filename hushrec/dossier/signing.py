@@ -56,7 +56,7 @@ def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
 
 
 def signed(envelope: dict[str, Any]) -> bool:
-    """Return whether the signature belongs to the public key in the envelope."""
+    """Check the signature with the public key in the envelope."""
     (entry,) = envelope["signatures"]
     public = bytes.fromhex(entry["keyid"])
     try:

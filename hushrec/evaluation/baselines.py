@@ -115,7 +115,7 @@ def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Re
 
 
 def planned_noise(model: Model) -> float | None:
-    """Return the noise's standard deviation of `popular` with the model's whole budget."""
+    """Return the noise of `popular` with the model's whole budget, as a standard deviation."""
     budget = model.privacy.budget
     if not budget.private or budget.unit != "user" or budget.failure:
         return None
@@ -123,7 +123,7 @@ def planned_noise(model: Model) -> float | None:
 
 
 def released_noise(model: Model) -> float | None:
-    """Return the noise's standard deviation of the release that popularity follows from."""
+    """Return the noise of the release that popularity follows from."""
     labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
     sds = [
         release.noise_sd for label in labels for release in model.privacy.releases if release.label == label

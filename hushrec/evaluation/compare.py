@@ -99,7 +99,6 @@ class Comparison:
 
     @property
     def stamp(self) -> str:
-        """The sentence on privacy of every table and plot."""
         if self.data_is_public:
             return f"{NOT_PRIVATE}."
         stamp = "NOT PRIVATE. " if math.isinf(self.total_epsilon) else ""
@@ -167,13 +166,12 @@ class Comparison:
         return "".join(parts) + notebook.table("", [(self.stamp,)])
 
     def table(self) -> pa.Table:
-        """Return every run as a row, stamped in its schema metadata."""
+        """Return a row per run, with the stamp in the schema's metadata."""
         declared = {"delta": self.delta, "unit": self.unit, "relation": self.relation}
         rows = [{**row, **declared, "data_is_public": self.data_is_public} for row in self.rows]
         return pa.Table.from_pylist(rows).replace_schema_metadata({"hushrec": self.stamp})
 
     def markdown(self) -> str:
-        """Return one line per model and epsilon."""
         names = self.metrics
         lines = [
             f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}. Of a user's held-out"
@@ -200,7 +198,7 @@ class Comparison:
         return "\n".join(lines)
 
     def brief(self) -> list[list[str]]:
-        """Return the main metrics as rows of texts, below a head."""
+        """Return the main metrics as rows of texts, after a head."""
         columns = [self.summary(name) for name in self.main_metrics]
         rows = [["model", "epsilon", *self.main_metrics, "taste dimensions"]]
         for cells in zip(*columns):
@@ -225,7 +223,6 @@ class Comparison:
         return "–".join(map(str, dict.fromkeys([known[0], known[-1]]))) if known else "not known"
 
     def plot(self) -> Figure:
-        """Return the main metrics against epsilon, a panel each."""
         return privacy_utility_plot(
             {name: self.summary(name) for name in self.main_metrics},
             k=self.k,
@@ -241,7 +238,7 @@ class Comparison:
         return values | {"note": self.stamp, "runs": list(self.rows)}
 
     def write(self, folder: str | Path) -> dict[str, Path]:
-        """Write table (Parquet, Markdown) and plot (PNG, SVG), for their owner alone; return the paths."""
+        """Write table (Parquet, Markdown) and plot (PNG, SVG), for their owner alone."""
         needs_matplotlib()
         paths = {name.rpartition(".")[2]: Path(folder) / name for name in FILES}
         for path in paths.values():
@@ -389,7 +386,7 @@ def _trained(
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
-    """Return the estimators by their labels; None for a model that is planned by name."""
+    """Return the estimators by label; None for a model that is planned by name."""
     estimators: dict[str, Estimator[Any] | None] = {}
     for model in models:
         if isinstance(model, str):
@@ -511,7 +508,7 @@ def _grid(
 
 
 def _whole(budget: Budget) -> Release:
-    """Return one release that costs a whole budget, to ask the ledger whether all runs fit."""
+    """Return a release that costs a whole budget, to ask the ledger for room."""
     mechanism = budget.share(1.0) if budget.private else Gaussian(0.0)
     return Release("run of a comparison", mechanism, 1.0, budget.unit, budget.relation)
 

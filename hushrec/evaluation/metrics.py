@@ -113,7 +113,6 @@ class Evaluation:
         return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")
 
     def to_dict(self) -> dict[str, Any]:
-        """Return each metric by name and its ``intervals``, for JSON."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
         names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {
@@ -124,7 +123,7 @@ class Evaluation:
         }
 
     def text(self, beside: Mapping[str, Mapping[str, str]] | None = None) -> str:
-        """Return a text table, with further columns: heading -> metric -> cell."""
+        """Return a text table; ``beside`` has further columns: heading -> metric -> cell."""
         shown_ones = {
             name: metric
             for name, metric in self.metrics.items()
@@ -331,7 +330,7 @@ def _measured(
 def _readable(
     model: Recommender, history: Ratings | Store, targets: Ratings | Store
 ) -> tuple[Any, Any, Streaming | None]:
-    """Measure two stores of equally many partitions one by one, and all else in memory."""
+    """Measure two stores with equal numbers of partitions one by one, all else in memory."""
     stores = isinstance(history, Store) and isinstance(targets, Store)
     if stores and model.scores != "log-odds" and _partitions(history) == _partitions(targets):
         return history, targets, Streaming()
@@ -347,13 +346,11 @@ def _partitions(rows: Any) -> int:
 
 
 def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:
-    """Measure a partition of both, on a worker."""
     history, targets = (partition.ratings() for partition in partitions)
     return _measured(history, targets, *public)
 
 
 def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine: Any) -> _Measured:
-    """Measure all partitions; rows of users are joined, counts are added."""
     if not (isinstance(history, Store) and isinstance(targets, Store) and engine is not None):
         raise InputError("An engine measures two stores; prepare history and held-out ratings.")
     if public[0].scores == "log-odds":
@@ -376,7 +373,7 @@ def _sign_metrics(
 
 
 def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
-    """Return squared and absolute errors and the number of ratings, shape (n_users, 3)."""
+    """Return squared errors, absolute errors and numbers of ratings, shape (n_users, 3)."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     known = ~np.isnan(actual)  # else a purchase without a rating
     errors = np.where(known, predicted - actual, 0.0)
@@ -434,7 +431,7 @@ def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
 def _relevant_cells(
     history: Ratings, targets: Ratings, relevant_from: float | None
 ) -> tuple[tuple[Array, Array], int]:
-    """Return sorted ``user * n_items + item`` of relevant cells, their number per user; cells of both."""
+    """Return relevant cells ``user * n_items + item``, their number per user, and that of known cells."""
     cells, n_items = _cells(targets), targets.domain.n_items
     keep = ~np.isin(cells, _cells(history), assume_unique=True)
     n_known = int((~keep).sum())
@@ -452,7 +449,7 @@ def _cells(ratings: Ratings) -> Array:
 def _rank_metrics(
     model: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
 ) -> tuple[Array, Array]:
-    """Return each user's `rank_scores`, and list (item positions, -1 past its end)."""
+    """Return each user's `rank_scores`, and list."""
     keys, n_relevant = relevant
     n_items = model.domain.n_items
     ranks = np.zeros((history.n_users, len(_RANKED)))
@@ -472,14 +469,13 @@ def _rank_metrics(
 
 
 def _found(lists: Array, keys: Array, n_items: int) -> Any:
-    """Return users' relevant items: 1 where an item is missed, 2 where it is listed."""
     rows = np.arange(len(lists), dtype=np.int64)[:, None]
     listed = np.isin(keys, (rows * n_items + lists)[lists >= 0])
     return sp.csr_array((listed + 1, (keys // n_items, keys % n_items)), shape=(len(lists), n_items))
 
 
 def _sliced(whole: _Measured) -> Array:
-    """Return each user's recall in the head, and whether it has relevant items; the same in the tail."""
+    """Return each user's recall in the head, and whether it exists; the same in the tail."""
     order = np.argsort(-whole.raters, kind="stable")
     before = np.cumsum(whole.raters[order]) - whole.raters[order]
     head = np.zeros(len(order))
@@ -500,7 +496,7 @@ def gini(counts: Array) -> float:
 
 
 def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> Array:
-    """Return a digest of each list and its first item, before the history is left out."""
+    """Return a digest of each list and its first item, items of the history included."""
     marks = [
         (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
         for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False)

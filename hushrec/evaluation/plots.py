@@ -46,7 +46,6 @@ _TITLES = {
 
 
 def needs_matplotlib() -> None:
-    """Ask before anything is spent."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
@@ -151,7 +150,7 @@ def save_plot(figure: Figure, path: Path, stamp: str) -> None:
 def _styles(
     cells: list[dict[str, Any]], rows: list[dict[str, Any]]
 ) -> list[tuple[str, tuple[str, str, Any]]]:
-    """Return the models that have a line, with colour, marker and dashes, the same in every panel."""
+    """Return the models that have a line, with a style that is the same in every panel."""
     models = list(dict.fromkeys(row["model"] for row in cells if math.isfinite(row["epsilon"])))
     others = [model for model in models if model not in _BASELINES]
     styles = _BASELINES | dict(zip(others, zip(cycle(_COLOURS), cycle(_MARKERS), cycle(_DASHES))))

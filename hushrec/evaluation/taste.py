@@ -49,7 +49,6 @@ class Taste:
         return {"directions": self.directions}
 
     def text(self, advice: bool = True) -> str:
-        """Return a paragraph; empty if nothing is known."""
         price = self.price if advice else ""
         if self.pairs:
             more = f" and {plural(self.directions, 'taste dimension')}" if self.directions else ""
@@ -70,7 +69,7 @@ class Taste:
 
 
 def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = None) -> Taste:
-    """Return the taste of a trained model; ``ledger`` has all charges of its data set."""
+    """``ledger`` has all charges of the data set."""
     if not budget.private:
         return Taste(None)
     lister = model.lists or model

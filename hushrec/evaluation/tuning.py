@@ -40,14 +40,11 @@ Settings = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Trial:
-    """Settings and the root mean squared error they gave on public ratings."""
-
     settings: Settings
     rmse: float
 
 
 def grid(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    """Every combination of the values of each setting."""
     return [dict(zip(choices, values)) for values in product(*choices.values())]
 
 

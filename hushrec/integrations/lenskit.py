@@ -72,7 +72,7 @@ class HushrecScorer(Component[ItemList], Trainable):
     model_: Model
 
     def train(self, data: Dataset, options: TrainingOptions = _ONCE) -> None:
-        """Train on the interactions of a data set and charge the declared budget."""
+        """Train on a data set and charge the declared budget."""
         if hasattr(self, "model_") and not options.retrain:
             return
         config = self.config

@@ -83,7 +83,7 @@ def load_model(model_uri: str) -> Model:
 
 
 class _Lists:
-    """Lists for MLflow: data frames of ratings in, of lists out; both are private."""
+    """From data frames of ratings to lists; both are private."""
 
     def __init__(self, model: Model) -> None:
         self._model = model

@@ -231,7 +231,7 @@ def _plain(estimate: Estimate) -> dict[str, float | None]:
 
 
 def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
-    """Judge both models on donors, the public one on donors that it was not fitted to."""
+    """Judge both models on donors that the public one was not fitted to."""
     fold = np.arange(donors.n_users) % _FOLDS
     place = donors.user_index(judges)
     n_judges = judges.n_users
@@ -325,7 +325,7 @@ def _agreement(
 def _of_likes(
     popularity: Array, donors: Ratings, released: tuple[float, Array, float] | None
 ) -> tuple[float, float]:
-    """Return the measured and the expected correlation of the released popularity with the donors' own."""
+    """Return the measured and the expected correlation of released popularity with the donors'."""
     n_users, popularity, noise_sd = (0.0, popularity, 0.0) if released is None else released
     if not donors.n_users:
         return 0.0, _SURE
@@ -347,7 +347,7 @@ def _of_likes(
 
 
 def _of_ratings(biases: Array, donors: Ratings) -> tuple[float, float]:
-    """Return the measured and the expected agreement of released item biases with the donors' ratings."""
+    """Return the measured and the expected agreement of released biases with the donors' ratings."""
     matrix, counts = donors.matrix, np.diff(donors.matrix.indptr)
     rows = np.repeat(np.arange(donors.n_users), counts)
 

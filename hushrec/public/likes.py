@@ -94,7 +94,7 @@ class Released:
 
     @cached_property
     def weights(self) -> tuple[float, Array, float] | None:
-        """The number of users, the released item weights and the standard deviation of their noise."""
+        """The number of users, the released item weights and their noise."""
         if not {"users", "item_weights", "item_weights_variance"} <= set(self.state):
             return None
         noise_sd = float(np.sqrt(np.mean(self.state["item_weights_variance"])))
@@ -206,7 +206,7 @@ class Released:
         return Recommender(self.private.estimator, self.private.domain, arrays)
 
     def voted(self, model: Recommender, gone: Ratings) -> Recommender:
-        """Return the model that users voted for, changed as :meth:`without` changes the private one."""
+        """Return the model that users voted for, changed as in :meth:`without`."""
         columns = self.without(gone).arrays["item_factors"], model.item_factors
         factors = np.column_stack([columns[0], columns[1][:, columns[0].shape[1] :]])
         return Recommender(model.estimator, model.domain, {**model.arrays, "item_factors": factors})

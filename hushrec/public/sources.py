@@ -214,7 +214,6 @@ class PublicRows:
 
 
 def _beside(model: Served, part: PublicPart | None) -> Served:
-    """Mix a public model with the private one, or with the one that users voted for."""
     if part is None:
         return model
     arrays = model.arrays if model.public is None else model.public.model.arrays
@@ -222,7 +221,6 @@ def _beside(model: Served, part: PublicPart | None) -> Served:
 
 
 def _sources(declared: Any) -> list[Any]:
-    """Sources as a list; a tuple of columns is one source."""
     if isinstance(declared, list):
         return declared
     return [] if isinstance(declared, tuple) and not declared else [declared]
@@ -236,7 +234,7 @@ def _same_file(source: Any, other: Any) -> bool:
 
 
 def _one_below_another(parts: list[Ratings]) -> Ratings | None:
-    """Return the rows of several populations as one; no two share a user."""
+    """No two populations share a user."""
     if not parts:
         return None
     joined = parts[0]

@@ -166,7 +166,7 @@ class Answers:
         return {"models": listed}
 
     def _measured(self, request: Request) -> Reply:
-        """Return the counts for the operator only: they show the outcome and time of single requests."""
+        """Reply to the operator only: counts show the outcome and time of single requests."""
         self._let_in(request)
         if not self._tokens and not _from_here(request):
             raise Refusal(403, "Metrics are given on the server's own machine, or for a token.")
@@ -220,7 +220,6 @@ def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _entry(served: Served, item: Any, **values: float | None) -> dict[str, Any]:
-    """Return an item's text, these values and its title, each where it exists."""
     domain = served.model.domain
     place = domain.position(item)
     entry: dict[str, Any] = {"item": domain.text_list[place]}

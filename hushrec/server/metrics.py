@@ -33,7 +33,7 @@ def route_of(path: str) -> str:
 
 
 class Metrics:
-    """The counts of all workers: `SIZE` float64 numbers for each in a shared buffer."""
+    """Counts of all workers: `SIZE` float64 numbers for each in a shared buffer."""
 
     def __init__(self, shared: Any, worker: int = 0) -> None:
         self._all = np.frombuffer(shared, np.float64).reshape(-1, SIZE)
@@ -46,11 +46,9 @@ class Metrics:
         self._own[start + _WIDTH - 1] += seconds
 
     def models(self, exchanged: int, refused: int) -> None:
-        """Set how many model files this worker took and refused."""
         self._own[-len(_OWN) :] = exchanged, refused
 
     def text(self, models: list[tuple[str, str]]) -> str:
-        """Return the text for Prometheus; models are names and digests."""
         total = self._all.sum(axis=0)
         lines = ["# TYPE hushrec_requests_total counter"]
         seconds = ["# TYPE hushrec_request_seconds histogram"]

@@ -35,7 +35,6 @@ class Served:
 
     @cached_property
     def titles(self) -> tuple[bytes, str] | None:
-        """The titles of the items as JSON, and their digest."""
         if self.attributes is None:
             return None
         content = self.attributes.titles_json(self.model.domain)
@@ -69,7 +68,6 @@ class Models:
         return name in self._served
 
     def all(self) -> list[Served]:
-        """Return all models, in order."""
         return list(self._served.values())
 
     def look(self) -> None:

@@ -27,7 +27,6 @@ _HISTORY = {"matrix": 5, "titanic": 2}
 
 
 def openapi() -> dict[str, Any]:
-    """Return the OpenAPI document of the server."""
     return {
         "openapi": "3.1.0",
         "info": {

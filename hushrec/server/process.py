@@ -173,7 +173,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
 
 
 def _more_files() -> None:
-    """Raise the limit on open files, which bounds connections, to the system's."""
+    """Raise the limit on open files, which bounds connections."""
     try:
         import resource
     except ImportError:  # Windows has no such limit

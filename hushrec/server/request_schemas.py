@@ -16,7 +16,7 @@ MOST_LISTED, MOST_RATINGS, MOST_IDS, MOST_IN_BASKET = 1000, 10_000, 100_000, 100
 
 @dataclass(frozen=True)
 class Field:
-    """A field of a request, with its allowed values as text and as JSON Schema."""
+    """A field of a request; its allowed values as text and as JSON Schema."""
 
     fits: Callable[[Any], bool]
     words: str

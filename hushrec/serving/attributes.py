@@ -84,14 +84,13 @@ class Attributes:
         return None if self.title_column is None else self.title_column.to_pylist()
 
     def titles_json(self, domain: Domain) -> bytes | None:
-        """Return the titles by item as JSON."""
         if self.titles is None:
             return None
         named = {text: title for text, title in zip(domain.text_list, self.titles) if title is not None}
         return json.dumps(named, ensure_ascii=False).encode(errors="backslashreplace")
 
     def matching(self, condition: str | Condition) -> NDArray[np.bool_]:
-        """Return for which items a condition is true; null is not true, as in SQL."""
+        """Return which items meet a condition; null is not true, as in SQL."""
         condition = condition if isinstance(condition, Condition) else Condition(condition)
         truth = condition.evaluate(self.column)
         if isinstance(truth, pa.Scalar):
@@ -99,7 +98,7 @@ class Attributes:
         return pc.fill_null(truth, False).to_numpy(zero_copy_only=False)
 
     def codes(self, name: str) -> NDArray[np.int64]:
-        """Return a number for each item's value of a column; -1 for a missing value."""
+        """Return the number of each item's value of a column; -1 for a missing value."""
         return pc.fill_null(self.column(name).dictionary_encode().indices, -1).to_numpy().astype(np.int64)
 
     def column(self, name: str) -> pa.Array:
@@ -115,7 +114,6 @@ class Attributes:
 
 
 def titled_page(page: bytes) -> bytes:
-    """Return the page's HTML with the address of the titles."""
     return page.replace(b'data-titles=""', b'data-titles="titles.json"')
 
 

@@ -36,7 +36,7 @@ class _Token(NamedTuple):
 
 
 class Condition:
-    """A condition as tokens; nothing is computed yet."""
+    """A condition as tokens."""
 
     def __init__(self, text: str) -> None:
         if not isinstance(text, str) or not text.strip() or len(text) > _MOST_LETTERS:
@@ -58,7 +58,7 @@ class Condition:
 
     @property
     def operations(self) -> int:
-        """The number of names, words and signs: each is one pass over the items at most."""
+        """Names, words and signs: each is at most one pass over the items."""
         return sum(token.kind in ("name", "word", "sign") for token in self._tokens)
 
     def evaluate(self, column: Callable[[str], pa.Array]) -> Any:

@@ -44,7 +44,7 @@ class ItemRows:
         return chosen
 
     def places(self, columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return the places of items among the stored rows, and whether each is stored."""
+        """Return items' places among the stored rows, and whether each is stored."""
         places = np.minimum(np.searchsorted(self.items, columns), max(len(self.items) - 1, 0))
         return places, (self.items[places] == columns if len(self.items) else np.zeros(len(columns), bool))
 
@@ -68,14 +68,14 @@ def compact(array: Any) -> Any:
 
 
 def without_rows_of_zeros(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a model's arrays with :func:`compact` item factors; pairs of items have no such rows."""
+    """Make a model's item factors :func:`compact`; pairs of items have no such rows."""
     if "learned_items" in arrays or "item_factors" not in arrays:
         return dict(arrays)
     return {**arrays, "item_factors": compact(arrays["item_factors"])}
 
 
 def weighted_sums(likes: sp.csr_array, factors: Any, weight: Array) -> NDArray[np.float64]:
-    """Return the sums of the weighted factors of each user's items, shape (n_users, rank)."""
+    """Sum the weighted factors of each user's items, shape (n_users, rank)."""
     rows, items = stored_rows(factors)
     if items is not None:
         likes, weight = likes[:, items], weight[items]

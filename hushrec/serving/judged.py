@@ -55,7 +55,7 @@ class Judged:
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Judged:
-        """Return the inverse of `to_dict`; ValueError for anything that `to_dict` does not write."""
+        """Invert `to_dict`; ValueError for anything that it does not write."""
         named = isinstance(entry, dict) and set(entry) == {field.name for field in fields(cls)}
         if not named or METRICS.get(str(entry["job"])) != entry["metric"]:
             raise ValueError("a verdict of donors has other fields")

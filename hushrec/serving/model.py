@@ -208,12 +208,10 @@ class Model(Recommender):
         write_atomically(Path(path), encode(*self._stored(int8)))
 
     def to_bytes(self, *, int8: bool = False) -> bytes:
-        """Return the bytes of the model file."""
         return b"".join(encode(*self._stored(int8)))
 
     @staticmethod
     def from_bytes(content: bytes) -> Model:
-        """Read the bytes of a model file."""
         return _model("in memory", read(content))
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -338,7 +336,6 @@ def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: 
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
-    """Return the model of a section, whose arrays and state fit the catalogue."""
     entry, section = stored.header["sections"][name], stored.arrays.section(name)
     arrays = StoredArrays(section, domain.n_items)
     kept = StoredArrays(stored.arrays.section(state), domain.n_items, whole=True)

@@ -123,7 +123,6 @@ class Arrays(Mapping[str, Array]):
         return self._entries[name].array.dtype
 
     def section(self, name: str) -> Arrays:
-        """Return the arrays of a section, without those of sections within it."""
         parts = ((*full.rpartition("/"), entry) for full, entry in self._entries.items())
         return Arrays({short: entry for section, _, short, entry in parts if section == name}, self._place)
 
@@ -236,8 +235,7 @@ def write_atomically(target: Path, parts: list[Any]) -> None:
         ) from None
 
 
-class _LayoutError(ValueError):
-    """The arrays of a file are not where its header says."""
+class _LayoutError(ValueError): ...
 
 
 def _damaged(place: str, why: object) -> NoReturn:

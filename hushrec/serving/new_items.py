@@ -115,7 +115,7 @@ def _learned(model: Recommender, position: Array) -> dict[str, Array]:
 
 
 def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
-    """Return arrays over another catalogue; rows of items are moved, except in the fixed arrays."""
+    """Move rows of items to another catalogue, except in the fixed arrays."""
     return {
         name: at(each, position) if _by_item(name) and name not in fixed else each
         for name, each in arrays.items()
@@ -123,7 +123,7 @@ def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[st
 
 
 def at(rows: Array, position: Array) -> Array:
-    """Return the rows at these positions, zeros for a negative one."""
+    """Return rows by position; zeros for a negative one."""
     moved_rows = rows[np.maximum(position, 0)].copy()
     moved_rows[position < 0] = 0
     return moved_rows

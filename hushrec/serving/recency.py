@@ -21,7 +21,7 @@ def spans(history: Ratings) -> list[Ratings]:
 
 
 def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], list[int]]:
-    """Return one user's pairs of item and rating, the oldest first, and the items' positions."""
+    """Return one user's pairs of item and rating, oldest first, and the items' positions."""
     if isinstance(history, Mapping):
         raise InputError(
             "next needs an order, and a mapping has none: pass a list of [item, rating, time], or of pairs"

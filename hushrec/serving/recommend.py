@@ -32,8 +32,6 @@ _FEW_IDS = 1000
 
 
 class RuleOptions(TypedDict, total=False):
-    """Rules of :meth:`Recommender.recommend`."""
-
     attributes: Any
     where: str | None
     at_most: Mapping[str, int] | None
@@ -41,8 +39,6 @@ class RuleOptions(TypedDict, total=False):
 
 
 class ListOptions(RuleOptions, total=False):
-    """Options of :meth:`Recommender.recommend` for lists of many users."""
-
     next: bool
     exclude_seen: bool
     items: Sequence[Any] | None
@@ -95,7 +91,7 @@ class Ranked(NamedTuple):
 
 
 class Because(NamedTuple):
-    """One of a user's items, and its contribution to the score of another."""
+    """One of a user's items, and its contribution to another's score."""
 
     item: Any
     moved: float
@@ -193,7 +189,6 @@ class Recommender:
 
     @property
     def takes_purchases(self) -> bool:
-        """Whether purchases without ratings count."""
         return self.scores == "likes" and hasattr(self.estimator, "like_threshold")
 
     @property
@@ -207,7 +202,7 @@ class Recommender:
         return self.arrays["item_bias"]
 
     def fold_in(self, history: Ratings) -> UserState:
-        """Compute users' offsets and factors from their own ratings, one row a user."""
+        """Compute users' offsets and factors from their own ratings."""
         if history.domain.fingerprint != self.domain.fingerprint:
             raise InputError(
                 "These ratings were read with another catalogue or rating range than the model's;"
@@ -428,7 +423,6 @@ class Recommender:
         return Explanation(self.domain.items[column], score, score - sum(moved), because)
 
     def score_parts(self, history: Ratings, state: UserState, column: int) -> NDArray[np.float64]:
-        """Return the contribution of each rating of one user to the score of an item."""
         parts = self.estimator.score_parts(self.arrays, history, column)
         if self.public is None or state.public is None:
             return parts
@@ -489,7 +483,7 @@ class Recommender:
 
     @cached_property
     def supported(self) -> NDArray[np.bool_] | None:
-        """Whether each item exceeds the noise, and precedes those that do not in lists; None if all do."""
+        """Whether each item exceeds the noise; None if all do."""
         supported = self.arrays.get("supported")
         return None if supported is None or np.all(supported) else np.asarray(supported).astype(bool)
 

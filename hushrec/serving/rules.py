@@ -29,7 +29,7 @@ _MOST_WORK = 50_000_000
 
 
 class Rules(NamedTuple):
-    """The rules of a list, evaluated for every item of the catalogue."""
+    """Rules, evaluated for every item of the catalogue."""
 
     #: Whether each item may be listed; None: all may.
     allowed: NDArray[np.bool_] | None = None
@@ -47,7 +47,6 @@ class Rules(NamedTuple):
         at_most: Mapping[str, int] | None = None,
         boost: Mapping[str, float] | None = None,
     ) -> Rules:
-        """Check the rules of `Recommender.recommend`, then evaluate them."""
         if where is None and not at_most and not boost:
             return cls()
         if attributes is None:

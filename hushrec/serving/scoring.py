@@ -51,7 +51,7 @@ class UserState(NamedTuple):
 
     @classmethod
     def mean(cls, states: Sequence[UserState]) -> UserState:
-        """Return the mean of several states of the same users, in one model; rows of likes have sum 1."""
+        """Return the mean of several states of the same users; rows of likes have sum 1."""
         public = states[0].public
         if public is not None:
             theirs = cls.mean([each.public.state for each in states if each.public])
@@ -99,7 +99,7 @@ class PublicScores(NamedTuple):
 
 
 def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
-    """Return the score of every item for every user, shape (n_users, n_items)."""
+    """Return scores of shape (n_users, n_items)."""
     scores, public = own_scores(arrays, state), state.public
     if public is None:
         return scores
@@ -111,7 +111,7 @@ def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
 
 
 def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
-    """Return the scores of one model alone, shape (n_users, n_items)."""
+    """Return the scores of one model alone, of the same shape."""
     level = float(arrays["center"]) + np.asarray(arrays["item_bias"])
     factors, items = stored_rows(arrays["item_factors"])
     if "learned_items" in arrays:
@@ -129,7 +129,6 @@ def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
 def scores_at(
     arrays: Mapping[str, Any], state: UserState, rows: Array, columns: Array
 ) -> NDArray[np.float64]:
-    """Return the scores of some cells."""
     public = state.public
     if "learned_items" in arrays or (public is not None and public.ranks):  # which need all scores
         scores, order = np.empty(len(rows)), np.argsort(rows, kind="stable")

@@ -64,7 +64,6 @@ def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
 
 
 def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
-    """Return the names of the sources that know the items of a history."""
     public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
     judged = next((entry for entry in model.judged if entry["job"] == job and entry["weight"]), None)
     if public is None or judged is None:  # a public part that no donors judged has the users' votes

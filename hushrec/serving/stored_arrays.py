@@ -22,7 +22,7 @@ _SCALE_BITS = 17
 
 
 def packed(factors: Array) -> dict[str, Array]:
-    """Return factors as bytes and a float32 scale for each row; packing them again gives the same bytes."""
+    """Return a byte per factor and a float32 scale per row; packing them again gives the same bytes."""
     largest = np.abs(factors).max(axis=1, initial=0.0).astype(np.float64)
     if not (largest < np.finfo(np.float32).max).all():
         raise InputError("These item factors are not all finite in float32; save without int8.")
@@ -40,7 +40,6 @@ def unpacked(stored: Mapping[str, Array]) -> Array:
 
 
 def to_stored(arrays: Mapping[str, Any], int8: bool) -> dict[str, Array]:
-    """Return arrays as a section of a file holds them."""
     stored: dict[str, Array] = {}
     for name, array in arrays.items():
         rows = array.rows if isinstance(array, ItemRows) else array
@@ -92,7 +91,6 @@ class StoredArrays(Mapping[str, Any]):
         return sum(1 for _ in self)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """Return the shape of the stored rows, without reading them."""
         return self._section.shape(BYTES if name == FACTORS and BYTES in self._section else name)
 
     def positions(self, name: str) -> Array | None:

@@ -13,7 +13,7 @@ from hushrec.serving.item_rows import stored_rows
 
 
 def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
-    """Return each item's factors, its bias and, where only some items exceed the noise, whether it does."""
+    """Return factors, bias and, where only some items exceed the noise, whether each does."""
     factors, items = stored_rows(arrays["item_factors"])
     bias, lifted, rank = np.asarray(arrays["item_bias"], float), _lifted(arrays), factors.shape[1]
     vectors = np.zeros((len(bias), rank + 1 + lifted), np.float32)
@@ -25,7 +25,7 @@ def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
 
 
 def reach(arrays: Mapping[str, Any]) -> tuple[float, float]:
-    """Return the norm of the longest item's factors, and the range of the biases."""
+    """Return the longest item's norm, and the range of the biases."""
     factors, _ = stored_rows(arrays["item_factors"])
     squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
     return float(np.sqrt(squares.max(initial=0.0))), float(np.ptp(arrays["item_bias"]))
@@ -34,7 +34,7 @@ def reach(arrays: Mapping[str, Any]) -> tuple[float, float]:
 def queries(
     arrays: Mapping[str, Any], factors: NDArray[np.float64] | sp.csr_array, reached: tuple[float, float]
 ) -> NDArray[np.float32]:
-    """Return the users' factors, 1, and a number that lifts items that exceed the noise above the others."""
+    """Return users' factors, 1, and a number that lifts items that exceed the noise."""
     taste = factors.toarray() if isinstance(factors, sp.csr_array) else np.asarray(factors)
     vectors = np.ones((len(taste), taste.shape[1] + 1 + _lifted(arrays)), np.float32)
     vectors[:, : taste.shape[1]] = taste

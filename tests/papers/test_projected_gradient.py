@@ -12,6 +12,8 @@ from hushrec.papers.frank_wolfe.projected_gradient import FullRows
 from tests.opening import opened
 from tests.papers.completion import completed, exact, recorded, small
 
+STEPS = ProjectedGradient.Tuning(step_size=0.5, step_decay=0.0)
+
 
 def targets(ratings) -> tuple[np.ndarray, np.ndarray]:
     dense = ratings.matrix.toarray().astype(np.float64)
@@ -75,7 +77,7 @@ def test_a_row_is_clipped_by_itself_alone():
     wide = sp.csr_array(rng.normal(size=(5, 9000)))
 
     def rows(count):
-        return np.concatenate([block for _, block in FullRows(wide[:count], 1.0, 0.5, 0.0).stepped()])
+        return np.concatenate([block for _, block in FullRows(wide[:count], 1.0, STEPS).stepped()])
 
     for count in range(1, 5):
         assert np.array_equal(rows(count), rows(5)[:count])
@@ -83,9 +85,11 @@ def test_a_row_is_clipped_by_itself_alone():
 
 @pytest.mark.parametrize("clip", [0.6, 3.0, 9.0])
 def test_sums_of_full_rows_are_on_the_grid_that_they_declare(clip: float) -> None:
-    model = PrivateProjectedGradient(nuclear_norm=8.0, row_clip=clip, center="middle")
-    users = model.users(small())
-    users.begin(model._level(users, None, 0), clip, 0.5, 0.0)
+    ratings = small()
+    relative = clip / ratings.domain.half_width
+    model = PrivateProjectedGradient(nuclear_norm=8.0, row_clip=relative, center="middle")
+    users = model.users(ratings)
+    users.begin(model._level(users, None, 0))
     found = users.gram()
     steps = opened(found) / float(found.step)
     assert (steps == np.rint(steps)).all() and (steps % 2).any()
@@ -96,8 +100,8 @@ def test_sums_of_full_rows_are_on_the_grid_that_they_declare(clip: float) -> Non
 def test_rows_are_stepped_in_blocks_of_at_least_one(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """A row may be longer than a block; the blocks together are what all rows at once are."""
     targets = sp.csr_array(np.random.default_rng(3).normal(size=(7, 5)))
-    whole = np.concatenate([rows for _, rows in FullRows(targets, 1.0, 0.5, 0.0).stepped()])
+    whole = np.concatenate([rows for _, rows in FullRows(targets, 1.0, STEPS).stepped()])
     monkeypatch.setattr(projected_gradient, "_BLOCK", block)
-    found = list(FullRows(targets, 1.0, 0.5, 0.0).stepped())
+    found = list(FullRows(targets, 1.0, STEPS).stepped())
     assert len(found) == (4 if block > 9 else 7)
     assert np.array_equal(np.concatenate([rows for _, rows in found]), whole)

@@ -1,8 +1,7 @@
 """DPALS: private alternating least squares as published, for whole users.
 
-Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/papers/errata.md), and the heuristics of
-its section 5 as options. For a model to use, take :class:`~hushrec.models.PrivateALS`. Sensitivities:
-docs/proofs/dpals.md.
+Chien et al. 2021, Algorithm 1, its printed constants corrected (docs/papers/errata.md), with the heuristics
+of its section 5. Sensitivities: docs/proofs/dpals.md.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ from hushrec.training.users import (
 )
 from hushrec.types import Array
 
-#: Part of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
+#: Fraction of an iteration's budget for the Gramian of the unobserved cells. No study chose it.
 _UNOBSERVED_SHARE = 0.05
 #: Entries of noisy Gramians that are projected at once (32 MB).
 _ENTRIES_AT_ONCE = 1 << 22
@@ -59,8 +58,8 @@ class DPALS(Estimator["SampledUsers"]):
     regularization : float
         Ridge on the factors of a user and of an item (lambda), > 0.
     clipping : {"rating", "user"}
-        Clip every rating less its level (line 1), or the norm of a user's whole contribution to the
-        right-hand sides.
+        Clip each rating less its level (line 1), or the norm of a user's contribution to the right-hand
+        sides.
     clip : float or None
         Bound of that clip in units of half the rating range (Gamma_M), or of its square with
         ``clipping="user"``, > 0. May be None without privacy.
@@ -69,12 +68,10 @@ class DPALS(Estimator["SampledUsers"]):
         None without privacy.
     sampling : {"uniform", "tail", "weights"}
         Input of the statistics: ``max_ratings_per_user`` of a user's ratings, at random or the rarest items
-        first (section 5.1). Or all of them, weighted to norm 1 per user (adaptive weights, Krichene et al.
-        2023).
+        first (section 5.1); or all, weighted to norm 1 per user (Krichene et al. 2023).
     max_ratings_per_user : int
         Ratings of a user in the statistics for "uniform" and "tail" (k), >= 1.
     tuning : DPALS.Tuning
-        Heuristics of section 5, and parts of the budget.
 
     Privacy
     -------
@@ -95,29 +92,28 @@ class DPALS(Estimator["SampledUsers"]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """The heuristics of section 5, and the parts of the budget.
+        """The heuristics of section 5, off by default, and fractions of the budget, which no study chose.
 
-        The heuristics are off here, and no study chose the parts: those that are best for a data set are
-        in docs/understand/frontier.md.
+        docs/understand/frontier.md has the best ones for some data sets.
 
         Parameters
         ----------
         weight_exponent : float
             Adaptive weights are the released item weight to this power, in [-1, 0].
         item_fraction : float
-            Share of the catalogue, most frequent first by released weights, that gets factors, in (0, 1].
+            Fraction of the catalogue, most frequent first by released weights, that gets factors, in (0, 1].
         center : {"middle", "level", "user"}
             Subtract the middle of the declared range, the released mean of the users' means (section 5.2), or
-            each user's own mean, which is free. Likes are not centred.
+            each user's mean. Likes are not centred.
         orthonormalize : bool
             Line 13.
         unobserved_weight : float
             Weight of every cell's pull to 0 for likes (section 5.2), >= 0.
         level_share, weights_share, factor_share : float
             Fractions of the budget (of mu squared) for the level, the item weights and all iterations, in [0,
-            1]. A value that is not released gets none, and the rest is scaled to the whole.
+            1]. A value that is not released gets none, and the others are scaled up.
         gramian_share : float
-            Part of an iteration's budget for its Gramians, in (0, 1).
+            Fraction of an iteration's budget for its Gramians, in (0, 1).
         """
 
         weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
@@ -180,11 +176,7 @@ class DPALS(Estimator["SampledUsers"]):
 
     @property
     def statistics_bound(self) -> Bound:
-        """Most that a user moves Gramians and right-hand sides together, in scaled units.
-
-        Under replace, contributions that cannot point away from each other (counts, positive semidefinite
-        matrices) move by sqrt(2) times as much as under add-remove (docs/proofs/dpals.md).
-        """
+        """Most that a user moves Gramians and right-hand sides together, in scaled units."""
         gram = self._cells * self.gram_unit**2
         sums = 1.0 if self.clipping == "user" else self._cells
         if self.clipping == "user":
@@ -194,7 +186,7 @@ class DPALS(Estimator["SampledUsers"]):
 
     @property
     def gram_unit(self) -> float:
-        """Weight of the Gramians in their release, to cost ``gramian_share`` of it."""
+        """Weight of the Gramians in their release."""
         sums = 1.0 if self.clipping == "user" else self._cells
         return math.sqrt(self.tuning.gramian_share / (1 - self.tuning.gramian_share) * sums / self._cells)
 
@@ -275,7 +267,7 @@ class DPALS(Estimator["SampledUsers"]):
         )
 
     def _frequent(self, weights: Array) -> NDArray[np.bool_]:
-        """Items that get factors (section 5.1)."""
+        """Section 5.1."""
         frequent = np.zeros(len(weights), dtype=bool)
         count = math.ceil(self.tuning.item_fraction * len(weights))
         frequent[np.argsort(-weights, kind="stable")[:count]] = True
@@ -286,8 +278,7 @@ def project_psd(packed: Array) -> Array:
     """Return the nearest positive semidefinite matrices: negative eigenvalues become zero.
 
     Packed lower triangles, shape (n, d * (d + 1) / 2). Eigenvalues above -8 * d * machine epsilon of the
-    largest entry are rounding, and such a matrix is returned unchanged. The others get that much on their
-    diagonals, so that rounding leaves no negative eigenvalue.
+    largest entry are rounding, and such a matrix is unchanged. The others get that much on their diagonals.
     """
     rank = math.isqrt(2 * packed.shape[1])
     rows, columns = np.tril_indices(rank)
@@ -303,7 +294,7 @@ def project_psd(packed: Array) -> Array:
 
 
 class SampledUsers(FittedUsers):
-    """Users who contribute normal equations of at most k sampled ratings, or of weighted ones."""
+    """Users who contribute normal equations of sampled or weighted ratings."""
 
     def __init__(self, ratings: Ratings, settings: DPALS) -> None:
         super().__init__(ratings)
@@ -318,14 +309,14 @@ class SampledUsers(FittedUsers):
             self._rows = sample_per_user(self._ratings, self._settings.max_ratings_per_user, seed)
 
     def sampled_weights(self) -> Bounded:
-        """Sums of weights of norm 1, or of sampled counts, of norm sqrt(k); shape (n_items,)."""
+        """Sums of weights of norm 1, or of sampled counts, of norm sqrt(k)."""
         if self._settings.sampling == "weights":
             return self.item_weights()
         counts = np.bincount(self._rows.matrix.indices, minlength=self.domain.n_items).astype(np.float64)
         return Bounded(counts, positive(math.sqrt(self._settings.max_ratings_per_user)), step=1.0)
 
     def choose(self, frequent: Array, weights: Array, seed: int) -> None:
-        """Only frequent items, sampled uniformly or from the tail, enter the statistics."""
+        """Drop rare items, then sample again."""
         settings = self._settings
         if settings.tuning.item_fraction == 1 and settings.sampling != "tail":
             return
@@ -353,9 +344,8 @@ class SampledUsers(FittedUsers):
     def item_statistics(self, clip: float, user_norm: float) -> Bounded:
         """Packed Gramians and right-hand sides of every item, block by block (lines 10 and 11).
 
-        Clipping "rating" limits every rating less its level to ``clip``. With "user", a user whose factors
-        have norm at most ``user_norm`` adds at most that norm to the right-hand sides, as one vector over all
-        items.
+        Clipping "rating" limits every rating less its level to ``clip``; "user" limits the norm of a user's
+        right-hand sides over all items to it.
         """
         settings, users = self._settings, self._fitted
         weighted, shrink = self._item_weight is not None, np.ones(self._rows.n_users)

@@ -1,7 +1,7 @@
-"""The rows that the paper's algorithms complete: each user's sampled ratings less a level that is known.
+"""The rows that the paper's algorithms complete: each user's sampled ratings less a known level.
 
-The level of a rating is ``center + item_bias + user's offset``. The first two are public or released; the
-offset is the user's own, hence free.
+The level is ``center + item_bias + user's offset``. The first two are public or released; the user computes
+the offset.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import FittedUsers, user_means
 from hushrec.types import Array
 
-#: Level that a private estimator subtracts from the rows (`CentredEstimator.center`).
+#: Values of `CentredEstimator.center` with privacy.
 Released = Literal["user", "biases", "middle"]
 
 
@@ -38,15 +38,15 @@ class CentredEstimator(Estimator[PrivateSide]):
     Parameters
     ----------
     max_ratings_per_user : int
-        Ratings of a user that are used (xi of the paper), >= 1; of more, a sample keyed by their id.
+        Ratings of a user that are used (xi of the paper), >= 1; of more, a sample keyed by the user's id.
     center : {"user", "biases", "averages", "middle"}
         Subtract the middle of the declared range, and one of: a user's own mean; released item biases and the
         user's offset from them; the same with exact item averages (without privacy only); nothing else.
     bias_clip : float
-        Bound of the first bias round of :class:`~hushrec.models.PrivateALS`, which makes the
-        released biases, in units of the released spread, > 0.
+        Bound of the first bias round of :class:`~hushrec.models.PrivateALS`, in units of the released
+        spread, > 0.
     bias_share : float
-        Part of the budget (of mu squared) for them, in (0, 1).
+        Fraction of the budget (of mu squared) for the biases, in (0, 1).
     """
 
     max_ratings_per_user: Count = 80
@@ -66,7 +66,6 @@ class CentredEstimator(Estimator[PrivateSide]):
     def _level_releases(
         self, budget: Budget, domain: Domain, fraction: float
     ) -> tuple[tuple[Release, ...], float]:
-        """Return the releases of the level, and the fraction of the budget that is left."""
         if self.center != "biases":
             return (), fraction
         plan = self._biases.releases(budget, domain, fraction * self.bias_share)
@@ -97,13 +96,7 @@ class CentredEstimator(Estimator[PrivateSide]):
 
 @dataclass(frozen=True, kw_only=True)
 class ExactEstimator(CentredEstimator[Ratings]):
-    """An estimator without privacy, whose averages are exact.
-
-    Parameters
-    ----------
-    max_ratings_per_user, center, bias_clip, bias_share
-        As in :class:`CentredEstimator`.
-    """
+    """An estimator without privacy, whose averages are exact."""
 
     max_ratings_per_user: Count = 10_000
     center: Literal["user", "averages", "middle"] = "averages"
@@ -116,7 +109,7 @@ class ExactEstimator(CentredEstimator[Ratings]):
 
 
 class CentredUsers(FittedUsers, RowUsers):
-    """Users who fit themselves to the biases, and then contribute rows less their level."""
+    """Users who fit themselves to the biases, and contribute rows less their level."""
 
     _centred: sp.csr_array  # of :meth:`centre`
 
@@ -141,7 +134,7 @@ def _middle(domain: Domain) -> dict[str, Any]:
 
 
 def _item_averages(ratings: Ratings) -> NDArray[np.float64]:
-    """Mean over an item's raters of their deviation from their own mean; not private."""
+    """Mean deviation of an item's raters from their own means; not private."""
     matrix, n_items = ratings.matrix, ratings.domain.n_items
     deviation = matrix.data - np.repeat(user_means(ratings), np.diff(matrix.indptr))
     sums = np.bincount(matrix.indices, deviation, minlength=n_items)

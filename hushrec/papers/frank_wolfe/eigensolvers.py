@@ -1,9 +1,8 @@
 """Top eigenvectors of a covariance from noisy products with it: Oja's algorithm and block power iteration.
 
 Oja: Jain, Thakkar and Thakurta 2018, Algorithm 2, with its constants corrected (docs/papers/errata.md, O1 to
-O3). Block power iteration multiplies several orthonormal vectors at once, which costs no more than one under
-add-remove, and gets its eigenvalues from the last product for free. Memory and time are linear in items and
-ratings. Sensitivities: docs/proofs/oja.md.
+O3). Block power iteration multiplies several orthonormal vectors at once, which under add-remove costs no
+more than one. Memory and time are linear in items and ratings. Sensitivities: docs/proofs/oja.md.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ _FAILURE = 0.1
 
 
 class RowUsers:
-    """Users with one private row each; rows are clipped wherever they are contributed."""
+    """Users with one private row each, clipped wherever it is contributed."""
 
     def __init__(self, rows: sp.csr_array) -> None:
         self._contributed = rows
@@ -79,16 +78,15 @@ def product_bound(bound: float, block: int) -> Bound:
 
 
 class Eigenpairs(NamedTuple):
-    """The result of an eigensolver, all of it released.
+    """The released result of an eigensolver.
 
     Attributes
     ----------
     vectors : ndarray of shape (n_items, block)
-        Orthonormal, best first; where the solver starts the next time.
+        Orthonormal, best first.
     values : ndarray of shape (block,)
-        Noisy eigenvalues.
     noise : float
-        Bound on the noise of the largest, which fails with probability 0.1.
+        Bound on the noise of the largest value; it fails with probability 0.1.
     """
 
     vectors: Array
@@ -108,7 +106,6 @@ class CovarianceSolver:
         return plan_of([Round(label, 1.0, positive(self.bound**2))], budget, fraction)
 
     def solve(self, users: RowUsers, start: Array, gate: Gate, label: str) -> Eigenpairs:
-        """The noise of eigenvalues is the norm of the symmetrised noise matrix."""
         matrix = unpacked(gate.release(label, users.covariance(self.bound)))
         values, vectors = top_eigenpairs(matrix, self.block)
         return Eigenpairs(vectors, values, _norm_of_noise(gate.noise_sd(label), len(matrix)))
@@ -118,8 +115,7 @@ class CovarianceSolver:
 class OjaSolver:
     """Algorithm 2: ``steps`` noisy products ``v <- v + eta (A^T A v + g)``, then the eigenvalue ``|A v|^2``.
 
-    ``eta = 1 / (steps * s * sqrt(n))`` as printed, s being the noise of a product. A product with a unit
-    vector moves by at most ``bound ** 2`` under both relations, and so does the eigenvalue.
+    ``eta = 1 / (steps * s * sqrt(n))`` as printed, s being the noise of a product.
     """
 
     bound: float
@@ -150,7 +146,7 @@ class OjaSolver:
 class PowerSolver:
     """Block power iteration: ``steps`` noisy products with ``block`` orthonormal vectors at once.
 
-    The last product gives Ritz vectors, values and one more power step, for free.
+    The last product gives Ritz vectors and values without privacy cost.
     """
 
     bound: float
@@ -186,7 +182,7 @@ def private_pca(
     steps: int = 4,
     seed: int = 0,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Top eigenvectors of ``A^T A`` under differential privacy, without ever forming it.
+    """Return top eigenvectors of ``A^T A`` under differential privacy, without forming it.
 
     Parameters
     ----------
@@ -195,20 +191,19 @@ def private_pca(
     accountant : Accountant
         All that is left of its budget is spent.
     row_clip : float
-        Rows longer than this are scaled down to it, > 0.
+        Longer rows are scaled down to this norm, > 0.
     method : {"power", "oja"}
         Block power iteration, or Oja's algorithm, which finds one component.
     components : int
-        Number of eigenvectors, from 1 to n_columns.
+        From 1 to n_columns.
     steps : int
         Products with the matrix, >= 1.
     seed : int
-        Seed of the start; does not depend on the rows.
+        Seed of the start.
 
     Returns
     -------
     values : ndarray of shape (components,)
-        Noisy eigenvalues.
     vectors : ndarray of shape (n_columns, components)
         Orthonormal, best first.
 
@@ -263,5 +258,5 @@ def _products(label: str, steps: int) -> list[str]:
 
 
 def _norm_of_noise(noise_sd: float, order: int) -> float:
-    """Bound the top eigenvalue of symmetrised noise: its mean and Gaussian concentration."""
+    """Bound the top eigenvalue of symmetrised noise, by Gaussian concentration."""
     return noise_sd * (math.sqrt(2.0 * order) + math.sqrt(2.0 * math.log(2.0 / _FAILURE)))

@@ -1,12 +1,11 @@
 """Frank-Wolfe for matrix completion, plain and under user-level joint differential privacy.
 
 Jain, Thakkar and Thakurta 2018, Algorithms 1 and 3, with the constants of Algorithm 1 corrected
-(docs/papers/errata.md, E1 to E9). The matrix of users x items is approximated by a combination of rank-one
-matrices ``u v^T`` in the ball of a nuclear norm; each step adds one.
+(docs/papers/errata.md, E1 to E9). Each step adds a rank-one matrix ``u v^T``, in the ball of a nuclear norm.
 
-User side (local): their row of the iterate, which they can replay from the released sequence of (v, lambda),
-and their residual row, clipped. Server side (global): the top eigenpair of the sum of the residual rows'
-outer products, from noisy releases. Sensitivities: docs/proofs/frank_wolfe.md.
+User side (local): the user's row of the iterate, replayed from the released sequence of (v, lambda), and the
+clipped residual row. Server side (global): the top eigenpair of the sum of the residual rows' outer products,
+from noisy releases. Sensitivities: docs/proofs/frank_wolfe.md.
 """
 
 from __future__ import annotations
@@ -129,12 +128,11 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         half the rating range, > 0. By default the square root of ``max_ratings_per_user``, which no centred
         row exceeds.
     step_damping : float
-        >= 0. The published step is as long for a small residual as for a large one, and overshoots with a
-        generous k. From 1 on, a user with ratings along v moves by at most their residual.
+        >= 0. The published step does not depend on the residual's size, and overshoots with a generous k.
+        From 1 on, a user with ratings along v moves by at most their residual.
     iterations : int
-        Steps T, >= 1: as many updates as releases.
+        Steps T, >= 1.
     tuning : PrivateFrankWolfe.Tuning
-        Settings of a step.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -142,9 +140,8 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     -------
     Unit: user. Relation: the budget's. Joint: the sequence of (v, lambda) is (epsilon, delta)-DP, a user's
     row is replayed from it and their own ratings. Gaussian releases. Their mu squared adds up to the
-    budget's. Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace (4 L^2 as printed,
-    which is the add-remove value at B = 2L). For a product with one vector, and for Oja's eigenvalue: B^2
-    under both.
+    budget's. Sensitivity of a covariance: B^2 under add-remove, sqrt(2) B^2 under replace; of a product with
+    one vector, and of Oja's eigenvalue: B^2 under both.
 
     Examples
     --------
@@ -159,9 +156,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """Settings of a step; chosen on splits of public data (docs/papers/frank-wolfe.md).
-
-        ``python -m benchmarks.reproduce_frank_wolfe`` prints their results.
+        """Settings of a step; ``python -m benchmarks.reproduce_frank_wolfe`` chose them on public data.
 
         Parameters
         ----------
@@ -250,7 +245,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         return self.tuning.residual_clip * domain.half_width
 
     def _singular_value(self, found: Eigenpairs, domain: Domain) -> float:
-        """Upper bound on the residuals' singular value along v, lambda' of the paper, damped."""
+        """The paper's lambda', damped: an upper bound along v."""
         observed = min(self.max_ratings_per_user / domain.n_items, 1.0)
         longest = self._k(domain) / self.iterations * observed
         square = max(float(found.values[0]), 0.0) + found.noise + self.step_damping * longest**2
@@ -258,8 +253,6 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
 
 
 class IteratingUsers(CentredUsers):
-    """Users who contribute the residuals of their rows of the iterate."""
-
     def begin(self, level: Mapping[str, Array], row_bound: float) -> None:
         self.centre(level)
         self._iterates = Iterates(self._centred, row_bound)
@@ -273,7 +266,7 @@ class IteratingUsers(CentredUsers):
 class Iterates:
     """User side of Algorithms 1 and 3: every user's row of the iterate; private.
 
-    Kept on the users' own entries, where residuals are taken, and as coefficients of the directions.
+    Kept at the users' own entries, and as coefficients of the directions.
     """
 
     def __init__(self, rows: sp.csr_array, row_bound: float) -> None:
@@ -308,7 +301,6 @@ class Iterates:
 def replay(
     rows: sp.csr_array, arrays: Mapping[str, Array], row_bound: float, nuclear_norm: float
 ) -> NDArray[np.float64]:
-    """Local: compute users' coefficients from their rows and the released (v, lambda)."""
     users = Iterates(rows, row_bound)
     vectors = arrays["item_factors"].astype(np.float64).T
     for vector, value, step in zip(vectors, arrays["singular_values"], arrays["steps"]):
@@ -317,7 +309,6 @@ def replay(
 
 
 def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
-    """Return the largest singular value and its right vector, from a fixed start."""
     order = matrix.shape[1]
     if order <= LARGEST_DIRECT:
         square = unpacked(outer_sums(matrix.indptr, matrix.indices, matrix.data, order))

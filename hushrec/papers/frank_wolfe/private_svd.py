@@ -36,12 +36,10 @@ class PrivateSVD(CentredEstimator[CentredUsers]):
         Bound L on the norm of a user's row, in units of half the rating range, > 0. By default the
         square root of ``max_ratings_per_user``, which no row exceeds.
     scale : {"local", "ridge"}
-        Replacement of the paper's exact mn over the number of observed ratings, which is not private: n over
-        the number of the user's own ratings; or a ridge regression of the user's ratings on the eigenvectors,
-        without a scale.
+        The paper's scale, mn over the number of observed ratings, is not private. "local": n over the number
+        of the user's ratings. "ridge": a ridge regression of them on the eigenvectors, without a scale.
     regularization : float
-        Ridge of that regression, in ratings, > 0. Chosen on splits of public data (``python -m
-        benchmarks.reproduce_frank_wolfe``, docs/papers/frank-wolfe.md).
+        Ridge of that regression, in ratings, > 0; ``python -m benchmarks.reproduce_frank_wolfe`` chose it.
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -49,8 +47,7 @@ class PrivateSVD(CentredEstimator[CentredUsers]):
     -------
     Unit: user. Relation: the budget's. Joint: the eigenvectors are (epsilon, delta)-DP, a user's factors are
     computed from them and their own rows. One Gaussian release of the sum of the outer products of rows of
-    norm <= L. The sensitivity is L^2 under add-remove and sqrt(2) L^2 under replace (the paper's noise is
-    four times as much).
+    norm <= L, with sensitivity L^2 under add-remove and sqrt(2) L^2 under replace.
 
     Examples
     --------

@@ -3,9 +3,9 @@
 Jain, Thakkar and Thakurta 2018, Algorithm 5, with its sign, its index and its row clip corrected
 (docs/papers/errata.md, P1 to P3).
 
-User side (local): a gradient step on their own row, clipped; and, once the server has published it, the
-map that projects the step. Server side (global): the right singular vectors and values of all rows, from
-the noisy sum of their outer products. Sensitivities: docs/proofs/projected_gradient.md.
+User side (local): a clipped gradient step on the user's row, then its projection by the released map. Server
+side (global): the right singular vectors and values of all rows, from the noisy sum of their outer products.
+Sensitivities: docs/proofs/projected_gradient.md.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ class FullRows:
         self._step = 1
 
     def gram(self) -> NDArray[np.float64]:
-        """Sum the stepped rows' outer products; exact where they are clipped, in fixed point."""
+        """Sum the stepped rows' outer products, in fixed point where they are clipped."""
         n_items = self._targets.shape[1]
         gram, step = np.zeros((n_items, n_items)), spacing(self._bound, FACTOR_BITS)
         for _, block in self.stepped():
@@ -83,7 +83,7 @@ class FullRows:
         self._step += 1
 
     def stepped(self) -> Iterator[tuple[slice, NDArray[np.float64]]]:
-        """Yield full rows Y - eta P_Omega(Y - Y*), clipped, some users at a time."""
+        """Yield full rows Y - eta P_Omega(Y - Y*), clipped, in blocks of users."""
         eta = self._steps.step_size * self._step**-self._steps.step_decay
         rows = self._targets
         n_users, n_items = rows.shape
@@ -99,8 +99,6 @@ class FullRows:
 
 
 class FullRowUsers(CentredUsers):
-    """Users who contribute the outer products of their full rows."""
-
     _settings: _ProjectedGradient[FullRowUsers]
 
     def begin(self, level: Mapping[str, Array]) -> None:
@@ -173,8 +171,11 @@ class ProjectedGradient(ExactEstimator, _ProjectedGradient[Ratings]):
 
     Parameters
     ----------
-    nuclear_norm, iterations, tuning
-        As in :class:`PrivateProjectedGradient`.
+    nuclear_norm : float
+        Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
+    iterations : int
+        Steps T, >= 1.
+    tuning : ProjectedGradient.Tuning
     max_ratings_per_user, center, bias_clip, bias_share
         As in :class:`~hushrec.papers.frank_wolfe.centering.CentredEstimator`.
 
@@ -213,7 +214,6 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     iterations : int
         Steps T, >= 1.
     tuning : PrivateProjectedGradient.Tuning
-        Lengths of the steps.
     row_clip : float or None
         Bound B on the norm of a user's full row, in units of half the rating range, > 0. By default the
         square root of ``max_ratings_per_user``.
@@ -223,9 +223,8 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the projections are (epsilon, delta)-DP, a user's row is
-    replayed from them and their own ratings. T Gaussian releases of the sum of the rows' outer products:
-    sensitivity B^2 under add-remove, sqrt(2) B^2 under replace. The clip is enforced on whole rows; the paper
-    assumes a bound that its rows can exceed.
+    replayed from them and their own ratings. T Gaussian releases of the sum of the rows' outer products, with
+    sensitivity B^2 under add-remove, sqrt(2) B^2 under replace. The clip is enforced on whole rows.
 
     Examples
     --------

@@ -1,8 +1,8 @@
 """A node of masked completion (Algorithm 2): masks its ratings, uploads them once, decrypts the reply.
 
 The private key, token and mask coefficients, is written to a file that its owner alone can read, before
-anything is sent. An upload that is repeated is the same to the last bit: two masks over one column would give
-their difference away.
+anything is sent. A repeated upload is the same to the last bit: two masks over one column would reveal their
+difference.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ _LONGEST = 1 << 26
 
 @dataclass
 class PrivateKey:
-    """A node's secrets for one task, and the file they are kept in.
-
-    ``token`` is the node's name at the server; ``coefficients`` and ``uploads`` (digests) are by round.
-    """
+    """A node's secrets for one task; ``coefficients`` and ``uploads`` (digests) are by round."""
 
     path: Path
     node: str
@@ -43,7 +40,6 @@ class PrivateKey:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], node: str, catalogue: str) -> PrivateKey:
-        """Write nothing yet."""
         check_name(node)
         return cls(Path(path), node, secrets.token_urlsafe(32), catalogue)
 
@@ -76,15 +72,9 @@ class PrivateKey:
 
 
 def submit(connection: Connection, key: PrivateKey, items: Array, values: Array) -> tuple[Task, Upload]:
-    """Mask a node's ratings with its key, and upload them for the round that is open.
+    """Mask a node's ratings with its key, and upload them for the open round; return an eavesdropper's view.
 
-    The key gets the coefficients of the round and is saved before anything is sent; called again, the same
-    upload is sent again. ``items`` are ascending positions in the catalogue.
-
-    Returns
-    -------
-    (Task, Upload)
-        The view of an eavesdropper.
+    The key is saved before anything is sent. ``items`` are ascending positions in the catalogue.
     """
     task = connection.get(Task, "task", most=_LONGEST)
     if task.catalogue != key.catalogue:
@@ -110,7 +100,7 @@ def submit(connection: Connection, key: PrivateKey, items: Array, values: Array)
 
 
 def fetch(connection: Connection, key: PrivateKey) -> Array:
-    """Return the node's completed column, decrypted, shape (n_items,)."""
+    """Return the node's completed column, decrypted."""
     values = connection.get(Column, "columns", key.node, token=key.token, most=_LONGEST).values
     task = connection.get(Task, "task", most=_LONGEST)
     shapes = [(len(values), len(part)) for part in key.coefficients]

@@ -50,11 +50,9 @@ def alternating_minimization(
     """Alternate least squares between rows and columns, from the leading singular vectors.
 
     Source: Jain, Netrapalli and Sanghavi 2013, Algorithm 1, without its splitting of the entries. The first
-    sweeps have a falling ridge on both factors, which is a nuclear-norm penalty. Without it a large mask over
-    small ratings can end far from the truth. Then one side is orthonormal in every half sweep.
-
-    ``rank`` is from 1 to min(n_rows, n_columns) - 1. It stops when the relative residual is below
-    ``tolerance``, or falls no more.
+    sweeps have a falling ridge on both factors, a nuclear-norm penalty: without it a large mask over small
+    ratings can end far from the truth. Then one side is orthonormal in every half sweep. ``rank`` is from 1
+    to min(n_rows, n_columns) - 1.
     """
     transposed = observed.T.tocsr()
     _, values, leading = svds(observed, k=rank, v0=np.ones(min(observed.shape)))
@@ -69,8 +67,7 @@ def alternating_minimization(
 def estimate_rank(observed: sp.csr_array, largest: int) -> int:
     """Return the rank that predicts held-out entries best: one in twenty, and the rank grows from 1.
 
-    Growth stops when they are predicted to 1e-6, or at ``largest``. The next rank starts from the
-    last fit and the leading singular vector of its residuals.
+    The next rank starts from the last fit and the leading singular vector of its residuals.
     """
     held_out = np.zeros(observed.nnz, dtype=bool)
     held_out[_HELD_OUT // 2 :: _HELD_OUT] = True
@@ -139,7 +136,6 @@ def nuclear_norm_steps(observed: sp.csr_array) -> Iterator[Completion]:
 def _sweeps(
     by_row: sp.csr_array, by_column: sp.csr_array, right: Array, tolerance: float, iterations: int
 ) -> Completion:
-    """Stop at the tolerance or when it stalls."""
     size = max(float(np.linalg.norm(by_row.data)), np.finfo(float).tiny)
     residual = np.inf
     for sweep in range(1, iterations + 1):  # noqa: B007

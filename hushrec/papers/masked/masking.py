@@ -2,7 +2,7 @@
 
 A node adds a random combination of public columns to its observed ratings. The server completes the masked
 matrix, and the node subtracts its combination. This is obfuscation: :class:`MaskingStatement` states what the
-server learns, and :mod:`hushrec.papers.masked.reconstruction` shows it.
+server learns, and :mod:`hushrec.papers.masked.reconstruction` computes it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,8 @@ from hushrec.types import Array
 def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
     """Return the public columns K of the masks (Algorithm 1, line 1), orthonormal.
 
-    The paper leaves the scale of K open; with orthonormal columns a mask coefficient of standard deviation s
-    adds about ``s * sqrt(mask_rank / n_items)`` to an entry (docs/papers/errata.md). The key is public, so
-    the seed is too.
+    With them a mask coefficient of standard deviation s adds about ``s * sqrt(mask_rank / n_items)`` to an
+    entry (docs/papers/errata.md). The seed is public too.
 
     Examples
     --------
@@ -60,10 +59,8 @@ def masked(values: Array, items: Array, keys: Sequence[Array], coefficients: Seq
     ----------
     values, items : ndarray of shape (n_ratings,)
         Ratings and their positions in the catalogue.
-    keys : sequence of ndarrays of shape (n_items, mask_rank)
-        Public columns of each round.
-    coefficients : sequence of ndarrays of shape (mask_rank,)
-        The private key of each round.
+    keys, coefficients : sequences of ndarrays of shape (n_items, mask_rank) and (mask_rank,)
+        The public and the private key of each round.
 
     Examples
     --------
@@ -90,10 +87,7 @@ def column_space(left: Array) -> Array:
 
 @dataclass(frozen=True)
 class MaskingStatement:
-    """The promise of masked completion: nothing that has an epsilon.
-
-    The server holds round one when round two begins, so the second adds no protection from it.
-    """
+    """The promise of masked completion: nothing that has an epsilon."""
 
     mask_rank: int
     rounds: int = 1

@@ -27,7 +27,7 @@ class Task(Message):
     Attributes
     ----------
     catalogue : str
-        SHA-256 of the item ids in order, by which a node checks positions.
+        SHA-256 of the item ids in order.
     keys : tuple of ndarray
         Orthonormal public columns of each round so far, shape (n_items, mask_rank of the round).
     noise_sd : float
@@ -79,10 +79,7 @@ class Upload(Message):
 
 @dataclass(frozen=True)
 class Record(Message):
-    """An upload as an eavesdropper keeps it: all that the reconstruction needs.
-
-    ``public_rows`` are the public key at the uploaded items, of all rounds side by side.
-    """
+    """An upload as an eavesdropper keeps it, with the public key of all rounds at the uploaded items."""
 
     values: Floats
     public_rows: Matrix
@@ -110,5 +107,5 @@ class Column(Message):
 
 
 def fingerprint(items: Iterable[object]) -> str:
-    """Return SHA-256 of the item ids in order, by which nodes and server agree on positions."""
+    """Return SHA-256 of the item ids in order."""
     return hashlib.sha256(json.dumps([str(item) for item in items]).encode()).hexdigest()

@@ -1,9 +1,9 @@
 """Reconstruction of the ratings behind one masked upload, as the server can do it.
 
-On the orthogonal complement of the public key's columns the mask vanishes, which leaves ``n_ratings -
-mask_rank`` exact linear equations for ratings that are integers on a known grid. A reduced lattice basis
-(LLL) gives the one solution, for any noise of the mask. A window of at most 40 ratings gives the
-coefficients, and these all other ratings.
+On the orthogonal complement of the public key's columns the mask vanishes. This leaves ``n_ratings -
+mask_rank`` exact linear equations for ratings on a known grid. A reduced lattice basis (LLL) gives the one
+solution, for any noise of the mask. A window of at most 40 ratings gives the coefficients, and these all
+other ratings.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from hushrec.types import Array
 
 #: Ratings that the lattice is built on, unless the mask needs more.
 WINDOW = 40
-#: Ratings in a window as a multiple of the mask's rank, at least: fewer equations leave the lattice no gap.
+#: Least ratings in a window as a multiple of the mask's rank: fewer equations leave the lattice no gap.
 _MARGIN = 1.5
 #: Weight of the equations in the lattice: the least error outweighs all ratings.
 _PRECISION = 1 << 36
@@ -35,7 +35,6 @@ class Reconstruction:
     Attributes
     ----------
     ratings : ndarray of shape (n_ratings,) or None
-        The exact ratings, or None where they were not found.
     exact_combinations : int
         Linear combinations of the ratings that the upload gives exactly, even without single ratings.
     n_ratings : int
@@ -63,16 +62,15 @@ def reconstruct(
     upload : ndarray of shape (n_ratings,)
         Masked values, float64.
     public_rows : ndarray of shape (n_ratings, mask_rank)
-        Rows of the public key at the uploaded items; of a two-round upload those of both rounds side by side.
+        Rows of the public key at the uploaded items; of two rounds side by side.
     rating_range : (float, float)
-        Lowest and highest rating.
     step : float
         Ratings are low, low + step, ... up to high; 0.5 for half stars.
 
     Returns
     -------
     Reconstruction
-        The ratings found meet every exact equation, so they are the true ones but for a coincidence.
+        Its ratings meet every exact equation, so they are the true ones but for a coincidence.
 
     Examples
     --------

@@ -43,24 +43,18 @@ class Settings:
 
     Attributes
     ----------
-    catalogue : str
-        SHA-256 of the item ids in order.
+    catalogue, mask_rank, noise_sd, rounds
+        As in :class:`~hushrec.papers.masked.messages.Task`.
     n_items, n_nodes : int
         Rows and columns of the matrix at most.
     enough : int
         Columns that start the completion when no other arrives for ``wait`` seconds; all start it at once.
     wait : float
         Seconds.
-    mask_rank : int
-        Public columns: k of the paper.
-    noise_sd : float
-        Standard deviation of the mask coefficients.
     rank : int or None
         Rank of the ratings; None estimates it.
     solver : {"am", "nn"}
         Alternating minimisation or nuclear-norm minimisation.
-    rounds : int
-        1 or 2.
     seed : int
         Seed of the public key.
     """

@@ -28,9 +28,9 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import Users, outer_product_sum, unit_weights
 from hushrec.types import Array
 
-#: A released weight is not taken for smaller than this. No study chose it.
+#: Least released weight that is divided by. No study chose it.
 _SMALLEST_WEIGHT = 1e-6
-#: Most that one user moves item sums and weights together: each has norm at most 1, and weights are positive.
+#: Item sums and weights have norm at most 1 each, and weights are positive.
 _MEANS_BOUND = positive(math.sqrt(2.0))
 
 
@@ -43,28 +43,27 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     rank : int or None
         Eigenvectors of the cleansed covariance, >= 1; all with a positive eigenvalue if None.
     prediction : {"projection", "neighbours"}
-        A user's residuals projected on the eigenvectors, or interpolated from their rated items with the
-        weights of the cleansed covariance (Bell and Koren 2007, with all of the user's items as neighbours).
+        Project a user's residuals on the eigenvectors, or interpolate them from the user's items with the
+        weights of the cleansed covariance (Bell and Koren 2007).
     regularization : float
         Variance of a single rating in addition to the covariance, for the interpolation, in units of the
         square of half the rating range, > 0.
     residual_clamp : float
         Residuals are clamped to +-B, in units of half the rating range, > 0.
     tuning : CleansedSVD.Tuning
-        Weight of the averages.
     max_ratings_per_user : int
         Ratings of a user that are used, >= 1.
     means_share, weights_share : float
-        Parts of the budget (of mu squared) for the item averages and for the weights; the covariance gets
+        Fractions of the budget (of mu squared) for the item averages and for the weights; the covariance gets
         the rest.
 
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: item averages and covariance are (epsilon, delta)-DP, a user's
-    factors are computed from them and their own rows. Three Gaussian releases; a user's weights are
-    1/sqrt(c) in the first and 1/c in the others, c being the number of their ratings. Item sums (in units of
-    half the range) and weights: sensitivity sqrt(2) under add-remove, 2 under replace. Covariance (in
-    units of B^2) and weights: 1 and sqrt(2) each. The original protects one rating and needs less noise.
+    factors are computed from them and their own rows. Three Gaussian releases; a user with c ratings has
+    weights 1/sqrt(c) in the first and 1/c in the others. Item sums (in units of half the range) and weights:
+    sensitivity sqrt(2) under add-remove, 2 under replace. Covariance (in units of B^2) and weights: 1 and
+    sqrt(2) each.
 
     Examples
     --------
@@ -84,9 +83,8 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         Parameters
         ----------
         item_shrinkage, user_shrinkage, covariance_shrinkage : float
-            Fictitious ratings at the average, in an item's mean, a user's mean and every entry of the
-            covariance (beta_m, beta_p and beta of the paper), > 0. The first and last are in units of
-            released weight.
+            Added ratings at the average, in an item's mean, a user's mean and every entry of the covariance
+            (beta_m, beta_p and beta of the paper), > 0. The first and last are in units of released weight.
         """
 
         item_shrinkage: Positive = 1.0
@@ -141,8 +139,8 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: the user's residuals, then projection or interpolation.
 
-        For factors F of the cleansed covariance C = F F^T, the interpolation C[:, own] (C[own, own] + v I)^-1
-        r is F times the ridge regression of r on F[own] with ridge v.
+        For factors F of the cleansed covariance C = F F^T and the user's items U, the interpolation
+        C[:, U] (C[U, U] + v I)^-1 r is F times the ridge regression of r on F[U] with ridge v.
         """
         sampled = sample_per_user(history, self.max_ratings_per_user, int(arrays["sampling_seed"]))
         residuals, offset = self.residuals(arrays, sampled)

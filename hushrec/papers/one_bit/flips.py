@@ -17,8 +17,7 @@ def randomize_labels(labels: Array, accountant: Accountant) -> NDArray[np.bool_]
     """Flip a client's own labels before they send them: local differential privacy.
 
     The server trains on the result with ``OneBitCompletion(mechanism="none", flips=...)`` and a separate
-    infinite budget, since its data are protected already. Pass the flip probabilities, which are public: (p,
-    p) with p = 1 / (1 + e^epsilon).
+    infinite budget. Pass the public flip probabilities: (p, p) with p = 1 / (1 + e^epsilon).
 
     Parameters
     ----------
@@ -26,11 +25,6 @@ def randomize_labels(labels: Array, accountant: Accountant) -> NDArray[np.bool_]
         True for a like.
     accountant : Accountant
         The client's own, with a budget for unit "rating" and relation "replace"; epsilon is that of a label.
-
-    Returns
-    -------
-    ndarray of bool
-        The labels, some of them flipped.
 
     Privacy
     -------
@@ -48,9 +42,9 @@ def flips_epsilon(to_dislike: float, to_like: float) -> float:
 
     The paper's condition (Theorem 1) bounds two of them and lets (0, e^-epsilon) pass, which costs infinity.
     """
-    seen_like, seen_dislike = (1 - to_dislike, to_like), (to_dislike, 1 - to_like)
-    ratios = [_log_ratio(*pair) for pair in (seen_like, seen_dislike)]
-    return max(abs(ratio) for ratio in ratios)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        ratios = np.log([1 - to_dislike, to_dislike]) - np.log([to_like, 1 - to_like])
+    return float(np.nan_to_num(np.abs(ratios), posinf=np.inf).max())  # two zeros are equal
 
 
 def check_flips(flips: tuple[float, float]) -> None:
@@ -71,16 +65,10 @@ def check_cost(flips: tuple[float, float] | None, epsilon: float) -> None:
         )
 
 
-def _log_ratio(one: float, other: float) -> float:
-    if one == other:
-        return 0.0
-    return math.log(one) - math.log(other) if one > 0 and other > 0 else math.inf
-
-
 def garbled(
     seen: Array, flip: float, flips: tuple[float, float], generator: np.random.Generator
 ) -> NDArray[np.float64]:
-    """Flip flipped labels once more: post-processing, whose randomness need not be secret."""
+    """Flip flipped labels once more: post-processing, which needs no secret randomness."""
     first, second = flips
     again_like = ((1 - flip) * (first - flip) + flip * (second - flip)) / (1 - 2 * flip)
     again_dislike = ((1 - flip) * (second - flip) + flip * (first - flip)) / (1 - 2 * flip)

@@ -29,10 +29,10 @@ Array = NDArray[np.float64]
 Cells = tuple[NDArray[np.integer], NDArray[np.integer], Array]
 
 
-#: Usual constants of the spectral projected gradient (Birgin, Martinez and Raydan 2000).
+#: Constants of Birgin, Martinez and Raydan 2000.
 _ARMIJO, _MEMORY = 1e-4, 10
 _SHORTEST_STEP, _LONGEST_STEP = 1e-10, 1e10
-#: Tolerances that the dense solver goes through before the one that is asked for.
+#: Earlier tolerances of the dense solver.
 _LEVELS = tuple(10.0**-power for power in range(1, 16))
 
 
@@ -64,8 +64,8 @@ class Projection:
     """Projection onto {nuclear norm <= radius} and {entries within +-bound}, from where the last one ended.
 
     Dykstra's alternating projections, which are proximal gradient steps in the dual, with Nesterov's momentum
-    and restarts. The result respects the bound exactly and differs from the exact projection by about
-    ``tolerance`` (root mean square of its last change), or stops after ``rounds`` eigendecompositions.
+    and restarts. The result respects the bound exactly. It differs from the projection by about ``tolerance``
+    (root mean square of its last change), or stops after ``rounds`` eigendecompositions.
     """
 
     def __init__(self, radius: float, bound: float, tolerance: float = 1e-9, rounds: int = 500) -> None:
@@ -114,21 +114,9 @@ def spectral_projected_gradient(
 ) -> Solution:
     """Minimise over a convex set: projected Barzilai-Borwein steps with nonmonotone line search.
 
-    Birgin, Martinez and Raydan 2000, algorithm SPG2, with a memory of 10 values.
-
-    Parameters
-    ----------
-    objective : callable
-        Value and gradient at a point.
-    project : callable
-        Projection of a point less a step times the gradient there, and that step.
-    start : ndarray
-    iterations : int
-        At most so many.
-    tolerance : float
-        Stop when the last ``window`` values differ by at most this part of the value at the start.
-    window : int
-        From 2 to 10.
+    Birgin, Martinez and Raydan 2000, algorithm SPG2, with a memory of 10 values. ``objective`` returns value
+    and gradient, and ``project`` takes a point less a step times the gradient there, and that step. It stops
+    when the last ``window`` values (2 to 10) differ by at most ``tolerance`` times the value at the start.
     """
     value, gradient = objective(start)
     first = abs(value) + 1e-300
@@ -184,18 +172,8 @@ def solve_dense(
 ) -> Solution:
     """Maximum likelihood over dense matrices within the nuclear and the entrywise bound.
 
-    Parameters
-    ----------
-    cells : (rows, columns, target)
-        The observed cells, each once.
-    shape : (int, int)
-    radius, bound : float
-        Bounds of the nuclear norm and of the entries.
-    link, flips
-        As in :func:`likelihood`.
-    iterations : int
-    tolerance : float
-        As in :func:`spectral_projected_gradient`; projections are ten times as accurate.
+    ``cells`` occur once each; ``link`` and ``flips`` are those of :func:`likelihood`, ``tolerance`` that of
+    :func:`spectral_projected_gradient`. Projections are ten times as accurate.
     """
     rows, columns, target = cells
 
@@ -233,18 +211,16 @@ def solve_factored(
 
     The matrix is ``center + user factors . item factors + user offset + item offset``. Without offsets and
     weights, and with enough columns, it is the dense problem without its entrywise bound (Srebro, Rennie and
-    Jaakkola 2004). The point is stacked as ``start``.
+    Jaakkola 2004).
 
     Parameters
     ----------
     start : (n_rows + n_columns, rank + 1) array
-        First factors and offset of the rows, then of the columns; the factors not zero.
-    center : float
-        Added to every entry; it is not part of the point.
+        Factors and offset of the rows, then of the columns; the factors not zero. The result is alike.
     scale : (n_rows + n_columns, rank + 1) array, optional
         The ball bounds half the squared norm of factors and offsets divided by it: weights of a weighted
-        nuclear norm (Srebro and Salakhutdinov 2010). 0 in the last column means no offsets. By default 1 for
-        factors and 0 for offsets.
+        nuclear norm (Srebro and Salakhutdinov 2010). By default 1 for factors and 0 for offsets, which means
+        none.
     cells, shape, radius, link, flips, iterations, tolerance
         As in :func:`solve_dense`.
     """
@@ -272,7 +248,7 @@ def solve_factored(
 def cell_scores(
     rows: NDArray[np.integer], columns: NDArray[np.integer], stacked: Array, n_rows: int
 ) -> Array:
-    """Return entries of stacked factors, whose last column is an offset."""
+    """Return entries of stacked factors with an offset in the last column."""
     left, right = BiasedFactors(stacked[:n_rows]), BiasedFactors(stacked[n_rows:])
     fitted = predict_pairs(rows, columns, left.factors, right.factors)
     return fitted + left.biases[rows] + right.biases[columns]

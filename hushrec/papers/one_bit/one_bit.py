@@ -1,8 +1,8 @@
 """One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees corrected.
 
-Ratings become likes (above a declared threshold) and dislikes; a low-rank matrix of log-odds is fitted to
-them by maximum likelihood. Privacy is for the value of one rating: which cells are observed is public. So you
-may publish the released matrix, and the item factors that serve new users.
+A low-rank matrix of log-odds is fitted to likes (ratings above a declared threshold) and dislikes by maximum
+likelihood. The value of one rating is protected; which cells are observed is public. The released matrix, and
+the item factors that serve new users, may be published.
 
 The printed algorithms and their true cost: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
 """
@@ -60,11 +60,11 @@ _OFFSET_WEIGHT = 0.3
 _START_SIZE = 0.1
 #: Largest matrix that is held whole, in cells (0.4 GB).
 _MOST_CELLS = 50_000_000
-#: Ratings for each user and item together from which on the nuclear ball has its full size.
+#: Ratings per user and item together from which on the nuclear ball has its full size.
 _PLENTY = 30
-#: Overall rates of likes are taken to be within this and one less this.
+#: Overall rates of likes are clipped to this and one less this.
 _LEAST_RATE = 0.05
-#: Singular values below this part of the largest are not stored.
+#: Singular values below this fraction of the largest are not stored.
 _NEGLIGIBLE = 1e-6
 
 
@@ -80,30 +80,28 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     mechanism : {"input", "objective", "gradient", "output", "output-published", "none"}
         Place of the noise (sections 4.1 to 4.4). "input" is the most accurate and needs no trust in the
         server (:func:`randomize_labels`). "output" adds noise to the observed entries of a strongly convex
-        optimum, by its sensitivity; "output-published" is Algorithm 4, which costs ``entry_epsilon`` for
-        every entry of the matrix.
+        optimum, by its sensitivity. "output-published" is Algorithm 4.
     link : {"logistic", "probit"}
         P(like) = 1 / (1 + exp(-x)) or Phi(x).
     bound : float
         Bound on the entries of the matrix (alpha; the paper calls it max-norm), > 0.
     nuclear_norm : float or None
         Bound on the nuclear norm per square root of n_users * n_items, > 0: the paper's alpha * sqrt(rank).
-        By default 0.9, and less below 30 ratings per user and item together, times their ratio to the power
-        4/3 (their number is public here). 0.1 for "gradient", because its noise would fill a larger ball.
+        By default 0.9; below 30 ratings per user and item together, times their ratio to the power 4/3 (their
+        number is public here). 0.1 for "gradient", because its noise would fill a larger ball.
     tuning : OneBitCompletion.Tuning
-        The solver, and what each mechanism needs.
     n_users : int or None
         "output-published": declared number of users with released rows.
     acknowledge_cost : bool
-        "output-published": release the whole matrix knowing that it costs entry_epsilon times its size.
+        "output-published": release the whole matrix although it costs entry_epsilon times its size.
     regularization : float
         Ridge on a user's factors when they are served from the item factors, > 0.
 
     Privacy
     -------
     Unit: rating; relation: replace: the value of one rating changes while its place stays. A user with q
-    ratings is protected by q times epsilon, as the statement explains. Public: which cells are
-    observed. Releases and sensitivities: :meth:`plan`, docs/proofs/one_bit.md.
+    ratings is protected by q times epsilon. Public: which cells are observed. Releases and sensitivities:
+    :meth:`plan`, docs/proofs/one_bit.md.
 
     Examples
     --------
@@ -121,32 +119,29 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
-        """The solver, and what each mechanism needs.
+        """The solver, and settings of each mechanism.
 
-        Weights and rank were tuned on the published splits of MovieLens-100K (``python -m
-        benchmarks.reproduce_one_bit``, docs/papers/one-bit.md). The others were not tuned.
+        ``python -m benchmarks.reproduce_one_bit`` chose the weights and the rank on the published splits of
+        MovieLens-100K. No study chose the others.
 
         Parameters
         ----------
         solver : {"factored", "dense"}
             For "none", "input", "objective" and "output-published". Dense: the convex problem; a minute for
-            some million cells in all. Factored: any size; the entrywise bound is applied to the solution
-            only.
+            some million cells. Factored: any size; the entrywise bound is applied to the solution only.
         rank : int
             Columns of the factored solver, >= 1.
         offsets : bool
-            Factored: every user and item has an offset from the overall rate of the released
-            likes.
+            Factored: every user and item has an offset from the overall rate of the released likes.
         weighting : float
-            Factored: rows and columns weigh in the nuclear norm as their number of ratings to this power, in
-            [0, 1]; the numbers are public here.
+            Factored: rows and columns weigh in the nuclear norm as their public number of ratings to this
+            power, in [0, 1].
         iterations, tolerance : int, float
-            Tolerance of the solver, which stops when ten values of the objective differ by less than this
-            part of it.
+            The solver stops when ten values of the objective differ by less than this fraction of it.
         flips : (float, float) or None
             Probabilities with which likes and dislikes are flipped (p1, p2). "input": by default
-            1 / (1 + e^epsilon) for both, the most informative choice within epsilon. "none": the
-            flips that users applied to their own labels.
+            1 / (1 + e^epsilon) for both, the most informative choice within epsilon. "none": the flips that
+            users applied to their own labels.
         gradient_steps : int
             K of Algorithm 3, >= 1.
         clamp : float
@@ -217,7 +212,6 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     @classmethod
     def as_published(cls, **settings: Any) -> OneBitCompletion:
-        """The paper's estimator: dense, without offsets or weights, within the entrywise bound 1."""
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
         return cls.of(published, {"tolerance": 1e-3}, settings)
 
@@ -297,10 +291,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return {"center": np.float64(0.0), "item_bias": items.biases, "item_factors": items.factors}
 
     def complete(self, ratings: Ratings, accountant: Accountant, *, seed: int = 0) -> Completion:
-        """Train and return the whole released matrix, a row for each user: the paper's output.
-
-        ``accountant``'s budget has unit "rating" and relation "replace"; the rated cells are public.
-        """
+        """Train and return the whole released matrix, a row for each user: the paper's output."""
         run.check(self, ratings, accountant, seed)
         plan = run.plan(self, ratings.domain, accountant)
         bound_to = {"model": self.name, "settings": settings_of(self)}
@@ -311,11 +302,21 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return Completion(users, items, bound, self.link, run.statement(self, ratings, accountant))
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        ridge = self.regularization
-        return fold_in_labels(arrays, likes(history, self.threshold), self.link, ridge, self.tuning.offsets)
+        labels, factors = likes(history, self.threshold), np.asarray(arrays["item_factors"], dtype=np.float64)
+        ridge = np.full(factors.shape[1], self.regularization)
+        if self.tuning.offsets:
+            factors = np.column_stack([factors, np.ones(len(factors))])
+            ridge = np.append(ridge, _OFFSET_WEIGHT * self.regularization)
+        bias = np.asarray(arrays["item_bias"], dtype=np.float64)
+        users = np.zeros((history.n_users, arrays["item_factors"].shape[1] + 1))
+        if len(ridge):
+            solved = regress_labels(
+                labels.indptr, labels.indices, labels.data, factors, bias, ridge, self.link
+            )
+            users[:, : len(ridge)] = solved
+        return UserState.of(users)
 
     def _released_factors(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, Array]:
-        """Return factors and offsets from released values and public places."""
         self._check_size(users.shape)
         if self.mechanism == "gradient":
             return split_matrix(self._noisy_gradients(users, gate))
@@ -342,7 +343,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
             )
 
     def _noisy_labels(self, users: LabelledUsers, gate: Gate, seed: int) -> tuple[Array, tuple[float, float]]:
-        """Return the labels (0 or 1) as the solver sees them, and how they were flipped."""
+        """Return the labels as the solver sees them, and how they were flipped."""
         if self.mechanism == "none":
             return gate.release("labels", users.labels("l2")), self.tuning.flips or (0.0, 0.0)
         if self.mechanism == "objective":
@@ -418,14 +419,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
 
 class LabelledUsers(Users):
-    """The values of ratings, which are private; their places are public.
-
-    Attributes
-    ----------
-    cells : (ndarray, ndarray)
-        Rows and columns of the observed cells.
-    shape : (int, int)
-    """
+    """Private values of ratings at public places: ``cells`` are the rows and columns of the observed ones."""
 
     def __init__(self, ratings: Ratings, settings: OneBitCompletion) -> None:
         super().__init__(ratings)
@@ -461,7 +455,7 @@ class LabelledUsers(Users):
         return Bounded(matrix[self.cells], counted(fit.output_sensitivity), unit="rating")
 
     def optimum(self, seed: int) -> Bounded:
-        """The whole optimum, clipped to the declared bound (Algorithm 4 as published)."""
+        """Algorithm 4 as published."""
         fit = self._settings
         factors = fit.solve(self.cells, self._labels, self.shape, (0.0, 0.0), seed, link=fit.link)
         matrix = np.clip(product(*factors), -fit.bound, fit.bound)
@@ -470,7 +464,7 @@ class LabelledUsers(Users):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Completion:
-    """A released matrix of log-odds (or probits), as factors, with its privacy statement.
+    """A released matrix of log-odds (or probits), as factors; it may be published.
 
     Attributes
     ----------
@@ -480,7 +474,6 @@ class Completion:
         Entries are within plus or minus this.
     link : str
     privacy : PrivacyStatement
-        For one rating: the rows may be published.
     """
 
     users: Array
@@ -490,36 +483,18 @@ class Completion:
     privacy: PrivacyStatement
 
     def at(self, rows: Array, columns: Array) -> NDArray[np.float64]:
-        """Entries at some cells."""
         scores = cell_scores(rows, columns, np.vstack([self.users, self.items]), len(self.users))
         return np.clip(scores, -self.bound, self.bound)
 
     def matrix(self) -> NDArray[np.float64]:
-        """All entries, shape (n_users, n_items)."""
+        """Shape (n_users, n_items)."""
         return np.clip(product(self.users, self.items), -self.bound, self.bound)
 
 
 def completion_scores(completion: Completion, trained: Ratings, targets: Ratings) -> NDArray[np.float64]:
-    """Return scores at the cells of ``targets``, 0 for users without a row of ``trained``."""
+    """Return scores at the cells of ``targets``; 0 for users that were not trained on."""
     rows = np.repeat(trained.user_index(targets), np.diff(targets.matrix.indptr))
     return np.where(rows >= 0, completion.at(np.maximum(rows, 0), targets.matrix.indices), 0.0)
-
-
-def fold_in_labels(
-    arrays: Mapping[str, Array], labels: Any, link: str, regularization: float, offsets: bool = True
-) -> UserState:
-    factors = np.asarray(arrays["item_factors"], dtype=np.float64)
-    width = factors.shape[1]
-    if offsets:
-        factors = np.column_stack([factors, np.ones(len(factors))])
-    ridge = np.full(factors.shape[1], regularization)
-    ridge[width:] *= _OFFSET_WEIGHT
-    bias = np.asarray(arrays["item_bias"], dtype=np.float64)
-    users = np.zeros((labels.shape[0], width + 1))
-    if factors.shape[1]:
-        solved = regress_labels(labels.indptr, labels.indices, labels.data, factors, bias, ridge, link)
-        users[:, : factors.shape[1]] = solved
-    return UserState.of(users)
 
 
 # ---------------------------------------------------------------------- parts
@@ -533,7 +508,7 @@ def overall_log_odds(seen: Array, flips: tuple[float, float], link: str) -> floa
 
 
 def public_weights(positions: Array, count: int, power: float) -> NDArray[np.float64]:
-    """Return relative numbers of ratings to a power; a row has at least one."""
+    """Numbers of ratings to a power, relative; a row has at least one."""
     numbers = np.maximum(np.bincount(positions, minlength=count), 1.0)
     return (numbers / numbers.mean()) ** power
 
