@@ -63,7 +63,9 @@ class Judged:
         check_fields(judged)
         for figures in (judged.private, judged.public, judged.together):
             known = isinstance(figures, dict) and set(figures) == {"value", "low", "high"}
-            numbers = [number for number in figures.values() if number is not None] if known else [None]
+            numbers: list[Any] = (
+                [figure for figure in figures.values() if figure is not None] if known else [-1]
+            )
             if not all(is_number(number) and number >= 0 for number in numbers):
                 raise ValueError("a figure of donors is no number")
         return judged
