@@ -50,7 +50,6 @@ class Judged:
     together: dict[str, float | None]
 
     def to_dict(self) -> dict[str, Any]:
-
         return asdict(self)
 
     @classmethod
@@ -63,9 +62,8 @@ class Judged:
         check_fields(judged)
         for figures in (judged.private, judged.public, judged.together):
             known = isinstance(figures, dict) and set(figures) == {"value", "low", "high"}
-            numbers: list[Any] = (
-                [figure for figure in figures.values() if figure is not None] if known else [-1]
-            )
-            if not all(is_number(number) and number >= 0 for number in numbers):
+            if not known or not all(
+                number is None or (is_number(number) and number >= 0) for number in figures.values()
+            ):
                 raise ValueError("a figure of donors is no number")
         return judged

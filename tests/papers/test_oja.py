@@ -2,7 +2,6 @@
 
 import math
 import tracemalloc
-from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -10,13 +9,7 @@ import scipy.sparse as sp
 
 from hushrec.errors import BudgetError, InputError
 from hushrec.papers.frank_wolfe import private_pca
-from hushrec.papers.frank_wolfe.eigensolvers import (
-    CovarianceSolver,
-    OjaSolver,
-    PowerSolver,
-    RowUsers,
-    orthonormal,
-)
+from hushrec.papers.frank_wolfe.eigensolvers import RowUsers, orthonormal
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from tests.opening import opened
@@ -84,62 +77,6 @@ def test_bad_settings_are_refused_before_anything_is_spent(settings: dict) -> No
     with pytest.raises(InputError):
         private_pca(np.ones((3, 4)), accountant, row_clip=1.0, method="oja", components=2)
     assert accountant.releases == ()
-
-
-class Told:
-    """A gate that says what the test says, with noise of 0.3, and users who keep what they are asked."""
-
-    def __init__(self, *released) -> None:
-        self.released, self.asked, self.labels = list(released), [], []
-
-    def release(self, label, bounded):
-        self.labels.append(label)
-        return self.released[len(self.labels) - 1].copy()
-
-    def noise_sd(self, label) -> float:
-        assert label in self.labels
-        return 0.3
-
-    def __getattr__(self, name):
-        return lambda given: self.asked.append((name, given))
-
-
-def test_what_solvers_make_of_what_is_released() -> None:
-    """Computed by hand; an eigenvalue's noise is bounded but for a chance of one in ten."""
-    rng = np.random.default_rng(5)
-    start, products = orthonormal(rng.normal(size=(7, 2))), rng.normal(size=(3, 7, 2))
-    spread = 0.3 * (math.sqrt(2 * 2) + math.sqrt(2 * math.log(2 / 0.1)))
-    gate = Told(*products)
-    found = PowerSolver(1.5, 3, 2).solve(gate, start, gate, "a")
-    basis = start
-    for product in products:
-        ritz = (basis.T @ product + product.T @ basis) / 2
-        values, turn = np.linalg.eigh(ritz)
-        basis = np.linalg.qr(product @ turn[:, ::-1])[0]
-    assert found.vectors == pytest.approx(basis) and found.values == pytest.approx(values[::-1])
-    assert found.noise == pytest.approx(spread)
-    assert gate.labels == [f"a, product {step}" for step in (1, 2, 3)]
-    assert gate.asked[:2] == [("clip", 1.5), ("product", start)] and len(gate.asked) == 4
-
-    gate = Told(*products[:, :, :1], np.array([2.5]))
-    found = OjaSolver(1.5, 3).solve(gate, start, gate, "a")
-    vector = start[:, 0]
-    for product in products[:, :, 0]:
-        vector = vector + product / (3 * 0.3 * math.sqrt(7))
-        vector /= np.linalg.norm(vector)
-    assert found.vectors[:, 0] == pytest.approx(vector) and found.values.tolist() == [2.5]
-    assert found.noise == pytest.approx(0.3 * NormalDist().inv_cdf(0.9))
-    assert gate.labels == [*(f"a, product {step}" for step in (1, 2, 3)), "a, eigenvalue"]
-
-    half = rng.normal(size=(7, 7))
-    matrix = half + half.T
-    gate = Told(matrix[np.tril_indices(7)])
-    found = CovarianceSolver(1.5).solve(gate, start, gate, "a")
-    values, vectors = np.linalg.eigh(matrix)
-    assert found.values == pytest.approx(values[-1:])
-    assert abs(found.vectors[:, 0] @ vectors[:, -1]) == pytest.approx(1.0)
-    assert found.noise == pytest.approx(spread + 0.3 * (math.sqrt(2 * 7) - math.sqrt(2 * 2)))
-    assert gate.asked == [("covariance", 1.5)] and gate.labels == ["a"]
 
 
 def test_what_rows_add_to_products_and_squares() -> None:
