@@ -42,9 +42,10 @@ def about(trained: Model, releases: bool = False) -> str:
 
 def advice(trained: Model) -> str:
     """Return what helps lists that learned no taste, by declared sizes and released values."""
-    learned, lister = taste_of(trained), trained.lists or trained
+    lister = trained.lists or trained
     n_users = getattr(lister.estimator, "n_users", None)
-    if learned.directions != 0 or learned.pairs or learned.public or not n_users:
+    used = "learned_items" in lister.arrays or lister.public is not None
+    if taste_of(trained).directions != 0 or used or not n_users:
         return ""
     return public_decides(n_users, trained.domain.n_items, trained.privacy.budget.epsilon)
 

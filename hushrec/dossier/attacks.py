@@ -26,21 +26,10 @@ _GENERATED = (600, 300, 20_000)
 
 
 def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, Any]]:
-    """Attack a training of this configuration and budget on generated data.
+    """Attack a training of this configuration and budget, the claim, on generated data.
 
-    Parameters
-    ----------
-    estimator : Estimator
-    budget : Budget
-        The claim.
-    limit : float
-        Seconds that one attack may take.
-
-    Returns
-    -------
-    list of dict
-        For each attack its result and the largest result that the claim allows, or why it was not run:
-        ``"unit"``, ``"model"``, ``"time"`` or the error's text.
+    Returns each attack's result and the largest one that the claim allows, or why it was not run: ``"unit"``,
+    ``"model"``, ``"time"`` or the error's text. ``limit`` is in seconds.
     """
     outcomes = []
     tries: list[tuple[str, Callable[..., Any]]] = [("canaries", _canaries), ("membership", _membership)]

@@ -35,8 +35,8 @@ def of_a_user(book: dict[str, Any], charges: Iterable[Sequence[Any]]) -> list[Co
 def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
     """Return the rows of all models so far and of everything promised, from a dossier's ledger part.
 
-    Delta is that of the data set's budget, or else the given one. It is increased by the failure
-    probabilities of selections if these leave nothing of it.
+    Delta is that of the data set's budget, or else the given one, increased by the failure probabilities of
+    selections if these use it up.
     """
     limit, still = book["budget"], [season for season in book["seasons"] if not season["closed"]]
     costs = of_a_user(book, book["charges"])
@@ -66,7 +66,7 @@ def _budget(book: dict[str, Any], epsilon: float, delta: float, failure: float) 
 
 
 def _row(of: str, costs: Sequence[Cost], delta: float) -> dict[str, Any]:
-    failure, mu = math.fsum(each.failure for each in costs), total_mu(each.mu for each in costs)
+    failure, mu = math.fsum(cost.failure for cost in costs), total_mu(cost.mu for cost in costs)
     return learned(of, composed_epsilon(costs, delta), delta, failure, mu)
 
 
@@ -76,8 +76,8 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
     Parameters
     ----------
     of : {"model", "season", "lifetime", "so far", "budget", "weeks"}
-        Name of the trainings that have this cost: this model, it and the earlier weeks of its season, all of
-        its lifetime season, all so far, all that the budget allows, or all so far and all weeks to come.
+        The trainings that have this cost: this model, it and the earlier weeks of its season, all of its
+        lifetime season, all so far, all that the budget allows, or all so far and all weeks to come.
     epsilon, delta : float
     failure : float
         Part of delta: the probability that `mu` does not hold.
@@ -113,8 +113,7 @@ def exceeded(level: dict[str, Any]) -> float:
 def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu: float | None) -> float:
     """Return the largest true-positive rate of a test with a false-positive rate of `false_alarms`.
 
-    From the trade-off curve of (epsilon, delta), and from the tighter one of mu where it holds (Dong, Roth
-    and Su 2022, equation 5 and definition 2.6).
+    By the trade-off curves of (epsilon, delta) and mu (Dong, Roth and Su 2022, equation 5, definition 2.6).
     """
     by_epsilon = delta + math.exp(min(epsilon, 700)) * false_alarms
     by_epsilon = min(1.0, by_epsilon, 1 - math.exp(-epsilon) * (1 - delta - false_alarms))

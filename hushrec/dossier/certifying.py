@@ -19,7 +19,7 @@ from hushrec.dossier.bounds import own, together
 from hushrec.dossier.form import LANGUAGES, filled, words
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger, PrivacyStatement
-from hushrec.privacy.ledger_records import LedgerSummary, Row
+from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.season import SeasonSummary
 from hushrec.privacy.statement import epsilon_of_both
 from hushrec.serving.model import Model, load
@@ -61,13 +61,12 @@ def certify(
         For a model with donors: the text that they agreed to, the list of donors, and a secret key of at
         least 32 bytes. The dossier holds SHA-256 of the text and HMAC-SHA-256 of the list under the key.
     dataset : str, optional
-        Data set of the ledger; by default the one that the model names.
+        By default the one that the model names.
     attacks : bool
-        Whether to attack the same configuration on generated data.
+        Attack the same configuration on generated data.
     limit : float
         Seconds that one attack may take.
     language : {"en", "de"}
-        Language of the sentences.
 
     Privacy
     -------
@@ -97,24 +96,21 @@ def certify(
     trained, octets = load(model), Path(model).read_bytes()
     statement = trained.privacy
     called = _dataset(statement, dataset)
-    summary = ledger.summary(called, statement.budget.delta)
-    if summary.epsilon == math.inf:
+    if ledger.summary(called, statement.budget.delta).epsilon == math.inf:
         raise InputError(
             f'Data set "{called}" was charged an infinite epsilon by a run without privacy, so nothing is'
             " promised to its users and there is nothing to certify."
         )
-    head, rows = ledger.chain(called)
-    assert head is not None
-    runs = charged_to(statement, rows)
+    runs = charged_to(statement, ledger.chain(called)[1])
     if not runs:
         raise InputError(
             f'Data set "{called}" of this ledger has no run that released what this model did; pass the'
             " ledger that its training was charged to."
         )
-    book = _booked(ledger, summary, head, rows, runs)
+    book = booked(ledger, called, runs)
     dossier = {
         "language": language,
-        "made": _now(rows).isoformat(),
+        "made": _now(book["charges"]).isoformat(),
         "declared": declared,
         "consent": None if consent is None else _consent(statement, *consent),
         "model": described(trained, octets),
@@ -130,8 +126,8 @@ def certify(
 def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> list[str]:
     """Return the runs that a model's releases were charged to, in order; empty without any.
 
-    A run may have other charges: of a killed training, or of another model. The releases of a season's model
-    are those of all weeks so far; in a lifetime season those of its own week.
+    A run may have other charges. The releases of a season's model are those of all weeks so far; in a
+    lifetime season those of its own week.
     """
     week, groups = statement.week, dict[Any, list[Row]]()
     by_run = week is None or week.season.lifetime
@@ -148,7 +144,7 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
         return []
     ids = [row[0] for row in rows]
     count = len(rows) if statement.ledger is None else statement.ledger.charges
-    fitting = [each for each in found if ids.index(each[0]) < count]
+    fitting = [run for run in found if ids.index(run[0]) < count]
     return max(fitting or found)[1]
 
 
@@ -230,17 +226,17 @@ def described(model: Model, octets: bytes) -> dict[str, Any]:
     }
 
 
-def _booked(
-    ledger: Ledger, summary: LedgerSummary, head: tuple[int, str], rows: Sequence[Any], runs: Sequence[str]
-) -> dict[str, Any]:
+def booked(ledger: Ledger, dataset: str, runs: Sequence[str], count: int | None = None) -> dict[str, Any]:
+    """Return a data set's part of a ledger, with its first ``count`` charges or all of them."""
+    (head, rows), summary = ledger.chain(dataset, count), ledger.summary(dataset, unless_declared=1e-6)
     limit = summary.budget
     return {
         **{key: getattr(summary, key) for key in ("dataset", "unit", "relation", "closed")},
-        "head": {"count": head[0], "hash": head[1]},
+        "head": head and {"count": head[0], "hash": head[1]},
         "charges": [list(row) for row in rows],
         "runs": list(runs),
         "budget": limit and {key: getattr(limit, key) for key in ("epsilon", "delta", "failure")},
-        "seasons": [season_entry(season) for season in ledger.seasons(summary.dataset)],
+        "seasons": [season_entry(season) for season in ledger.seasons(dataset)],
     }
 
 

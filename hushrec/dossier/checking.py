@@ -18,6 +18,7 @@ from hushrec.checks import check_kind
 from hushrec.dossier.bounds import of_a_user, own, together
 from hushrec.dossier.certifying import (
     DECLARED,
+    booked,
     charged_to,
     code,
     described,
@@ -58,7 +59,6 @@ class Check(NamedTuple):
     passed : bool or None
         None for a part of the dossier that was not compared with anything.
     words : str
-        The finding.
     parts : tuple of str
         Parts of the dossier that were not compared.
     """
@@ -76,14 +76,6 @@ class Check(NamedTuple):
 class _Wrong(ValueError): ...
 
 
-class _NotChecked(Exception):
-    """The check cannot be made for these parts."""
-
-    def __init__(self, words: str, parts: tuple[str, ...]) -> None:
-        super().__init__(words)
-        self.parts = parts
-
-
 def check(
     content: bytes, model: str | Path, *, ledger: Ledger | None = None, public_key: str | None = None
 ) -> list[Check]:
@@ -92,7 +84,7 @@ def check(
     Parameters
     ----------
     content : bytes
-        Content of the dossier file.
+        Of the dossier file.
     model : str or path
         The model file that the dossier should be about.
     ledger : Ledger, optional
@@ -103,8 +95,8 @@ def check(
     Returns
     -------
     list of Check
-        A check that fails proves the dossier wrong. One with ``passed=None`` names parts of the dossier that
-        were not compared. If the form fails, nothing else is checked.
+        A check that fails proves the dossier wrong. One with ``passed=None`` was not made. If the form fails,
+        nothing else is checked.
 
     Raises
     ------
@@ -140,7 +132,7 @@ def check(
         return [Check("form", False, f"the dossier was changed: {_said(error)}")]
     octets = _content(model)
     book = dossier["ledger"]
-    checks: list[tuple[str, Callable[[], str]]] = [
+    checks: list[tuple[str, Callable[[], str | Check]]] = [
         ("signature", lambda: _signature(envelope, public_key)),
         ("model", lambda: _model(dossier, octets)),
         ("chain", lambda: _chain(book)),
@@ -153,9 +145,8 @@ def check(
     found = [Check("form", True, "as certify writes it")]
     for what, look in checks:
         try:
-            found.append(Check(what, True, look()))
-        except _NotChecked as missing:
-            found.append(Check(what, None, str(missing), missing.parts))
+            finding = look()
+            found.append(finding if isinstance(finding, Check) else Check(what, True, finding))
         except _WRONG as error:
             found.append(Check(what, False, _said(error)))
     if public_key is None:
@@ -327,7 +318,7 @@ def _time(dossier: dict[str, Any]) -> str:
     return f"made {dossier['made']}, the last charge at {last.isoformat()}"
 
 
-def _sentences(dossier: dict[str, Any]) -> str:
+def _sentences(dossier: dict[str, Any]) -> str | Check:
     same = all(dossier[part] == text for part, text in worded(dossier).items())
     if dossier["consent"] is not None:
         digests = dossier["consent"]
@@ -338,32 +329,28 @@ def _sentences(dossier: dict[str, Any]) -> str:
             raise _Wrong("its sentences do not follow from its facts")
         return "they follow from the facts; made by the code that is installed here"
     parts = ("code",) if same else ("code", *_SENTENCES)
-    raise _NotChecked(f"{', '.join(parts)}: written by other code than is installed here", parts)
+    found = f"{', '.join(parts)}: written by other code than is installed here"
+    return Check("sentences", None, found, parts)
 
 
 def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
     book, made = dossier["ledger"], datetime.fromisoformat(dossier["made"])
-    head, rows = ledger.chain(book["dataset"], book["head"]["count"])
-    stated = book["head"]["count"], book["head"]["hash"]
-    if head != stated or [list(row) for row in rows] != book["charges"]:
+    now = booked(ledger, book["dataset"], book["runs"], book["head"]["count"])
+    if (now["head"], now["charges"]) != (book["head"], book["charges"]):
         raise _Wrong("the ledger has other charges, or another chain")
-    later = ledger.chain(book["dataset"])[1][len(rows) :]
+    later = ledger.chain(book["dataset"])[1][len(now["charges"]) :]
     if any(datetime.fromisoformat(row[3]) < made for row in later):
         raise _Wrong("the ledger has charges from before the dossier was made, which it leaves out")
-    summary = ledger.summary(book["dataset"], 1e-6)
-    limit = summary.budget
-    stored = limit and {key: getattr(limit, key) for key in ("epsilon", "delta", "failure")}
-    if not _exactly(stored, book["budget"]):
+    if not _exactly(now["budget"], book["budget"]):
         raise _Wrong("the ledger has another budget for the data set; ask for a dossier of today")
-    if book["closed"] and not summary.closed:  # it cannot be opened again
+    if book["closed"] and not now["closed"]:  # it cannot be opened again
         raise _Wrong("the ledger's data set is not closed")
-    entries = [season_entry(summary) for summary in ledger.seasons(book["dataset"])]
-    if [entry["name"] for entry in entries] != [entry["name"] for entry in book["seasons"]]:
+    if [season["name"] for season in now["seasons"]] != [season["name"] for season in book["seasons"]]:
         raise _Wrong("the ledger has other seasons; ask for a dossier of today")
-    for entry, stated_season in zip(entries, book["seasons"]):
-        closed = stated_season["closed"] and entry["closed"]
-        if not _same({**entry, "begun": stated_season["begun"], "closed": closed}, stated_season):
-            raise _Wrong(f"season {stated_season['name']!r} is another one in the ledger")
+    for season, stated in zip(now["seasons"], book["seasons"]):
+        closed = stated["closed"] and season["closed"]
+        if not _same({**season, "begun": stated["begun"], "closed": closed}, stated):
+            raise _Wrong(f"season {stated['name']!r} is another one in the ledger")
     since = f"; charges that came later, for a newer dossier: {len(later)}" if later else ""
     return f"the same charges, seasons, budget and head{since}"
 

@@ -269,13 +269,13 @@ def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 
 def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     levels, name = dossier["learned"], lang["learned"]
-    before = [
-        name["belief"].format(lang["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["belief"]
-    ]
-    wrong = [
-        name["found"].format(lang["percent"].format(f"{part * 100:g}")) for part, _ in levels[0]["found"]
-    ]
-    lines = (name["epsilon"], name["delta"], name["mu"], name["odds"], *before, *wrong, name["exceeded"])
+
+    def rates(kind: str) -> list[str]:
+        parts = (lang["percent"].format(f"{part * 100:g}") for part, _ in levels[0][kind])
+        return [name[kind].format(part) for part in parts]
+
+    lines = [*map(name.get, ("epsilon", "delta", "mu", "odds")), *rates("belief"), *rates("found")]
+    lines.append(name["exceeded"])
     columns = [
         (
             f"{each['epsilon']:.4g}",
@@ -290,8 +290,8 @@ def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     head = (lang["learned_head"], *(lang["of"][each["of"]] for each in levels))
     promise = dossier["promise"]
     note = lang["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
-    rates = table(head, list(zip(lines, *columns)), range(1, len(head)))
-    return rates + small(note) + table(lang["criterion"], dossier["criteria"])
+    bounds = table(head, list(zip(lines, *columns)), range(1, len(head)))
+    return bounds + small(note) + table(lang["criterion"], dossier["criteria"])
 
 
 def _attacked(attacks: Sequence[dict[str, Any]], lang: dict[str, Any]) -> str:

@@ -156,14 +156,7 @@ class Comparison:
         return self.markdown()
 
     def _repr_html_(self) -> str:
-        parts = []
-        for metric in self.main_metrics:
-            rows = [
-                ((cell["model"], _number(cell["epsilon"]), f"{cell['value']:.4f}"), cell["value"])
-                for cell in self.summary(metric)
-            ]
-            parts.append(notebook.bars(f"{metric} beside epsilon", ("model", "epsilon", metric), rows))
-        return "".join(parts) + notebook.table("", [(self.stamp,)])
+        return notebook.table("Comparison", self.brief(), self.stamp)
 
     def table(self) -> pa.Table:
         """Return a row per run, with the stamp in the schema's metadata."""

@@ -133,16 +133,11 @@ class Evaluation:
         interval = f"   {self.confidence:.0%} interval{'' if beside else ' (bootstrap over users)'}"
         lines = [f"{'':{width}}   value{interval}{'':{8 * bool(beside)}}"]
         for name, metric in shown_ones.items():
-            figures = (
-                "       -   (nothing to measure)"
-                if math.isnan(metric.value)
-                else f"{shown(name, metric.value):>8}"
-                + (
-                    ""
-                    if math.isnan(metric.low)
-                    else f"   {shown(name, metric.low)} to {shown(name, metric.high)}"
-                )
-            )
+            figures = f"{shown(name, metric.value):>8}"
+            if math.isnan(metric.value):
+                figures = "       -   (nothing to measure)"
+            elif not math.isnan(metric.low):
+                figures += f"   {shown(name, metric.low)} to {shown(name, metric.high)}"
             lines.append(f"{name:{width}}{figures}")
         for heading, cells in (beside or {}).items():
             column = [heading, *(cells.get(name, "") for name in shown_ones)]
@@ -331,18 +326,15 @@ def _readable(
     model: Recommender, history: Ratings | Store, targets: Ratings | Store
 ) -> tuple[Any, Any, Streaming | None]:
     """Measure two stores with equal numbers of partitions one by one, all else in memory."""
-    stores = isinstance(history, Store) and isinstance(targets, Store)
-    if stores and model.scores != "log-odds" and _partitions(history) == _partitions(targets):
+    stores = [rows for rows in (history, targets) if isinstance(rows, Store)]
+    parts = {len(store.partitions()) for store in stores}
+    if len(stores) == 2 and len(parts) == 1 and model.scores != "log-odds":
         return history, targets, Streaming()
     domain = model.domain
     whole = [
         Ratings.from_any(rows, domain) if isinstance(rows, Store) else rows for rows in (history, targets)
     ]
     return whole[0], whole[1], None
-
-
-def _partitions(rows: Any) -> int:
-    return len(rows.partitions())
 
 
 def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:

@@ -26,61 +26,45 @@ class Taste:
     ----------
     directions : int or None
         Taste dimensions that exceed the noise, if known.
+    words : str
+        Empty if nothing is known.
     price : str
         Price of another training, if no dimension was learned; empty inside a season.
-    pairs : bool
-        Whether it learned pairs of items, too.
-    unknown : bool
-        Whether it has factors that it cannot distinguish from noise.
-    public : bool
-        Whether lists follow item features or donors, too.
-    weak : int
-        Taste dimensions that lists follow although they may be noise.
     """
 
     directions: int | None
+    words: str = ""
     price: str = ""
-    pairs: bool = False
-    unknown: bool = False
-    public: bool = False
-    weak: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {"directions": self.directions}
 
     def text(self, advice: bool = True) -> str:
         price = self.price if advice else ""
-        if self.pairs:
-            more = f" and {plural(self.directions, 'taste dimension')}" if self.directions else ""
-            return f"Personal taste: the model learned pairs of items{more}. Lists follow both."
-        if self.unknown:
-            what = "lists follow each user's ratings, but learned taste cannot be distinguished from noise."
-        elif self.directions is None:
-            return ""
-        elif self.directions:
-            what = f"the model learned {plural(self.directions, 'taste dimension')}. Lists follow them."
-        elif self.public:
-            return "Personal taste: no taste dimension exceeds this noise. Lists follow public data."
-        elif self.weak:
-            what = f"no taste dimension exceeds this noise. Lists follow {self.weak:,} that may be noise."
-        else:
-            what = "no taste dimension exceeds this noise, so all users get nearly the same list."
-        return f"Personal taste: {what} {price}".rstrip()
+        return f"Personal taste: {self.words} {price}".rstrip() if self.words else ""
 
 
 def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = None) -> Taste:
     """``ledger`` has all charges of the data set."""
     if not budget.private:
         return Taste(None)
-    lister = model.lists or model
+    lister, count = model.lists or model, model.directions
+    dimensions = plural(count or 0, "taste dimension")
     if "learned_items" in lister.arrays:
-        return Taste(model.directions, pairs=True)
-    if model.directions:
-        return Taste(model.directions)
+        more = f" and {dimensions}" if count else ""
+        return Taste(count, f"the model learned pairs of items{more}. Lists follow both.")
+    if count:
+        return Taste(count, f"the model learned {dimensions}. Lists follow them.")
+    if count == 0 and lister.public is not None:
+        return Taste(count, "no taste dimension exceeds this noise. Lists follow public data.")
     in_season = bool(getattr(model, "state", None))  # its budget is not that of one week
     price = "" if in_season else price_of_another(budget, ledger)
-    unknown, weak = model.directions is None, lister.arrays["item_factors"].shape[1]
-    return Taste(model.directions, price, unknown=unknown, public=lister.public is not None, weak=weak)
+    words = "no taste dimension exceeds this noise, so all users get nearly the same list."
+    if count is None:
+        words = "lists follow each user's ratings, but learned taste cannot be distinguished from noise."
+    elif weak := lister.arrays["item_factors"].shape[1]:
+        words = f"no taste dimension exceeds this noise. Lists follow {weak:,} that may be noise."
+    return Taste(count, words, price)
 
 
 def price_of_another(budget: Budget, ledger: LedgerSummary | None = None) -> str:
