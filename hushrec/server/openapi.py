@@ -14,14 +14,16 @@ _ERRORS = {
     "401": "The request needs a bearer token (--tokens).",
     "403": "Metrics from another machine need a token.",
     "404": "No such address, or no model of this name.",
+    "405": "The address answers another method; Allow names it.",
     "411": "The request has no Content-Length.",
     "413": "The request is too long.",
     "421": "The Host header names neither an address, localhost nor a --server-name.",
     "429": "Too many requests from this address; try again in a second.",
+    "500": "The server failed.",
     "503": "The server is busy with other requests; try again in a second.",
 }
-#: Codes of requests with POST.
-_CODES = ("400", "401", "404", "411", "413", "421", "429", "503")
+#: Codes of all addresses, and more codes of requests with POST.
+_ALWAYS, _CODES = ("405", "429", "500"), ("400", "401", "404", "411", "413", "421", "503")
 _DIGEST = "3f5a…"
 _HISTORY = {"matrix": 5, "titanic": 2}
 
@@ -100,6 +102,7 @@ def _gets() -> dict[str, Any]:
     listed = {"name": "films", "digest": _DIGEST, "bytes": 92768} | files
     model = _object(*listed, **(dict.fromkeys(listed, _TEXT) | {"bytes": {"type": "integer"}}))
     models = _object("models", models={"type": "array", "items": model})
+    unchanged = {"304": {"description": "If-None-Match names this file's ETag."}}
     named = [
         {"name": "model", "in": "query", "schema": _TEXT, "description": "The server's first by default."}
     ]
@@ -107,35 +110,35 @@ def _gets() -> dict[str, Any]:
     routes: dict[str, tuple[str, dict[str, Any], list[Any]]] = {
         "/v1/privacy": (
             "The privacy statement of a model.",
-            _responses(_JSON, {"type": "object"}, "404", "429"),
+            _responses(_JSON, {"type": "object"}, "404"),
             named,
         ),
         "/v1/models": (
             "The models, and the addresses of their files.",
-            _responses(_JSON, models, "429", example={"models": [listed]}),
+            _responses(_JSON, models, example={"models": [listed]}),
             [],
         ),
         "/models/{name}.hush": (
             "A model file, always whole; cached by ETag.",
-            _responses(_BYTES, _TEXT, "404", "429"),
+            _responses(_BYTES, _TEXT, "404") | unchanged,
             parts[:1],
         ),
         "/models/{name}/{digest}.hush": (
             "The same under its digest; it never changes and may be cached without limit.",
-            _responses(_BYTES, _TEXT, "404", "429"),
+            _responses(_BYTES, _TEXT, "404") | unchanged,
             parts,
         ),
         "/healthz": (
             "Whether the server serves.",
-            _responses(_JSON, _object("status", status=_TEXT), "429", example={"status": "serving"}),
+            _responses(_JSON, _object("status", status=_TEXT), example={"status": "serving"}),
             [],
         ),
         "/metrics": (
             "Counts and times for Prometheus: on the server's own machine, or for a token.",
-            _responses("text/plain", _TEXT, "401", "403", "421", "429"),
+            _responses("text/plain", _TEXT, "401", "403", "421"),
             [],
         ),
-        "/openapi.json": ("This description.", _responses(_JSON, {"type": "object"}, "429"), []),
+        "/openapi.json": ("This description.", _responses(_JSON, {"type": "object"}), []),
     }
     return {
         path: {"get": {"summary": summary, "responses": replies} | ({"parameters": query} if query else {})}
@@ -146,7 +149,7 @@ def _gets() -> dict[str, Any]:
 def _responses(media: str, schema: dict[str, Any], *codes: str, example: Any = None) -> dict[str, Any]:
     problem = {_JSON: {"schema": _object("error", error=_TEXT)}}
     content = {media: {"schema": schema} | ({} if example is None else {"example": example})}
-    errors: dict[str, Any] = {code: {"description": _ERRORS[code], "content": problem} for code in codes}
+    errors = {code: {"description": _ERRORS[code], "content": problem} for code in sorted((*codes, *_ALWAYS))}
     return {"200": {"description": "Done", "content": content}} | errors
 
 

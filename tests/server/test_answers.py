@@ -467,6 +467,21 @@ def test_the_examples_of_the_document_are_answered_as_it_shows(path: str, server
     assert answer.status_code == 200 and answer.json().keys() == shown.keys()
 
 
+def test_other_methods_and_cached_files_are_answered_as_the_document_says(server) -> None:
+    listed = server.client.get("/v1/models").json()["models"][0]
+    for path, methods in server.client.get("/openapi.json").json()["paths"].items():
+        here = path.replace("{name}", listed["name"]).replace("{digest}", listed["digest"])
+        for described in methods.values():
+            refused = server.client.request("PUT", here)
+            problem = described["responses"][str(refused.status_code)]["content"]["application/json"][
+                "schema"
+            ]
+            assert refused.status_code == 405 and conforms(refused.json(), problem)
+        if "get" in methods:
+            known = server.client.get(here, headers={"If-None-Match": "*"}).status_code
+            assert str(known) in methods["get"]["responses"] and (known == 304) == ("{name}" in path)
+
+
 def test_a_busy_server_answers_as_the_document_says(files) -> None:
     full = Limits(body_bytes=1 << 16, waiting_bytes=1 << 16, requests_per_second=1e9)
     with serving({"als": files["als"]}, full) as server:
