@@ -134,7 +134,7 @@ class Accountant(Single):
 
     @property
     def spent_mu(self) -> float:
-        """Cost of all releases so far."""
+        """Mu of all releases."""
         return Plan(self.budget, self.releases).mu
 
     @property
@@ -143,13 +143,7 @@ class Accountant(Single):
         return self.budget.part_left(self.releases)
 
     def part(self, share: float = 1.0) -> float:
-        """Return a share of the remaining fraction of the budget's mu^2.
-
-        Raises
-        ------
-        BudgetError
-            Nothing is left but rounding.
-        """
+        """Return a share of the remaining fraction, or raise BudgetError if only rounding is left."""
         left = self.remaining_fraction
         if left < _LEFTOVER:
             raise BudgetError(
@@ -185,13 +179,8 @@ class Accountant(Single):
         """Reserve a training's plan and keep its noisy values, from which the same training can resume.
 
         It yields a function to call when the model is saved. That removes the values; otherwise the data
-        set's next training does. A second thread waits.
-
-        Parameters
-        ----------
-        plan : Plan
-        **binding
-            Public values that identify the training.
+        set's next training does. A second thread waits. `binding` are public values that identify the
+        training.
         """
         with self._one_training:
             if self.ledger is None or not self.budget.private or not self._keeps_journal:
@@ -221,8 +210,6 @@ class Accountant(Single):
 
         Parameters
         ----------
-        bounded : Bounded
-        mechanism : Gaussian, Laplace or RandomizedResponse
         label : str
             Public words for the privacy statement and the ledger.
         sensitivity : float, optional
@@ -274,13 +261,10 @@ class Accountant(Single):
 
         Parameters
         ----------
-        mechanism : RepeatAndSelect
-        label : str
-            Public words for the privacy statement and the ledger.
         run : callable
-            One run. It gets an accountant with the budget of one run, through which everything passes that
-            it computes from private rows. It returns its result and its score. The lowest score wins, of
-            equal ones the first; NaN counts as infinity. A run that raises ranks last.
+            It gets an accountant with the budget of one run, for all that it computes from private rows. It
+            returns its result and its score. The lowest score wins, of equal ones the first; NaN counts as
+            infinity. A run that raises ranks last.
 
         Returns
         -------
@@ -354,13 +338,7 @@ class Accountant(Single):
     ) -> PrivacyStatement:
         """Return the privacy statement.
 
-        Parameters
-        ----------
-        public : iterable of str
-            Data that the promise takes as public.
-        notes : iterable of str
-        exact_arithmetic : bool
-            Whether the released sums had no rounding; the caller's promise.
+        The caller lists public data and promises `exact_arithmetic`: the released sums had no rounding.
         """
         if self._lost:
             notes = (
@@ -397,7 +375,7 @@ class Accountant(Single):
 
 
 class _RunAccountant(Accountant):
-    """The accountant of one run of a selection, which adds up mu (docs/proofs/selection.md)."""
+    """Adds up mu in one run of a selection (docs/proofs/selection.md)."""
 
     _keeps_journal = False  # how many runs there are is secret
 

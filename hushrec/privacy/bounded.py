@@ -37,12 +37,12 @@ class Bound(NamedTuple):
     replace: float
 
     def under(self, relation: str) -> float:
-        """The bound for a relation."""
+        """The relation's bound."""
         check_choice(relation=(relation, RELATIONS))
         return self.add_remove if relation == "add-remove" else self.replace
 
     def times(self, factor: float) -> Bound:
-        """The bound of the value times a factor > 0."""
+        """Bound the value times a factor > 0."""
         return Bound(self.add_remove * factor, self.replace * factor)
 
 
@@ -109,12 +109,11 @@ class Bounded:
         Public, > 0.
     weight : array_like, optional
         Public, > 0, broadcastable to the values: an entry's weight in the norm, by which its noise is
-        divided. (In a packed symmetric matrix, 1 on the diagonal and sqrt(2) off it give the Frobenius norm.)
+        divided. In a packed symmetric matrix sqrt(2) off the diagonal gives the Frobenius norm.
     step : array_like of float
         Each entry is a multiple of its step, a power of two, so sums are exact; 0 for inexact sums.
     norm : {"l2", "l1", "labels"}
         "labels" counts the binary labels of one unit at public places.
-    unit : {"user", "rating"}
 
     Examples
     --------
@@ -159,7 +158,7 @@ class Bounded:
 
     @property
     def declared(self) -> dict[str, Any]:
-        """All arguments but the values; they are public."""
+        """The public arguments: all but the values."""
         return {name: getattr(self, name) for name in ("bound", "scale", "weight", "step", "norm", "unit")}
 
     def times(self, factor: float) -> Bounded:
@@ -182,14 +181,9 @@ class Bounded:
 
 
 def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
-    """Combine vectors into one release.
+    """Combine vectors of one unit into one release.
 
-    Parameters
-    ----------
-    parts : sequence of Bounded
-        One-dimensional, of one unit.
-    bound : Bound, optional
-        Bound on all parts together. By default one user may reach all parts' bounds at once.
+    ``bound`` is on all parts together. By default one user may reach all parts' bounds at once.
 
     Examples
     --------

@@ -31,7 +31,7 @@ RANGES = (
 
 
 def belief(before: float, epsilon: float) -> float:
-    """Return the largest probability that a suspicion of `before` can become, but for rare outcomes."""
+    """Return the most that a suspicion of probability `before` can become, but for rare outcomes."""
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
@@ -61,7 +61,7 @@ class Cost(Protocol):
 
     @property
     def mu(self) -> float:
-        """Cost in Gaussian differential privacy."""
+        """Gaussian differential privacy."""
 
     @property
     def epsilon(self) -> float | None:
@@ -74,8 +74,6 @@ class Cost(Protocol):
 
 @dataclass(frozen=True)
 class Charge:
-    """The cost of several releases together."""
-
     mu: float
     epsilon: float | None
     failure: float
@@ -133,7 +131,7 @@ class Budget:
 
     @cached_property
     def mu(self) -> float:
-        """The budget less the reserve in Gaussian differential privacy, rounded down."""
+        """Mu of the budget without the reserve, rounded down."""
         if not self.private:
             return math.inf
         left = math.nextafter(self.delta - self.failure, 0.0) if self.failure else self.delta
@@ -146,11 +144,11 @@ class Budget:
 
     @property
     def promise(self) -> dict[str, Any]:
-        """Epsilon, delta, unit and relation by their names."""
+        """Epsilon, delta, unit and relation."""
         return {name: getattr(self, name) for name in ("epsilon", "delta", "unit", "relation")}
 
     def part(self, fraction: float) -> "Budget":
-        """Return the budget with that part of mu squared; without privacy the same."""
+        """Return the budget with that part of mu squared."""
         if not self.private:
             return self
         epsilon = epsilon_of(self.mu * math.sqrt(fraction), self.delta - self.failure)
@@ -187,7 +185,7 @@ class Budget:
         return pure is not None and pure <= self.epsilon * (1 + ROUNDING)
 
     def check_reserve(self, costs: Iterable[Cost]) -> None:
-        """Raise BudgetError if chances of failure pass the reserve, with how to reserve."""
+        """Raise BudgetError if chances of failure exceed the reserve."""
         failure = math.fsum(cost.failure for cost in costs)
         if self.private and failure > self.failure:
             raise BudgetError(
@@ -197,20 +195,20 @@ class Budget:
             )
 
     def part_left(self, costs: Iterable[Cost]) -> float:
-        """Return the part of mu squared that these costs leave, from 0 to 1."""
+        """Return the part of mu squared that costs leave, from 0 to 1."""
         spent = total_mu(cost.mu for cost in costs)
         if not self.private or not spent:
             return 1.0
         return max(0.0, 1.0 - (spent / self.mu) ** 2) if self.mu else 0.0
 
     def spell_spent(self, costs: Iterable[Cost]) -> str:
-        """Return the spent and the remaining budget in words."""
+        """Return spent and remaining budget in words."""
         costs = tuple(costs)
         spent = f"spent epsilon = {composed_epsilon(costs, self.delta):.6g} of {self}"
         return f"{spent}, {self.part_left(costs):.1%} of its mu squared left" if self.private else spent
 
     def left(self, costs: Iterable[Cost]) -> str:
-        """Return the budget that these costs leave in words."""
+        """Return what costs leave of the budget in words."""
         costs = tuple(costs)
         if not costs:
             return "nothing of it is spent"
@@ -220,7 +218,7 @@ class Budget:
         return f"what is left of it is {self.spell(epsilon)}" if epsilon else "nothing is left of it"
 
     def spell(self, epsilon: float) -> str:
-        """Return :func:`guarantee` of an epsilon."""
+        """Return an epsilon in words."""
         return guarantee(epsilon, self.delta, self.unit, self.relation)
 
     def __str__(self) -> str:
@@ -246,5 +244,4 @@ def composed_epsilon(costs: Iterable[Cost], delta: float) -> float:
 
 
 def guarantee(epsilon: float, delta: float, unit: str, relation: str) -> str:
-    """Return an epsilon in words, always with delta, unit and relation."""
     return f"epsilon = {epsilon:.6g} at delta = {delta:g} (unit: {unit}, relation: {relation})"

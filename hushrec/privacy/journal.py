@@ -37,21 +37,8 @@ _VALUE = re.compile(r"(\w+\.\d+)\.\d+\.(?:npy|part)")
 class Journal:
     """The noisy values of one training, in the order of its releases.
 
-    Parameters
-    ----------
-    ledger : Ledger
-    dataset, run : str
-    binding : dict
-        Public values that identify the training.
-    resume : bool
-        Take up the last unfinished training with this binding.
-
-    Attributes
-    ----------
-    run : str
-        That of the resumed training.
-    lost : int
-        Charged releases without kept noisy values.
+    `binding` are public values that identify it. With `resume` it continues the last unfinished training with
+    this binding, under that training's `run`. `lost` is the number of charged releases without noisy value.
     """
 
     def __init__(
@@ -120,10 +107,7 @@ class Journal:
         return noisy
 
     def close(self, *, saved: bool) -> None:
-        """Finish the training, by one change of a name.
-
-        If its model was not saved, it can be made again until the next training begins.
-        """
+        """Finish the training. An unsaved model can be made again until the next training begins."""
         if self._lock is None:
             return
         with self._errors("was finished, but could not be closed"):
@@ -150,9 +134,8 @@ class Journal:
     def _array(self, entry: Row) -> np.ndarray:
         path = self._folder / str(entry.file)
         with self._errors("was read"), path.open("rb") as file:
-            if hashlib.file_digest(file, "sha256").hexdigest() != entry.digest:
+            if _digest(path) != entry.digest:
                 raise ValueError("a noisy value was changed or damaged")
-            file.seek(0)
             return np.lib.format.read_array(file, allow_pickle=False)
 
     def _write_header(self) -> None:
@@ -164,7 +147,7 @@ class Journal:
         self._lock = held
 
     def _headers(self, suffix: str) -> list[tuple[dict[str, Any], Path]]:
-        """Return the headers of the data set in the order of their last charges; clocks may go back."""
+        """Return the data set's headers in the order of their last charges; clocks may go back."""
         headers = []
         for path in self._folder.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
@@ -226,10 +209,7 @@ class Journal:
         for step, entry in entries.items():
             path = self._file(step)
             if entry.file is None and path.exists():  # whole on disk, and cut off before the ledger named it
-                with path.open("rb") as file:
-                    entry = entry._replace(
-                        file=path.name, digest=hashlib.file_digest(file, "sha256").hexdigest()
-                    )
+                entry = entry._replace(file=path.name, digest=_digest(path))
                 self._ledger.keep(self._dataset, self.run, step, path.name, str(entry.digest))
             if entry.file is None:
                 self.lost += 1
@@ -286,6 +266,11 @@ class Draft:
         with contextlib.suppress(OSError):  # a full disk refuses the rest of the buffer
             self._file.close()
         self._path.unlink(missing_ok=True)
+
+
+def _digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:

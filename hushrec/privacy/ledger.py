@@ -134,6 +134,7 @@ class Ledger(Single):
     # ---------------------------------------------------------------------- data sets
 
     def datasets(self) -> list[str]:
+        """Return all names."""
         with self._transaction("DEFERRED") as book:
             return book.datasets()
 
@@ -175,7 +176,7 @@ class Ledger(Single):
             budget.check_reserve(committed)
             if not budget.allows(committed):
                 spent = budget.spell(composed_epsilon(committed, budget.delta))
-                reserved = _beside(book.seasons(dataset), trainings, ", with")
+                reserved = _also_reserved(book.seasons(dataset), trainings, ", with")
                 raise BudgetError(
                     f'Data set "{dataset}" has been charged {spent} already{reserved}, past a budget of'
                     f" {budget}; declare at least that."
@@ -231,7 +232,7 @@ class Ledger(Single):
                 return None
             trainings = self._running(book, dataset)
             left = budget.left([*book.committed(dataset), *trainings])
-            return f"{left}{_beside((), trainings, ', next to')}"
+            return f"{left}{_also_reserved((), trainings, ', next to')}"
 
     def shares(self, dataset: str) -> list[Share]:
         """Return the mu squared of each season, each running training, and last all other runs."""
@@ -507,7 +508,6 @@ class Ledger(Single):
     def check_model(self, week: Week, digest: str) -> None:
         """Refuse a model that the week did not write."""
         with self._transaction("DEFERRED", OF_A_WEEK) as book:
-            self._season(book, week.dataset, week.season.name)
             self._check_own(book, week)
             if book.has_model(week, digest):
                 return
@@ -574,7 +574,7 @@ class Ledger(Single):
         budget.check_reserve(costs)
         if not budget.allows(costs):
             total = budget.spell(composed_epsilon(costs, budget.delta))
-            others = _beside(book.seasons(dataset), trainings)
+            others = _also_reserved(book.seasons(dataset), trainings)
             wait = "; wait until the running training ends" if any(t.mu for t in trainings) else ""
             raise BudgetError(
                 f'This would bring data set "{dataset}" to {total} over all its runs{others}, past its '
@@ -744,7 +744,7 @@ def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
     )
 
 
-def _beside(
+def _also_reserved(
     seasons: Iterable[SeasonSummary], trainings: Iterable[Reserved] = (), joined: str = " and"
 ) -> str:
     names = [shown(summary.season.name) for summary in seasons if not summary.closed]
@@ -759,7 +759,7 @@ def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]
     both = budget.spell(composed_epsilon(costs, budget.delta))
     return BudgetError(
         f'Data set "{dataset}" has no budget but an open season {names}, and this run adds to it:'
-        f" users of all charged runs{_beside(still)} and of this one would have {both}; pass"
+        f" users of all charged runs{_also_reserved(still)} and of this one would have {both}; pass"
         " --allow-composition (allow_composition=True) if you accept that."
     )
 

@@ -18,13 +18,10 @@ class LedgerSummary:
 
     Attributes
     ----------
-    dataset, unit, relation : str
-    epsilon, delta : float
+    epsilon, delta, mu : float
         Of all charges together; the promise is the budget.
-    mu : float
     charges, runs : int
-    budget : Budget or None
-    closed : bool
+        Their numbers.
     reserved : float
         Mu squared that open seasons may still spend.
     promised : float or None
@@ -58,10 +55,7 @@ class LedgerSummary:
 
     @property
     def shares(self) -> dict[str, float | None] | None:
-        """Spent, reserved and free parts of the budget's mu squared, or without a budget of the total.
-
-        None if that is zero.
-        """
+        """Parts of the budget's mu squared, or without a budget of the total; None if that is zero."""
         held = self.reserved + self.running
         whole = self.mu**2 + held if self.budget is None else self.budget.mu**2
         if not 0 < whole < math.inf:
@@ -85,7 +79,7 @@ class LedgerSummary:
         return f'{warning}{runs} on data set "{self.dataset}" charged {total} together; {limit}'
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description for JSON, in which infinity stays a float."""
+        """Return JSON values; infinity stays a float."""
         words = ("epsilon", "delta", "failure")
         budget = None if self.budget is None else {word: getattr(self.budget, word) for word in words}
         entry = asdict(self) | {"budget": budget}
@@ -111,7 +105,7 @@ class Share(NamedTuple):
 
 
 class Row(NamedTuple):
-    """A row of the table of charges, with the file and digest of its noisy value, if one is kept."""
+    """A row of the table of charges, with file and digest of its noisy value, if kept."""
 
     number: int
     dataset: str
@@ -143,16 +137,7 @@ COLUMNS = Row._fields[:-2]
 
 @dataclass(frozen=True)
 class RunSummary:
-    """One run of a data set, and where it brought the total.
-
-    Attributes
-    ----------
-    run, time : str
-        Identifier, and time (UTC) of the first charge.
-    charges : int
-    epsilon, mu : float
-        Of this run and all earlier ones.
-    """
+    """A run: `time` (UTC) is of its first charge, `epsilon` and `mu` are of it and all earlier ones."""
 
     run: str
     time: str

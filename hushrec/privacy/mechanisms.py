@@ -34,10 +34,7 @@ class _Additive:
 class Gaussian(_Additive):
     """Gaussian noise of sd `noise_multiplier` * (l2) sensitivity: exactly mu-GDP, mu = 1/noise_multiplier.
 
-    Parameters
-    ----------
-    noise_multiplier : float
-        Finite and at least 0, which takes an infinite budget.
+    The multiplier is finite and at least 0, which takes an infinite budget.
 
     Examples
     --------
@@ -57,7 +54,7 @@ class Gaussian(_Additive):
 
     @property
     def epsilon(self) -> float | None:
-        """None: Gaussian noise gives no pure guarantee."""
+        """Always None."""
         return None
 
     def noise_sd(self, sensitivity: float) -> float:
@@ -66,7 +63,7 @@ class Gaussian(_Additive):
 
     @staticmethod
     def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
-        """The value with noise of that `amount`."""
+        """Add noise."""
         return noise.add_gaussian(value, amount, label)
 
 
@@ -74,10 +71,7 @@ class Gaussian(_Additive):
 class Laplace(_Additive):
     """Laplace noise of scale `noise_multiplier` * (l1) sensitivity; (1/noise_multiplier)-DP with delta 0.
 
-    Parameters
-    ----------
-    noise_multiplier : float
-        Finite and at least 0, which takes an infinite budget.
+    The multiplier is finite and at least 0, which takes an infinite budget.
 
     Examples
     --------
@@ -104,7 +98,7 @@ class Laplace(_Additive):
 
     @staticmethod
     def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
-        """The value with noise of that `amount`."""
+        """Add noise."""
         return noise.add_laplace(value, amount, label)
 
 
@@ -154,7 +148,7 @@ class RandomizedResponse:
 
     @staticmethod
     def apply(noise: NoiseSource, value: np.ndarray, amount: np.ndarray, label: str) -> np.ndarray:
-        """The labels, some of them flipped."""
+        """Flip labels."""
         return noise.flip(value, float(amount), label)
 
 

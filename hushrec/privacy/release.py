@@ -24,17 +24,7 @@ _ROUNDING = 1e-9  # relative: bound times scale and planned sensitivity are equa
 
 @dataclass(frozen=True)
 class Release:
-    """One release: its label, noise and sensitivity.
-
-    Parameters
-    ----------
-    label : str
-        Public.
-    mechanism : Gaussian, Laplace, RandomizedResponse or RepeatAndSelect
-    sensitivity : float
-        In the mechanism's norm.
-    unit : {"user", "rating"}
-    relation : {"add-remove", "replace"}
+    """One release: its public label, its noise, and its sensitivity in the mechanism's norm.
 
     Examples
     --------
@@ -68,12 +58,12 @@ class Release:
 
     @property
     def epsilon(self) -> float | None:
-        """Pure guarantee; None for Gaussian noise."""
+        """Pure epsilon, or None."""
         return self.mechanism.epsilon
 
     @property
     def failure(self) -> float:
-        """Chance of failure of mu and epsilon; 0 but for a selection."""
+        """Chance of failure."""
         return self.mechanism.failure
 
     @property
@@ -82,7 +72,7 @@ class Release:
         return self.mechanism.noise_sd(self.sensitivity)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return a description for JSON."""
+        """Return JSON values."""
         return {
             "label": self.label,
             "mechanism": type(self.mechanism).__name__,
@@ -121,7 +111,7 @@ class Release:
     def from_ledger(
         cls, label: str, mechanism: str, sensitivity: float, unit: str, relation: str
     ) -> "Release":
-        """Return the release of a ledger's row, which has the mechanism's repr."""
+        """Return the release of a ledger's row, where `mechanism` is a repr."""
         kind, _, values = mechanism.rstrip(")").partition("(")
         numbers = [float(part.partition("=")[2]) for part in values.split(", ")]
         return cls(label, _MECHANISMS[kind](*numbers), sensitivity, unit, relation)
@@ -130,11 +120,6 @@ class Release:
 @dataclass(frozen=True)
 class Plan:
     """The releases of an algorithm under a budget, computed without data.
-
-    Parameters
-    ----------
-    budget : Budget
-    releases : iterable of Release
 
     Examples
     --------
@@ -156,23 +141,15 @@ class Plan:
         return f"Plan({len(self.releases)} releases: {self.budget.spell(self.epsilon)})"
 
     def _repr_html_(self) -> str:
-        rows = [
-            (
-                (
-                    release.label,
-                    type(release.mechanism).__name__,
-                    f"{release.sensitivity:.4g}",
-                    f"{release.mu:.4g}",
-                ),
-                release.mu**2 if release.mu < math.inf else 0.0,
-            )
-            for release in self.releases
-        ]
-        return notebook.bars(repr(self), ("release", "mechanism", "sensitivity", "mu"), rows)
+        head = ("release", "mechanism", "sensitivity", "mu")
+        rows = []
+        for one in self.releases:
+            cells = one.label, type(one.mechanism).__name__, f"{one.sensitivity:.4g}", f"{one.mu:.4g}"
+            rows.append((cells, one.mu**2 if one.mu < math.inf else 0.0))
+        return notebook.bars(repr(self), head, rows)
 
     @cached_property
     def mu(self) -> float:
-        """Cost of all releases together."""
         return total_mu(release.mu for release in self.releases)
 
     @cached_property
@@ -186,7 +163,7 @@ class Plan:
         return Plan(self.budget, [replace(release, label=label) for release, label in labels])
 
     def check(self) -> None:
-        """Raise BudgetError if the releases do not fit the budget together."""
+        """Raise BudgetError if the releases do not fit the budget."""
         check_fit(self.budget, (), self.releases)
 
 

@@ -99,13 +99,13 @@ class Season:
             )
 
     def fraction(self, week: int) -> float:
-        """Part of the season's mu squared that a week may spend."""
+        """Part of mu squared that a week may spend."""
         if week == 0 or self.lifetime:
             return self.first_share
         return (1 - self.first_share) / (self.weeks - 1)
 
     def mu(self, week: int) -> float:
-        """Cost that a week may have in Gaussian differential privacy."""
+        """Largest mu of a week."""
         return self.budget.mu * math.sqrt(self.fraction(week))
 
     def check_week(self, week: int, costs: Iterable[Cost]) -> None:
@@ -135,8 +135,8 @@ class Season:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, all but the budget."""
-        entry = {"name": self.name, "weeks": self.weeks, "first_share": self.first_share, "gap": self.gap}
-        return entry | {"lifetime": self.lifetime}
+        names = ("name", "weeks", "first_share", "gap", "lifetime")
+        return {name: getattr(self, name) for name in names}
 
     def __str__(self) -> str:
         first, later, gap = self.first_share, self.fraction(1), self.gap
@@ -158,7 +158,6 @@ class Week:
 
     Attributes
     ----------
-    season : Season
     number : int
         From 0.
     dataset, run : str
@@ -193,7 +192,7 @@ class Week:
 
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any] | None, budget: Budget) -> Week | None:
-        """Inverse of `to_dict`; KeyError or TypeError where it is none."""
+        """Inverse of `to_dict`; raises KeyError or TypeError."""
         if entry is None:
             return None
         shape = (entry[field] for field in ("weeks", "first_share", "name", "gap", "lifetime"))
@@ -218,14 +217,10 @@ class SeasonSummary:
 
     Attributes
     ----------
-    season : Season
-    dataset : str
-    closed : bool
     begun : int
         Weeks that charged anything.
     mu : float
         Cost of its charges; in a lifetime season, of those that one user can be in.
-    charges : int
     last, run : str or None
         Of its last charge.
 
@@ -255,7 +250,7 @@ class SeasonSummary:
 
     @property
     def reserved(self) -> float:
-        """Part of mu squared that it may still spend."""
+        """Mu squared that it may still spend."""
         return 0.0 if self.closed else max(0.0, self.season.budget.mu**2 - self.mu**2)
 
     @property
@@ -264,7 +259,7 @@ class SeasonSummary:
 
     @property
     def spent_epsilon(self) -> float:
-        """Epsilon of its charges at the season's delta."""
+        """Epsilon of its charges."""
         budget = self.season.budget
         return epsilon_of(self.mu, budget.delta - budget.failure) if self.mu else 0.0
 

@@ -22,11 +22,9 @@ from hushrec.privacy.statement import PrivacyStatement
 
 
 class _Digested(Protocol):
-    """A trained model."""
-
     @property
     def digest(self) -> str:
-        """Digest of the model's file."""
+        """SHA-256 of the model file."""
 
 
 class SeasonAccountant(Accountant):
@@ -111,23 +109,20 @@ class SeasonAccountant(Accountant):
                     f"This model is NOT PRIVATE ({'; '.join(after.reasons)}), so no private week can follow"
                     " it."
                 )
-        if skip and ledger is not None:
-            summary = ledger.season(dataset, season.name)
-            number = max(number, summary.begun)
-            if not season.lifetime and summary.charges != len(
-                self._releases
-            ):  # those of weeks without a model are among them
-                self._releases = ledger.season_releases(dataset, season.name)
+        self._others: list[Season] = []
+        if ledger is not None:
+            summary = ledger.season(dataset, season.name)  # refused where there is none
+            seasons = [known.season for known in ledger.seasons(dataset)]
+            self._others = [other for other in seasons if other.name != season.name]
+            if skip:
+                number = max(number, summary.begun)
+                if not season.lifetime:  # with the releases of weeks without a model
+                    self._releases = ledger.season_releases(dataset, season.name)
         if week is not None:
             _check_meant(week, number, season)
         self._before = len(self._releases)
         self.run = f"season {season.name}, week {number}, {self.run[:16]}"
         self.week = Week(season, number, self.dataset, self.run)
-        self._others: list[Season] = []
-        if ledger is not None:
-            ledger.season(dataset, season.name)  # refused where there is none
-            known = [summary.season for summary in ledger.seasons(dataset)]
-            self._others = [other for other in known if other.name != season.name]
 
     @classmethod
     def following(
@@ -174,9 +169,7 @@ class SeasonAccountant(Accountant):
         """Yield a mask of the users whose rows this week of a lifetime season may use.
 
         The attendance counts the training for these users before any charge. Releases are allowed within the
-        context only, where the rows in use are the admitted ones.
-
-        `users` are canonical texts of ids, each once.
+        context only. `users` are canonical texts of ids, each once.
         """
         assert self._attendance is not None and self.ledger is not None, "the season is no lifetime season"
         season, dataset = self.week.season, self.week.dataset
@@ -198,7 +191,7 @@ class SeasonAccountant(Accountant):
             self.ledger.check_model(self.after, model.digest)
 
     def wrote(self, model: _Digested) -> None:
-        """Record the digest of the model that this week wrote, before its file gets a name."""
+        """Record the digest of this week's model, before its file gets a name."""
         if self.ledger is not None and self.week_releases:
             self.ledger.wrote(self.week, model.digest)
 

@@ -39,8 +39,7 @@ class PrivacyStatement:
     Attributes
     ----------
     budget : Budget
-        The promise: epsilon, delta, unit, relation.
-    releases : tuple of Release
+        The promise.
     public : tuple of str
         Data that the promise takes as public.
     reasons : tuple of str
@@ -49,8 +48,6 @@ class PrivacyStatement:
         Whether all noise came from the operating system's cryptographic generator.
     ledger : LedgerSummary or None
         Of all runs on the data set, with this one.
-    version : str
-    notes : tuple of str
     exact_arithmetic : bool
         Whether sums have no rounding.
     exact_noise : bool
@@ -92,7 +89,7 @@ class PrivacyStatement:
 
     @property
     def private(self) -> bool:
-        """Whether the statement has a guarantee: no reason speaks against it."""
+        """Whether there are no `reasons` against a guarantee."""
         return not self.reasons
 
     @property
@@ -156,7 +153,7 @@ class PrivacyStatement:
         return f"{brief}<details><summary>all of it</summary><pre>{html.escape(self.text())}</pre></details>"
 
     def text(self, brief: bool = False) -> str:
-        """Return the statement for a terminal; if brief, without releases, public data and arithmetic."""
+        """Return the statement for a terminal; if `brief`, without releases, public data and arithmetic."""
         budget, unit, relation = self.budget, self.budget.unit, self.budget.relation
         lines = ["PRIVACY STATEMENT" if self.private else "PRIVACY STATEMENT: NOT PRIVATE"]
         lines += [] if brief and self.private else _wrapped(self.joint_dp)
@@ -265,16 +262,13 @@ class PrivacyStatement:
 
 
 def epsilon_of_both(budget: Budget, mu: float) -> float:
-    """Return epsilon by the noise of two servers, each of which alone gives mu."""
+    """Return epsilon by the noise of two servers, each of `mu`."""
     less = math.nextafter(budget.delta - budget.failure, 0.0)  # the sum of two noises is rounded
     return epsilon_of(mu / math.sqrt(2), less)
 
 
 def two_servers_promise(budget: Budget, mu: float) -> tuple[str, str, str]:
-    """Return the promises against both servers, against either one, and against all others.
-
-    The budget holds against either server, and mu is that of one server's noise.
-    """
+    """Return the promises against both servers, either one, and all others; `mu` is of one server's noise."""
     others = guarantee(epsilon_of_both(budget, mu), budget.delta, budget.unit, budget.relation)
     return (
         "against both servers together nothing is promised: one of them must keep to the protocol",
@@ -292,7 +286,6 @@ def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
 
 
 def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:
-    """Return the warning against publishing a model's file, or nothing."""
     if statement.private or PUBLIC_DATA in statement.reasons:
         return ""
     return (
@@ -317,7 +310,7 @@ def _choice(chosen: RepeatAndSelect) -> str:
 
 
 def _table(releases: Iterable[Release]) -> list[str]:
-    """One line a release; numbered ones ("item counts 1", "item counts 2") share a line."""
+    """Return a line a release; numbered ones ("item counts 1", "item counts 2") share a line."""
     groups: dict[tuple[str, Release], int] = {}
     for release in releases:
         stem = release.label.rstrip("0123456789 ") or release.label
