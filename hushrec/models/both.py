@@ -219,6 +219,10 @@ class Both(Estimator[BothUsers]):
         lists = self.lists.train(users.lists, _Weights(gate, "lists: ", expected), seed)
         return replace(ratings, lists=ModelArrays.of(lists))
 
+    def check_week(self, domain: Domain, last: ModelArrays) -> None:
+        self.ratings.check_week(domain, last)
+        self.lists.check_week(domain, cast(ModelArrays, last.lists))
+
     def week(self, users: BothUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         ratings = self.ratings.week(users.ratings, LabelledGate(gate, "ratings: "), last)
         lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(ModelArrays, last.lists))

@@ -147,15 +147,8 @@ class Estimator(Settings, Generic[PrivateSide]):
     def planned(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """Return settings chosen from public quantities alone.
 
-        Parameters
-        ----------
-        budget : Budget
-            Of the whole run.
-        domain : Domain
-        n_users : int
-            Declared or released.
-        **changes
-            Settings that override the choice, as ``**{"ratings.rank": 4}``.
+        `budget` is of the whole run, `n_users` declared or released. `changes` override the choice, as
+        ``**{"ratings.rank": 4}``.
         """
         if not cls.uses_user_count:
             return cls.of(changes)
@@ -165,7 +158,7 @@ class Estimator(Settings, Generic[PrivateSide]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        """Choose the settings for :meth:`planned`, which checks the arguments."""
+        """Choose the settings for :meth:`planned`."""
         return cls.of(changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -173,7 +166,7 @@ class Estimator(Settings, Generic[PrivateSide]):
         raise NotImplementedError
 
     def users(self, ratings: Ratings) -> PrivateSide:
-        """Return the users' side of a training on these rows."""
+        """Return the users' side."""
         return Users(ratings)  # type: ignore[return-value]
 
     def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
@@ -190,34 +183,34 @@ class Estimator(Settings, Generic[PrivateSide]):
     def score_parts(
         self, arrays: Mapping[str, NDArray[Any]], history: Ratings, column: int
     ) -> NDArray[np.float64]:
-        """Return what each rating of one user adds to an item's score, shape (history.n_ratings,).
-
-        Refused by an estimator with other scores than sums over a user's items.
-        """
+        """Return what each rating of one user adds to an item's score, shape (history.n_ratings,)."""
         raise InputError(f"{self.name} cannot say what each rating adds to a score; it has no explanations.")
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        """Return whether a training under this budget uses item features."""
+        """Return whether a training uses item features."""
         return False
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        """Return further sentences for its privacy statement."""
+        """Return sentences for its privacy statement."""
         return ()
 
     def plan(self, budget: Budget, domain: Domain) -> Plan:
-        """Return the releases of a run that spends the whole budget, in order; needs no data."""
+        """Return the releases of a run that spends the whole budget."""
         check_planned(budget, domain)
         run.check_budget(self, budget)
         check_domain(self, domain)
         return self.releases(budget, domain, 1.0)
 
     def budgets(self, budget: Budget) -> list[tuple[Estimator[Any], Budget]]:
-        """Return this model and the models within, each with its part of the budget."""
+        """Return this model and those within, each with its budget."""
         return [(self, budget)]
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        """Return the plan of a later week, by default that of a first training."""
+        """Return the plan of a later week."""
         return self.releases(budget, domain, fraction)
+
+    def check_week(self, domain: Domain, last: ModelArrays) -> None:
+        """Refuse a later week that the last week's arrays do not allow."""
 
     def week(self, users: PrivateSide, gate: Gate, last: ModelArrays) -> ModelArrays:
         """Train a later week from the last week's arrays."""

@@ -81,18 +81,13 @@ def fit(
     seed : int
         Of initialisation and sampling, never of privacy noise.
     progress : bool
-        Show a bar with the number of releases and the time, nothing else.
+        Show a bar of the releases.
     budget_fraction : float
         Fraction of the remaining mu squared to spend, in (0, 1].
     engine : Engine, optional
         For the partitions of a store; by default this process.
     public : PublicRatings, optional
         For a public model next to the private one, without privacy cost.
-
-    Returns
-    -------
-    Model
-        Released values, and with ``public`` a model of public ratings without noise.
 
     Raises
     ------
@@ -137,6 +132,7 @@ def next_week(
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
     last = _over(ratings.domain, model, drop_missing_items)
+    estimator.check_week(ratings.domain, last)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
     releases = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
     planned = releases.labelled(suffix=suffix)
@@ -236,7 +232,7 @@ def check_budget(estimator: Estimator[Any], budget: Budget) -> None:
 
 
 def used_rows(estimator: Estimator[Any], ratings: Ratings) -> Ratings:
-    """Return the users with a rating; models of likes also use purchases without one."""
+    """Return users with a rating, and for models of likes with a purchase."""
     return ratings.rated() if _uses_purchases(estimator) else ratings.starred().rated()
 
 
@@ -280,7 +276,7 @@ def _check_follows(estimator: Estimator[Any], model: Model, accountant: SeasonAc
 
 
 def _over(domain: Domain, model: Model, drop_missing_items: bool) -> ModelArrays:
-    """Return a model's released values over another catalogue; rows of new items are zero."""
+    """Return a model's values over another catalogue; rows of new items are zero."""
     old = model.domain
     if (old.rating_range, old.likes) != (domain.rating_range, domain.likes):
         raise InputError(
@@ -313,12 +309,12 @@ def plan(estimator: Estimator[Any], domain: Domain, accountant: Accountant, frac
 def journal(
     accountant: Accountant, domain: Domain, plan: Plan, seed: int, **binding: Any
 ) -> AbstractContextManager[Callable[[], None]]:
-    """Open the journal of a training, which only the same training can resume."""
+    """Open the journal of a training."""
     return accountant.training(plan, seed=int(seed), **public_inputs(domain), **binding)
 
 
 def public_inputs(domain: Domain) -> dict[str, str]:
-    """Return the public inputs that a journal is bound to."""
+    """Return the public inputs to which a journal is bound."""
     features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
     return {
         "catalogue and range": domain.fingerprint,
@@ -419,7 +415,7 @@ def statement(
     notes: tuple[str, ...] = (),
     kept_features: bool = False,
 ) -> PrivacyStatement:
-    """Return the statement of a run. It reads only public marks of the rows."""
+    """Return the statement of a run, which reads only public marks of the rows."""
     budget, domain, public = accountant.budget, ratings.domain, list(_PUBLIC)
     if domain.likes:
         public.remove("rating range")

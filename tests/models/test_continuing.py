@@ -430,6 +430,22 @@ def test_a_season_of_one_item_is_planned_so_that_its_catalogue_can_grow():
         assert model.continue_training(rows[1], following).privacy.week.number == 1
 
 
+@pytest.mark.parametrize("model", [PrivateEigenRec(pairs=True), Both(lists=PrivateEigenRec(pairs=True))])
+def test_declared_pairs_of_one_item_are_refused_a_larger_catalogue_before_a_charge(model, tmp_path):
+    ledger, season = Ledger(tmp_path / "ledger.sqlite"), Season(Budget(50.0, 1e-6), 3)
+    ledger.open_season("default", season)
+    rows = [
+        Ratings.from_any(DATA.to_arrow(), Domain(DATA.domain.items[:n_items], DATA.domain.rating_range))
+        for n_items in (1, 3)
+    ]
+    trained = model.fit(rows[0], SeasonAccountant(season, ledger=ledger))
+    with pytest.raises(InputError, match="began with one item.*Nothing was charged"):
+        trained.continue_training(rows[1], SeasonAccountant.following(trained.privacy, ledger=ledger))
+    assert ledger.season("default", "1").begun == 1
+    following = SeasonAccountant.following(trained.privacy, ledger=ledger)
+    assert trained.continue_training(rows[0], following).privacy.week.number == 1
+
+
 def test_far_too_many_declared_users_leave_models_that_can_be_read():
     """The residual variance then falls without end. Killed: variances that rounding made negative."""
     model = replace(ALS, n_users=2**40)

@@ -246,6 +246,13 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
         return train_first(self, users, gate, seed)
 
+    def check_week(self, domain: Domain, last: ModelArrays) -> None:
+        if self.pairs and self.rank_in(domain) and "learned_items" not in last.serve:
+            raise InputError(
+                "This season of item pairs began with one item, so its model has no pairs; keep that"
+                " catalogue, or close the season and open another one. Nothing was charged."
+            )
+
     def week(self, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
         if "learned_items" in last.serve:
             return train_next_week_of_pairs(users, gate, last)
