@@ -1,9 +1,8 @@
 """Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
 
 The driver alone holds ledger, noise and the server's side. Workers open their partitions by path, and integer
-partial sums return through a tree. No release runs inside a task, since tasks are repeated. A failure comes
-back as one word, and no worker's exception leaves it. Its log, spill folder and dashboard are as private as
-the store.
+partial sums return through a tree. No task makes a release, since tasks are repeated. A worker's failure
+returns as one word; its log, spill folder and dashboard are as private as the store.
 """
 
 from __future__ import annotations
@@ -120,7 +119,7 @@ class Dask:
 
     @contextlib.contextmanager
     def asking(self, make: Make, rows: Any) -> Iterator[Callable[[Query], Sequence[Array]]]:
-        """Yield a function that sums the answers of all users of a store, which workers reach by its path."""
+        """Yield a function that sums the answers of all users of a store."""
         if not isinstance(rows, Store):
             raise InputError("Dask trains on a store; make one with Store.prepare or hushrec prepare.")
 
@@ -134,7 +133,7 @@ class Dask:
         yield ask
 
     def verify(self, rows: Store) -> None:
-        """Let the workers read every byte of a store, and refuse a changed file."""
+        """Refuse a store with a changed file; the workers read every byte."""
         for damage in self.each(_damage, (rows,), None):
             if damage:
                 raise InputError(damage)
@@ -142,13 +141,7 @@ class Dask:
     def each(self, work: Callable[..., Any], stores: Sequence[Store], public: Any) -> list[Any]:
         """Return ``work(number, partitions, public)`` for the partitions of each number.
 
-        Parameters
-        ----------
-        work : callable
-            Runs on a worker, on one thread, perhaps more than once.
-        stores : sequence of Store
-            With the same number of partitions.
-        public : object
+        It runs on a worker, on one thread, perhaps more than once.
         """
         count = len(stores[0].partitions())
         if any(len(store.partitions()) != count for store in stores):
@@ -174,7 +167,7 @@ class Dask:
     # ------------------------------------------------------------------ the driver's side
 
     def _repeated(self, attempt: Callable[[], Answer], advice: str = "") -> list[Any]:
-        """Return the answer of the first attempt that has one; a word is a failed attempt."""
+        """Return the first attempt's answer that is no word for a failure."""
         tries, word = 0, ""
         while tries < _TRIES and word not in _FINAL:
             try:
@@ -209,10 +202,7 @@ class Dask:
                     future.release()
 
     def _tree(self, submit: Callable[..., Any], make: Make, rows: Store, shipped: Any, size: int) -> Any:
-        """Submit a tree of sums: of a thread's blocks where they are, then of all.
-
-        A thread gets the same blocks at every query, since its worker has them mapped.
-        """
+        """Submit a tree of sums. A thread gets the same blocks at every query: its worker has them mapped."""
         workers, layer = self._workers(), []
         tasks_a_thread = min(max(TABLES_BYTES // max(size, 1), 1), _TASKS_PER_THREAD)
         for worker, share in zip(workers, np.array_split(np.arange(len(rows.blocks())), len(workers))):
@@ -288,7 +278,7 @@ def _connected(address: str, patience: float) -> Any:
 
 
 async def _give_up(dask_scheduler: Any, silence: float) -> int:
-    """Drop silent workers and return their number."""
+    """Drop silent workers."""
     from distributed.metrics import time as now
 
     silent = [who for who, state in dask_scheduler.workers.items() if now() - state.last_seen > silence]
@@ -325,7 +315,7 @@ def _damage(number: int, partitions: Sequence[Partition], public: None) -> str |
 
 
 def _guarded(run: Callable[[], list[Any]], version: str) -> Answer:
-    """Return the result of a run, or a word for a failure, whose cause is private."""
+    """Return the result of a run, or a word for a failure."""
     if version != library_version():
         return "version"
     _keep_memory()

@@ -96,20 +96,13 @@ class Service:
     Parameters
     ----------
     answer : callable
-        Called in a thread, with the method, the parts of the path, the bearer token and the body; or, with
-        ``in_loop``, a coroutine function of the request.
-    host, port : str and int
-        Port 0 takes a free one.
+        An `Answer`, called in a thread; or a `Respond`, with ``in_loop``.
+    port : int
+        0 takes a free one.
     listening : socket, optional
         In place of host and port.
-    limits : Limits
     certificate, key : path, optional
         PEM files, for HTTPS; the key if it is not in the certificate's file.
-    in_loop : bool
-    note : callable, optional
-        Called after every reply.
-    admit : callable, optional
-        Called in a thread before the body of a request is read.
     middleware : callable, optional
         Wraps the ASGI application.
 
@@ -285,7 +278,7 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
 
 
 def _brief(sentence: str) -> str:
-    """Shorten a long quoted id; the end of a sentence is the remedy."""
+    """Shorten a long quoted id; a sentence ends with the remedy."""
     return sentence if len(sentence) <= 500 else f"{sentence[:200]} … {sentence[-200:]}"
 
 

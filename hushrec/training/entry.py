@@ -65,18 +65,11 @@ def train(
         By default ``hushrec.privacy.default_path()``.
     data_is_public : bool
         Charge nothing, and stamp the model NOT PRIVATE.
-    public : PublicRatings, optional
     columns : mapping, optional
         As of :meth:`Ratings.from_any`.
     relation : {"add-remove", "replace"}
     seed : int
         Of initialisation and sampling; privacy noise has none.
-    progress : bool
-
-    Returns
-    -------
-    Model
-        Released values only.
 
     Raises
     ------

@@ -44,7 +44,7 @@ class Gate(Protocol):
 
 
 class LabelledGate:
-    """The gate of one part of a model: adds a prefix or a suffix to the labels of releases."""
+    """Adds a prefix or a suffix to the labels of releases."""
 
     def __init__(self, gate: Gate, prefix: str = "", suffix: str = "") -> None:
         self._gate, self._prefix, self._suffix, self.private = gate, prefix, suffix, gate.private
@@ -63,7 +63,7 @@ class LabelledGate:
 
 
 class PlannedGate:
-    """The base of all gates: sensitivity, unit, relation and mechanism come from the plan."""
+    """Takes sensitivity, unit, relation and mechanism from the plan."""
 
     def __init__(self, plan: Plan) -> None:
         self.private = plan.budget.private
@@ -85,7 +85,7 @@ class PlannedGate:
 
 
 class LocalGate(PlannedGate):
-    """The noise is drawn by :meth:`Accountant.release`; a bar of the releases may advance."""
+    """Draws noise by :meth:`Accountant.release`; a bar of the releases may advance."""
 
     def __init__(self, accountant: Accountant, plan: Plan, advance: Advance | None = None) -> None:
         super().__init__(plan)

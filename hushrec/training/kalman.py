@@ -52,14 +52,12 @@ def learned(
 
     Parameters
     ----------
-    evidence : ndarray
     surprise : ndarray
         Measurement minus expectation: ``slope * change + noise``.
-    slope : ndarray like it
-    variance : ndarray like it
+    variance : ndarray
         Of the measured state, before it drifted.
-    noise : ndarray like it
-        Variance of the noise.
+    noise : ndarray
+        Its variance.
     usual : float or ndarray
         Unit of the drifts.
     """
@@ -99,7 +97,7 @@ class Tracked(NamedTuple):
         }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
-        """Return arrays for a model file. Names of those with a row an item begin with ``item_``."""
+        """Return arrays for a model file; those with a row an item are named ``item_...``."""
         return dict(zip(self.expected(name), self))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:
@@ -132,7 +130,7 @@ def first_count(n_users: float, counted_sd: float) -> Array:
 
 
 def counted_again(users: Users, gate: Gate, counts: Array, weights: Tracked) -> tuple[Array, Tracked]:
-    """Return the number of users with its variance, and the item weights, after a week's releases."""
+    """Release and return the number of users with its variance, and the item weights."""
     count = Tracked(counts[:1], counts[1:], no_evidence())
     released = gate.release("number of users", users.count())
     count = count.measured(released, gate.noise_sd("number of users") ** 2, grows=True)

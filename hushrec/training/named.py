@@ -32,22 +32,7 @@ def choose(
 ) -> Estimator[Any]:
     """Return an estimator by name, with settings chosen from public quantities.
 
-    Parameters
-    ----------
-    name : str
-        A key of ``hushrec.models.ESTIMATORS``.
-    budget : Budget
-        Of the whole run.
-    domain : Domain
-    n_users : int, optional
-        Declared or released, for models that are tuned to it.
-    settings : mapping of str to value, optional
-        They override the choice.
-
-    Raises
-    ------
-    InputError
-        A model or a setting does not exist, or a value is out of range.
+    `budget` is of the whole run, `n_users` declared or released. `settings` override the choice.
     """
     cls = known(name)
     chosen = dict(settings or {})
@@ -83,10 +68,7 @@ def needs_user_count(name: str) -> bool:
 def check_run(
     name: str, budget: Budget, domain: Domain, n_users: int | None, settings: Mapping[str, Any] | None
 ) -> Estimator[Any]:
-    """Return the estimator of a run, or refuse a run that could not be completed.
-
-    Without a number of users it is the estimator for one user.
-    """
+    """Return the estimator of a run, without a number of users for one user; refuse a run that cannot end."""
     counts = _PROBE_USER_COUNTS if n_users is None and needs_user_count(name) else (n_users,)
     first, *others = [choose(name, budget, domain, n_users=n, settings=settings) for n in counts]
     for estimator in (first, *others):
@@ -126,16 +108,12 @@ def train(
 ) -> Model:
     """Train a model by name, as ``hushrec train`` does.
 
+    Other parameters are as in :func:`choose` and :meth:`hushrec.models.Estimator.fit`.
+
     Parameters
     ----------
-    name, settings
-        As in :func:`choose`.
-    ratings : Ratings or Store
-    accountant : Accountant
     n_users : int, optional
         Declared. Without it, a model that is tuned to the number first releases it, for 1% of the budget.
-    seed, progress, budget_fraction, engine, public
-        As in :meth:`hushrec.models.Estimator.fit`.
     keep : callable
         Saves the model; until it returns, a killed training can be resumed.
     stop_at_nobody : bool

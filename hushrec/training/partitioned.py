@@ -52,17 +52,7 @@ class Call(NamedTuple):
 
 
 class Query(NamedTuple):
-    """A query of a training to its users.
-
-    Attributes
-    ----------
-    updates : tuple of Call
-        They send released values to the users.
-    call : Call
-        It returns bounded sums.
-    size : int
-        Bytes of these sums; public.
-    """
+    """Calls that send released values to the users, and one that returns bounded sums of `size` bytes."""
 
     updates: tuple[Call, ...]
     call: Call
@@ -92,7 +82,7 @@ def answer(make: Make, rows: Ratings, query: Query) -> list[Array]:
 
 
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
-    """Return the sums; the first may be changed in place."""
+    """Return the sums, in place of the first."""
     if totals is None:
         return [np.array(part) for part in parts]
     for total, part in zip(totals, parts, strict=True):
@@ -103,7 +93,7 @@ def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
 def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query) -> list[Array] | None:
     """Return the sums of all blocks' answers; None without a block.
 
-    Each thread holds a table of sums; there are so few threads that all tables fit `TABLES_BYTES`.
+    Each thread holds a table of sums, and all tables fit `TABLES_BYTES`.
     """
     blocks, totals = list(blocks), None
     waiting, lock, adding = iter(blocks), threading.Lock(), threading.Lock()
@@ -173,14 +163,7 @@ class Streaming:
 
 
 class Admitted(Store):
-    """A store's users who take part in a training.
-
-    Parameters
-    ----------
-    store : Store
-    masks : sequence of ndarray of bool
-        An entry a user, for each block of the store: private.
-    """
+    """A store's users who take part in a training, by private masks: an entry a user, for each block."""
 
     def __init__(self, store: Store, masks: Sequence[NDArray[np.bool_]]) -> None:
         super().__init__(store.path, store.domain)
@@ -191,7 +174,6 @@ class Admitted(Store):
         return Admitted, (Store(self.path), self._masks)
 
     def blocks(self) -> list[Callable[[], Ratings]]:
-        """Functions that each read the rows of some of these users."""
         return [partial(_rows_of, *pair) for pair in zip(super().blocks(), self._masks, strict=True)]
 
 

@@ -24,7 +24,7 @@ _WEIGHT_GRID, _WEIGHT_BINS, _ROUNDS = 200, 4000, 100
 
 
 def level(noisy: Array, domain: Domain) -> tuple[float, float]:
-    """Return the mean of the users' means and the number of users >= 1, of `Users.level` released."""
+    """Return the mean of the users' means, and the number of users, at least 1."""
     n_users = max(float(noisy[1]), 1.0)
     return float(np.clip(domain.midpoint + noisy[0] / n_users, domain.low, domain.high)), n_users
 
@@ -56,9 +56,8 @@ def item_weights(released: Array, noise_sd: float) -> ItemWeights:
     """Estimate the item weights from `Users.item_weights` released.
 
     Posterior means under the likeliest mixture of point masses on a logarithmic grid. Released values are
-    binned by a fifth of their noise. If noise hides the weights, all equal their mean; if noise is small,
-    they are as released. A part of the noise is added, in squares: too large a weight costs less than too
-    small a one.
+    binned by a fifth of their noise. A part of the noise is added, in squares: too large a weight costs less
+    than too small a one.
     """
     supported = released > _SUPPORT * noise_sd
     if noise_sd < _SMALLEST_WEIGHT:
@@ -102,7 +101,7 @@ def posterior_means(candidates: Array, likelihood: Array, counts: Array | float 
 
 
 def adaptive_weights(weights: Array, exponent: float) -> Array:
-    """Adaptive weights (Krichene et al. 2023): weights over the largest, to a power."""
+    """Weigh adaptively (Krichene et al. 2023)."""
     return np.asarray((weights / weights.max()) ** exponent)
 
 
@@ -148,8 +147,7 @@ def regression(
 def likely_variance(measured: float, noise_sd: float, usual: float) -> float:
     """Posterior geometric mean of a variance that was released with noise.
 
-    The prior of its logarithm is normal, about that of a usual value. Where noise hides the number, the mean
-    itself is far above that value.
+    The prior of its logarithm is normal, about that of a usual value.
     """
     values, masses = _variances(measured, noise_sd, usual)
     return float(np.exp(np.log(values) @ masses))
@@ -189,7 +187,7 @@ def visible_part(noisy: Array, noise_sd: float) -> float:
 
 
 def standardised(values: Array, weights: Array) -> Array:
-    """Values with weighted mean 0 and variance 1; all 0 if they are equal."""
+    """Return values of weighted mean 0 and variance 1; all 0 if they are equal."""
     above = values - values.min()
     centred = above - np.average(above, weights=weights)
     return ratio(centred, np.sqrt(np.average(centred**2, weights=weights)))

@@ -40,7 +40,7 @@ _FAR = 1e4
 
 
 class Users:
-    """The users of one training; their rows are private."""
+    """The users of one training."""
 
     def __init__(self, ratings: Ratings) -> None:
         self._ratings = ratings
@@ -112,8 +112,7 @@ class FittedUsers(Users):
     """Users who fit themselves to released item factors, and contribute by their residuals.
 
     A cell weighs ``a_i w_j``: ``w_j`` from released item weights, and ``a_i`` such that the squares of a
-    user's weights add up to 1 (adaptive weights, Krichene et al. 2023). Without ``w_j`` it weighs 1, and a
-    user has at most k sampled ratings.
+    user's weights add up to 1 (adaptive weights, Krichene et al. 2023). Without ``w_j`` it weighs 1.
     """
 
     # of the last :meth:`weigh` and :meth:`fit`
@@ -297,7 +296,7 @@ def user_means(ratings: Ratings) -> NDArray[np.float64]:
 
 
 def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: SweepSettings) -> UserState:
-    """Each user's ridge regression of their ratings on the released items."""
+    """Return each user's ridge regression on the released items."""
     entries, tables = csr(rows), [arrays["item_factors"], arrays["item_bias"]]
     if not ridge.unobserved_weight:  # items without ratings here do not matter
         entries, tables = sparse_rows.used_columns(entries, *tables)

@@ -51,12 +51,8 @@ class Agreement:
 
     Attributes
     ----------
-    estimator : Estimator
-        Of ``supports_partitions``.
     budget : Budget
         The promise against either server.
-    domain : Domain
-        Declared, with item features.
     seed : int
         Of initialisation and sampling.
     nodes_per_user : int
@@ -70,9 +66,8 @@ class Agreement:
     empty contributions (the sensitivities of "add-remove"), since which nodes take part is public. A user
     moves one node's sum by the sensitivity of :attr:`sent` at most, and all sums by ``nodes_per_user`` times
     that. The budget holds against one server that does anything, with any nodes, by the noise of the other
-    server. The noise of both holds against all others (:attr:`promises`). Both are computational: shares are
-    AES-256 in counter mode. Against both servers together nothing is promised. Proof:
-    docs/proofs/two-servers.md.
+    one. All others face the noise of both (:attr:`promises`). Shares are AES-256 in counter mode, so both are
+    computational. Against both servers together nothing is promised. Proof: docs/proofs/two-servers.md.
 
     Examples
     --------
@@ -189,16 +184,9 @@ class Agreement:
     def next(
         self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
     ) -> Wanted | Model:
-        """Return the next release, or the model, given the totals so far.
+        """Return the next release, or the model, given the totals so far in the order of the plan.
 
-        Parameters
-        ----------
-        totals : sequence of ndarray of uint64
-            In the order of the plan.
-        secure : bool
-            False for injected noise in a test, which makes the model NOT PRIVATE.
-        public : PublicRows, optional
-            Weighed into the model.
+        ``secure`` is False for injected noise in a test, which makes the model NOT PRIVATE.
         """
         replay = Replay(self._training, totals)
         parts = replay.run()
@@ -224,7 +212,7 @@ class Agreement:
         return Round(len(totals), first, stop)
 
     def rehearsed(self) -> list[tuple[Round, Opened]]:
-        """Return the rounds of a training on noise alone. A real one has at least these rounds and sizes."""
+        """Return the rounds of a training on noise, the least that a real one has."""
         totals: list[Words] = []
         rounds: list[tuple[Round, Opened]] = []
         generator = np.random.default_rng(self.seed)
@@ -245,7 +233,7 @@ class Agreement:
         return replay.opened(which)
 
     def answer(self, opened: Opened, ratings: Ratings) -> Words:
-        """Return a node's private sum of bounded contributions to a round, in units of their steps."""
+        """Return a node's private sum of contributions to a round, in units of their steps."""
         return integers(self.estimator.users, run.used_rows(self.estimator, ratings), opened)
 
     def state(self, session: str, which: Round, opened: Opened) -> str:
@@ -303,7 +291,6 @@ def made_up(domain: Domain) -> Ratings:
 
 
 def session_of(agreement: Agreement, first: str, second: str) -> str:
-    """Return the name of a training."""
     return hashlib.sha256(f"two servers {agreement.fingerprint} {first} {second}".encode()).hexdigest()
 
 

@@ -70,10 +70,9 @@ def _lock(handle: int) -> None:
 
 
 class Shares:
-    """The shares of one round, of equal length, one after the other in a file.
+    """The shares of one round, of equal length, in a file.
 
-    They survive a kill of the process. A power cut may lose those before :meth:`seal`, whose nodes then count
-    as unanswered.
+    They survive a kill. A power cut may lose those before :meth:`seal`; their nodes have then not answered.
     """
 
     def __init__(self, path: Path, share_bytes: int, names: Collection[str]) -> None:
@@ -93,7 +92,7 @@ class Shares:
         return sorted(self._digests)
 
     def take(self, node: str, share: bytes) -> bool:
-        """Keep a share; return False if the node has sent another one."""
+        """Keep a share; return False after another one of the node."""
         content = self._keys[node] + share
         digest = _digest(b"share", content)
         if node not in self._digests:

@@ -10,7 +10,7 @@ from hushrec.network.messages import SHORT, Digest, Kind, Message, Words, check,
 
 
 class Line(Protocol):
-    """A connection to a server, as :class:`hushrec.network.transport.Connection`."""
+    """A connection to a server (:class:`hushrec.network.transport.Connection`)."""
 
     def get(self, reply: type[Kind], *path: str, token: str = "", most: int = SHORT) -> Kind:
         """Ask for a message of at most so many bytes."""
@@ -43,19 +43,9 @@ MaybeDigest = Annotated[str, _maybe_digest]
 
 @dataclass(frozen=True)
 class Nonce(Message):
-    """A server's side of the first meeting.
+    """A server's side of the first meeting; `session` is empty before it.
 
-    Attributes
-    ----------
-    agreement, rehearsal : str
-        Its digests.
-    nonce : str
-        Drawn for the server's folder.
-    role : str
-    nodes : str
-        Digest of the nodes' names, under the token of the two servers.
-    session : str
-        Empty before the meeting.
+    `nodes` is a digest of the nodes' names, under the token of the two servers.
     """
 
     agreement: Digest
@@ -68,21 +58,9 @@ class Nonce(Message):
 
 @dataclass(frozen=True)
 class State(Message):
-    """The place where a server is in its protocol.
+    """The open round with the digest that its shares carry, or neither; and the number of released totals.
 
-    Attributes
-    ----------
-    session : str
-        Digest of agreement and both nonces.
-    round : tuple of int
-        The open round, or empty.
-    digest : str
-        The digest that a share of the round carries.
-    totals : int
-        Number of released totals.
-    over : bool
-        Whether that is all of them.
-    role : str
+    `session` is a digest of the agreement and both nonces.
     """
 
     session: MaybeDigest

@@ -87,9 +87,6 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
         The first and the second one.
     public : Public
         Of the agreement that the node's owner accepted.
-    ratings : Ratings
-        Of this node's users, or none.
-    node : Node
 
     Returns
     -------

@@ -35,12 +35,7 @@ _COPIES = 1 << 14
 class Round(NamedTuple):
     """Questions that nodes are asked at once.
 
-    Attributes
-    ----------
-    release : int
-        Number of the release that opened the round.
-    first, stop : int
-        Range of the training's questions, without the last one.
+    `release` opened it; the training's questions are from `first` to before `stop`.
     """
 
     release: int
@@ -202,7 +197,7 @@ def rehearsal(training: Training, rows: Ratings) -> str:
 
 
 def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
-    """Return the users' private sums of bounded integers to a round, modulo 2^64."""
+    """Return the users' private sums to a round, modulo 2^64."""
     parts = []
     for question, steps in zip(opened.questions, opened.steps, strict=True):
         answers = [np.ravel(bounded._take()) for bounded in contributions(make, rows, question)]

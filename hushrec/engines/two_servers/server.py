@@ -52,7 +52,6 @@ class Settings:
 
     Attributes
     ----------
-    role : {"first", "second"}
     nodes : mapping of str to str
         SHA-256 (hexadecimal) of each node's token for this server, by the node's name.
     peer_token : str
@@ -102,14 +101,10 @@ class CollectingServer:
 
     Parameters
     ----------
-    agreement : Agreement
-    settings : Settings
     folder : path
         This server's files. Never run a copy of it.
     ledger : Ledger or None
         Every release is charged there before its noise is drawn.
-    peer : Line
-        The other server.
     noise : GeneratorNoise, optional
         For tests: NOT PRIVATE, and refused with a ledger.
 
@@ -168,7 +163,7 @@ class CollectingServer:
     model: Model | None
 
     def close(self) -> None:
-        """Free the budget that this server has reserved and not charged."""
+        """Free the rest of the reserved budget."""
         if self._reservation is not None:
             self._reservation.close()
             self._reservation = None
@@ -182,7 +177,7 @@ class CollectingServer:
     # ------------------------------------------------------------------ requests
 
     def answer(self, method: str, path: list[str], token: str, body: bytes) -> Message:
-        """Reply to one request."""
+        """Reply to a request."""
         match method, path:
             case "GET", ["nonce"]:
                 self._check_peer(token)
