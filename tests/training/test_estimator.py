@@ -10,13 +10,13 @@ import pytest
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, realistic
 from hushrec.engines.two_servers.agreement import Agreement
-from hushrec.errors import BudgetError, InputError
+from hushrec.errors import InputError
 from hushrec.evaluation import compare
-from hushrec.models import ALS, Both, GlobalMean, ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.models import ALS, Both, GlobalMean, ItemBias, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import check_estimator
-from hushrec.training import named, run
+from hushrec.training import named
 from hushrec.training.estimator import Round, plan_of
 from hushrec.training.named import release_user_count
 from hushrec.training.partitioned import Streaming
@@ -93,29 +93,6 @@ def test_a_refusal_says_what_is_wrong_and_nothing_of_rows(case) -> None:
     with pytest.raises(InputError) as error:
         call()
     assert str(error.value).endswith(end) and "alice" not in str(error.value)
-
-
-def test_a_training_that_a_ledger_has_no_room_for_costs_nothing(tmp_path) -> None:
-    """Nothing is charged, not even the first release, which would fit."""
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    ledger.open_dataset("d", Budget(0.9, 1e-6))
-    for estimator in (ItemBias(), PrivateALS(rank=2, iterations=1)):
-        accountant = Accountant(Budget(1.0, 1e-6), ledger=ledger, dataset="d")
-        with pytest.raises(BudgetError):
-            estimator.fit(realistic(20, 10, 100, seed=0), accountant)
-        with pytest.raises(BudgetError):
-            run.plan(estimator, realistic(20, 10, 100, seed=0).domain, accountant)
-        assert not accountant.releases and ledger.summary("d").charges == 0
-
-
-def test_no_more_users_than_a_sum_has_room_for(monkeypatch) -> None:
-    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", RATINGS.n_users)
-    assert fit().privacy.private
-    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", RATINGS.n_users - 1)
-    accountant = Accountant(BUDGET)
-    with pytest.raises(InputError, match="up to 59 users and these are more; train on a part[.]$"):
-        fit(accountant=accountant)
-    assert not accountant.releases
 
 
 def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
@@ -248,21 +225,6 @@ def test_the_number_of_users_costs_a_hundredth_and_is_one_at_least(relation) -> 
     nobody = RATINGS.rows(np.zeros(RATINGS.n_users, dtype=bool), keyed=True)
     free = Budget(math.inf, 1e-6)
     assert [release_user_count(each, Accountant(free)) for each in (RATINGS, nobody)] == [60, 1]
-
-
-def test_what_a_user_who_is_replaced_moves() -> None:
-    """Signed parts by twice as much, sums of what is not negative by a root of 2, a level by 2."""
-    budget = Budget(3.0, 1e-6, relation="replace")
-    wanted = {
-        GlobalMean(): [2.0],
-        Popular(): [math.sqrt(2)],
-        ItemBias(): [math.sqrt(4 + 2 * 0.49 + 4 * 0.01)],
-        PrivateALS.of(bias_rounds=1, bias_clip=0.3, n_users=50): [2.0, math.sqrt(3.25), math.sqrt(2), 0.6],
-        PrivateEigenRec(rank=1, iterations=1): [1.0, math.sqrt(2), 2.0, math.sqrt(2)],
-    }
-    for model, sensitivities in wanted.items():
-        found = [each.sensitivity for each in model.plan(budget, RATINGS.domain).releases]
-        assert found == pytest.approx(sensitivities), model.name
 
 
 @pytest.mark.parametrize(
