@@ -208,12 +208,9 @@ def too_long(cell: str | bytes | bytearray | memoryview) -> bool:
     return len(cell) > MAX_CELL_BYTES
 
 
-def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return dictionary-encoded bytes as text without surrounding blanks."""
-    column = column.unify_dictionaries()
-    if not column.num_chunks:
-        return pa.chunked_array([], pa.large_string())
-    cells = column.chunk(0).dictionary
+def as_text(column: pa.DictionaryArray) -> pa.DictionaryArray:
+    """Return bytes as text without surrounding blanks."""
+    cells = column.dictionary
     is_plain = pc.and_(
         pc.match_substring_regex(cells, PLAIN), pc.less_equal(pc.binary_length(cells), MAX_CELL_BYTES)
     )
@@ -222,7 +219,7 @@ def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     else:  # Arrow would refuse a cell that is not UTF-8
         buffers = pa.array([_stripped(cell) for cell in cells.to_pylist()], pa.large_binary()).buffers()
         texts = pa.Array.from_buffers(pa.large_string(), len(cells), buffers)
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(c.indices, texts) for c in column.chunks])
+    return pa.DictionaryArray.from_arrays(column.indices, texts)
 
 
 def _stripped(cell: bytes) -> bytes:

@@ -46,7 +46,8 @@ class Columns(NamedTuple):
     """Rows of a table: ids as read, later encoded users and positions of items (-1 = unknown).
 
     Ratings are float32, NaN where there is no number; quantities are those of `encode_quantities`.
-    ``is_ordered``: the source fixes the order of the rows, so it may break ties of time.
+    ``is_ordered``: the source fixes the order of the rows, so it may break ties of time. ``lines``: which
+    lines of a text file became rows.
     """
 
     users: Any
@@ -56,6 +57,7 @@ class Columns(NamedTuple):
     quantities: np.ndarray | None = None
     marks: tuple[str, ...] = ()
     is_ordered: bool = True
+    lines: np.ndarray | None = None
 
     def where(self, kept: np.ndarray) -> Columns:
         users = replace(self.users, codes=self.users.codes[kept])
@@ -67,7 +69,7 @@ def one_below_another(parts: Sequence[Columns]) -> Columns:
     """Join rows with encoded users, and items that are all encoded or all positions."""
     if len(parts) == 1:
         return parts[0]
-    users, items, ratings, times, quantities, marks, is_ordered = zip(*parts)
+    users, items, ratings, times, quantities, marks, is_ordered, lines = zip(*parts)
     lengths = list(map(len, ratings))
     return Columns(
         join_ids(users),
@@ -77,6 +79,7 @@ def one_below_another(parts: Sequence[Columns]) -> Columns:
         join_filled(quantities, lengths, 0),
         joined_marks(marks),
         all(is_ordered),
+        None if any(line is None for line in lines) else np.concatenate(lines),
     )
 
 

@@ -190,22 +190,22 @@ def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: boo
         raise InputError(f"{file.path!r} has neither a column of users nor one of items.")
     wanted = [names.index(chosen[role]) for role in inside]
     for block in chain([b""], blocks):
-        fields = read_fields([block], len(names), wanted, delimiter, **options)
+        fields, lines = read_fields(block, len(names), wanted, delimiter, **options)
         cells = {
             role: as_text(field) if role in ("user", "item") else field for role, field in zip(inside, fields)
         }
         length = len(fields[0])
         cells |= {role: _repeated(file, chosen[role], length) for role in chosen if role not in cells}
-        yield columns_of(**cells, implicit=implicit)
+        yield columns_of(**cells, implicit=implicit)._replace(lines=lines)
 
 
 def with_keys(names: list[str], file: File) -> list[str]:
     return names + [name for name in file.keys if name not in names]
 
 
-def _repeated(file: File, name: str, length: int) -> pa.ChunkedArray:
+def _repeated(file: File, name: str, length: int) -> pa.DictionaryArray:
     values = pa.array([file.keys[name]], pa.string())
-    return pa.chunked_array([pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), values)])
+    return pa.DictionaryArray.from_arrays(np.zeros(length, np.int32), values)
 
 
 def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Columns]:

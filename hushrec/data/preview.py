@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import csv
-import itertools
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -20,23 +19,30 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from hushrec.checks import plural
-from hushrec.data.arrays import as_text, typed_or_objects
+from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import (
     SYNONYMS,
     Columns,
-    columns_of,
     find_columns,
     last_position,
     plain_name,
     with_times,
 )
 from hushrec.data.domain import Domain
-from hushrec.data.files import WITH_HEADER, file_format, open_text, parquet_schema, readable, with_keys
-from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, positions_of
+from hushrec.data.files import (
+    WITH_HEADER,
+    file_format,
+    open_text,
+    parquet_schema,
+    read_files,
+    readable,
+    with_keys,
+)
+from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, encode_ratings, positions_of
 from hushrec.data.ratings_builder import build, has_value, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
-from hushrec.data.textfiles import MAX_LINE_BYTES, ByteStream, read_fields
+from hushrec.data.textfiles import MAX_LINE_BYTES
 from hushrec.data.times import NO_TIME, unit_of
 from hushrec.errors import InputError
 
@@ -157,7 +163,6 @@ def preview(
     found = _Read(source, domain, columns, format, implicit)
     table, numbers = found.table, found.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
-    user_column = source[0] if isinstance(source, tuple) and len(source) == 2 else table.users
     positions = positions_of(items, domain.item_texts)
     ratings = within_range(table.ratings.copy(), domain)
     entries = table._replace(users=users, items=positions, ratings=ratings)
@@ -172,7 +177,7 @@ def preview(
     else:
         reasons["the entry is not above 0" if implicit else "the rating is missing or no number"] = ~numeric
         reasons[f"the rating is not from {domain.low:g} to {domain.high:g}"] = ~is_usable
-    dropped, used = [*found.malformed], np.ones(len(numbers), dtype=bool)
+    dropped, used = found.malformed(), np.ones(len(numbers), dtype=bool)
     for why, mask in reasons.items():
         dropped += _dropped(why, numbers[mask & used])
         used &= ~mask
@@ -190,7 +195,7 @@ def preview(
         not_read=tuple(name for name in found.all_names if name not in found.names.values()),
         format=found.format,
         counted="line" if found.is_text else "row",
-        rows=len(numbers) + found.n_malformed,
+        rows=len(found.lines),
         usable=rows.matrix.nnz,
         dropped=tuple(dropped),
         users=rows.matrix.shape[0],
@@ -205,8 +210,8 @@ def preview(
             *found.hints_of_fields(),
             *found.hints_of_labels(used),
             *_hints(found, float((positions < 0).mean()) if len(positions) else 0),
-            *_hints_of_ids("user", user_column, encode_ids(user_column), found.is_text),
-            *_hints_of_ids("item", table.items, items, found.is_text),
+            *found.hints_of_ids("user", users),
+            *found.hints_of_ids("item", items),
         ),
     )
 
@@ -231,107 +236,90 @@ def _pairs(entries: Columns, n_items: int) -> tuple[np.ndarray, np.ndarray, np.n
 
 
 class _Read:
+    """A source with the numbers of its rows."""
+
     def __init__(self, source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> None:
-        self.table: Columns
-        self.names: dict[str, str] = {}
-        self.all_names: list[str] = []
-        self.rating_words: list[Any] = []
-        self.labels: np.ndarray | None = None
-        self.malformed: list[Dropped] = []
-        self.field_counts: Counter[int] = Counter()
-        self.n_fields = 0
-        files = files_at(str(source)) if isinstance(source, str | Path) else []
-        alone = files[0] if len(files) == 1 else None
+        self.files = files_at(str(source)) if isinstance(source, str | Path) else []
+        alone = self.files[0] if len(self.files) == 1 else None
         self.format = file_format(alone, format, columns) if alone else format
         self.is_text = alone is not None and not alone.keys and self.format in _TEXTS
-        if alone and self.is_text:
-            with readable(alone, f"{self.format} file"):
-                if not last_position(columns):
-                    refuse_other_content(alone)
-                with alone.stream() as stream:
-                    has_times = self._read_lines(stream, columns, implicit)
-        else:
-            source = in_memory(source)
-            names = list(getattr(source, "column_names", getattr(source, "columns", ())))
-            names = list(source) if isinstance(source, Mapping) else names
-            if alone and self.format == "parquet":
-                names = with_keys(parquet_schema(alone).names, alone)
-            asked = with_times(names, columns)
-            has_times = asked is not columns
-            self._read_table(source, names, asked, format, implicit, domain)
-            self.numbers = np.arange(1, len(self.table.ratings) + 1)
-        self.times = self.table.times
-        if has_times:  # a training does not ask for them
-            self.table = self.table._replace(times=None)
-
-    def _read_table(
-        self, source: Any, names: list[Any], asked: Any, format: str | None, implicit: bool, domain: Domain
-    ) -> None:
-        labelled = _with_labels(names, asked) if implicit else None
-        if implicit and isinstance(source, tuple) and len(source) > 2:
-            labelled = {"rating": "rating"}
-        with contextlib.suppress(InputError):  # in a column that training does not read
-            if labelled is not None:
-                self.table = read_columns(source, labelled, format, False, domain.item_texts)
-                self._take_labels(labelled["rating"])
-        if self.labels is None:
-            self.table = read_columns(source, asked, format, implicit, domain.item_texts)
-        if names:
-            self.all_names = list(map(str, names))
-            self.names = {role: str(name) for role, name in find_columns(names, asked, implicit).items()}
-
-    def _take_labels(self, name: Any) -> None:
-        self.labels, self.label_name = self.table.ratings, str(name)
-        self.table = self.table._replace(ratings=np.ones(len(self.labels), np.float32))
-
-    def _read_lines(self, stream: ByteStream, columns: Any, implicit: bool) -> bool:
-        """Read as `hushrec.data.files` does; return whether times are extra."""
-        names, delimiter, blocks, header, options = open_text(stream, str(self.format), columns)
+        self.columns, self.header, self.source = columns, 0, in_memory(source)
+        names = list(getattr(self.source, "column_names", getattr(self.source, "columns", ())))
+        names = list(self.source) if isinstance(self.source, Mapping) else names
+        if alone and self.format == "parquet":
+            names = with_keys(parquet_schema(alone).names, alone)
+        elif self.is_text:
+            with self._opened() as (names, _, _, self.header, _):
+                pass
         self.n_fields = len(names)
-        asked = with_times(names, columns)
-        labelled = _with_labels(names, asked) if implicit else None
-        chosen = find_columns(names, asked if labelled is None else labelled, implicit and labelled is None)
-        count = itertools.count(header + 1)
-        wanted = [0, *(1 + names.index(name) for name in chosen.values())]
-        numbered = self._numbered(blocks, count, delimiter.encode())
-        number, *fields = read_fields(numbered, len(names) + 1, wanted, delimiter, **options)
-        cells = dict(zip(chosen, fields))
-        if "rating" in cells:
-            self.rating_words = cells["rating"].unify_dictionaries().combine_chunks().dictionary.to_pylist()
-        cells |= {role: as_text(cells[role]) for role in ("user", "item")}
-        self.table = columns_of(**cells, implicit=implicit and labelled is None)
-        if labelled is not None:
-            self._take_labels(labelled["rating"])
-            del chosen["rating"]
-        self.all_names = list(names) if header else []
-        self.names = {role: str(name) for role, name in chosen.items()} if header else {}
-        self.numbers = np.array([int(text) for text in number.cast(pa.large_binary()).to_pylist()], int)
-        missing = np.setdiff1d(np.arange(header + 1, next(count)), self.numbers)
-        self.has_positions = last_position(columns) > 0
-        why = f"the line has fewer than {plural(len(names), 'field')}"
-        if not self.has_positions:
-            other = "the header" if header else f"{self.format}, which has {len(names)}"
+        self.implicit = implicit
+        self._asked = with_times(names, columns)
+        self.table = read_columns(self.source, self._asked, self.format, implicit, domain.item_texts)
+        self.times = self.table.times
+        if self._asked is not columns:  # a training does not ask for them
+            self.table = self.table._replace(times=None)
+        chosen = find_columns(names, self._asked, implicit) if names else {}
+        self.labels = self._labels(names) if implicit else None
+        self.rating_words = self._texts(chosen.get("rating"))
+        is_named = bool(self.header or not self.is_text)
+        self.all_names = list(map(str, names)) if is_named else []
+        self.names = {role: str(name) for role, name in chosen.items()} if is_named else {}
+        lines = self.table.lines if self.is_text else None
+        self.lines = np.ones(len(self.table.ratings), dtype=bool) if lines is None else lines
+        self.numbers = self.header + 1 + np.flatnonzero(self.lines)
+
+    @contextlib.contextmanager
+    def _opened(self) -> Iterator[Any]:
+        (file,) = self.files
+        with readable(file, f"{self.format} file"):
+            if not last_position(self.columns):
+                refuse_other_content(file)
+            with file.stream() as stream:
+                yield open_text(stream, str(self.format), self.columns)
+
+    def _again(self, implicit: bool, **named: Any) -> Columns | None:
+        """Read again with other columns; None where they cannot be read."""
+        with contextlib.suppress(InputError):
+            return read_columns(self.source, {**(self._asked or {}), **named}, self.format, implicit)
+        return None
+
+    def _labels(self, names: list[Any]) -> np.ndarray | None:
+        """Return the numbers of a column for liking that training does not read."""
+        name = _label(names, self._asked)
+        self.label_name = str(name or "rating")
+        if isinstance(self.source, tuple) and len(self.source) > 2:
+            with contextlib.suppress(InputError):
+                return encode_ratings(self.source[2])
+        if name is None:
+            return None
+        # a format without a header takes no names
+        found = self._again(False) if name == "rating" else self._again(False, rating=name)
+        return None if found is None else found.ratings
+
+    def _texts(self, rating: Any) -> list[str]:
+        """Return the texts of ratings if some are no numbers."""
+        if rating is None or not np.isnan(self.table.ratings).any():
+            return []
+        found = self._again(True, item=rating)
+        return [] if found is None else encode_ids(found.items).texts.to_pylist()
+
+    def malformed(self) -> list[Dropped]:
+        why = f"the line has fewer than {plural(self.n_fields, 'field')}"
+        if not last_position(self.columns):
+            other = "the header" if self.header else f"{self.format}, which has {self.n_fields}"
             why = f"the line has another number of fields than {other}"
-        self.malformed = _dropped(why, missing)
-        return asked is not columns
-
-    def _numbered(self, blocks: Iterable[bytes], count: Iterator[int], delimiter: bytes) -> Iterator[bytes]:
-        for block in blocks:  # each line ends with a line break
-            lines = block.split(b"\n")[:-1]
-            self.field_counts.update(_n_fields(line, delimiter) for line in lines)
-            yield b"".join(b"%d%s%s\n" % (number, delimiter, line) for line, number in zip(lines, count))
-
-    @property
-    def n_malformed(self) -> int:
-        return sum(lines.count for lines in self.malformed)
+        return _dropped(why, self.header + 1 + np.flatnonzero(~self.lines))
 
     def hints_of_fields(self) -> Iterator[str]:
-        if not len(self.numbers) and not self.malformed:
+        n_malformed = len(self.lines) - len(self.numbers)
+        if not len(self.lines):
             yield "the table has no rows below its header."
-        elif self.n_malformed > len(self.numbers):
-            most = self.field_counts.most_common(1)[0][0]
+        elif n_malformed > len(self.numbers):
+            with self._opened() as (_, delimiter, blocks, *_):
+                lines = (line for block in blocks for line in block.split(b"\n")[:-1])
+                most = Counter(_n_fields(line, delimiter.encode()) for line in lines).most_common(1)[0][0]
             fields, known = plural(most, "field"), self.n_fields
-            if self.has_positions or most == 1:
+            if last_position(self.columns) or most == 1:
                 yield f"most lines have {fields}: is the delimiter another one? Pass it with --format."
             elif self.format in WITH_HEADER:
                 yield f"most lines have {fields} and the header has {known}; write a name for each."
@@ -350,6 +338,31 @@ class _Read:
                 f" --columns quantity={self.label_name} reads them as returns."
             )
 
+    def hints_of_ids(self, role: str, ids: Encoded) -> Iterator[str]:
+        no_text = pc.starts_with(ids.texts, NO_TEXT + "x").to_numpy(zero_copy_only=False)
+        if n_rows := int(np.append(no_text, False)[ids.codes].sum()):
+            yield (
+                f"the {role} id is not UTF-8 text in {plural(n_rows, 'row')}, perhaps Latin-1; save the file"
+                " as UTF-8."
+            )
+        if (ids.codes < 0).any() and (n_rows := sum(map(_is_rounded, self._cells_without_id(f"{role}s")))):
+            how = "as text" if self.is_text else f"""with frame["{role}"].astype("string")"""
+            yield (
+                f"the {role} id is a number of 16 digits or more, which floats round, in"
+                f" {plural(n_rows, 'row')}; write these ids {how} before they become floats, or read them"
+                " from Parquet."
+            )
+
+    def _cells_without_id(self, role: str) -> Iterator[Any]:
+        """Yield the cells as given; several chunks of a file are joined by their ids alone."""
+        chunks: Iterable[Columns] = [self.table]
+        if self.files:
+            chunks = read_files(self.files, self._asked, self.format, self.implicit)
+        for column in (getattr(chunk, role) for chunk in chunks):
+            column = self.source[0] if isinstance(column, Encoded) else column  # of a matrix
+            lost, cells = np.flatnonzero(encode_ids(column).codes < 0), typed_or_objects(column)
+            yield from cells.take(lost).to_pylist() if isinstance(cells, pa.ChunkedArray) else cells[lost]
+
 
 def _n_fields(line: bytes, delimiter: bytes) -> int:
     if b'"' not in line or len(delimiter) > 1:
@@ -358,18 +371,17 @@ def _n_fields(line: bytes, delimiter: bytes) -> int:
     return len(next(csv.reader([text], delimiter=delimiter.decode())))
 
 
-def _with_labels(names: Sequence[Any], columns: Any) -> Any:
-    asked = columns if isinstance(columns, Mapping) else {}
+def _label(names: Sequence[Any], columns: Any) -> Any:
+    """Return the name of a column for liking, or None."""
+    asked = columns or {}
     if "quantity" in asked:
         return None
     if "rating" in asked:
-        return asked if asked["rating"] in names else None
+        return asked["rating"] if asked["rating"] in names else None
     words = [plain_name(name) for name in names]
     word = next((word for word in _LABELS if words.count(word) == 1), None)
-    if word is None or (columns is not None and not isinstance(columns, Mapping)):
-        return None
-    name = names[words.index(word)]
-    return None if name in asked.values() else {**asked, "rating": name}
+    name = None if word is None else names[words.index(word)]
+    return None if name in asked.values() else name
 
 
 _LARGEST = 1 << 53  # from here on floats skip integers
@@ -396,26 +408,6 @@ def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
     ]
 
 
-def _hints_of_ids(role: str, column: Any, ids: Encoded, is_text: bool) -> Iterator[str]:
-    no_text = pc.starts_with(ids.texts, NO_TEXT + "x").to_numpy(zero_copy_only=False)
-    if n_rows := int(np.append(no_text, False)[ids.codes].sum()):
-        yield (
-            f"the {role} id is not UTF-8 text in {plural(n_rows, 'row')}, perhaps Latin-1; save the file as"
-            " UTF-8."
-        )
-    if isinstance(column, Encoded):  # of a matrix or of several files, which hold ids alone
-        return
-    lost = np.flatnonzero(ids.codes < 0)
-    column = typed_or_objects(column)
-    cells = column.take(lost).to_pylist() if isinstance(column, pa.ChunkedArray) else column[lost]
-    if n_rows := sum(map(_is_rounded, cells)):
-        how = "as text" if is_text else f"""with frame["{role}"].astype("string")"""
-        yield (
-            f"the {role} id is a number of 16 digits or more, which floats round, in {plural(n_rows, 'row')};"
-            f" write these ids {how} before they become floats, or read them from Parquet."
-        )
-
-
 def _is_rounded(cell: Any) -> bool:
     if isinstance(cell, (int, np.integer)):
         return abs(int(cell)) >= _LARGEST
@@ -426,8 +418,7 @@ def _is_rounded(cell: Any) -> bool:
 
 
 def _hints(found: _Read, unknown: float) -> Iterator[str]:
-    words = [w.decode("utf-8", "replace") if isinstance(w, bytes) else str(w) for w in found.rating_words]
-    if any(re.fullmatch(r"\s*\d{1,4}[-./]\d{1,2}[-./]\d{1,4}.*", word) for word in words):
+    if any(re.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", word) for word in found.rating_words):
         yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
     if unknown > 0.5:
         yield "most items are not in the catalogue: are ids written the same way there?"

@@ -40,7 +40,7 @@ def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, imp
     found = read_columns(source, columns, format, implicit, domain.item_texts)
     del source
     pool = pa.default_memory_pool()  # Arrow keeps unused memory until it is asked to release it
-    found = found._replace(items=positions_of(encode_ids(found.items), domain.item_texts))
+    found = found._replace(items=positions_of(encode_ids(found.items), domain.item_texts), lines=None)
     pool.release_unused()
     found = found._replace(users=encode_ids(found.users))
     pool.release_unused()
@@ -76,7 +76,7 @@ def rows_of(domain: Domain, found: Columns) -> Rows:
         found = found.where(~is_unrated | (found.quantities > 0))
         if domain.likes:
             found.ratings[:] = 1
-    users, items, values, times, _, marks, _ = found
+    users, items, values, times, _, marks, *_ = found
     counts, cap = np.bincount(users.codes, minlength=len(users.texts)), domain.max_ratings_per_user
     if counts.max(initial=0) > cap:
         kept = _within_cap(counts, items, users.texts, cap)

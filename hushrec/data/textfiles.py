@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import csv
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from itertools import chain
 from typing import Protocol
 
@@ -98,60 +98,50 @@ def _first_line(blocks: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 
 
 def read_fields(
-    blocks: Iterable[bytes],
-    n_fields: int,
-    wanted: list[int],
-    delimiter: str,
-    quoted: bool,
-    at_least: bool = False,
-) -> list[pa.ChunkedArray]:
-    """Return the wanted fields of every well-formed line, as dictionary-encoded bytes.
+    block: bytes, n_fields: int, wanted: list[int], delimiter: str, quoted: bool, at_least: bool = False
+) -> tuple[list[pa.DictionaryArray], np.ndarray]:
+    """Return the wanted fields of every well-formed line as bytes, and which lines are well-formed.
 
     A line with another number of fields is skipped, or with fewer ones where ``at_least``.
     """
-    parts: list[list[pa.Array]] = [[] for _ in wanted]
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
-    for block in map(_short_lines, blocks):  # measured in the file, before anything is replaced
-        plain: bytes | None = block
-        if delimiter == "::":
-            plain = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
-        elif quoted and b'"' in block:
-            plain = _without_needless_quotes(block, mark)
-        if plain is None:
-            columns = _split_each(block, n_fields, wanted, mark, at_least)
-        else:
-            columns = _split_block(_well_formed(plain, n_fields, mark, at_least), n_fields, wanted, mark)
-        for part, column in zip(parts, columns):
-            part.append(column)
-    return [pa.chunked_array(part, _CELL) for part in parts]
-
-
-def _short_lines(block: bytes) -> bytes:
     octets = np.frombuffer(block, np.uint8)
     lengths = np.diff(np.flatnonzero(octets == 10), prepend=-1)
-    good = lengths <= MAX_LINE_BYTES + 1
-    return block if good.all() else octets[np.repeat(good, lengths)].tobytes()
+    good = lengths <= MAX_LINE_BYTES + 1  # measured in the file, before anything is replaced
+    plain: bytes | None = block if good.all() else octets[np.repeat(good, lengths)].tobytes()
+    block = plain or b""
+    if delimiter == "::":
+        plain = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
+    elif quoted and b'"' in block:
+        plain = _without_needless_quotes(block, mark)
+    if plain is None:
+        columns, formed = _split_each(block, n_fields, wanted, mark, at_least)
+    else:
+        plain, formed = _well_formed(plain, n_fields, mark, at_least)
+        columns = _split_block(plain, n_fields, wanted, mark)
+    good[good] = formed
+    return columns, good
 
 
-def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> bytes:
+def _well_formed(block: bytes, n_fields: int, mark: bytes, at_least: bool) -> tuple[bytes, np.ndarray]:
     octets = np.frombuffer(block, np.uint8)
     field_ends = np.flatnonzero((octets == mark[0]) | (octets == 10))
     last_fields = np.flatnonzero(octets[field_ends] == 10)
     counts = np.diff(last_fields, prepend=-1)
+    good = counts >= n_fields if at_least else counts == n_fields
+    if good.all() and not at_least:
+        return block, good
     lengths = np.diff(field_ends[last_fields], prepend=-1)
-    if at_least:
-        good = counts >= n_fields
-        kept = np.repeat(good, lengths)
-        ends = field_ends[(last_fields - counts + n_fields)[good]]  # of the first fields
+    kept = np.repeat(good, lengths)
+    if at_least:  # drop what follows the first fields
         octets = octets.copy()
+        ends = field_ends[(last_fields - counts + n_fields)[good]]
         octets[ends] = 10
-        line_ends = field_ends[last_fields][good]
         surplus = np.zeros(len(octets) + 1, np.int8)
         np.add.at(surplus, ends + 1, 1)
-        np.add.at(surplus, line_ends + 1, -1)
-        return octets[kept & (np.cumsum(surplus, dtype=np.int8)[:-1] == 0)].tobytes()
-    good = counts == n_fields
-    return block if good.all() else octets[np.repeat(good, lengths)].tobytes()
+        np.add.at(surplus, field_ends[last_fields][good] + 1, -1)
+        kept &= np.cumsum(surplus, dtype=np.int8)[:-1] == 0
+    return octets[kept].tobytes(), good
 
 
 def _without_needless_quotes(block: bytes, mark: bytes) -> bytes | None:
@@ -207,23 +197,20 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
 
 def _split_each(
     block: bytes, n_fields: int, wanted: list[int], mark: bytes, at_least: bool
-) -> list[pa.Array]:
+) -> tuple[list[pa.Array], np.ndarray]:
+    lines = [_split_line(line, mark) for line in block.split(b"\n")[:-1]]
+    good = [len(fields) == n_fields or (at_least and len(fields) > n_fields) for fields in lines]
+    rows = [fields for fields, is_good in zip(lines, good) if is_good]
+    columns = ([fields[position] for fields in rows] for position in wanted)
+    return [pa.array(column, pa.large_binary()).dictionary_encode() for column in columns], np.array(good)
+
+
+def _split_line(line: bytes, mark: bytes) -> list[bytes]:
     """A quote ends with its line."""
-    delimiter = mark.decode()
-    rows: list[list[bytes]] = []
-    for line in block.split(b"\n"):
-        if b'"' not in line:
-            fields = line.split(mark)
-        else:
-            try:
-                text = line.decode("utf-8", "surrogateescape")
-                fields = [
-                    f.encode("utf-8", "surrogateescape")
-                    for f in next(csv.reader([text], delimiter=delimiter))
-                ]
-            except (csv.Error, StopIteration):
-                continue
-        if len(fields) == n_fields or (at_least and len(fields) > n_fields):
-            rows.append([fields[position] for position in wanted])
-    columns = list(zip(*rows)) if rows else [() for _ in wanted]
-    return [pa.array(column, pa.large_binary()).dictionary_encode() for column in columns]
+    if b'"' not in line:
+        return line.split(mark)
+    try:
+        fields = next(csv.reader([line.decode("utf-8", "surrogateescape")], delimiter=mark.decode()), [])
+    except csv.Error:
+        return []
+    return [field.encode("utf-8", "surrogateescape") for field in fields]

@@ -191,15 +191,19 @@ def test_fields_against_the_csv_module(monkeypatch, block, quoted):
         plain = dice.random() < 0.3
         chosen = dice.choices(pieces[2:16] if plain else pieces, k=dice.randrange(60))
         data = "".join(chosen).encode("latin-1")
-        columns = textfiles.read_fields(textfiles.lines_of(io.BytesIO(data)), 3, [0, 2], ",", quoted)
+        columns = fields_of(data, 3, [0, 2], ",", quoted)
         found = list(zip(*[column.to_pylist() for column in columns], strict=True))
         assert found == [(row[0], row[2]) for row in reference_fields(data, 3, ",", quoted)], data
 
 
+def fields_of(data, n_fields, wanted, *options):
+    blocks = [b"", *textfiles.lines_of(io.BytesIO(data))]
+    fields = [textfiles.read_fields(block, n_fields, wanted, *options)[0] for block in blocks]
+    return [pa.chunked_array(column) for column in zip(*fields, strict=True)]
+
+
 def rows_of(data, n_fields=3, delimiter=",", quoted=True):
-    columns = textfiles.read_fields(
-        textfiles.lines_of(io.BytesIO(data)), n_fields, list(range(n_fields)), delimiter, quoted
-    )
+    columns = fields_of(data, n_fields, list(range(n_fields)), delimiter, quoted)
     return list(zip(*[column.to_pylist() for column in columns], strict=True))
 
 
