@@ -98,7 +98,7 @@ def retrain(
     if catalogue is not None or item_features is not None:
         items = domain.items if catalogue is None else tuple(Domain.read_catalogue(catalogue))
         features = item_tables(item_features, reading.columns)
-        domain = replace(domain, items=items, item_features=features, declared=True)
+        domain = replace(domain, items=items, item_features=features)
     inputs = (last, ratings, catalogue, *(item_features or ()), ledger, attendance, *donated.files())
     target = output_file(out, inputs, force)
     public = donated.read(ratings)

@@ -44,7 +44,6 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     declared: dict[str, Any] = {
         "rating_range": [domain.low, domain.high],
         "max_ratings_per_user": domain.max_ratings_per_user,
-        "declared": domain.declared,
     } | ({"likes": True} if domain.likes else {})
     declared |= {"item_features": sum(domain.feature_names, ())} if any(domain.feature_names) else {}
     return declared, {
@@ -60,13 +59,10 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
     names = declared.get("item_features", [])
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise InputError("The stored names of item features are not texts.")
-    if not isinstance(declared["declared"], bool):
-        raise InputError("The stored domain does not say whether it was declared.")
     return Domain(
         tuple(_unpacked_all(catalogue)),
         rating_range=(low, high),
         max_ratings_per_user=declared["max_ratings_per_user"],
-        declared=declared["declared"],
         likes=declared.get("likes", False) is True,
         feature_names=(tuple(names),),
     )

@@ -16,8 +16,7 @@ import pyarrow as pa
 from hushrec.checks import check_count, number, plural, shown
 from hushrec.data.features import read_item_features
 from hushrec.data.id_list import read_id_list
-from hushrec.data.ids import NO_TEXT, canonical_text, encode_ids, given_ids, lookup
-from hushrec.data.readers import read_columns
+from hushrec.data.ids import NO_TEXT, canonical_text, lookup
 from hushrec.errors import InputError
 
 #: More than the most active user of MovieLens 100K, 1M, 10M and 20M has rated (9,254). It is a constant, not
@@ -42,7 +41,6 @@ class Domain:
     """The declared, public side of a data set: which items exist, and how ratings are bounded.
 
     It must not come from the private ratings: the set of rated items and the largest rating are private.
-    `Domain.observed` reads them from public data, and marks the domain.
 
     Parameters
     ----------
@@ -54,8 +52,6 @@ class Domain:
     max_ratings_per_user : int
         Cap on the ratings of a user; of more, a random sample counts. The default, 10,000, is above every
         user of MovieLens 100K to 20M.
-    declared : bool
-        False marks a domain read from data; private training refuses it.
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
         Public facts on the items, see `hushrec.data.features.read_item_features`. Held as an array, NaN where
         missing. Used in training only: the model file holds their names, the fingerprint nothing of them.
@@ -82,7 +78,6 @@ class Domain:
     items: Sequence[Any]
     rating_range: tuple[float, float] | None = None
     max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER
-    declared: bool = True
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
     feature_names: tuple[tuple[str, ...], ...] = field(default=(), repr=False, compare=False)
@@ -105,9 +100,8 @@ class Domain:
             object.__setattr__(self, "feature_names", names if any(names) else self.feature_names)
 
     def __repr__(self) -> str:
-        stamp = "" if self.declared else ", declared=False"
         what = "likes" if self.likes else f"rating_range=({self.low:g}, {self.high:g})"
-        return f"Domain({plural(self.n_items, 'item')}, {what}{stamp})"
+        return f"Domain({plural(self.n_items, 'item')}, {what})"
 
     @property
     def n_items(self) -> int:
@@ -195,46 +189,6 @@ class Domain:
         """
         return read_id_list(path)
 
-    @classmethod
-    def observed(
-        cls,
-        source: Any,
-        *,
-        columns: Any = None,
-        format: str | None = None,
-        implicit: bool = False,
-        max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER,
-    ) -> Domain:
-        """Return the items and the range in public data; private training refuses such a domain.
-
-        Parameters
-        ----------
-        source, columns, format, implicit
-            As in `hushrec.data.Ratings.from_any`.
-
-        Raises
-        ------
-        InputError
-            The data cannot be read or hold no usable rating.
-        """
-        table = read_columns(source, columns, format, implicit)
-        encoded = encode_ids(table.items, exact=True)
-        usable = table.ratings[np.isfinite(table.ratings)]
-        if not len(usable) or not len(encoded.texts):
-            raise InputError(f"The data hold no usable rating to read a domain from; {HOW_TO_DECLARE}.")
-        low, high = float(str(usable.min())), float(str(usable.max()))  # 0.1, not float32's 0.10000000149
-        if low == high:
-            low, high = (min(low, 0.0), max(high, 0.0)) if low else (0.0, 1.0)  # likes too
-        ids = given_ids(encoded.values)
-        order = sorted(range(len(ids)), key=lambda k: _natural_order(encoded.texts[k].as_py()))
-        return cls(
-            tuple(ids[k] for k in order),
-            rating_range=(low, high),
-            max_ratings_per_user=max_ratings_per_user,
-            declared=False,
-            likes=implicit,
-        )
-
 
 def check_domain(domain: Any) -> Domain:
     if not isinstance(domain, Domain):
@@ -314,7 +268,3 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
             which = f"items {first + 1} and {position + 1}"
             raise InputError(f"The catalogue holds an id twice ({which}); list every item once.")
     return pa.array(texts, pa.large_string())
-
-
-def _natural_order(text: str) -> tuple[int, int, str]:
-    return (0, int(text), text) if text.isdecimal() and len(text) < 20 else (1, 0, text)

@@ -65,7 +65,6 @@ def write_store(
     columns: Any = None,
     format: str | None = None,
     implicit: bool = False,
-    filesystem: Any = None,
     partitions: int | None = None,
     force: bool = False,
     progress: bool = False,
@@ -78,7 +77,7 @@ def write_store(
         raise InputError(f"partitions must be at most {_MOST_PARTITIONS:,}.", parameter="partitions")
     options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
     _check_target(target, force)
-    chunks, rows = _chunks(source, options, filesystem)
+    chunks, rows = _chunks(source, options)
     bar = progress_bar(progress, rows, "preparing (private)")
     with _workspace(target) as folder, bar as advance:
         count = partitions or PARTITIONS
@@ -93,26 +92,24 @@ def write_store(
 # ---------------------------------------------------------------------- reading
 
 
-def _chunks(source: Any, options: _Options, filesystem: Any) -> tuple[Iterable[Columns], int]:
+def _chunks(source: Any, options: _Options) -> tuple[Iterable[Columns], int]:
     """Return chunks, and about how many rows there are; 0 of a stream."""
     if isinstance(source, Columns):
         return [source], len(source.ratings)
     if isinstance(source, list) and len(source) == 1:
         source = source[0]
-    if filesystem is None and isinstance(source, (str, os.PathLike)):
+    if isinstance(source, (str, os.PathLike)):
         with contextlib.suppress(OSError):  # refused below
             source = piped(os.fspath(source)) if Path(source).is_fifo() else source
-    if is_stream(source) and options.format is None and filesystem is None:
+    if is_stream(source) and options.format is None:
         return stream_chunks(source, options.columns, options.implicit), 0
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(paths, list) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        if filesystem is not None:
-            raise InputError("filesystem is for paths; leave it out for a table in memory.")
         found = read_columns(
             source, options.columns, options.format, options.implicit, options.domain.item_texts
         )
         return [found], len(found.ratings)
-    files = [file for path in paths for file in files_at(os.fspath(path), filesystem)]
+    files = [file for path in paths for file in files_at(os.fspath(path))]
     if not files:
         raise InputError("There are no files to read; pass at least one path.")
     kinds = [file_format(file, options.format, options.columns) for file in files]

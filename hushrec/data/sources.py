@@ -105,11 +105,12 @@ def refuse_other_content(file: File) -> None:
         raise InputError(f"{file.path!r} is not UTF-8 text by its first line; save it as CSV or Parquet.")
 
 
-def files_at(path: str, filesystem: Any = None) -> list[File]:
+def files_at(path: str) -> list[File]:
     """Return the files of a path, pattern or address by name, which is the order of their rows."""
     from pyarrow import fs
 
-    if filesystem is None and _URI.match(path):
+    filesystem = None
+    if _URI.match(path):
         try:
             filesystem, path = fs.FileSystem.from_uri(path)
         except (OSError, ValueError, pa.ArrowException):

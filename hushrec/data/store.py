@@ -89,8 +89,6 @@ class Store:
         domain : Domain
         columns, format, implicit
             As in `Ratings.from_any`.
-        filesystem : pyarrow.fs.FileSystem, optional
-            File system of the paths.
         partitions : int, optional
             Number of files for the users, 32 by default. Beyond some 100 million rows pass about one for
             each 2 million you expect: a partition is cleaned in memory.

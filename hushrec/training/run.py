@@ -176,11 +176,6 @@ def check_rows(
     check_budget(estimator, budget)
     accountant.part()  # refused where nothing is left
     check_users(ratings, accountant)
-    if budget.private and not (ratings.domain.declared or accountant.data_is_public):
-        raise InputError(
-            "The catalogue and rating range of these ratings were read from the ratings themselves, which"
-            " leaks them; declare Domain(items=..., rating_range=(low, high)) and load them with it."
-        )
     if ratings.n_users > LARGEST_COUNT:
         raise InputError(
             f"Sums are exact for up to {LARGEST_COUNT:,} users and these are more; train on a part."

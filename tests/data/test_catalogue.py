@@ -41,7 +41,6 @@ def test_ids_of_other_types_come_back_as_their_text():
 @pytest.mark.parametrize(
     ("change", "words"),
     [
-        ({"declared": "yes"}, "declared"),
         ({"rating_range": [5, 1]}, "increase"),
         ({"offsets": np.array([0, 1, 3])}, "offsets"),
         ({"offsets": np.array([1, 1, 2])}, "offsets"),

@@ -128,21 +128,6 @@ def test_likes_have_no_range_and_no_values():
     assert "likes" not in pack(Domain(["a"], rating_range=(0, 1)))[0]
 
 
-@pytest.mark.parametrize("implicit", [False, True])
-def test_what_is_observed_is_public_and_in_the_order_of_people(implicit) -> None:
-    """Whole numbers of fewer than 20 digits by their size, then all else by its text."""
-    numbers = ["007", "9", "10", "1" * 19, "9" * 19]
-    words = ["0" * 19 + "8", "3.5", "9 lives", "x10", "x2", "\u00b2"]
-    items = [*reversed(words), *reversed(numbers)]
-    table = (["a"] * len(items), items, np.linspace(0.1, 4.1, len(items)))
-    found = Domain.observed(table, implicit=implicit, max_ratings_per_user=7)
-    assert list(found.items) == numbers + words
-    assert not found.declared and found.likes == implicit and found.max_ratings_per_user == 7
-    assert (found.low, found.high) == ((0.0, 1.0) if implicit else (0.1, 4.1))
-    with pytest.raises(InputError, match="no usable rating"):
-        Domain.observed((["a"], ["b"], ["n/a"]))
-
-
 def test_what_counts_as_a_like_and_what_a_domain_is_told_by() -> None:
     for low, high, wanted in [(1, 5, 4.0), (0, 10, 7.5), (-10, 10, 5.0)]:
         assert Domain(["a"], (low, high)).like_threshold == wanted

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 from hypothesis import example, given, settings, strategies as st
-from pyarrow import fs
 
 from hushrec import Domain, InputError, Ratings, Store, split_ratings
 from hushrec.data import store_files
@@ -218,8 +217,6 @@ def test_folders_patterns_lists_and_addresses(tmp_path) -> None:
     paths = [folder / f"{number}.parquet" for number in range(3)]
     for source in (tmp_path / "in", str(folder / "*.parquet"), paths, f"file://{tmp_path / 'in'}"):
         assert_same(Store.prepare(source, tmp_path / "s", DOMAIN, force=True), wanted)
-    inside = fs.SubTreeFileSystem(str(tmp_path), fs.LocalFileSystem())
-    assert_same(Store.prepare("in", tmp_path / "s", DOMAIN, force=True, filesystem=inside), wanted)
 
 
 def test_hive_partitions(tmp_path) -> None:
@@ -243,7 +240,6 @@ REFUSED = [
     ("bad.parquet", {}, "not a readable parquet file"),
     (3, {}, "cannot be read from int"),
     (table(9), {"partitions": 5000}, "at most 4,096"),
-    (table(9), {"filesystem": fs.LocalFileSystem()}, "filesystem is for paths"),
     (["numbered-1.parquet", "numbered-2.parquet"], {}, "number their users by row"),
     ("nowhere.parquet", {"domain": Domain(["1"], (2, 5)), "implicit": True}, "range that holds 1"),
     (table(9), {"domain": (1, 5)}, "declare the public catalogue"),

@@ -3,10 +3,9 @@
 import math
 
 import numpy as np
-import pyarrow as pa
 import pytest
 
-from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.data import Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.models import GlobalMean, ItemBias, PrivateALS
 from hushrec.privacy import Accountant, Budget
@@ -139,16 +138,3 @@ def test_no_clip_is_refused_in_a_private_run(name: str) -> None:
     with pytest.raises(InputError, match=name):
         PrivateALS.of(iterations=1, **{name: None}).fit(small(), accountant)
     assert accountant.releases == ()
-
-
-def test_a_domain_read_from_the_ratings_is_refused_in_a_private_run() -> None:
-    base = small()
-    users, items = base.matrix.nonzero()
-    table = {"user": users, "item": items, "rating": base.matrix.data}
-    domain = Domain.observed(pa.table(table))
-    ratings = Ratings.from_any(pa.table(table), domain)
-    accountant = Accountant(Budget(1.0, 1e-6))
-    with pytest.raises(InputError, match="declare"):
-        PrivateALS().fit(ratings, accountant)
-    assert accountant.releases == ()
-    PrivateALS().fit(ratings, Accountant(Budget(math.inf, 1e-6)))

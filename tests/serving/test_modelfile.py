@@ -214,7 +214,6 @@ def drop_items(arrays: dict, stored: dict) -> None:
             (lambda arrays, stored, n=n: arrays["serve/center"].update(shape=[n]), "no shape")
             for n in NO_SIZES
         ),
-        (lambda arrays, stored: stored["domain"].update(declared="yes"), "declared"),
         (lambda arrays, stored: stored["domain"].update(rating_range=[5, 1]), "range"),
     ],
 )

@@ -32,11 +32,6 @@ def fit(model=None, ratings=RATINGS, accountant=None, **options):
     return (model or ItemBias()).fit(ratings, accountant or Accountant(BUDGET), **options)
 
 
-def observed() -> Ratings:
-    source = (["alice", "bob"], ["i1", "i2"], [5.0, 4.0])
-    return Ratings.from_any(source, Domain.observed(source))
-
-
 REFUSED = {
     "no ratings": (lambda: fit(ratings=ROWS), "which takes files and data frames."),
     "no accountant": (lambda: fit(accountant=BUDGET), "not Budget; pass Accountant(budget)."),
@@ -44,7 +39,6 @@ REFUSED = {
         lambda: fit(accountant=Accountant(Budget(3.0, 1e-6, unit="rating"))),
         "but the budget's unit is 'rating'; pass unit='user'.",
     ),
-    "an observed domain": (lambda: fit(ratings=observed()), "and load them with it."),
     "chosen rows": (
         lambda: fit(ratings=RATINGS.where(RATINGS.matrix.data > 2)),
         "or declare public data (data_is_public=True).",

@@ -100,11 +100,6 @@ class Agreement:
                 f"Two servers need an epsilon of at most {_LARGEST_EPSILON:g} and a delta of at least"
                 f" {_SMALLEST_DELTA:g}."
             )
-        if not self.domain.declared:
-            raise InputError(
-                "The catalogue and rating range of this domain were read from ratings, which leaks them;"
-                " declare Domain(items=..., rating_range=(low, high))."
-            )
         if not (self.estimator.supports_partitions and self.estimator.exact_arithmetic):
             raise InputError(
                 f"{name} cannot be trained over two servers; train item-bias, popular, private-als,"
