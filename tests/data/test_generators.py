@@ -18,15 +18,6 @@ def test_any_size_is_met_exactly_and_again(shape):
     assert (realistic(*shape, seed=0).matrix != ratings.matrix).nnz == 0
 
 
-def test_it_looks_like_movielens():
-    ratings = realistic(3000, 1500, 300_000, seed=0)
-    data, per_user = ratings.matrix.data, np.diff(ratings.matrix.indptr)
-    per_item = np.diff(ratings.transposed.indptr)
-    assert 3.4 < data.mean() < 3.7 and 1.0 < data.std() < 1.15
-    assert per_user.min() >= 10 and 1.3 < per_user.mean() / np.median(per_user) < 2.2
-    assert np.sort(per_item)[-150:].sum() / per_item.sum() > 0.35  # a tenth of the items has most ratings
-
-
 def test_what_cannot_be_made_is_refused():
     for shape in ((0, 1, 1), (10, 10, 9), (10, 10, 101), (1, 20_000, 10_001), (1.5, 2, 3), (True, 2, 2)):
         with pytest.raises(InputError):

@@ -2,7 +2,6 @@ import dataclasses
 import datetime
 import decimal
 import math
-import uuid
 
 import numpy as np
 import pandas as pd
@@ -73,27 +72,6 @@ def test_every_source_gives_the_same_ratings(source):
     assert ratings.matrix.dtype == np.float32
     assert ratings.matrix.indices.dtype == np.int32
     assert (ratings.n_users, ratings.n_items, ratings.n_ratings) == (3, 8, 4)
-
-
-UUIDS = [uuid.UUID(int=1), uuid.UUID(int=2)]
-GIVEN = [
-    (["a", 7], ["a", 7]),
-    (np.array([7, 8], np.uint8), [7, 8]),
-    (np.array([7.0, 8.0, math.nan])[:2], [7, 8]),
-    ([UUIDS[0], b"x"], [UUIDS[0], b"x"]),
-    (pa.array([each.bytes for each in UUIDS], pa.uuid()), [str(each) for each in UUIDS]),
-    (pd.Series([7, 8], dtype="Int64"), [7, 8]),
-    (pd.Series([7, 8], dtype="category"), [7, 8]),
-    ([decimal.Decimal("1.5"), True], [decimal.Decimal("1.5"), True]),
-]
-
-
-@pytest.mark.parametrize(("given_ids", "expected"), GIVEN)
-def test_users_come_back_as_they_went_in(given_ids, expected):
-    ratings = Ratings.from_any((given_ids, [1, 2], [3, 3]), CATALOGUE)
-    assert list(ratings.users) == expected
-    assert [type(user) for user in ratings.users.tolist()] == [type(user) for user in expected]
-    assert ratings.user_index(expected).tolist() == [0, 1] and len(ratings.to_arrow()) == 2
 
 
 def test_to_arrow_gives_the_ratings_back():
