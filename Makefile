@@ -23,6 +23,8 @@ ROOMS        ?= privacy
 ROOM         ?= 1
 # options of a benchmark, such as LONG=--long
 LONG         ?=
+# bytecode is kept: tests start hundreds of processes, each of which would compile the package
+unexport PYTHONDONTWRITEBYTECODE
 # a process of tests for each core, four at most
 PYTEST       := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=worksteal
 # run modules of benchmarks/ in turn; fail at the end if any fails

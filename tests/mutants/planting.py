@@ -8,6 +8,7 @@ import keyword
 import re
 import tokenize
 from collections.abc import Iterator
+from functools import cache
 from typing import NamedTuple
 
 _LAYOUT = {
@@ -29,8 +30,9 @@ class Token(NamedTuple):
     local: bool
 
 
+@cache
 def tokens(text: str) -> list[Token]:
-    """The tokens of a text, which may be a part of a statement."""
+    """Return the tokens of a text, which may be a part of a statement."""
     starts = [0]
     for line in text.splitlines(keepends=True):
         starts.append(starts[-1] + len(line))
@@ -48,7 +50,8 @@ def tokens(text: str) -> list[Token]:
     return found
 
 
-def functions(source: str) -> Iterator[tuple[str, int, int]]:
+@cache
+def functions(source: str) -> list[tuple[str, int, int]]:
     """Name every function of a source, methods as ``Class.method``, with its first and last character."""
     starts = [0]
     for line in source.splitlines(keepends=True):
@@ -64,7 +67,7 @@ def functions(source: str) -> Iterator[tuple[str, int, int]]:
             else:
                 yield from below(child, prefix)
 
-    yield from below(ast.parse(source), "")
+    return list(below(ast.parse(source), ""))
 
 
 def span_of(source: str, function: str) -> tuple[int, int]:

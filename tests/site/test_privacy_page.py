@@ -2,6 +2,7 @@
 
 import ast
 import re
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
@@ -20,6 +21,12 @@ def numbered_tests() -> dict[str, list[str]]:
             paths.append(f"{file}::{path.split('::')[1]}")
         found |= dict.fromkeys(numbers.split(", "), paths)
     return found
+
+
+@cache
+def functions(file: str) -> set[str]:
+    tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
+    return {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
 
 
 def test_every_sentence_of_a_promise_has_a_number():
@@ -44,8 +51,7 @@ def test_every_number_is_of_a_test_that_exists():
         assert paths
         for path in paths:
             file, name = path.split("::")
-            tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
-            assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}, path
+            assert name in functions(file), path
 
 
 def test_it_is_one_page():
