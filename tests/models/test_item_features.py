@@ -14,7 +14,6 @@ from hushrec.models import Model, PrivateALS
 from hushrec.models.private_als.features import expected_from_features
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
-from tests.models.twins import level, likely_factor, likely_weights, run, small
 
 GRID = 2.0 ** np.arange(-6, 9)
 
@@ -91,51 +90,6 @@ def test_scores_are_principal_components_of_the_standardised_features() -> None:
     assert feature_scores(rng.standard_normal((100, 50)), 100).shape == (100, 10)
     assert feature_scores(np.ones((100, 2)), 100).shape == (100, 0)
     assert feature_scores(None, 100).shape == (100, 0)
-
-
-def test_bias_rounds_match_a_slow_twin(monkeypatch: pytest.MonkeyPatch, plain_sums: None) -> None:
-    monkeypatch.setattr("hushrec.models.private_als.features._EVIDENCE", -math.inf)
-    features = np.random.default_rng(1).standard_normal((12, 2))
-    ratings = with_features(small(), features)
-    estimator = PrivateALS.of(rank=0, features=False, bias_rounds=2, weight_exponent=0.0, bias_clip=0.3)
-    model, noise, noise_sd = run(estimator, ratings)
-    dense = ratings.matrix.toarray().astype(np.float64)
-    seen = [np.flatnonzero(row) for row in dense]
-    scores = feature_scores(features, 12)
-    center, n_users, unit, damping = level(dense, seen, noise, noise_sd)
-    weights = noise["item weights"].copy()
-    for s in seen:
-        weights[s] += 1 / math.sqrt(len(s))
-    visible = 1 - noise_sd["item weights"] ** 2 / np.var(weights)
-    weights = likely_weights(weights, noise_sd["item weights"])
-    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
-    popularity /= math.sqrt(np.average(popularity**2, weights=weights))
-    design, bias = np.column_stack([np.ones(12), visible * popularity]), np.zeros(12)
-    variance, known = np.full(12, (0.65 * unit) ** 2), np.diag([2.0, 2.0]) ** 2 / unit**2
-    for step, clip in ((1, 0.3 * unit), (2, 0.3 * unit)):
-        sums = noise[f"item biases {step}"][:, 0].copy()
-        for row, s in zip(dense, seen):
-            left = row[s] - center - bias[s]
-            contribution = (left - left.sum() / (len(s) + damping)) / math.sqrt(len(s))
-            sums[s] += contribution * min(1.0, clip / np.linalg.norm(contribution))
-        slope = 0.5 * weights
-        error = (unit * noise_sd[f"item biases {step}"]) ** 2
-        error = error + unit**2 * n_users / weights.sum() * weights
-        for again in (True, False):
-            weighted = (slope / (slope**2 * variance + error))[:, None] * design
-            total = known + weighted.T @ (slope[:, None] * design)
-            common = design @ np.linalg.inv(total) @ weighted.T @ sums
-            rest = sums - slope * common
-            if again and step == 1:
-                variance = variance * likely_factor(rest, slope**2 * variance, error)
-        known = total
-        sums = sums - slope * common
-        columns = [a[:, None] for a in (sums, 0.8 * weights)]
-        explained, variance = dense_fit(scores, *columns, variance, error[:, None], -math.inf)
-        gain = variance * slope / (slope**2 * variance + error)
-        bias = bias + common + explained[:, 0] + gain * (sums - 0.8 * weights * explained[:, 0])
-        variance = variance * (1 - gain * slope)
-    np.testing.assert_allclose(model.item_bias, bias, atol=2e-3)  # weights are posterior means between bins
 
 
 def with_features(ratings: Ratings, features) -> Ratings:

@@ -178,35 +178,3 @@ def test_each_release_gets_its_part_and_has_the_sensitivity_of_its_clip(model, w
     for release, (part, sensitivity) in zip(plan.releases, wanted.values()):
         assert release.mu**2 / budget.mu**2 == pytest.approx(part / whole), release.label
         assert release.sensitivity == pytest.approx(sensitivity), release.label
-
-
-@pytest.mark.parametrize(
-    ("model", "wanted"),
-    [
-        (
-            PrivateALS.of(rank=3, iterations=2, factor_clip=0.2, user_norm=0.5),
-            {"number of users": (0.01, 1.0), "item weights": (0.03, 1.0), "residual variance": (0.01, 1.0),
-             "item biases": (0.26, 0.67), "gramian": (0.02, math.sqrt(2) / 4),
-             "item sums": (0.6, 0.2)},
-        ),
-        (
-            PrivateALS(bias_rounds=0, features=False),
-            {"number of users": (0.01, 1.0), "item weights": (0.03, 1.0), "residual variance": (0.01, 1.0)},
-        ),
-        (
-            PrivateEigenRec(rank=2),
-            {"number of users": (0.01, 1.0), "item weights": (0.09, 1.0),
-             "item sums": (0.85, 1.0), "halves of likes": (0.05, 1.0)},
-        ),
-        (PrivateEigenRec(rank=0), {"number of users": (0.1, 1.0), "item weights": (0.9, 1.0)}),
-    ],
-    ids=["als", "als, weights alone", "eigenrec", "eigenrec, weights alone"],
-)  # fmt: skip
-def test_each_release_of_a_week_gets_its_part(model, wanted) -> None:
-    """The parts are of the mu squared that the week may spend."""
-    budget = Budget(2.0, 1e-6)
-    plan, whole = model.weekly_releases(budget, DOMAIN, 0.2), math.fsum(part for part, _ in wanted.values())
-    assert [release.label for release in plan.releases] == list(wanted)
-    for release, (part, sensitivity) in zip(plan.releases, wanted.values()):
-        assert release.mu**2 / budget.mu**2 == pytest.approx(0.2 * part / whole), release.label
-        assert release.sensitivity == pytest.approx(sensitivity), release.label
