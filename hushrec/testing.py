@@ -3,17 +3,7 @@
     from hushrec.testing import check_estimator
     check_estimator(MyEstimator(clip=0.1), Budget(3, 1e-5))
 
-A gate cannot detect a false bound. These checks look for one, on hostile users and on neighbouring data sets:
-
-* `check_plan`: releases, charges and noise are the plan's.
-* `check_sensitivity`: no release moves by more than its sensitivity, and each attains it, unless it is loose.
-* `check_replay`: a training on other data, fed with a run's noisy releases, gives the same bytes.
-* `check_sums`: a release of all users is that of some plus that of the others, to the last bit.
-* `check_edges`: the same bounds for a user with 10,000 ratings, a single user, or a crowd.
-* `check_weeks`: all of it in the later weeks of a season.
-* `check_forged`: the same bounds after a server forged a released number.
-* `check_two_processes`: a process without rows writes the same model file, and prints the same.
-
+A gate cannot detect a false bound. These checks look for one, on hostile users and on neighbouring data sets.
 A failed check raises AssertionError with a sentence. Passing is evidence; the proof is written down.
 """
 
@@ -76,7 +66,7 @@ Run = Callable[[Ratings, NoiseSource], tuple[bytes, tuple[Release, ...]]]
 
 
 def hostile_rows(user: str, rng: np.random.Generator, kind: int, domain: Domain = DOMAIN) -> Rows:
-    """Rows of one user: ordinary (kind 0), at the ends of the range (1, 2, 5, 6), or not usable (3, 4)."""
+    """Return a user's rows: ordinary (kind 0), at the ends of the range (1, 2, 5, 6), or unusable (3, 4)."""
     low, high = domain.low, domain.high
     most = min(domain.n_items, 7)
     chosen = rng.permutation(domain.n_items)[: int(rng.integers(1, most + 1))]
@@ -115,7 +105,7 @@ def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
 
 
 def _timed(rows: Rows) -> list[tuple[Any, Any, Any, Any]]:
-    """Return a user's rows with times, a function of their number: none, equal ones, or of every kind."""
+    """Return a user's rows with times: none, equal ones, or of every kind."""
     kinds = [None], [7], [2_000_000_000_000, 5, None, 5, 4_000_000_000, 1_700_000_000]
     times = kinds[len(rows) % len(kinds)]
     return [(*row, times[place % len(times)]) for place, row in enumerate(rows)]
@@ -125,7 +115,7 @@ def _timed(rows: Rows) -> list[tuple[Any, Any, Any, Any]]:
 def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[list[Ratings], int]]:
     """Return data sets that differ in one user, or in one rating's value, with a seed for the noise.
 
-    The first one lacks the user in which the others differ, who is the first of all: positions change.
+    The first one lacks the user, who is the first of all: positions change.
     """
     rng, found = np.random.default_rng(seed), []
     for _ in range(math.ceil(pairs / _COMERS)):
@@ -231,10 +221,7 @@ def check_sensitivity(
 ) -> dict[str, float]:
     """Check that no release moves by more than its sensitivity, and that each attains it or is ``loose``.
 
-    Returns
-    -------
-    dict
-        The largest move of each release, in units of its sensitivity (add-remove, for users).
+    The result has each release's largest move in units of its sensitivity, for users under add-remove.
     """
     plans = {one.relation: estimator.plan(one, domain) for one in _relations(budget)}
     worst: dict[str, float] = {}
@@ -253,7 +240,7 @@ def check_sensitivity(
 
 
 def check_replay(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 10) -> None:
-    """Check that the model is a function of the releases alone."""
+    """Check that other data, with a run's noisy releases, give the same bytes."""
     rng, run = np.random.default_rng(3), _fitted(estimator, budget)
     for number in range(pairs):
         noise = RecordingNoise(SeededNoise(number))
@@ -270,7 +257,7 @@ def check_replay(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
 
 
 def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24) -> None:
-    """Check that sums over users are exact, if the estimator declares it (`exact_arithmetic`)."""
+    """Check that a release of all users is that of some plus that of the others, to the last bit."""
     if not estimator.exact_arithmetic:
         return
     rng, plan = np.random.default_rng(11), estimator.plan(budget, domain)
@@ -286,7 +273,7 @@ def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN,
 
 
 class Edge(NamedTuple):
-    """A shape of data that small data sets never have."""
+    """A shape of data."""
 
     rating_range: tuple[float, float]
     n_items: int
@@ -310,10 +297,7 @@ _LONGEST = 300  # items of which a model may hold a square
 
 
 def check_edges(estimator: Estimator, budget: Budget, *, edges: Iterable[Edge] = EDGES) -> None:
-    """Check sensitivities and replay on data of other shapes, and that nothing warns.
-
-    A model that releases a square of the items is tried on at most 300 of them.
-    """
+    """Check sensitivities and replay on data of other shapes, and that nothing warns."""
     square = False
     for number, edge in enumerate(edges):
         if square and edge.n_items > _LONGEST:
@@ -330,7 +314,7 @@ def check_edges(estimator: Estimator, budget: Budget, *, edges: Iterable[Edge] =
 def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, pairs: int = 12) -> None:
     """Check plan, sensitivities and replay in two later weeks, with other users, features and a new item.
 
-    An estimator from outside the package is registered, since a week continues from a model file.
+    It registers the estimator, since a week continues from a model file.
     """
     seed = 17
     if estimator.name not in ESTIMATORS:
@@ -370,7 +354,7 @@ def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN
 def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN) -> None:
     """Check that no user moves a release further after an earlier one was forged.
 
-    A server that cannot continue gives up, and does so for any users.
+    A server gives up for any users or for none.
     """
     seed = 19
     plan = estimator.plan(budget, domain)
@@ -495,7 +479,7 @@ def _next_week(model: Model) -> Run:
 def _same_model(
     run: Run, family: Sequence[Ratings], seed: int, planned: Mapping[str, Sequence[Release]]
 ) -> list[NoiseCall]:
-    """Check that neighbours with the same releases give the same bytes and move none too far."""
+    """Check that neighbours with the same releases give the same bytes."""
     recorder = RecordingNoise(SeededNoise(seed))
     model, charged = run(family[0], recorder)
     runs = [recorder.calls]
@@ -539,7 +523,7 @@ def _hold(
 def transcript(
     estimator: Estimator, plan: Plan, ratings: Ratings, seed: int, noise: NoiseSource
 ) -> list[NoiseCall]:
-    """Return every value that reached the gate in one run, with what came out."""
+    """Return every value that reached the gate in one run, with its noisy value."""
     recorder = RecordingNoise(noise)
     gate = LocalGate(Accountant(plan.budget, noise=recorder), plan)
     with one_blas_thread():
@@ -560,7 +544,7 @@ def moves(
     charged: Mapping[str, Release],
     bounds: Mapping[str, Release],
 ) -> dict[str, float]:
-    """Return how far each release moved, in units of a sensitivity, perhaps of another relation."""
+    """Return how far each release moved, in units of its sensitivity in `bounds`."""
     powers: dict[str, float] = {}
     for one, other in zip(first, second, strict=True):
         assert (one.kind, one.label) == (other.kind, other.label), "releases differ in kind or order"
@@ -574,7 +558,7 @@ def moves(
 def exact_excess(
     first: Sequence[NoiseCall], second: Sequence[NoiseCall], charged: Release, sensitivity: float
 ) -> Fraction:
-    """Norm of the move, to its power, less that of the sensitivity, without rounding."""
+    """Return the move's norm, to its power, less that of the sensitivity, without rounding."""
     total, power = Fraction(0), 1
     for one, other in zip(first, second, strict=True):
         if one.label != charged.label:
@@ -609,8 +593,6 @@ def _simple(square: float) -> Fraction:
 
 
 class Published(NamedTuple):
-    """The bytes of a model file, and the output on it."""
-
     model: bytes
     printed: str
 
@@ -620,7 +602,6 @@ def report(model: Model, file: Path) -> None:
 
 
 def published(model: Model, announce: Callable[[Model, Path], None]) -> Published:
-    """Write the model file and announce it, in a temporary folder."""
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         file = Path("model.hush")
         model.save(file)
@@ -666,7 +647,7 @@ class PublicSide:
     def begin(
         self, estimator: Estimator, budget: Budget, domain: Domain, known: Mapping[str, Rows] | None = None
     ) -> None:
-        """Start a training there, with public inputs and public rows."""
+        """Start a training there."""
         if type(estimator).__module__ == "__main__" and self._script is None:
             raise InputError(
                 f"Another process cannot import {type(estimator).__name__} from standard input or a notebook;"
@@ -678,7 +659,7 @@ class PublicSide:
         self._connection.send(released)
 
     def end(self) -> Published:
-        """Return the model file and the output of the public side, or raise its HushrecError."""
+        """Return the public side's model file and output, or raise its HushrecError."""
         if not self._connection.poll(60):
             raise AssertionError("the server's side waits for a release that the users' side did not make")
         answer: Published | str = self._connection.recv()
@@ -701,7 +682,7 @@ class _Arriving:
 
 
 class _Stop(BaseException):
-    """Ends a script in the other process, where it is run for its classes alone."""
+    """Ends a script in the other process, which needs its classes only."""
 
 
 def _stop_in_the_other_process() -> None:

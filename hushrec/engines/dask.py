@@ -61,16 +61,9 @@ class Dask:
     client : distributed.Client or str
         Client, or the scheduler's address (TLS as in Dask's configuration).
     patience : float
-        Seconds to wait for a scheduler that does not answer, and for workers when none is left.
+        Seconds to wait for the scheduler, and for workers when none is left.
     silence : float
         Seconds without a message after which a worker is dropped.
-
-    Raises
-    ------
-    HushrecError
-        The scheduler cannot be reached.
-    InputError
-        Workers have another version of hushrec.
 
     Privacy
     -------
@@ -247,7 +240,7 @@ class Dask:
         return [address for address in sorted(workers) for _ in range(workers[address])]
 
     def _check_versions(self) -> None:
-        """Refuse workers with another version of hushrec; tasks refuse those that join later."""
+        """Refuse workers of another version; tasks refuse those that join later."""
         try:
             versions = self._client.run(importlib.metadata.version, "hushrec", on_error="return")
         except Exception:

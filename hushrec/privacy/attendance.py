@@ -30,12 +30,7 @@ _DIGEST = 32
 
 
 class Attendance:
-    """A file of counts. It keeps the count of a user whose ratings are erased, without the user's id.
-
-    Parameters
-    ----------
-    path : path
-        Made by the first training of the season; only its owner can read it.
+    """A file of counts, without ids. It keeps the count of a user whose ratings are erased.
 
     Examples
     --------
@@ -58,20 +53,8 @@ class Attendance:
     def admit(self, week: Week, last: str | None, users: Iterable[str]) -> np.ndarray:
         """Count a training for each user who has trainings left; return a mask of these users.
 
-        Parameters
-        ----------
-        week : Week
-        last : str or None
-            The run that the ledger charged last to the season.
-        users : iterable of str
-            Canonical texts of ids, each once.
-
-        Raises
-        ------
-        InputError
-            The file is lost, damaged, older than the ledger, or another season's.
-        LedgerError
-            It cannot be written.
+        `last` is the run that the ledger charged last to the season. `users` are canonical texts of ids, each
+        once.
         """
         with self._errors(), self._alone():
             head, counts = self._read(week, last)

@@ -38,7 +38,7 @@ def belief(before: float, epsilon: float) -> float:
 def meaning(epsilon: float, unit: str, relation: str) -> str:
     """Return what an epsilon means to an attacker, in one sentence.
 
-    Under add-remove it bounds guesses about presence: two values of a present user are replace neighbours.
+    Under add-remove it bounds guesses about presence only.
     """
     word = next(word for largest, word in RANGES if epsilon <= largest)
     sure = belief(0.5, epsilon)
@@ -94,7 +94,7 @@ class Budget:
     relation : {"add-remove", "replace"}
         The unit comes and goes, or is replaced by another.
     failure : float
-        Part of delta for the failures of selections, which need it; Gaussian noise is sized for the rest.
+        Part of delta for failures of selections; Gaussian noise is sized for the rest.
 
     Privacy
     -------
@@ -155,10 +155,7 @@ class Budget:
         return replace(self, epsilon=max(epsilon, _SMALLEST_PART))
 
     def share(self, fraction: float) -> Gaussian:
-        """Return the Gaussian mechanism that costs `fraction` of the budget: mu^2 = fraction * budget.mu^2.
-
-        Fractions that add up to 1 fit the budget together.
-        """
+        """Return the Gaussian mechanism that costs `fraction` of mu squared. A sum of 1 fits the budget."""
         check_numbers(fraction=(fraction, float, "(0, 1]"))
         if not self.mu:
             raise BudgetError(
@@ -169,9 +166,9 @@ class Budget:
         return Gaussian((1 + 1e-15) / mu)
 
     def allows(self, costs: Iterable[Cost]) -> bool:
-        """Return whether these costs fit the budget: in mu^2, or in epsilon if all are pure.
+        """Return whether costs fit: in mu^2, or in epsilon if all are pure, and failures in the reserve.
 
-        Chances of failure may add up to the reserve. Proof: docs/proofs/accounting.md, section 4.
+        Proof: docs/proofs/accounting.md, section 4.
         """
         costs = tuple(costs)
         if not self.private:

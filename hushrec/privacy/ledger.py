@@ -1,8 +1,7 @@
 """A ledger: the charges of every run on a data set, on disk before anything is released.
 
 One SQLite file in WAL mode with ``synchronous=FULL``: a charge survives a power cut once `Ledger.charge` has
-returned. BEGIN IMMEDIATE orders processes that race for a budget. A chain of hashes finds a changed, lost or
-inserted row. Every failure raises LedgerError, and nothing is released.
+returned. BEGIN IMMEDIATE orders processes. A chain of hashes finds a changed, lost or inserted row.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ _SHOWN_DELTA = 1e-6
 
 
 def default_path() -> Path:
-    """Return $HUSHREC_LEDGER, or ledger.sqlite in hushrec's folder of the platform's state folder.
+    """Return $HUSHREC_LEDGER, or ledger.sqlite in the platform's state folder.
 
     Examples
     --------
@@ -194,12 +193,8 @@ class Ledger(Single):
     ) -> LedgerSummary:
         """Return the cost of all runs on a data set.
 
-        Parameters
-        ----------
-        delta : float, optional
-            By default the budget's. Without a budget, failures of selections raise it if they use it up.
-        unless_declared : float, optional
-            Default for a data set without a budget.
+        ``delta`` is by default the budget's, or ``unless_declared`` without a budget. Failures of selections
+        raise the latter if they use it up.
         """
         with self._transaction("DEFERRED") as book:
             known = self._known(book, dataset)
@@ -235,7 +230,7 @@ class Ledger(Single):
             return f"{left}{_also_reserved((), trainings, ', next to')}"
 
     def shares(self, dataset: str) -> list[Share]:
-        """Return the mu squared of each season, each running training, and last all other runs."""
+        """Return mu squared of each season, each running training, and all other runs."""
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
             shares = [
@@ -256,7 +251,7 @@ class Ledger(Single):
             return [*shares, Share(plural(len(by_run(others)), noun), spent, 0.0)]
 
     def history(self, dataset: str, delta: float) -> list[RunSummary]:
-        """Return every run on a data set, with mu and epsilon of it and all earlier ones."""
+        """Return every run on a data set, with mu and epsilon so far."""
         delta = valid_delta(delta)
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
@@ -274,9 +269,9 @@ class Ledger(Single):
     def chain(
         self, dataset: str, count: int | None = None
     ) -> tuple[tuple[int, str] | None, list[tuple[Any, ...]]]:
-        """Return the head of the chain and the hashed charges of a data set.
+        """Return the head of the chain and a data set's charges, when all data sets had ``count`` charges.
 
-        They are those of when all data sets had ``count`` charges. The head is None if there are fewer.
+        The head is None if there are fewer.
         """
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
@@ -311,15 +306,7 @@ class Ledger(Single):
     ) -> Reservation:
         """Keep budget for releases until the reservation is closed or this process ends.
 
-        Parameters
-        ----------
-        reservation : Reservation, optional
-            One to change; by default a new one, which the caller closes.
-
-        Raises
-        ------
-        BudgetError
-            The charges and reserves leave no room. Nothing is reserved.
+        By default the reservation is a new one, which the caller closes.
         """
         coming = tuple(releases)
         made = None
@@ -353,9 +340,7 @@ class Ledger(Single):
         early: bool = False,
         reservation: Reservation | None = None,
     ) -> str:
-        """Record one release durably, or raise and record nothing.
-
-        A release without noise has infinite mu and is refused where the data set has a budget.
+        """Record one release durably and return the charge's hash, or raise and record nothing.
 
         Parameters
         ----------
@@ -371,10 +356,6 @@ class Ledger(Single):
             Allow a week sooner than its season's gap.
         reservation : Reservation, optional
             Pays the cost.
-
-        Returns
-        -------
-        Hash of the charge.
         """
         with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as book:
             if week is not None:
@@ -466,12 +447,12 @@ class Ledger(Single):
             book.close_season(dataset, season)
 
     def seasons(self, dataset: str) -> list[SeasonSummary]:
-        """Return the seasons of a data set in the order of their opening."""
+        """Return the seasons in the order of their opening."""
         with self._transaction("DEFERRED") as book:
             return book.seasons(dataset)
 
     def season(self, dataset: str, season: str) -> SeasonSummary:
-        """Return a season of a data set, or refuse its name."""
+        """Return a season, or refuse its name."""
         with self._transaction("DEFERRED") as book:
             return self._season(book, dataset, season)
 
@@ -492,7 +473,7 @@ class Ledger(Single):
         """Check a charge of a week's releases; write nothing.
 
         ``after`` is the week of the model that it continues, and ``made`` the number of the week's releases
-        that the caller has made: no other process may have made any.
+        so far: no other process may have made any.
         """
         coming = tuple(releases)
         with self._transaction("DEFERRED", OF_A_WEEK) as book:

@@ -86,7 +86,7 @@ class GeneratorNoise(Single):
         """Return the labels, each flipped with `probability`, rounded up to a multiple of 2^-64.
 
         Bool and unsigned labels are 0 and 1, others -1 and +1. Another entry counts as the label on its side
-        of zero (NaN as -1), because refusing it would reveal it.
+        of zero (NaN as -1): a refusal would reveal it.
         """
         labels = np.asarray(labels)
         if probability == 0:
@@ -113,7 +113,7 @@ class SystemNoise(GeneratorNoise):
 
 
 def stream_cipher(key: bytes) -> "Words":
-    """Return a function that draws so many words of AES-256 in counter mode."""
+    """Return a function that draws words of AES-256 in counter mode."""
     from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
     encryptor = Cipher(algorithms.AES(key), modes.CTR(bytes(16))).encryptor()

@@ -1,6 +1,6 @@
 """A reservation: budget that one running training may still charge, and others may not.
 
-The ledger has the amount. A locked file next to it shows that the process is alive.
+A locked file next to the ledger shows that the process is alive.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class Reserved(NamedTuple):
 
 
 class Reservation(Single):
-    """The file that this process locks for a reservation; the caller closes it."""
+    """The file that this process locks; the caller closes it."""
 
     _instead = "reserve anew with Ledger.reserve"
 

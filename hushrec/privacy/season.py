@@ -48,9 +48,9 @@ class Season:
     name : str
         Unique among the seasons of a data set.
     gap : float
-        Shortest time in days from one week's first charge to the next one's, up to 366; 0 looks at no clock.
+        Shortest time in days between first charges of two weeks, up to 366; 0 looks at no clock.
     lifetime : bool
-        The season has no end, and each user takes part in their first `weeks` trainings, which cost the same.
+        Each user takes part in their first `weeks` trainings, which cost the same, and the season has no end.
         The budget's relation is add-remove, and it reserves nothing for failures.
 
     Examples
@@ -205,7 +205,7 @@ class Week:
 
 
 def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
-    """Return epsilon at `delta` for a user in all of these seasons: mu squared adds up."""
+    """Return epsilon at `delta` for a user in all of these seasons."""
     budgets = tuple(budgets)
     left = delta - math.fsum(budget.failure for budget in budgets)
     return epsilon_of(total_mu(budget.mu for budget in budgets), left) if left > 0 else math.inf

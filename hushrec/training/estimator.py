@@ -87,14 +87,8 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
 class Estimator(Settings, Generic[PrivateSide]):
     """Frozen hyper-parameters of one algorithm.
 
-    A subclass writes ``name`` and these methods:
-
-    * :meth:`releases`: the plan, computed without data;
-    * :meth:`users`: the users' side;
-    * :meth:`train`: the server's side, which releases the users' bounded values through the gate;
-    * :meth:`fold_in`: the local step that serves a user from the model;
-    * :meth:`week`, if it supports seasons;
-    * :meth:`settings_for`, if it chooses its settings by the budget and the number of users.
+    A subclass writes ``name``, :meth:`releases`, :meth:`users`, :meth:`train` and :meth:`fold_in`. It may add
+    :meth:`week` for seasons, and :meth:`settings_for` to choose settings by budget and number of users.
 
     Parameters
     ----------
@@ -125,8 +119,7 @@ class Estimator(Settings, Generic[PrivateSide]):
     expected: ClassVar[ModelArrays | Mapping[str, Expected]] = {}
     #: Whether its releases are exact sums of fixed-point numbers.
     exact_arithmetic: ClassVar[bool] = True
-    #: Whether its users may be in partitions (:mod:`hushrec.training.partitioned`): of each method without a
-    #: result only the last call matters.
+    #: Whether its users may be in partitions: of each method without a result only the last call matters.
     supports_partitions: ClassVar[bool] = False
     #: Whether a class has its own :meth:`settings_for`, and its own :meth:`week`.
     uses_user_count: ClassVar[bool]
@@ -170,14 +163,11 @@ class Estimator(Settings, Generic[PrivateSide]):
         return Users(ratings)  # type: ignore[return-value]
 
     def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
-        """The server's side: return released arrays ``center``, ``item_bias``, ``item_factors``, ...
-
-        The methods of ``users`` return :class:`~hushrec.privacy.Bounded` values, which only the gate opens.
-        """
+        """The server's side: release the users' bounded values through the gate, and return arrays."""
         raise NotImplementedError
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:
-        """Compute each user's state from released arrays and the user's rows, locally."""
+        """Compute each user's state from released arrays and the user's rows."""
         raise NotImplementedError
 
     def score_parts(

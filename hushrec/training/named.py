@@ -108,16 +108,9 @@ def train(
 ) -> Model:
     """Train a model by name, as ``hushrec train`` does.
 
-    Other parameters are as in :func:`choose` and :meth:`hushrec.models.Estimator.fit`.
-
-    Parameters
-    ----------
-    n_users : int, optional
-        Declared. Without it, a model that is tuned to the number first releases it, for 1% of the budget.
-    keep : callable
-        Saves the model; until it returns, a killed training can be resumed.
-    stop_at_nobody : bool
-        Raise `HushrecError` if the released number of users does not exceed its noise.
+    Without a declared `n_users`, a model that is tuned to it first releases it, for 1% of the budget. `keep`
+    saves the model; until it returns, a killed training can be resumed. With `stop_at_nobody` a released
+    number that does not exceed its noise raises `HushrecError`.
     """
     budget, domain = accountant.budget, ratings.domain
     estimator = check_run(name, budget, domain, n_users, settings)

@@ -1,8 +1,8 @@
 """The users of many partitions as one users' side.
 
 A query goes to each partition with the released values that the users need. The answers are integers in units
-of their step, so their sum has the same bits in any order, for any partitions, on any machine. A partition
-keeps nothing between two queries, so a lost one is asked again.
+of their step, so their sum has the same bits in any order, for any partitions. A partition keeps nothing
+between two queries, so a lost one is asked again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Make = Callable[[Ratings], Any]
 
 
 class Call(NamedTuple):
-    """A method of the users' side ("lists.item_weights" of its part `lists`) and its public arguments."""
+    """A method of the users' side, as "lists.item_weights" of its part `lists`, and public arguments."""
 
     name: str
     positional: tuple[Any, ...]
@@ -184,9 +184,8 @@ def _rows_of(block: Callable[[], Ratings], mask: NDArray[np.bool_]) -> Ratings:
 class PartitionedUsers:
     """The users' side of a training in partitions, with the methods of what ``make`` returns.
 
-    A call that returns nothing is kept as an update, in place of an earlier one of the same method. A call
-    that returns :class:`~hushrec.privacy.Bounded` values becomes a query to all partitions. It is tried on no
-    users first, which shows its kind and its bounds.
+    Each call is made on no users first, which shows its kind and bounds. One that returns nothing is kept as
+    an update, in place of an earlier one of the same method. One that returns bounded values becomes a query.
     """
 
     def __init__(self, make: Make, domain: Domain, ask: Callable[[Query], Sequence[Array]]) -> None:

@@ -30,7 +30,7 @@ def level(noisy: Array, domain: Domain) -> tuple[float, float]:
 
 
 def usable_weights(released: Array, noise_sd: float) -> tuple[Array, NDArray[np.bool_]]:
-    """Item weights > 0, and which items are supported, of `Users.item_weights` released."""
+    """Return item weights > 0, and which items are supported."""
     return np.maximum(released, max(noise_sd, _SMALLEST_WEIGHT)), released > _SUPPORT * noise_sd
 
 
@@ -44,7 +44,7 @@ class ItemWeights(NamedTuple):
     supported : ndarray of bool, shape (n_items,)
         Whether the released weight exceeds its noise.
     known : float
-        Weight of the items with the largest means over that of the heaviest items, 0 to 1.
+        Weight of the items with the largest means over that of the heaviest ones, 0 to 1.
     """
 
     mean: Array
@@ -85,7 +85,6 @@ def posterior_means(candidates: Array, likelihood: Array, counts: Array | float 
 
     Parameters
     ----------
-    candidates : ndarray of shape (n_candidates,)
     likelihood : ndarray of shape (n_unknowns, n_candidates)
         Logarithms, up to a constant for each unknown.
     counts : ndarray of shape (n_unknowns,) or float
@@ -112,7 +111,7 @@ def ratio(numerator: Array | float, denominator: Array | float) -> Array:
 
 
 def shrinkage(prior_sd: Array | float, noise_sd: float) -> Array:
-    """Estimated part of signal in a released number's deviation from its prior."""
+    """Estimate the part of signal in a released number's deviation from its prior."""
     return ratio(prior_sd**2, prior_sd**2 + noise_sd**2)
 
 
@@ -154,7 +153,7 @@ def likely_variance(measured: float, noise_sd: float, usual: float) -> float:
 
 
 def expected_variance(measured: float, noise_sd: float, usual: float) -> float:
-    """Posterior mean under the same prior: the expected squared error."""
+    """Posterior mean under the same prior."""
     values, masses = _variances(measured, noise_sd, usual)
     return float(values @ masses)
 
@@ -181,7 +180,7 @@ def _masses(surprise: Array) -> Array:
 
 
 def visible_part(noisy: Array, noise_sd: float) -> float:
-    """Part of the variance of released numbers that noise does not explain."""
+    """Return the part of released numbers' variance that noise does not explain."""
     variance = float(np.var(noisy))
     return float(ratio(max(variance - noise_sd**2, 0.0), variance))
 

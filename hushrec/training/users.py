@@ -1,8 +1,7 @@
 """The users' side of a training: each user's computation, and their contribution to a sum.
 
 A contribution depends on the user's rows and on released values only, and a declared clip bounds its norm.
-docs/proofs/private-als.md and docs/proofs/baselines.md derive the sensitivities from the bounds that each
-docstring states.
+Proofs: docs/proofs/private-als.md and docs/proofs/baselines.md.
 """
 
 from __future__ import annotations
@@ -53,7 +52,7 @@ class Users:
     def level(self) -> Bounded:
         """Sum over users of their mean rating less the middle of the range, and number of users; shape (2,).
 
-        The mean is clamped into the range, so a user moves the sum by at most half of it.
+        A user moves the sum by at most half the range.
         """
         return together([self.mean_sum(), self.count()], LEVEL_BOUND)
 
@@ -67,14 +66,14 @@ class Users:
         return Bounded(total, signed(domain.half_width), scale=1 / domain.half_width, step=step)
 
     def item_weights(self) -> Bounded:
-        """Sum over users of 1 / sqrt(number of their ratings) at each item they rated: norm 1 a user."""
+        """Sum over users of 1 / sqrt(number of their ratings) at each rated item: norm 1 a user."""
         return _item_weights(self._ratings, unit_weights(self._ratings))
 
     def item_deviations(self, clip: float) -> tuple[Bounded, Bounded]:
         """Sums over users of their ratings less their mean, and of their weights; shape (n_items,) each.
 
-        A cell weighs 1 / sqrt(number of the user's ratings). All cells of a user are scaled down together, to
-        norm at most ``clip`` times half the range.
+        A cell weighs 1 / sqrt(number of the user's ratings). A user's cells have a norm of at most ``clip``
+        times half the range.
         """
         ratings, bound = self._ratings, clip * self.domain.half_width
         means, weight, step = user_means(ratings), unit_weights(ratings), spacing(bound)
@@ -127,7 +126,7 @@ class FittedUsers(Users):
         self._rows = ratings
 
     def weigh(self, center: float, item_weight: Array | None) -> None:
-        """Take ratings from a level, and weigh cells by released item weights ``w_j`` > 0."""
+        """Subtract a level, and weigh cells by released item weights ``w_j`` > 0."""
         if not math.isfinite(center):
             raise InputError("The level that ratings are taken from must be finite; train the model again.")
         self._center, self._item_weight = center, item_weight
@@ -140,10 +139,7 @@ class FittedUsers(Users):
         self._user_weight = weight
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:
-        """Fit every user's factors and offset to released items, of shape (n_items, rank + 1).
-
-        In float32, where that holds ratings less their level: sums are clipped in float64.
-        """
+        """Fit every user's factors and offset to released items, of shape (n_items, rank + 1)."""
         self._ridge = ridge
         far = max(abs(self._center), float(np.abs(items).max(initial=0.0))) > _FAR
         precise = items.astype(np.float64 if far else np.float32)
@@ -152,12 +148,12 @@ class FittedUsers(Users):
         self._fitted = finite_or_zero(solved.astype(items.dtype) if solved.dtype > items.dtype else solved)
 
     def item_biases(self, items: Array, clip: float, unit: float) -> Bounded:
-        """Every item's sum of weighted residuals, shape (n_items, 1): norm <= ``clip * unit`` a user."""
+        """Sum weighted residuals by item, shape (n_items, 1): norm <= ``clip * unit`` a user."""
         sums, _ = self._residual_sums(items, math.inf, unit * clip)
         return Bounded(sums, signed(unit * clip), scale=1 / unit, step=spacing(unit * clip))
 
     def item_residuals(self, items: Array, clip: float, unit: float) -> Bounded:
-        """Return :meth:`item_biases` of users with factors, who contribute nothing else; shape (n_items,)."""
+        """Return :meth:`item_biases` of users with factors; shape (n_items,)."""
         bound = unit * clip
         matrix = self._clipped_residuals(items, bound, spacing(bound))
         sums = np.bincount(matrix.indices, matrix.data, minlength=len(items))
@@ -167,11 +163,10 @@ class FittedUsers(Users):
     def item_sums(
         self, items: Array, weights: Array, user_norm: float, clip: float, spread: float, unit: float
     ) -> tuple[Bounded, Bounded]:
-        """Every item's sum of weighted residuals times user factors, and the shared Gramian.
+        """Sum weighted residuals times user factors by item, and the shared Gramian.
 
-        A user adds a vector over all items of norm at most ``clip * unit`` to the first. To the second they
-        add a packed matrix of Frobenius norm at most ``(user_norm * spread)^2``, and to its last entry the
-        uncertainty of their factors, at most 1.
+        A user adds norm at most ``clip * unit`` to the first. To the second they add a packed matrix of
+        Frobenius norm at most ``(user_norm * spread)^2``, and to its last entry at most 1.
         """
         bound, rank = spread * user_norm, BiasedFactors(items).rank
         sums, gram = self._residual_sums(items, bound, unit * clip)
@@ -188,7 +183,7 @@ class FittedUsers(Users):
         return contributions, together([packed, uncertain])
 
     def residual_variance(self, items: Array, weights: Array, most: float) -> Bounded:
-        """Sum of the users' mean squared residuals, shape (1,); each counts for at most ``most``.
+        """Sum the users' mean squared residuals, shape (1,); each counts for at most ``most``.
 
         The mean is over the number of ratings less the degrees of freedom of the fit, at least a quarter.
         """
@@ -209,7 +204,7 @@ class FittedUsers(Users):
         return Bounded(np.array([total]), counted(most), scale=1 / most, step=step)
 
     def outer_products(self, items: Array, clip: float, spread: float) -> Bounded:
-        """Packed item x item sum of outer products of weighted residual rows of norm <= clip * spread."""
+        """Sum outer products of weighted residual rows of norm <= clip * spread, packed."""
         bound = clip * spread
         rows = self._clipped_residuals(items, bound, spacing(bound, FACTOR_BITS))
         return outer_product_sum(rows, bound).times(1 / spread**2)
@@ -217,9 +212,9 @@ class FittedUsers(Users):
     # ------------------------------------------------------------------ inside a user
 
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:
-        """Exact sums over users: of weighted residuals times factors, and of the factors' outer products.
+        """Sum weighted residuals times factors (1 without any), and the factors' outer products.
 
-        Without factors a constant 1 replaces them. Without a clip, sums are not exact.
+        Without a clip, sums are not exact.
         """
         model, users = BiasedFactors(items), BiasedFactors(self._fitted)
         factors = users.factors
@@ -249,7 +244,7 @@ class FittedUsers(Users):
     def _uncertainty(self, items: Array, weights: Array, regularization: float) -> Array:
         """Every user's posterior over prior variance, mean over the factors; in [0, 1], shape (n_users,).
 
-        It is that of a usual user with as many ratings: own normal equations would cost a sweep.
+        It is a usual user's with as many ratings: exact ones would cost a sweep.
         """
         factors = BiasedFactors(items).factors.astype(np.float64)
         typical = np.linalg.eigvalsh((factors * (weights / weights.sum())[:, None]).T @ factors)
@@ -259,10 +254,7 @@ class FittedUsers(Users):
         return np.where(counts > 0, shares, 0.0)[places]
 
     def _clipped_residuals(self, items: Array, bound: float, step: float) -> sp.csr_array:
-        """Every user's weighted residuals, of norm at most ``bound``, as multiples of a step.
-
-        Users whose residuals overflow count for nothing.
-        """
+        """Weighted residuals by user, of norm at most ``bound``, as multiples of a step; 0 on overflow."""
         matrix = self._rows.matrix
         cells = np.repeat(np.arange(self._rows.n_users), np.diff(matrix.indptr))
         with np.errstate(all="ignore"):
@@ -344,7 +336,7 @@ def clip_factor(norms: Array, bound: float) -> Array:
 
 
 def clipped_rows(rows: Array, bound: float) -> Array:
-    """Return rows scaled down to norm ``bound``; zero where they are not finite."""
+    """Return rows of norm at most ``bound``; zero where they are not finite."""
     return rows if math.isinf(bound) else finite_or_zero(rows * clip_factor(norms(rows), bound)[:, None])
 
 
@@ -363,7 +355,7 @@ def finite_or_zero(users: Array) -> Array:
 
 
 def fixed_gramian(factors: Array, bound: float, scale: Array | None = None) -> Array:
-    """Packed exact sum of outer products of rows, times ``scale`` <= 1, of norm at most ``bound``."""
+    """Sum outer products of rows times ``scale`` <= 1, of norm at most ``bound``: packed, exact."""
     step, rank = spacing(bound, FACTOR_BITS), factors.shape[1]
     total = np.zeros(rank * (rank + 1) // 2, np.float64 if step or scale is not None else factors.dtype)
     for block in blocks_of_rows(len(factors)):
@@ -373,7 +365,7 @@ def fixed_gramian(factors: Array, bound: float, scale: Array | None = None) -> A
 
 
 def outer_product_sum(rows: sp.csr_array, bound: float) -> Bounded:
-    """Packed exact sum of outer products of rows of norm at most ``bound``."""
+    """Sum outer products of rows of norm at most ``bound``: packed, exact."""
     step, n_items = spacing(bound, FACTOR_BITS), rows.shape[1]
     fixed = sparse_rows.with_values(rows, truncated(rows.data, step))
     packed = outer_sums(*csr(fixed), n_items)

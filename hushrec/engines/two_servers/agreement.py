@@ -137,7 +137,7 @@ class Agreement:
 
     @cached_property
     def rehearsal(self) -> str:
-        """Digest of a training on made-up ratings, in which unlike processors differ."""
+        """Digest of a training on made-up ratings; unlike processors differ."""
         return rehearsal(self._training, made_up(self.domain))
 
     @cached_property
@@ -159,7 +159,7 @@ class Agreement:
         return of_nobody(self.domain)
 
     def check(self, ratings: Ratings) -> None:
-        """Refuse rows that this training cannot use, on the node's own machine."""
+        """Refuse rows that this training cannot use."""
         if run.public_inputs(ratings.domain) != run.public_inputs(self.domain):
             raise InputError(
                 "These ratings were read over another domain than the agreement's; read them with its"
@@ -192,9 +192,9 @@ class Agreement:
         return model if public is None else public.beside(model, ModelArrays.of(parts))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:
-        """Return the next round: the questions from `first` on that no later total can change.
+        """Return the next round: the questions from `first` on that two stand-ins for later totals share.
 
-        Two stand-ins for later totals show them. A question that changes nevertheless is asked again.
+        A question that changes nevertheless is asked again.
         """
         one, other = (Replay(self._training, totals, stand_in=number) for number in (0, 1))
         one.run()

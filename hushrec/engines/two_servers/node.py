@@ -95,10 +95,8 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
 
     Raises
     ------
-    BudgetError
-        The node's budget has no room. Nothing was sent.
     HushrecError
-        The servers disagree, do not follow the agreement, or do not know the node. Nothing was sent.
+        The node's budget has no room, or the servers do not follow the agreement. Nothing was sent.
     """
     public.agreement.check(ratings)
     book, ways = Book(node.folder), list(zip(servers, node.tokens, ROLES, strict=True))
@@ -183,7 +181,7 @@ def _check_session(book: Book, sessions: set[str]) -> None:
 
 
 def _charge(node: Node, agreement: Agreement, book: Book) -> None:
-    """Charge the training of this folder once, under a name that no server can repeat."""
+    """Charge this folder's training once, under a name that no server can repeat."""
     ledger, dataset = node.ledger, node.dataset
     if ledger is None:
         return

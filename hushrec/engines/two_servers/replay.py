@@ -85,10 +85,9 @@ class _Enough(Exception):
 
 
 class Replay(PlannedGate):
-    """The server's side of a training on no users, as far as totals go.
+    """The server's side of a training on no users, up to a release without a total, or with stand-ins.
 
-    Its users' side returns the places of entries in the nodes' answers. A release without a total stops it,
-    or gets a stand-in.
+    Its users' side returns the places of entries in the nodes' answers.
     """
 
     def __init__(
@@ -180,7 +179,7 @@ def _of(totals: Sequence[Words]) -> TotalOf:
 
 
 def rehearsal(training: Training, rows: Ratings) -> str:
-    """Return a digest of all questions of a training on copies of made-up rows, without noise."""
+    """Return a digest of a training's questions on copies of made-up rows, without noise."""
     answers: list[Words] = []
 
     def total_of(wanted: Wanted) -> Words:

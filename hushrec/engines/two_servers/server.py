@@ -10,8 +10,7 @@ It serves
     GET  /held/<release>                    for the other server: whose shares a closed round has
     GET  /noisy/<release>                   for the other server: its noisy share of a release
 
-Every step that must not happen twice is in its folder first, so a kill is safe. The guarantee does not depend
-on the other server's messages.
+Every step that must not happen twice is in its folder first, so a kill is safe.
 """
 
 from __future__ import annotations
@@ -282,7 +281,7 @@ class CollectingServer:
         return self._release(self._wanted, source)
 
     def _meet(self) -> bool:
-        """Agree on a session with the other server; neither can repeat an old one."""
+        """Agree on a session; neither server can repeat an old one."""
         theirs = self._ask(Nonce, "nonce")
         if theirs is None:
             raise InputError(
@@ -447,7 +446,7 @@ class CollectingServer:
     # ------------------------------------------------------------------ storage
 
     def _check_published(self) -> set[int]:
-        """Return the published releases by the ledger; refuse an old copy of the folder."""
+        """Return the releases that the ledger has as published; refuse an old copy of the folder."""
         known: dict[int, str | None] = {
             number: None for number in self._numbers if self._book.get(f"published-{number}") is not None
         }
