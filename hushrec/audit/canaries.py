@@ -52,10 +52,8 @@ def canaries(
         >= 20. An epsilon of 1 needs about 1,000, one of 10 more than 10,000.
     seed : int
         Of the coins and the training.
-    alpha : float
-        Chance of a false alarm.
-    noise : NoiseSource, optional
-        For tests of the audit.
+    alpha, noise
+        As in `hushrec.audit.distinguish.distinguish`.
 
     Examples
     --------

@@ -60,9 +60,9 @@ class Audit:
     inside, outside : ndarray
         Scores of the attacker with the user in the data, and without.
     figures : dict
-        Results. ``pair_mu`` is the largest mu that the pair can show if noise and sensitivities are as
-        declared. If it is far below the claim, the test cannot see a fault. ``epsilon_lower_bound`` is
-        wrong with a chance of `alpha`.
+        ``pair_mu`` is the largest mu that the pair can show if noise and sensitivities are as declared. If it
+        is far below the claim, the test cannot see a fault. ``epsilon_lower_bound`` is wrong with a chance of
+        `alpha`.
     headline, measured : str
     """
 
@@ -134,7 +134,7 @@ def distinguish(
     alpha : float
         Chance of a false alarm.
     noise : NoiseSource, optional
-        For tests of the audit.
+        For tests.
 
     Examples
     --------

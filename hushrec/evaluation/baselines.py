@@ -28,20 +28,15 @@ _WEIGHTS = "item weights"
 def baselines(model: Recommender) -> dict[str, Recommender]:
     """Return the models that follow from a model's own released values.
 
-    Parameters
-    ----------
-    model : Recommender
-
     Returns
     -------
     dict of str to Recommender
         ``"user means"`` of a model that predicts ratings: every user's own mean, drawn to the released level.
-        ``"popularity"`` of a model for lists that released how much each item is liked. Values that were not
-        released are missing.
+        ``"popularity"`` of a model for lists that released how much each item is liked.
 
     Privacy
     -------
-    Functions of released values, so they cost nothing.
+    No cost: functions of released values.
 
     Examples
     --------
@@ -75,11 +70,8 @@ def measured(
 ) -> dict[str, Evaluation | None]:
     """Measure the baselines of a model as `evaluate` measures the model; a private figure.
 
-    Returns
-    -------
-    dict of str to Evaluation or None
-        ``"user means"``, ``"popularity"`` and ``"popular"``, or None where it was not released or is unknown.
-        On a cluster `popular` is None: it needs the rows of `history`, which are on the workers.
+    Keys are ``"user means"``, ``"popularity"`` and ``"popular"``; None where it was not released. On a
+    cluster `popular` is None: it needs the rows of `history`, which are on the workers.
     """
     models: dict[str, Recommender | None] = {
         **dict.fromkeys(("user means", "popularity")),
@@ -98,8 +90,7 @@ def measured(
 def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Recommender | None:
     """Return what `popular` might have been with the model's whole budget, if its plan is known.
 
-    ``history`` holds the curator's rows, and the result is for the curator only: the noise, as large as the
-    plan's, is drawn from a seed and protects nobody.
+    ``history`` and the result are for the curator only: noise from a seed protects no user.
     """
     noise = planned_noise(model)
     if noise is None:

@@ -55,18 +55,17 @@ class Comparison:
     Attributes
     ----------
     rows : tuple of dict
-        One run each: ``model``, ``epsilon``, ``draw``, ``directions`` of taste learned, and every metric with
-        its interval; ``fold`` in a cross-validation.
+        One run each: ``model``, ``epsilon``, ``draw``, taste ``directions``, and every metric with its
+        interval; ``fold`` in a cross-validation.
     delta, unit, relation
     k : int
-        Length of the recommendation lists.
+        Length of the lists.
     main_metrics : tuple of str
-        Plotted ones: ``rmse``, ``recall@k``, or both where some model has both jobs. If all models are of
-        likes, there are no rating errors.
+        Plotted ones: ``rmse``, ``recall@k``, or both where some model has both jobs.
     data_is_public : bool
-        Whether nothing was charged because the data were declared public.
+        If so, nothing was charged.
     total_epsilon : float
-        Epsilon at ``delta`` of all charged runs together; 0 where nothing was charged.
+        Epsilon at ``delta`` of all charged runs together.
     relevant_from : float or None
         Held-out ratings from here up and purchases without a rating are relevant to lists. All if None.
     folds : int
@@ -118,13 +117,10 @@ class Comparison:
         return [*errors, *lists, "commonest-first"]
 
     def summary(self, metric: str) -> list[dict[str, Any]]:
-        """Mean over noise draws and folds of one metric for each model and epsilon.
+        """Return a metric's mean over noise draws and folds for each model and epsilon.
 
-        Returns
-        -------
-        list of dict
-            ``model``, ``epsilon``, ``draws``, ``value``, ``low``, ``high``: the bounds are the bootstrap
-            interval of a single run, or the extremes of several runs' values.
+        Keys are ``model``, ``epsilon``, ``draws``, ``value``, ``low`` and ``high``. The last two are the
+        bootstrap interval of a single run, or the extremes of several.
         """
         cells: dict[tuple[str, float], list[dict[str, Any]]] = {}
         for row in self.rows:
@@ -266,27 +262,25 @@ def compare(
 ) -> Comparison:
     """Train and measure models over a grid of epsilons, with the baselines that each must beat.
 
-    The baselines are added where they are not asked for. The references without privacy (`als`; for lists
-    `ease`, and `als` of likes) are trained if ``epsilons`` holds ``math.inf`` or the data are public. Models
-    of likes alone are judged by their lists.
+    The references without privacy (`als`; for lists `ease`, and `als` of likes) are trained if ``epsilons``
+    holds ``math.inf`` or the data are public. Models of likes alone are judged by their lists.
 
     Parameters
     ----------
     train_ratings, test_ratings : Ratings
         Over one domain. Users are folded in from the training ratings.
     models : sequence of str or Estimator
-        Names in ``hushrec.registry.ESTIMATORS``, with planned settings, or estimators, also your own. For
-        likes (``Domain(likes=True)``) those that rank.
+        Names in ``hushrec.registry.ESTIMATORS``, with planned settings, or estimators. For likes
+        (``Domain(likes=True)``) those that rank.
     epsilons : sequence of float
-        Privacy of each run, all at the same ``delta``, unit (user) and ``relation``.
+        Of the runs, all at the same ``delta``, unit (user) and ``relation``.
     delta : float
         In (0, 1).
     relation : {"add-remove", "replace"}
-        Neighbouring relation.
     n_users : int, optional
         Declared number of users; without it every run that needs it releases it.
     settings : mapping of model name to settings, optional
-        Hyper-parameters that override the choice.
+        They override the planned ones.
     draws : int
         Runs of each cell, with fresh noise.
     k, relevant_from
@@ -297,17 +291,16 @@ def compare(
     data_is_public : bool
         Charge nothing and stamp every result NOT PRIVATE.
     seed : int
-        Seed of initialisation, sampling and the bootstrap.
+        Of initialisation, sampling and the bootstrap.
     on_price : callable, optional
         Called before the first run with the number of charged runs and their epsilon at ``delta`` together.
         An exception stops the comparison, and no budget is spent.
     progress : bool
-        Show a bar with the runs made, the one that is made, and the time.
 
     Raises
     ------
     BudgetError
-        If all runs together do not fit into the ledger's budget; nothing was spent.
+        All runs together do not fit into the ledger's budget; nothing was spent.
 
     Examples
     --------
@@ -416,15 +409,13 @@ def cross_validate(
     Parameters
     ----------
     ratings : Ratings
-        Declared public: on private ones every fold would be charged, and one is as good.
-    models, epsilons, **options
+        Declared public: on private ones every fold would be charged.
+    models, epsilons, seed, **options
         As in :func:`compare`, but for the ledger.
     folds : int
         Number of parts, by a hash of (seed, user, item).
-    seed : int
-        Seed of the parts, and as in :func:`compare`.
     data_is_public : bool
-        They are, or cross-validation is refused.
+        Else cross-validation is refused.
 
     Examples
     --------
@@ -457,7 +448,7 @@ def _grid(
 ) -> tuple[list[tuple[str, Budget]], list[str]]:
     """Return every (model, budget) to run, and the jobs (ratings, lists) by which they are judged.
 
-    Baselines and references are added, with the settings of the latter; all is checked before the first run.
+    All is checked before the first run.
     """
     budgets = [Budget(epsilon, delta, relation=relation) for epsilon in dict.fromkeys(epsilons)]
     private = [budget for budget in budgets if budget.private]

@@ -59,10 +59,8 @@ class Evaluation:
     metrics : mapping of str to Estimate
         Those of ``hushrec.evaluation.METRICS`` that were asked for; before them ``accuracy``, ``log_loss``
         and ``auc`` for models of likes and dislikes.
-    k : int
-        Length of the recommendation lists.
-    relevant_from : float or None
-        Held-out ratings from here up are relevant, and all purchases without a rating. All rows if None.
+    k, relevant_from
+        As in `evaluate`.
     n_users, n_ratings : int
         Users with held-out ratings, and those ratings.
     n_known : int
@@ -183,17 +181,16 @@ def evaluate(
     - ``head-recall`` and ``tail-recall``: recall among the most rated items, which together have half of the
       history's ratings, and among all others.
 
-    Of all lists: ``coverage`` is the share of the catalogue in at least one; ``gini`` is the Gini coefficient
-    of how often each item is listed (0: all equally often); ``novelty`` the mean over their items of -log2 of
-    the share of history's users who rated it, one being added to both counts. Whether they are personal:
-    ``different-lists`` counts the different lists, and ``commonest-first`` is the share of users with the
-    most common first item. Both are computed before items of the history are removed. A model that gives all
-    users the same list has 1 in both.
+    Over all lists: ``coverage`` is the fraction of the catalogue in at least one; ``gini`` is the Gini
+    coefficient of how often each item is listed (0: all equally often); ``novelty`` the mean over their items
+    of -log2 of the fraction of history's users who rated it, one being added to both counts.
+    ``different-lists`` counts the different lists, and ``commonest-first`` is the fraction of users with the
+    most common first item, both before items of the history are removed. A model that gives all users the
+    same list has 1 in both.
 
     Parameters
     ----------
     model : Recommender
-        The model.
     history : Ratings or Store
         Ratings that users are folded in from; these items are not recommended.
     targets : Ratings or Store
@@ -213,18 +210,18 @@ def evaluate(
         Measure lists of what users choose next, in which recent ratings count more. The history has times,
         and the held-out ratings are later (`hushrec.data.leave_last_out`).
     engine : Dask, optional
-        Engine that measures the partitions of two stores with equal numbers of partitions. The figures are
-        the same; intervals use another order of the users.
+        It measures two stores with equal numbers of partitions. The figures are the same; intervals use
+        another order of the users.
 
     Returns
     -------
     Evaluation
-        RMSE and MAE are NaN for models of likes, because their scores are not ratings.
+        RMSE and MAE are NaN for models of likes, whose scores are not ratings.
 
     Raises
     ------
     InputError
-        If an argument is out of range or the ratings are over another domain than the model.
+        An argument is out of range, or the ratings are over another domain than the model.
 
     Examples
     --------
@@ -281,9 +278,8 @@ def evaluate(
 class _Measured(NamedTuple):
     """Private measures of some users.
 
-    ``error_sums``, ``ranks``, ``lists`` and ``alike`` have a row for each user with held-out ratings, and so
-    has ``relevant``: 1 where a relevant item is missed, 2 where it is listed. ``raters`` counts the history's
-    users by item, ``history`` all of them; ``n_known`` held-out ratings have an item of the history.
+    The first five have a row for each user with held-out ratings; ``relevant`` is 1 where a relevant item is
+    missed, 2 where it is listed. ``raters`` counts the history's users by item, ``history`` all of them.
     """
 
     error_sums: Array
@@ -389,18 +385,9 @@ def shown(name: str, value: float) -> str:
 
 
 def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
-    """Return what each user's list of k items scores, by the names of `METRICS`.
+    """Return the metrics of each user's list by name, shape (n_users,); NaN without a relevant item.
 
-    Parameters
-    ----------
-    hits : ndarray of bool, shape (n_users, k)
-        Whether the item at each rank is relevant.
-    n_relevant : ndarray of int, shape (n_users,)
-
-    Returns
-    -------
-    dict of str to ndarray of shape (n_users,)
-        NaN for users without a relevant item.
+    ``hits`` of shape (n_users, k) are true where the item at a rank is relevant.
     """
     rank = np.arange(1, hits.shape[1] + 1)
     discount = 1 / np.log2(rank + 1)

@@ -1,8 +1,8 @@
 """Choice of hyper-parameters: freely on generated or public ratings, or privately on the private ones.
 
-The private choice follows Papernot and Steinke 2022. It makes a random number of runs, each with random
-settings from the candidates and a private score. The best model is released, and no other. The whole cost is
-charged before the first run (:class:`hushrec.privacy.RepeatAndSelect`).
+The private choice follows Papernot and Steinke 2022: a random number of runs, each with random settings from
+the candidates and a private score. The best model alone is released. The whole cost is charged before the
+first run (:class:`hushrec.privacy.RepeatAndSelect`).
 """
 
 from __future__ import annotations
@@ -60,20 +60,8 @@ def try_all(
 ) -> list[Trial]:
     """Try every candidate on generated or public ratings, best first; costs no privacy.
 
-    Parameters
-    ----------
-    ratings : Ratings
-        Public.
-    model : str
-        A key of ``hushrec.models.ESTIMATORS``.
-    candidates : sequence of mappings
-        Settings by name.
-    budget : Budget
-        Budget of the run that the settings are meant for.
-    draws : int
-        Runs of each candidate, over which the squared errors are averaged.
-    seed : int
-    progress : bool
+    ``budget`` is that of the run that the settings are meant for. The squared errors are averaged over
+    ``draws`` runs of each candidate.
     """
     _check_candidates(ratings, model, candidates, Accountant(budget, data_is_public=True))
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
@@ -112,25 +100,20 @@ def tune(
         Settings by name, public, from which each run draws one with equal chances.
     accountant : Accountant
         The choice spends the whole budget, with all that it reserves for failures. The budget must be for
-        users and reserve some failure probability: all of delta if no other release is made: ``Budget(5,
+        users and reserve some failure probability; all of delta if no other release is made: ``Budget(5,
         1e-6, failure=1e-6)``.
     mean_runs : float
         Expected number of runs, greater than 1.
     seed : int
-        Seed of initialisation and the split.
-
-    Returns
-    -------
-    Model
-        The best run's model, with the statement of the whole choice.
+        Of initialisation and the split.
 
     Privacy
     -------
-    Each run is a composition of Gaussian releases: those of the model, and one score of two numbers with
-    sensitivity sqrt(2) under both relations. The numbers are the sum over users of their mean squared error,
-    clipped to 1 in units of half the rating range squared, and the number of users with held-out ratings. The
-    number of runs and the settings come from the operating system's generator. Charged: `RepeatAndSelect`;
-    proof in docs/proofs/selection.md.
+    Unit: user. Relation: the budget's. Each run is a composition of Gaussian releases: those of the model,
+    and a score of two numbers with sensitivity sqrt(2) under both relations. These are the sum over users of
+    their mean squared error, clipped to 1 in units of half the rating range squared, and the number of users
+    with held-out ratings. The number of runs and the settings come from the operating system's generator.
+    Charged: `RepeatAndSelect` (docs/proofs/selection.md).
 
     Examples
     --------

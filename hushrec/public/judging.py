@@ -1,9 +1,9 @@
 """Weigh a public model by its benefit to donors, from released values and public ratings alone.
 
 Each donor's likes or ratings are split into five parts; each in turn is held out and the others are folded
-in. The public model is trained in five folds over donors. The weight is the mean, over bootstrap samples of
-the donors, of the best weight of a sample. With few donors it shrinks towards 0, as if one more donor had
-found no benefit, and with the agreement of donors and released values.
+in. The public model is trained in five folds over donors. The weight is the mean of the best weight over
+bootstrap samples of the donors. It shrinks towards 0 as if one more donor had found no benefit, and with the
+agreement of donors and released values.
 
 Donors are in the private training too, which favours the private model. A private model of likes is therefore
 judged approximately as if the judging donors had not been trained on. A private model of ratings is not, so
@@ -64,6 +64,10 @@ class _Votes(NamedTuple):
     figure: Array
     number: Array
 
+    @classmethod
+    def none(cls, n_judges: int) -> _Votes:
+        return cls(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
+
     @property
     def best(self) -> float:
         return float(self.good.sum(axis=0).max())
@@ -81,13 +85,11 @@ def judge(
     Parameters
     ----------
     private : Recommender
-        As released. If users voted for a model of likes with item features, that one is judged.
-    donors : Ratings
-        All public ratings of the same population.
-    external : Ratings, optional
-        Public ratings of another population.
+        If users voted for a model of likes with item features, that one is judged.
+    donors, external : Ratings
+        All public ratings of the same, and of another population.
     state : mapping of str to ndarray
-        State of the private training.
+        Of the private training.
     trained : Ratings, optional
         The public users who are among the private ones; by default none.
     """
@@ -138,42 +140,22 @@ def unjudged(
 ) -> tuple[PublicPart | None, Judged]:
     """Return the public model of ratings of another population, without donors to judge it.
 
-    Its weight grows with its agreement with the released item biases and is 0 if that is chance. Biases show
-    nothing of users' tastes, so the weight stays below 1.
+    Its weight grows with its agreement with the released item biases. These show nothing of users' tastes, so
+    it stays below 1.
     """
     external = replace(external.rated(), splits=())
     agreement = _agreement(private, external)
     weight = _rounded(_UNJUDGED * agreement**2)
     model = ratings_model(external.rows([]), external, private, state)
-    nothing: dict[str, float | None] = {"value": None, "low": None, "high": None}
-    judged = Judged(
-        job="ratings",
-        donors=0,
-        external=True,
-        features=external.domain.item_features is not None,
-        agreement=agreement,
-        weight=weight,
-        metric="rmse",
-        private=nothing,
-        public=nothing,
-        together=nothing,
-    )
+    used = True, external.domain.item_features is not None
+    judged = _judged("ratings", _Votes.none(0), weight, 0, used, agreement)
     return PublicPart(model, weight) if weight else None, judged
 
 
 class _Way(NamedTuple):
-    """A public model that donors may choose.
+    """A public model that donors may choose, fitted to ``external`` ratings, and to item features or not.
 
-    Attributes
-    ----------
-    external : Ratings or None
-        Ratings of another population that it is fitted to.
-    features : bool
-        Whether it is fitted to item features.
-    model : callable
-        Fits it to public ratings.
-    without : callable
-        Returns the private model as if some donors had not been trained on.
+    ``without`` returns the private model as if some donors had not been trained on.
     """
 
     external: Ratings | None
@@ -234,8 +216,7 @@ def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
     """Judge both models on donors that the public one was not fitted to."""
     fold = np.arange(donors.n_users) % _FOLDS
     place = donors.user_index(judges)
-    n_judges = judges.n_users
-    votes = _Votes(np.zeros((n_judges, len(GRID))), np.zeros((n_judges, len(GRID))), np.zeros(n_judges))
+    votes = _Votes.none(judges.n_users)
     for number in range(min(_FOLDS, donors.n_users)):
         known, gone = (donors.rows(which, keyed=True) for which in (fold != number, fold == number))
         (chosen,) = np.nonzero(fold[place] == number)

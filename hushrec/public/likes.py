@@ -30,8 +30,7 @@ from hushrec.types import Array
 #: Ridge of the regressions, in likes: at least the first; the second times the mean number of likes that the
 #: item of a like has.
 _LEAST_RIDGE, _RIDGE = 50.0, 1.5
-#: Number of users that the released popularity counts for, the part of a user that one of another population
-#: counts for, and the weight of the item features, in users.
+#: Weights in users: of the released popularity, of a user of another population, and of the item features.
 _POPULARITY, _EXTERNAL, _FEATURES = 300.0, 0.2, 2000.0
 #: Most numbers in the table of item factors: 32 MiB in a model file.
 _NUMBERS = 1 << 23
@@ -74,13 +73,10 @@ class Released:
     Attributes
     ----------
     private : Recommender
-    known : Ratings
-        Ratings of all public users.
-    trained : Ratings
-        Ratings of the public users who are among the private ones.
+    known, trained : Ratings
+        Of all public users, and of those who are among the private ones.
     state : mapping of str to ndarray
-        State of the private training. Without released item weights in it, popularity is that of the public
-        users.
+        Of the private training. Without released item weights in it, popularity is that of the public users.
     """
 
     private: Recommender
@@ -129,17 +125,8 @@ class Released:
 
         Each item is regressed on all others and on 1 (EASE with an intercept). Artificial rows are added to
         those of users: one likes every item in proportion to its popularity, and one for each component of
-        the item features likes in proportion to it, so similar items go together. The regressions are
-        products of item factors with an entry for each row.
-
-        Parameters
-        ----------
-        likes : Ratings
-            Likes of public users.
-        external : Ratings, optional
-            Likes of another population.
-        features : bool
-            Whether to use the item features.
+        the item features likes in proportion to it. The regressions are products of item factors with an
+        entry for each row. ``external`` are likes of another population.
         """
         rates, n_items = self.rates(likes), likes.n_items
         n_rows = likes.n_users + (0 if external is None else external.n_users)

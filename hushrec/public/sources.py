@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -32,9 +32,8 @@ _SCORES = "ratings", "likes"
 class PublicRatings:
     """Ratings whose owners have published them, to train a public model next to the private one.
 
-    The releases are the same as without public ratings. The public model is trained on public ratings,
-    item features and released values, never on the rows of other users. Its weight in predictions and lists
-    depends on its benefit for held-out ratings of donors and of the users of ``same``
+    The public model is trained on public ratings, item features and released values. Its weight in
+    predictions and lists depends on its benefit for held-out ratings of donors and of the users of ``same``
     (docs/guides/public.md). This object holds the declaration only.
 
     Parameters
@@ -46,9 +45,8 @@ class PublicRatings:
         Public ratings of the same population, as :meth:`Ratings.from_any` takes them. A user who is a donor
         too counts once, as a donor.
     external : source or list of sources
-        Public ratings of another population, of any part of the catalogue. Their ids are compared with no
-        others, and they have no vote. Alone they serve predictions only, weighted by their agreement with the
-        released item biases.
+        Public ratings of another population, of any part of the catalogue; they have no vote. Alone they
+        serve predictions only, weighted by their agreement with the released item biases.
 
     Examples
     --------
@@ -134,10 +132,11 @@ class PublicRatings:
         for source in same:
             read = Ratings.from_any(source, domain)
             people = people.union(read.rows(people.user_index(read) < 0, keyed=True))
+        others = [Ratings.from_any(source, domain) for source in external]
         order = np.argsort(np.array(people.user_texts.to_pylist(), dtype=object), kind="stable")
         return PublicRows(
             same=people.rows(order, keyed=True),
-            external=_one_below_another([Ratings.from_any(source, domain) for source in external]),
+            external=reduce(stacked, others) if others else None,
             donors=tuple(self._donor_ids),
             external_sources=len(external),
         )
@@ -150,13 +149,12 @@ class PublicRows:
     Attributes
     ----------
     same : Ratings
-        Ratings of the same population, ordered by user id.
+        Of the same population, ordered by user id.
     external : Ratings or None
-        Ratings of other populations, with numbers as ids.
+        Of other populations, with numbers as ids.
     donors : tuple of str
         Ids of the declared donors.
     external_sources : int
-        Number of sources of other populations.
     """
 
     same: Ratings
@@ -167,8 +165,7 @@ class PublicRows:
     def beside(self, model: Model, parts: ModelArrays) -> Model:
         """Return the model with a public model for each of its models, if donors benefit from it.
 
-        Its statement names them. If users voted for a model with item features, the public model is mixed
-        with that one.
+        If users voted for a model with item features, the public model is mixed with that one.
         """
         privacy = replace(model.privacy, notes=(*model.privacy.notes, *self.notes), public_ratings=True)
         model = replace(model, privacy=privacy)
@@ -231,13 +228,3 @@ def _same_file(source: Any, other: Any) -> bool:
         return False
     one, two = Path(source), Path(other)
     return one.exists() and two.exists() and one.samefile(two)
-
-
-def _one_below_another(parts: list[Ratings]) -> Ratings | None:
-    """No two populations share a user."""
-    if not parts:
-        return None
-    joined = parts[0]
-    for part in parts[1:]:
-        joined = stacked(joined, part)
-    return joined
