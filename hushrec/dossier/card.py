@@ -67,7 +67,7 @@ def model_card(envelope: dict[str, Any]) -> bytes:
         f"| signed with Ed25519 key | `{envelope['signatures'][0]['keyid']}` |",
         "",
         "## Not covered",
-        *(f"- {markdown(each)}" for each in dossier["not_covered"]),
+        *(f"- {markdown(limit)}" for limit in dossier["not_covered"]),
         "",
         "## Training",
         f"Settings: {markdown(json.dumps(model['settings']))}. {capped(model, words())} Trained by hushrec"

@@ -134,18 +134,18 @@ def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> li
     for row in (Row(*columns) for columns in rows):
         if week is None or row.season == week.season.name:
             groups.setdefault(row.run if by_run else "season", []).append(row)
-    found: list[tuple[int, list[str]]] = []
+    fits: list[tuple[int, list[str]]] = []
     for charges in groups.values():
         left = iter(charges)
         used = [next((row for row in left if row.release == wanted), None) for wanted in statement.releases]
         if used and used[-1] is not None:
-            found.append((used[-1].number, list(dict.fromkeys(row.run for row in used if row is not None))))
-    if not found:
+            fits.append((used[-1].number, list(dict.fromkeys(row.run for row in used if row is not None))))
+    if not fits:
         return []
     ids = [row[0] for row in rows]
     count = len(rows) if statement.ledger is None else statement.ledger.charges
-    fitting = [run for run in found if ids.index(run[0]) < count]
-    return max(fitting or found)[1]
+    fitting = [run for run in fits if ids.index(run[0]) < count]
+    return max(fitting or fits)[1]
 
 
 @cache

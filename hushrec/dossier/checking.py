@@ -142,20 +142,20 @@ def check(
     ]
     if ledger is not None:
         checks.append(("ledger", lambda: _ledger(dossier, ledger)))
-    found = [Check("form", True, "as certify writes it")]
+    done = [Check("form", True, "as certify writes it")]
     for what, look in checks:
         try:
             finding = look()
-            found.append(finding if isinstance(finding, Check) else Check(what, True, finding))
+            done.append(finding if isinstance(finding, Check) else Check(what, True, finding))
         except _WRONG as error:
-            found.append(Check(what, False, _said(error)))
+            done.append(Check(what, False, _said(error)))
     if public_key is None:
-        found.append(Check("key", None, "whose key it is; pass --public-key", ("signature",)))
+        done.append(Check("key", None, "whose key it is; pass --public-key", ("signature",)))
     if ledger is None:
-        found.append(Check("ledger", None, "whether the ledger has all of this; pass --ledger", ("ledger",)))
+        done.append(Check("ledger", None, "whether the ledger has all of this; pass --ledger", ("ledger",)))
     stated = ("declared", "consent", "made", "attacks", "language")
-    found.append(Check("declared", None, f"as the signer states them: {', '.join(stated)}", stated))
-    return found
+    done.append(Check("declared", None, f"as the signer states them: {', '.join(stated)}", stated))
+    return done
 
 
 def _said(error: Exception) -> str:
@@ -206,7 +206,7 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
     week = model.privacy.week
     if week is not None:
         season = season_entry(SeasonSummary(week.season, week.dataset, False, 0, 0.0, 0, None))
-        stated = [{**each, "begun": 0, "closed": False} for each in book["seasons"]]
+        stated = [{**season, "begun": 0, "closed": False} for season in book["seasons"]]
         if season not in stated:
             raise _Wrong("the model's season is left out, or is another one")
     if not _same(own(model.privacy), dossier["learned"][0]):
@@ -329,8 +329,8 @@ def _sentences(dossier: dict[str, Any]) -> str | Check:
             raise _Wrong("its sentences do not follow from its facts")
         return "they follow from the facts; made by the code that is installed here"
     parts = ("code",) if same else ("code", *_SENTENCES)
-    found = f"{', '.join(parts)}: written by other code than is installed here"
-    return Check("sentences", None, found, parts)
+    finding = f"{', '.join(parts)}: written by other code than is installed here"
+    return Check("sentences", None, finding, parts)
 
 
 def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:

@@ -40,7 +40,7 @@ def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
     True
     """
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
-    parts = [_dataset(ledger, each, delta) for each in ledger.datasets()]
+    parts = [_dataset(ledger, name, delta) for name in ledger.datasets()]
     made = moment(datetime.now(UTC).isoformat(timespec="minutes"))
     head = [
         '<p class="kind">Overview of a ledger</p>',
@@ -56,22 +56,20 @@ def _dataset(ledger: Ledger, name: str, delta: float) -> str:
     seasons, runs = ledger.seasons(name), ledger.history(name, summary.delta)
     left = ledger.left(name)
     limit = summary.budget
-    told = {
+    facts = {
         "Budget": str(limit or ("none" if summary.closed else "none, so nothing limits what is trained")),
         "Charged": guarantee(summary.epsilon, summary.delta, *protects),
     }
     if summary.closed or left:
-        told["Left"] = "nothing: the data set is closed" if summary.closed else left or ""
+        facts["Left"] = "nothing: the data set is closed" if summary.closed else left or ""
     if summary.promised is not None:
-        told["With weeks to come"] = guarantee(summary.promised, summary.delta, *protects)
-    parts = [f"<h2>{escape(name)}</h2>", _bar(summary), terms(told)]
+        facts["With weeks to come"] = guarantee(summary.promised, summary.delta, *protects)
+    parts = [f"<h2>{escape(name)}</h2>", _bar(summary), terms(facts)]
     if seasons:
         words = ("season", "state", "weeks trained", "weeks to come", "the next may spend (mu)", "budget")
         parts += ["<h3>Seasons</h3>", table(words, map(_season, seasons), (4,))]
     if runs:
-        lines = [
-            (moment(each.time), str(each.charges), f"{each.mu:.4g}", f"{each.epsilon:.4g}") for each in runs
-        ]
+        lines = [(moment(run.time), str(run.charges), f"{run.mu:.4g}", f"{run.epsilon:.4g}") for run in runs]
         head = ("time (UTC)", "charges", "mu so far", f"epsilon so far, at delta = {summary.delta:g}")
         parts += [f"<h3>Trainings: {len(runs)}</h3>", table(head, lines, (1, 2, 3))]
     return "\n".join(parts)

@@ -67,7 +67,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
     def cells(tag: str, row: Sequence[str]) -> str:
         marks = [' class="number"' if at in numbers else "" for at in range(len(row))]
-        return "".join(f"<{tag}{mark}>{escape(each)}</{tag}>" for mark, each in zip(marks, row))
+        return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row))
 
     lines = [f"<tr>{cells('td', row)}</tr>" for row in rows]
     top = f"<thead><tr>{cells('th', head)}</tr></thead>"
@@ -103,7 +103,7 @@ def percent(value: float, lang: dict[str, Any]) -> str:
 def plain(dossier: dict[str, Any]) -> str:
     """Return the promise in plain words."""
     level, promise, lang = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
-    sure, hardly, strict, loose = (percent(each, lang) for _, each in level["belief"] + level["found"])
+    sure, hardly, strict, loose = (percent(bound, lang) for _, bound in level["belief"] + level["found"])
     text = lang["plain"].format(
         sure=sure,
         hardly=hardly,
@@ -115,7 +115,7 @@ def plain(dossier: dict[str, Any]) -> str:
     )
     others = dossier["model"]["epsilon_of_both_servers"]
     if others is not None:
-        either, both = (spelled(dossier, each, promise["delta"]) for each in (promise["epsilon"], others))
+        either, both = (spelled(dossier, cost, promise["delta"]) for cost in (promise["epsilon"], others))
         text = lang["servers"].format(either=either, both=both) + text
     return text + f" {lang['except']}" * dossier["model"]["public_ratings"]
 
@@ -204,9 +204,9 @@ def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
     rows = [
         (
             *named,
-            _range(each.sensitivity for each in releases),
-            _range(each.noise_sd for each in releases),
-            f"{total_mu(each.mu for each in releases):.3g}",
+            _range(release.sensitivity for release in releases),
+            _range(release.noise_sd for release in releases),
+            f"{total_mu(release.mu for release in releases):.3g}",
             str(len(releases)),
         )
         for named, releases in kinds.items()
@@ -215,7 +215,7 @@ def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
 
 
 def _range(values: Iterable[float]) -> str:
-    ordered = [f"{each:.3g}" for each in sorted(values)]
+    ordered = [f"{value:.3g}" for value in sorted(values)]
     return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]}–{ordered[-1]}"
 
 
@@ -257,12 +257,12 @@ def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     rows = [
         (
-            each["name"],
-            season_words(each, lang["weeks"]).format(**each),
-            lang["shut"] if each["closed"] else lang["open"],
-            spelled(dossier, each["epsilon"], each["delta"]),
+            season["name"],
+            season_words(season, lang["weeks"]).format(**season),
+            lang["shut"] if season["closed"] else lang["open"],
+            spelled(dossier, season["epsilon"], season["delta"]),
         )
-        for each in dossier["ledger"]["seasons"][-_LISTED:]
+        for season in dossier["ledger"]["seasons"][-_LISTED:]
     ]
     return table(lang["season_head"], rows)
 
@@ -278,16 +278,16 @@ def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     lines.append(name["exceeded"])
     columns = [
         (
-            f"{each['epsilon']:.4g}",
-            f"{each['delta']:g}",
-            "—" if each["mu"] is None or each["failure"] else f"{each['mu']:.4g}",
-            f"× {times(each['odds'], lang)}",
-            *(percent(part, lang) for _, part in each["belief"] + each["found"]),
-            f"{exceeded(each):.2g}",
+            f"{level['epsilon']:.4g}",
+            f"{level['delta']:g}",
+            "—" if level["mu"] is None or level["failure"] else f"{level['mu']:.4g}",
+            f"× {times(level['odds'], lang)}",
+            *(percent(part, lang) for _, part in level["belief"] + level["found"]),
+            f"{exceeded(level):.2g}",
         )
-        for each in levels
+        for level in levels
     ]
-    head = (lang["learned_head"], *(lang["of"][each["of"]] for each in levels))
+    head = (lang["learned_head"], *(lang["of"][level["of"]] for level in levels))
     promise = dossier["promise"]
     note = lang["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
     bounds = table(head, list(zip(lines, *columns)), range(1, len(head)))
@@ -298,17 +298,17 @@ def _attacked(attacks: Sequence[dict[str, Any]], lang: dict[str, Any]) -> str:
     if not attacks:
         return f'<p class="none">{escape(lang["no_attacks"])}</p>'
     rows = []
-    for each in attacks:
-        name = lang["attack_names"][each["attack"]]
-        if "not_run" in each:
-            why = lang["not_run"].get(each["not_run"], each["not_run"])
+    for attack in attacks:
+        name = lang["attack_names"][attack["attack"]]
+        if "not_run" in attack:
+            why = lang["not_run"].get(attack["not_run"], attack["not_run"])
             rows.append((name, lang["attack_not_run"].format(why), "", "", ""))
             continue
-        margin, control = each.get("margin", 0.0), each.get("without_privacy", 0.0)
-        gaps = {"users": f"{each['users']:,}", "margin": f"{margin:.2f}", "control": f"{control:.3f}"}
-        done = lang["attacks"][each["attack"]].format(**gaps)
-        figures = f"{each['reached']:.3f}", f"{each['claim']:.3f}"
-        rows.append((name, done, *figures, lang["reading"][reading(each)]))
+        margin, control = attack.get("margin", 0.0), attack.get("without_privacy", 0.0)
+        gaps = {"users": f"{attack['users']:,}", "margin": f"{margin:.2f}", "control": f"{control:.3f}"}
+        done = lang["attacks"][attack["attack"]].format(**gaps)
+        figures = f"{attack['reached']:.3f}", f"{attack['claim']:.3f}"
+        rows.append((name, done, *figures, lang["reading"][reading(attack)]))
     return table(lang["attack_head"], rows, (2, 3)) + small(lang["attacks_note"])
 
 

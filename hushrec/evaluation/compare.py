@@ -312,14 +312,14 @@ def compare(
     """
     check_numbers(draws=(draws, int, "[1, inf)"))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
-    settings, given = dict(settings or {}), _by_label(models)
-    grid, jobs = _grid(train_ratings, given, epsilons, delta, relation, n_users, settings, data_is_public)
+    settings, named = dict(settings or {}), _by_label(models)
+    grid, jobs = _grid(train_ratings, named, epsilons, delta, relation, n_users, settings, data_is_public)
     likes = "ratings" not in jobs
     if relevant_from is None and "lists" in jobs:
         relevant_from = train_ratings.domain.like_threshold
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     ledger = None if data_is_public else ledger
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     charged: list[float] = []
     whole = [_whole(budget) for _, budget, _ in runs]
     words: dict[str, Any] = {"allow_composition": allow_composition}
@@ -329,14 +329,14 @@ def compare(
             on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
         for name, budget, draw in _shown(runs, progress):
             accountant = Accountant(budget, data_is_public=data_is_public, **words)
-            model = _trained(name, given.get(name), train_ratings, accountant, n_users, settings, seed)
+            model = _trained(name, named.get(name), train_ratings, accountant, n_users, settings, seed)
             charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
             result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
             run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
             hidden = ("rmse", "mae") if likes else ()
-            found.append({**run, **_flat({key: m for key, m in result.metrics.items() if key not in hidden})})
+            rows.append({**run, **_flat({key: m for key, m in result.metrics.items() if key not in hidden})})
     return Comparison(
-        rows=tuple(sorted(found, key=lambda run: math.isinf(run["epsilon"]))),
+        rows=tuple(sorted(rows, key=lambda run: math.isinf(run["epsilon"]))),
         delta=delta,
         unit="user",
         relation=relation,

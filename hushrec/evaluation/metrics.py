@@ -314,8 +314,8 @@ def _measured(
     before = np.zeros((history.n_users, 2), np.uint64)
     if alike:
         before = _before_history(model, history, k, next)
-    found = _found(lists, relevant[0], history.n_items)
-    return _Measured(error_sums, ranks, lists, before, found, raters, n_history, targets.n_ratings, n_known)
+    listed = _found(lists, relevant[0], history.n_items)
+    return _Measured(error_sums, ranks, lists, before, listed, raters, n_history, targets.n_ratings, n_known)
 
 
 def _readable(

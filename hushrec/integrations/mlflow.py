@@ -56,12 +56,12 @@ def save_model(
     folder, described = Path(path), MlflowModel() if mlflow_model is None else mlflow_model
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{str(path)!r} exists and is not empty; pass the name of a new folder.")
-    if missing := [str(each) for each in artifacts if not Path(each).is_file()]:
+    if missing := [str(artifact) for artifact in artifacts if not Path(artifact).is_file()]:
         raise InputError(f"{missing[0]!r} is not a file; pass the paths of files to log with the model.")
     folder.mkdir(parents=True, exist_ok=True)
     _checked(model).save(folder / _FILE)
-    for each in artifacts:
-        shutil.copy(each, folder)
+    for artifact in artifacts:
+        shutil.copy(artifact, folder)
     (folder / "requirements.txt").write_text(f"hushrec[mlflow]=={__version__}\npandas\n", encoding="utf-8")
     versions = ".".join(map(str, sys.version_info[:3]))
     environment = f"python: {versions}\nbuild_dependencies: []\ndependencies:\n- -r requirements.txt\n"

@@ -244,7 +244,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
         for model in (private, public)
     )
     errors = np.stack([np.clip(mixed(one, other, w), low, high) - held.matrix.data for w in GRID], axis=1)
-    squared = np.stack([np.bincount(rows, each, held.n_users) for each in (errors**2).T], axis=1)
+    squared = np.stack([np.bincount(rows, column, held.n_users) for column in (errors**2).T], axis=1)
     return _Votes(-squared, squared, np.diff(held.matrix.indptr).astype(np.float64))
 
 

@@ -52,8 +52,8 @@ class _Sums(NamedTuple):
         unit = 1 / np.sqrt(np.maximum(n_likes + RATED**2 * (n_rated - n_likes), RATED**2))
         columns, size = (rated.indices, liked.indices), ratings.n_items
         number, likes = (np.bincount(each, minlength=size).astype(np.float64) for each in columns)
-        own = np.repeat(RATED * unit, n_rated), np.repeat((1 - RATED) * unit, n_likes)
-        weights = [np.bincount(each, weight, size) for each, weight in zip(columns, own)]
+        cell_weights = np.repeat(RATED * unit, n_rated), np.repeat((1 - RATED) * unit, n_likes)
+        weights = [np.bincount(each, weight, size) for each, weight in zip(columns, cell_weights)]
         return cls(int((n_rated > 0).sum()), number, likes, weights[0] + weights[1])
 
     def likes_per_weight(self) -> Array:
@@ -174,8 +174,8 @@ class Released:
         places = self.trained.user_index(gone)
         rated = self.trained.rows(places[places >= 0], keyed=True)
         heaviest = item_weights(released, noise_sd).mean.max()  # whose bias is 1
-        own = _Sums.of(rated, self.like_threshold).weights
-        arrays["item_bias"] = np.asarray(arrays["item_bias"]) - own / heaviest
+        removed = _Sums.of(rated, self.like_threshold).weights
+        arrays["item_bias"] = np.asarray(arrays["item_bias"]) - removed / heaviest
         scale = np.sqrt(np.asarray(arrays["history_weight"], np.float64))
         (learned,) = np.nonzero(scale)
         vectors = np.asarray(arrays["item_factors"], np.float64)[learned] * scale[learned, None]
@@ -205,10 +205,10 @@ class Released:
         scale = scale[learned]
         first = np.maximum(np.asarray(self.private.arrays["item_bias"])[learned], 0.0) * scale
         first /= max(float(np.linalg.norm(first)), _TINY)
-        own = own_likes(rated.liked(self.like_threshold).rated(), learned).toarray() * scale
-        own = _unit_rows(own)
-        own = _unit_rows(own - np.outer(own @ first, first))
-        return own, _unit_rows(own @ directions)
+        rows = own_likes(rated.liked(self.like_threshold).rated(), learned).toarray() * scale
+        rows = _unit_rows(rows)
+        rows = _unit_rows(rows - np.outer(rows @ first, first))
+        return rows, _unit_rows(rows @ directions)
 
 
 def _unit_rows(rows: Array) -> Array:

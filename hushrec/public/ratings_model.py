@@ -142,9 +142,9 @@ def public_items(donors: Ratings, external: Ratings | None) -> PublicItems:
         items.stretch(scale)
         variances[:_RANK] *= squares[:_RANK]
         prior.mean[:, :_RANK] *= scale[:_RANK]
-    (own, unsure), biases = items.known, prior.mean[:, _RANK]
-    known = own[:, _RANK], unsure[:, _RANK], biases, float(variances[_RANK])
-    return PublicItems(level, *known, own[:, :_RANK], noise, offsets, prior.design)
+    (means, unsure), biases = items.known, prior.mean[:, _RANK]
+    known = means[:, _RANK], unsure[:, _RANK], biases, float(variances[_RANK])
+    return PublicItems(level, *known, means[:, :_RANK], noise, offsets, prior.design)
 
 
 class _Side:

@@ -240,7 +240,7 @@ def _history(served: Served, fields: dict[str, Any]) -> Any:
     position = served.model.domain.position
     if isinstance(ratings, dict):
         return {item: rating for item, rating in ratings.items() if position(item) >= 0}
-    return [each for each in ratings if position(each[0] if isinstance(each, tuple) else each) >= 0]
+    return [entry for entry in ratings if position(entry[0] if isinstance(entry, tuple) else entry) >= 0]
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:
@@ -249,7 +249,7 @@ def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> C
 
     def reply(request: Request) -> Reply:
         known = request.headers.get("If-None-Match", "")
-        if known == "*" or tag in (each.strip().removeprefix("W/") for each in known.split(",")):
+        if known == "*" or tag in (given_tag.strip().removeprefix("W/") for given_tag in known.split(",")):
             return Reply(b"", media, 304, headers | {"ETag": tag})
         return Reply(content, media, 200, headers | {"ETag": tag})
 

@@ -146,7 +146,8 @@ class _Workers:
         while self._up.empty():
             if stop.wait(0.02):
                 return ""
-            if ended := [each.exitcode for each in processes if not each.is_alive() and self._up.empty()]:
+            ended = [process.exitcode for process in processes if not process.is_alive()]
+            if ended and self._up.empty():
                 raise HushrecError(f"A worker of the server ended as it started (code {ended[0]}).")
         url, trouble = self._up.get()
         if trouble:

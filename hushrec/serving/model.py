@@ -97,11 +97,10 @@ class Model(Recommender):
 
     @classmethod
     def of(
-        cls, estimator: Any, domain: Domain, found: ModelArrays | Mapping[str, Any], privacy: PrivacyStatement
+        cls, estimator: Any, domain: Domain, parts: ModelArrays | Mapping[str, Any], privacy: PrivacyStatement
     ) -> Model:
         """Build the model of a training; it keeps its state in a season only."""
-        parts, lists = ModelArrays.of(found), None
-        weekly = privacy.week is not None
+        parts, weekly, lists = ModelArrays.of(parts), privacy.week is not None, None
         if parts.lists is not None:
             state = _read_only(parts.lists.state if weekly else {})
             served = _read_only(parts.lists.serve)
@@ -287,7 +286,7 @@ def _stored_state(state: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
 
 
 def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArray[Any]]:
-    return {f"{section}/{name}": each for section, held in sections.items() for name, each in held.items()}
+    return {f"{section}/{name}": array for section, held in sections.items() for name, array in held.items()}
 
 
 def _entry(estimator: Algorithm) -> dict[str, Any]:
@@ -356,11 +355,11 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
         (name, arrays, {**_SERVED, **expected.serve}),
         (state, kept, expected.state),
     ):
-        for each, what in declared.items():
-            if f"{place}/{each}" in stored.arrays or (place == name and each in needed):
-                positions = held.positions(FACTORS if each in (BYTES, SCALE) else each)
+        for array, what in declared.items():
+            if f"{place}/{array}" in stored.arrays or (place == name and array in needed):
+                positions = held.positions(FACTORS if array in (BYTES, SCALE) else array)
                 rows = {} if positions is None else dict.fromkeys(("items", "learned"), len(positions))
-                stored.arrays.expect(f"{place}/{each}", what, sizes | rows)
+                stored.arrays.expect(f"{place}/{array}", what, sizes | rows)
     return Recommender(estimator, domain, arrays, state=kept if "state" in stored.header["sections"] else {})
 
 
@@ -377,14 +376,14 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
         return (*state.shape(name), 0, 0)[1] if name in state else otherwise
 
     # columns of item features have no variance, and taste dimensions without gain are not served
-    own = width("item_probe", min(rank, width("item_factor_variance", rank)))
+    own_rank = width("item_probe", min(rank, width("item_factor_variance", rank)))
     return {
         "items": n_items,
         "learned": with_factors,
         "rank": rank,
-        "own rank": own,
-        "halves": own * (own + 1),
-        "gramian": own * (own + 1) // 2 + 1,
+        "own rank": own_rank,
+        "halves": own_rank * (own_rank + 1),
+        "gramian": own_rank * (own_rank + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
         "components": width("item_components", rank),
         "tables": (*state.shape("feature_tables"), 0)[0] if "feature_tables" in state else 0,

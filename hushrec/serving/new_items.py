@@ -94,7 +94,7 @@ def moved(model: Recommender, position: Array) -> ModelArrays:
     A negative position is a new item. If items recommend items, the learned items stay the same.
     """
     learned = _learned(model, position)
-    serve = {name: learned.get(name, each) for name, each in model.arrays.items()}
+    serve = {name: learned.get(name, array) for name, array in model.arrays.items()}
     lists = None if model.lists is None else moved(model.lists, position)
     return ModelArrays(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
 
@@ -117,8 +117,8 @@ def _learned(model: Recommender, position: Array) -> dict[str, Array]:
 def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
     """Move rows of items to another catalogue, except in the fixed arrays."""
     return {
-        name: at(each, position) if _by_item(name) and name not in fixed else each
-        for name, each in arrays.items()
+        name: at(array, position) if _by_item(name) and name not in fixed else array
+        for name, array in arrays.items()
     }
 
 

@@ -54,10 +54,10 @@ class UserState(NamedTuple):
         """Return the mean of several states of the same users; rows of likes have sum 1."""
         public = states[0].public
         if public is not None:
-            theirs = cls.mean([each.public.state for each in states if each.public])
+            theirs = cls.mean([state.public.state for state in states if state.public])
             public = public._replace(state=theirs)
-        offset = np.mean([each.offset for each in states], axis=0)
-        return cls(offset, sum(_at_sum_one(each.factors) for each in states) / len(states), public)
+        offset = np.mean([state.offset for state in states], axis=0)
+        return cls(offset, sum(_at_sum_one(state.factors) for state in states) / len(states), public)
 
     def moved(self, position: Array) -> UserState:
         """Return the rows at ``position``, zeros for a negative one."""

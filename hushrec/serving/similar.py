@@ -82,10 +82,10 @@ def _learned(model: Model, arrays: Mapping[str, Any], state: UserState) -> tuple
     if isinstance(state.factors, sp.csr_array):
         sources = ("pairs of items", *(_features(model),) * (described > 0))
         return sources if _known(state.factors) else ()
-    own = state.factors.shape[1] - described
-    count = int(arrays.get("directions", 0 if model.privacy.private else own))
-    taste = (plural(count, "taste dimension"),) * (count > 0 and _known(state.factors[:, :own]))
-    return taste + (_features(model),) * _known(state.factors[:, own:])
+    rank = state.factors.shape[1] - described
+    count = int(arrays.get("directions", 0 if model.privacy.private else rank))
+    taste = (plural(count, "taste dimension"),) * (count > 0 and _known(state.factors[:, :rank]))
+    return taste + (_features(model),) * _known(state.factors[:, rank:])
 
 
 def _known(factors: Array | sp.csr_array) -> bool:

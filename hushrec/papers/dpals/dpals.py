@@ -214,11 +214,11 @@ class DPALS(Estimator["SampledUsers"]):
         users.weigh(center, relative)
         dtype = np.float32 if self.user_norm is None else np.float64  # without bounds nothing is exact
         items = initial_items(domain.n_items, self.rank, seed, dtype)
-        found = BiasedFactors(self._rounds(users, np.where(frequent[:, None], items, 0), frequent, gate))
+        trained = BiasedFactors(self._rounds(users, np.where(frequent[:, None], items, 0), frequent, gate))
         return {
             "center": np.float64(center),
-            "item_bias": found.biases.astype(np.float64),
-            "item_factors": found.factors.astype(np.float32),
+            "item_bias": trained.biases.astype(np.float64),
+            "item_factors": trained.factors.astype(np.float32),
             "supported": supported.astype(np.uint8),
             "regularization": np.float64(self.regularization),
         }
@@ -251,8 +251,8 @@ class DPALS(Estimator["SampledUsers"]):
         means, rows = np.zeros(history.n_users), history
         if self.tuning.center == "user":
             means, rows = user_means(history), less_user_means(history)
-        found = ridge_on_items(arrays, rows.matrix, self._ridge)
-        return found._replace(offset=found.offset + means)
+        state = ridge_on_items(arrays, rows.matrix, self._ridge)
+        return state._replace(offset=state.offset + means)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         rows = less_user_means(history) if self.tuning.center == "user" else history

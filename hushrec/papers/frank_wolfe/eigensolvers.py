@@ -234,8 +234,8 @@ def private_pca(
     plan = solver.releases("pca", accountant.budget, part)
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
-    found = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca")
-    return found.values, found.vectors
+    pairs = solver.solve(RowUsers(matrix), start, LocalGate(accountant, plan), "pca")
+    return pairs.values, pairs.vectors
 
 
 def random_block(n_items: int, block: int, seed: int) -> NDArray[np.float64]:

@@ -219,9 +219,9 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
         vectors, values = [], []
         for step in range(1, self.iterations + 1):
             solver = self._solver(domain, step)
-            found = solver.solve(users, start, gate, f"step {step}")
-            vector, start = found.vectors[:, 0], found.vectors
-            value = self._singular_value(found, domain)
+            pairs = solver.solve(users, start, gate, f"step {step}")
+            vector, start = pairs.vectors[:, 0], pairs.vectors
+            value = self._singular_value(pairs, domain)
             users.advance(vector, 1 / self.iterations, self._k(domain) / value)
             vectors.append(vector)
             values.append(value)
@@ -244,11 +244,11 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
             return 2 * self._row_bound(self.row_clip, domain)
         return self.tuning.residual_clip * domain.half_width
 
-    def _singular_value(self, found: Eigenpairs, domain: Domain) -> float:
+    def _singular_value(self, pairs: Eigenpairs, domain: Domain) -> float:
         """The paper's lambda', damped: an upper bound along v."""
         observed = min(self.max_ratings_per_user / domain.n_items, 1.0)
         longest = self._k(domain) / self.iterations * observed
-        square = max(float(found.values[0]), 0.0) + found.noise + self.step_damping * longest**2
+        square = max(float(pairs.values[0]), 0.0) + pairs.noise + self.step_damping * longest**2
         return max(math.sqrt(square), _SMALLEST)
 
 

@@ -103,9 +103,9 @@ def reconstruct(
     scaled = (upload - low) / step - middle  # the ratings are now integers around zero
     window = min(n_ratings, max(WINDOW, int(_MARGIN * mask_rank)))
     part = slice(0, window)
-    found = _solve(*_equations(scaled[part], public_rows[part]), bound=middle + 1)
-    if found is not None:
-        coefficients = np.linalg.lstsq(public_rows[part], scaled[part] - found, rcond=None)[0]
+    solution = _solve(*_equations(scaled[part], public_rows[part]), bound=middle + 1)
+    if solution is not None:
+        coefficients = np.linalg.lstsq(public_rows[part], scaled[part] - solution, rcond=None)[0]
         every = np.rint(scaled - public_rows @ coefficients)
         equations, targets = _equations(scaled, public_rows)
         ratings = low + step * (every + middle)

@@ -66,10 +66,10 @@ def node_submit(
         rows = np.hstack([public[items] for public in task.keys])
         write_atomically(Path(record), [Record(sent.values, rows).to_json()])
     statement = MaskingStatement(task.keys[0].shape[1], task.rounds)
-    found = {"node": sent.node, "round": sent.round, "rounds": task.rounds, "ratings": len(items)}
+    summary = {"node": sent.node, "round": sent.round, "rounds": task.rounds, "ratings": len(items)}
     output.done(
         as_json,
-        {**found, "privacy": statement.to_dict()},
+        {**summary, "privacy": statement.to_dict()},
         f"Uploaded {len(items)} masked ratings as node {sent.node}, round {sent.round} of {task.rounds}.",
         statement.text(),
     )
