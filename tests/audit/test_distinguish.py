@@ -28,9 +28,8 @@ from hushrec.privacy import (
     SystemNoise,
     counted,
     mu_of_pure,
-    total_mu,
 )
-from hushrec.privacy.testing import NoiseCall, RecordingNoise, SeededNoise
+from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import DOMAIN, replay, transcript
 from hushrec.training.users import Users
 from tests.models.cases import CASES, Case
@@ -241,23 +240,3 @@ def test_runs_of_one_release_by_their_densities(label):
     assert found.claimed_mu == pytest.approx(claim, rel=1e-12)
     assert found.mu_bound > 0 and found.figures["pair_mu"] == 1.25 and found.budget == budget
     assert estimator.domains == [pair.data.domain] and set(estimator.seeds) == {3}
-
-
-def call(kind, value, amount, output=None):
-    value = np.asarray(value)
-    return NoiseCall(kind, "x", np.asarray(amount), value, value if output is None else np.asarray(output))
-
-
-def test_distance_by_hand():
-    """The values include integers that float32 cannot hold."""
-    near = 2**24
-    gaussian = (call("gaussian", [near + 1, 3], 2.0), call("gaussian", [near, 9], 2.0))
-    spread = call("gaussian", [1.0, 3.0], [1.0, 4.0]), call("gaussian", [3.0, -3.0], [1.0, 4.0])
-    laplace = call("laplace", [1.0, 2.0], 4.0), call("laplace", [0.5, 3.5], 4.0)
-    flips = call("flip", [True, False, True], 0.2), call("flip", [False, False, False], 0.2)
-    by_hand = [math.hypot(0.5, 3.0), math.hypot(2.0, 1.5), mu_of_pure(0.5), mu_of_pure(2 * math.log(4.0))]
-    pairs = [gaussian, spread, laplace, flips]
-    for pair, expected in zip(pairs, by_hand):
-        assert distance([pair[0]], [pair[1]]) == pytest.approx(expected, rel=1e-9)
-    both = [list(side) for side in zip(*pairs)]
-    assert distance(*both) == pytest.approx(total_mu(by_hand), rel=1e-9) == distance(*both[::-1])

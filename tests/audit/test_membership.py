@@ -6,7 +6,7 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.audit.membership import control, fit_scores, membership
+from hushrec.audit.membership import control, membership
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.privacy import Budget
 from tests.command_line import invoke
@@ -45,27 +45,6 @@ def test_real_ratings(real_data, name, record_property):
     items = tuple(sorted(set(pq.read_table(path, columns=["item"])["item"].to_pylist())))
     ratings = Ratings.from_any(path, Domain(items, rating_range=(1, 5)))
     check(ratings, [1, 5, 10, 20], 5, 800, record_property)
-
-
-class Fitted:
-    """Stands for a model that predicts what it is told."""
-
-    def __init__(self, predicted):
-        self.predicted = predicted
-
-    def predict_pairs(self, histories, users):
-        assert histories is users
-        return self.predicted
-
-
-def test_fit_scores_user_by_user():
-    """The users include one with a single rating and one with none."""
-    domain = Domain(("a", "b", "c"), rating_range=(1, 5))
-    rows = [("u", "a", 1.0), ("u", "b", 5.0), ("u", "c", 2.0), ("v", "b", 4.0), ("w", "c", 3.0)]
-    ratings = Ratings.from_any(tuple(list(column) for column in zip(*rows)), domain)
-    users = ratings.for_users(["u", "nobody", "v"])
-    scores = fit_scores(Fitted(np.array([3.0, 5.0, 1.0, 7.0])), users)
-    np.testing.assert_allclose(scores, [-(4 + 0 + 1) / 3, 0.0, -9.0], rtol=1e-15)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,6 @@ import json
 import math
 import os
 import tracemalloc
-import uuid
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,7 +17,7 @@ import safetensors
 import safetensors.numpy
 
 import hushrec
-from hushrec.data import Domain, Ratings, realistic
+from hushrec.data import realistic
 from hushrec.errors import InputError, ModelFileError
 from hushrec.models import Model, PrivateALS
 from hushrec.privacy import Accountant, Budget
@@ -270,18 +269,6 @@ def test_a_foreign_safetensors_reader_loads_it(iterations: int, tmp_path) -> Non
         else:
             assert digests[name] == hashlib.sha256(content[begin:end]).hexdigest()
     assert set(digests) | {"digest"} == set(header) and len(content) == end
-
-
-def test_ids_come_back_as_declared(tmp_path) -> None:
-    items = ("a", 7, -3, uuid.UUID(int=5), b"\x00\xff", 2.5, True, "\ud800", "naïve ☂", 10**30)
-    domain = Domain(items, rating_range=(1, 5))
-    trained = PrivateALS(rank=2).fit(
-        Ratings.from_any((["u"], ["a"], [3.0]), domain), Accountant(Budget(2, 1e-6))
-    )
-    trained.save(tmp_path / "m")
-    again = hushrec.load(tmp_path / "m").domain
-    assert again.items == items and [type(item) for item in again.items] == [type(item) for item in items]
-    assert again.fingerprint == domain.fingerprint
 
 
 def test_unknown_sections_are_ignored(tmp_path) -> None:
