@@ -44,8 +44,6 @@ def compare(
     *,
     models: Annotated[str, Parameter(show_default=_USUAL)] | None = None,
     out_dir: Annotated[str, Parameter(metavar="DIR")],
-    holdout: float = 0.2,
-    folds: Count | None = None,
     draws: Count = 1,
     lists: Lists = Lists(),
     n_users: Users | None = None,
@@ -62,7 +60,7 @@ def compare(
 ) -> None:
     """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
 
-    Part of the ratings is held out for testing. The baselines of private models are always included. The
+    A fifth of the ratings is held out for testing. The baselines of private models are always included. The
     command first prints what all runs cost together, and asks on a terminal. If they do not fit the budget,
     no run is made. To compare one model without privacy cost, use hushrec evaluate. With --data-is-public
     nothing is charged, and every result is stamped NOT PRIVATE. The epsilon inf adds the references without
@@ -70,8 +68,6 @@ def compare(
 
       hushrec compare ratings.parquet --models both,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
-      hushrec compare movies.csv --epsilons 1,5,10,inf --delta 1e-6 --rating-range 1 5 --folds 5 \\
-                      --catalogue items.txt --data-is-public --out-dir comparison
       hushrec compare likes.csv --implicit --epsilons 1,5,10,inf --delta 1e-6 --catalogue items.txt \\
                       --data-is-public --out-dir comparison
 
@@ -83,17 +79,11 @@ def compare(
         Models, separated by commas. Settings name theirs, as in --set both.ratings.rank=8.
     out_dir
         Folder for the table and the plot.
-    holdout
-        Share of the ratings to test on.
-    folds
-        Cross-validate with this many folds instead; only with --data-is-public, since every fold would be
-        charged.
     draws
         Trainings of each model at each epsilon.
     """
     levels, domain = promises.levels(), declared.domain(reading.implicit, ratings, reading.columns)
     budget = promises.budget_of(min(levels))
-    _check_parts(holdout, folds, charging.data_is_public)
     folder = output_folder(out_dir, force, FILES)
     needs_matplotlib()
     rows = reading.read(ratings, domain)
@@ -108,13 +98,10 @@ def compare(
         "seed": seed,
         "progress": progress_shown(no_progress),
     }
-    if folds is not None:
-        comparison = evaluation.cross_validate(rows, chosen, levels, folds=folds, **options)
-    else:
-        train_part, test_part = split_ratings(rows, (1 - holdout, holdout), seed=seed)
-        charged = charging.arguments(private=max(levels) < math.inf or min(levels) == math.inf)
-        options["on_price"] = _ask(budget, charging.dataset, yes)
-        comparison = evaluation.compare(train_part, test_part, chosen, levels, **options, **charged)
+    train_part, test_part = split_ratings(rows, (0.8, 0.2), seed=seed)
+    charged = charging.arguments(private=max(levels) < math.inf or min(levels) == math.inf)
+    options["on_price"] = _ask(budget, charging.dataset, yes)
+    comparison = evaluation.compare(train_part, test_part, chosen, levels, **options, **charged)
     folder.mkdir(mode=0o700, exist_ok=True)
     paths = comparison.write(folder)
     output.done(
@@ -136,17 +123,6 @@ def _by_model(given: dict[str, Any], models: Sequence[str]) -> dict[str, dict[st
             raise InputError(f"--set {name} names no model; write for example --set {models[0]}.{name}=...")
         found.setdefault(model, {})[setting] = value
     return found
-
-
-def _check_parts(holdout: float, folds: int | None, public: bool) -> None:
-    if not 0 < holdout < 1:
-        raise InputError(
-            f"--holdout {holdout:g} is out of range; pass a share between 0 and 1, for example 0.2."
-        )
-    if folds is not None and not public:
-        raise InputError(
-            "--folds is for public data: pass --data-is-public, or hold out one part with --holdout."
-        )
 
 
 def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None]:

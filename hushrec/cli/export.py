@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Annotated
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from cyclopts import Parameter
 
 from hushrec.cli import output
-from hushrec.cli.files import output_file, output_folder, page_folder
+from hushrec.cli.files import output_file, output_folder, page_folder, write_table
 from hushrec.cli.items import Titled
 from hushrec.cli.options import File, Force, Json
 from hushrec.cli.tables import Columns
@@ -70,9 +69,7 @@ def export(
         written = [output_file(vectors, (model,), force)]
         table = trained.item_vectors()
         listed = pa.FixedSizeListArray.from_arrays(pa.array(table.reshape(-1)), table.shape[1])
-        buffer = pa.BufferOutputStream()
-        pq.write_table(pa.table({"item": trained.domain.item_column, "vector": listed}), buffer)
-        write_atomically(written[0], [buffer.getvalue()])
+        write_table(pa.table({"item": trained.domain.item_column, "vector": listed}), written[0])
     else:
         output.warn_of_publishing(trained, model)
         attributes = titled.read(trained.domain, columns)

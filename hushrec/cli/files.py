@@ -15,6 +15,7 @@ from urllib.parse import quote
 import pyarrow.csv as pc
 import pyarrow.parquet as pq
 
+from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.disk import private_file
 from hushrec.errors import InputError
@@ -23,6 +24,8 @@ from hushrec.serving.modelfile import write_atomically
 #: Characters of a file's name, below the 143 that encrypted file systems leave.
 _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
+#: Characters: 128 bits in hexadecimal digits.
+_SHORTEST_TOKEN = 32
 #: Lists the file of each user. No user's file can have this name, since theirs have no second dot.
 INDEX = "index.private.csv"
 _UNFINISHED = f"{INDEX}.unfinished"
@@ -90,6 +93,19 @@ def text_lines(path: str, what: str) -> list[str]:
         raise InputError(f"{path!r} cannot be read; pass a text file, one {what} a line.") from None
 
 
+def tokens(path: str, count: int | None = None) -> list[str]:
+    """Return the secrets of a file, each long enough that nobody guesses it."""
+    found = text_lines(path, "token")
+    if any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found) or (
+        len(found) != count if count else not found
+    ):
+        what = f"{plural(count, 'token')}" if count else "bearer tokens"
+        raise InputError(
+            f"{path!r} must hold {what} of {_SHORTEST_TOKEN} ASCII characters or more, one a line."
+        )
+    return found
+
+
 def page_folder() -> Path:
     folder = Path(__file__).parents[1] / "web"
     if not (folder / "index.html").is_file():
@@ -116,16 +132,16 @@ def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -
     return output_file(path, inputs, replace)
 
 
+def write_table(table: Any, out: Path, as_csv: bool = False) -> None:
+    buffer = io.BytesIO()
+    (pc.write_csv if as_csv else pq.write_table)(table, buffer)
+    write_atomically(out, [buffer.getvalue()])
+
+
 def write_private_table(table: Any, out: Path, mark: str) -> None:
     """Write a table whole, as Parquet that is marked inside or as CSV."""
-    buffer = io.BytesIO()
-    if out.suffix.lower() == ".csv":
-        pc.write_csv(table, buffer)
-    else:
-        pq.write_table(
-            table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": mark}), buffer
-        )
-    write_atomically(out, [buffer.getvalue()])
+    marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": mark})
+    write_table(marked, out, as_csv=out.suffix.lower() == ".csv")
     if "private" not in out.name.lower():
         output.note(f"Note: {out.name} is private; a name such as {out.stem}.private{out.suffix} says so.")
 

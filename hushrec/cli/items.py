@@ -31,37 +31,21 @@ class Titled:
     titles: File | None = None
 
     def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
-        return (
-            None if self.titles is None else Attributes.read(None, domain, self.titles, item_columns(columns))
-        )
+        attributes = getattr(self, "attributes", None)
+        if self.titles is None and attributes is None:
+            return None
+        return Attributes.read(attributes, domain, self.titles, item_columns(columns))
 
 
 @Parameter(name="*", group=_ITEMS)
 @dataclass(frozen=True, kw_only=True)
-class Described(Titled):
-    """Attributes of items.
+class Ruled(Titled):
+    """Rules for lists.
 
     Parameters
     ----------
     attributes
         Public facts on the items: a CSV or Parquet table with a column of item ids.
-    """
-
-    attributes: File | None = None
-
-    def read(self, domain: Domain, columns: str | None = None) -> Attributes | None:
-        if self.attributes is None:
-            return super().read(domain, columns)
-        return Attributes.read(self.attributes, domain, self.titles, item_columns(columns))
-
-
-@Parameter(name="*", group=_ITEMS)
-@dataclass(frozen=True, kw_only=True)
-class Ruled(Described):
-    """Rules for lists.
-
-    Parameters
-    ----------
     where
         List items of which this is true, as in --where "in_stock and price < 50".
     at_most
@@ -70,6 +54,7 @@ class Ruled(Described):
         Raise the scores of items for which this is true, as in --boost new=1.1; repeatable.
     """
 
+    attributes: File | None = None
     where: Annotated[str | None, Parameter(metavar="CONDITION")] = None
     at_most: Annotated[tuple[str, ...], Parameter(metavar="COLUMN=N")] = ()
     boost: Annotated[tuple[str, ...], Parameter(metavar="CONDITION=FACTOR")] = ()
@@ -81,12 +66,8 @@ class Ruled(Described):
             )
         most = _numbers(self.at_most, "--at-most", "brand=2", int)
         boost = _numbers(self.boost, "--boost", "new=1.1", float)
-        return {
-            "attributes": self.read(domain, columns),
-            "where": self.where,
-            "at_most": most,
-            "boost": boost,
-        }
+        attributes = self.read(domain, columns)
+        return {"attributes": attributes, "where": self.where, "at_most": most, "boost": boost}
 
 
 def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:

@@ -125,9 +125,14 @@ def held_against(trained: Model) -> tuple[dict[str, Any], str]:
     return found, words
 
 
-def summary(estimator: Algorithm) -> str:
-    first = (getdoc(type(estimator)) or "").partition("\n\n")[0]
-    return " ".join(re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", first).replace("``", "").split())
+def summary(cls: type[Any]) -> str:
+    return plain((getdoc(cls) or "").partition("\n\n")[0])
+
+
+def plain(text: str) -> str:
+    """Return the text of a docstring without its markup."""
+    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
+    return " ".join(re.sub(r"\bNone\b", "none", text).split())
 
 
 def taste_of(trained: Model) -> Taste:

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from cyclopts import Parameter
 
 from hushrec.cli import output
-from hushrec.cli.files import page_folder, text_lines
+from hushrec.cli.files import page_folder, tokens as tokens_of
 from hushrec.cli.options import Count, File, Serving
 from hushrec.cli.tables import Columns, item_columns
 from hushrec.errors import InputError
@@ -23,8 +23,6 @@ _ORIGIN = re.compile(
     r"(https?)://(?:[a-z0-9_](?:[a-z0-9_.-]{0,252}[a-z0-9_])?|\[[0-9a-f:]+\])(:[1-9][0-9]{0,4})?"
 )
 _USUAL_PORTS = {"http": ":80", "https": ":443"}
-#: Characters: 128 bits in hexadecimal digits.
-_SHORTEST_TOKEN = 32
 
 
 def serve(
@@ -78,7 +76,7 @@ def serve(
         models=paths,
         tables=_tables(paths, attributes, titles),
         columns=item_columns(columns),
-        tokens=() if tokens is None else _tokens(tokens),
+        tokens=() if tokens is None else tokens_of(tokens),
         names=_names(server_name),
         origins=_origins(origin),
         page=page_folder() if demo else None,
@@ -154,12 +152,3 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
                 " port, as in https://shop.example or http://localhost:3000."
             )
     return origins
-
-
-def _tokens(path: str) -> list[str]:
-    tokens = text_lines(path, "token")
-    if not tokens or any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in tokens):
-        raise InputError(
-            f"{path!r} must hold bearer tokens of {_SHORTEST_TOKEN} ASCII characters or more, one a line."
-        )
-    return tokens

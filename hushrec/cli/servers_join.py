@@ -10,12 +10,11 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural
 from hushrec.cli import output
-from hushrec.cli.files import text_lines
+from hushrec.cli.files import tokens as tokens_of
 from hushrec.cli.options import Account, File, Json, Seconds
 from hushrec.cli.servers_init import connected, read_agreement
 from hushrec.cli.tables import Reading
 from hushrec.data import Ratings
-from hushrec.errors import InputError
 
 
 def servers_join(
@@ -76,9 +75,7 @@ def servers_join(
     from hushrec.engines.two_servers import node as protocol
 
     agreed = read_agreement(agreement)
-    keys = text_lines(tokens, "token")
-    if len(keys) != 2 or not "".join(keys).isascii():
-        raise InputError(f"{tokens!r} must hold two tokens, the first server's and the second's, one a line.")
+    keys = tokens_of(tokens, 2)
     rows = Ratings.from_any(ratings, agreed.domain, **reading.arguments())
     agreed.check(rows)
     servers = [connected(url, plain_http, ca, patience) for url in (first, second)]

@@ -13,7 +13,7 @@ from cyclopts import Parameter
 from hushrec.checks import plural
 from hushrec.cli import output, output_model
 from hushrec.cli.donated import Published
-from hushrec.cli.files import output_file, text_lines
+from hushrec.cli.files import output_file, text_lines, tokens
 from hushrec.cli.options import Account, Days, File, Force, Json, Listening, Seconds
 from hushrec.cli.servers_init import connected, is_loopback, read_agreement
 from hushrec.cli.train import save
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from hushrec.network.transport import Connection
     from hushrec.serving.model import Model
 
-#: Characters: 128 bits in hexadecimal digits.
-_SHORTEST_TOKEN = 32
 #: File that names OUT once both servers have the model.
 _ENDED = "ended"
 #: Seconds between two requests to the other server.
@@ -95,10 +93,12 @@ def servers_run(
     from hushrec.engines.two_servers.server import CollectingServer, Settings
     from hushrec.network.messages import check_name
 
-    agreed, names = read_agreement(agreement), _lines(nodes, "node")
+    agreed, names = read_agreement(agreement), text_lines(nodes, "node")
+    if not names or len(set(names)) != len(names):
+        raise InputError(f"{nodes!r} must hold one node a line, each once.")
     for name in names:
         check_name(name)
-    key, public = _peer_token(peer_token), published.read()
+    (key,), public = tokens(peer_token, 1), published.read()
     book = Book(folder)
     ended = (
         book.get(_ENDED) == out.encode()
@@ -135,13 +135,6 @@ def servers_run(
     output_model.trained(model, target, "Trained", as_json, rows=False)
 
 
-def _peer_token(path: str) -> str:
-    token = _lines(path, "token")[0]
-    if len(token) < _SHORTEST_TOKEN or not token.isascii():
-        raise InputError(f"{path!r} must hold {_SHORTEST_TOKEN} characters or more, all of ASCII.")
-    return token
-
-
 def _trained(server: CollectingServer, other: Connection, ended: bool) -> Model:
     from hushrec.engines.two_servers.messages import State
     from hushrec.network.transport import TransportError
@@ -173,10 +166,3 @@ def _tokens(book: Book, names: list[str]) -> dict[str, str]:
     written = "".join(f"{json.dumps(name)},{token}\n" for name, token in tokens.items())
     write_atomically(book.path / "tokens.csv", [written.encode()])
     return {name: hashlib.sha256(tokens[name].encode()).hexdigest() for name in names}
-
-
-def _lines(path: str, what: str) -> list[str]:
-    lines = text_lines(path, what)
-    if not lines or len(set(lines)) != len(lines):
-        raise InputError(f"{path!r} must hold one {what} a line, each once.")
-    return lines

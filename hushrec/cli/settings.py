@@ -6,7 +6,6 @@ import re
 import textwrap
 from collections.abc import Iterator
 from dataclasses import MISSING
-from inspect import getdoc
 from typing import Any
 
 from docstring_parser import DocstringStyle, parse
@@ -14,6 +13,7 @@ from docstring_parser import DocstringStyle, parse
 from hushrec.checks import Settings, parts_of, setting_fields, settings_of
 from hushrec.cli import output
 from hushrec.cli.options import Json
+from hushrec.cli.output_model import plain, summary
 from hushrec.data import Domain
 from hushrec.privacy import Budget
 from hushrec.registry import ESTIMATORS, best
@@ -38,7 +38,7 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
         Also list the settings that benchmarks chose.
     """
     if model is None:
-        models = {name: _first(cls) for name, cls in ESTIMATORS.items()}
+        models = {name: summary(cls) for name, cls in ESTIMATORS.items()}
         lines = [f"{name:<27} {_brief(about, 52)}" for name, about in models.items()]
         output.result(as_json, {"models": models}, *lines, "", "Settings of one: hushrec settings MODEL")
         return
@@ -53,7 +53,7 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
     output.result(
         as_json,
         {"model": model, "settings": found},
-        *output.folded(f"{model}: {_first(known(model))}"),
+        *output.folded(f"{model}: {summary(known(model))}"),
         "",
         *lines,
         *output.paragraph(f"Change one in a training: --set {example}=VALUE.{more}"),
@@ -87,7 +87,7 @@ def _texts(cls: type[Any]) -> dict[str, str]:
         for entry in parse(layer.__doc__ or "", DocstringStyle.NUMPYDOC).params:
             if not (entry.description or "As in").startswith("As in"):
                 for name in entry.arg_name.split(","):
-                    found.setdefault(name.strip(), _plain(entry.description or ""))
+                    found.setdefault(name.strip(), plain(entry.description or ""))
     return found
 
 
@@ -107,12 +107,3 @@ def _brief(text: str, width: int) -> str:
         return text.rstrip(".")
     ends = [match.start() for match in re.finditer(r"[:;] |\. (?=[A-Z])", text) if match.start() <= width]
     return text[: ends[-1]] if ends else textwrap.shorten(text, width, placeholder="...")
-
-
-def _first(cls: Any) -> str:
-    return _plain((getdoc(cls) or "").partition("\n\n")[0])
-
-
-def _plain(text: str) -> str:
-    text = re.sub(r":\w+:`~?(?:[\w.]*\.)?(\w+)`", r"\1", text).replace("``", "")
-    return " ".join(re.sub(r"\bNone\b", "none", text).split())

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from collections.abc import Callable
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 from cyclopts.validators import Number
-from pyarrow import parquet
 
 from hushrec.checks import plural
 from hushrec.cli import output
-from hushrec.cli.files import output_folder
+from hushrec.cli.files import output_folder, write_table
 from hushrec.cli.options import Count, Force, Json, NoProgress, Seed, progress_shown
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import (
@@ -28,7 +26,6 @@ from hushrec.data.splits import check_sides
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
-from hushrec.serving.modelfile import write_atomically
 
 Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
 
@@ -103,9 +100,7 @@ def split(
             (folder / "history.parquet").unlink(missing_ok=True)
         for file, part in zip(files, parts):
             advance(1, file.name)
-            buffer = io.BytesIO()
-            parquet.write_table(part.to_arrow(), buffer)
-            write_atomically(file, [buffer.getvalue()])
+            write_table(part.to_arrow(), file)
         advance(1)
     written = [str(file) for file in files]
     found: dict[str, Any] = {"files": written}

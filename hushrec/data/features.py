@@ -179,11 +179,11 @@ def _as_table(source: Any, what: str) -> pa.Table:
         return _from_file(File(os.fspath(source)), what)
     module = type(source).__module__.partition(".")[0]
     try:
+        if module == "polars":
+            frame = source.collect() if hasattr(source, "collect") else source
+            source = {name: frame[name] for name in frame.columns}
         if module == "pandas":
             table = pa.Table.from_pandas(source, preserve_index=False)
-        elif module == "polars":
-            frame = source.collect() if hasattr(source, "collect") else source
-            table = pa.table({name: typed_or_objects(frame[name]) for name in frame.columns})
         elif isinstance(source, Mapping):
             table = pa.table({str(name): _column(values) for name, values in source.items()})
         elif isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):

@@ -74,6 +74,12 @@ def read_chunks(file: File, columns: Any, format: str | None, implicit: bool) ->
             yield from _text_chunks(stream, file, kind, columns, implicit)
 
 
+#: Endings of files, without that of compression -> their format.
+_ENDINGS = {
+    **dict.fromkeys((".parquet", ".pq"), "parquet"),
+    **dict.fromkeys((".data", ".base", ".test"), "movielens-100k"),
+    ".dat": "movielens-dat",
+}
 #: Endings of files that are not tables of rows -> their kind.
 _OTHER_KINDS = {
     **dict.fromkeys((".zip", ".tar", ".tgz", ".7z", ".rar", ".xz"), "an archive"),
@@ -92,7 +98,8 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
         how = "unpack it" if what == "an archive" else "save it as CSV or Parquet, one row per rating"
         raise InputError(f"{file.path!r} is {what} by its name; {how}.")
     magic = file.head(4)
-    kind = _guess_format(file, magic) if format is None else format
+    by_content = "parquet" if magic == b"PAR1" else "tsv" if file.suffix == ".tsv" else "csv"
+    kind = format or _ENDINGS.get(file.suffix, by_content)
     if kind not in FORMATS + WITH_HEADER:
         raise InputError(
             f"format must be one of {', '.join(FORMATS)}, or the delimiter of the columns, not {format!r}.",
@@ -247,16 +254,3 @@ def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[s
     else:
         if not done:
             yield schema.empty_table()
-
-
-def _guess_format(file: File, magic: bytes) -> str:
-    suffix = file.suffix
-    if suffix in (".parquet", ".pq"):
-        return "parquet"
-    if suffix in (".data", ".base", ".test"):
-        return "movielens-100k"
-    if suffix == ".dat":
-        return "movielens-dat"
-    if magic == b"PAR1":
-        return "parquet"
-    return "tsv" if suffix == ".tsv" else "csv"

@@ -251,12 +251,9 @@ def encode_quantities(column: Any) -> np.ndarray:
 
 
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
-    ratings, start = np.empty(len(column), dtype=np.float32), 0
-    for chunk in column.chunks:
-        cells = chunk if pa.types.is_float32(chunk.type) else chunk.cast(pa.float64(), safe=False)
-        ratings[start : start + len(chunk)] = cells.to_numpy(zero_copy_only=False)
-        start += len(chunk)
-    return ratings
+    kind = pa.float32() if pa.types.is_float32(column.type) else pa.float64()
+    cells = (chunk.cast(kind, safe=False).to_numpy(zero_copy_only=False) for chunk in column.chunks)
+    return np.concatenate([np.zeros(0, np.float32), *(part.astype(np.float32) for part in cells)])
 
 
 def _canonical_array(values: pa.Array) -> pa.Array:

@@ -18,7 +18,7 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -48,15 +48,6 @@ _ROW_BYTES = 12  # about, of a row in a text file
 _LOCK = "lock"
 
 
-class _Options(NamedTuple):
-    """Options of reading tables."""
-
-    domain: Domain
-    columns: Any
-    format: str | None
-    implicit: bool
-
-
 def write_store(
     source: Any,
     out: str | os.PathLike[str],
@@ -75,13 +66,13 @@ def write_store(
         check_implicit(domain, columns)
     if partitions is not None and check_count("partitions", partitions) > _MOST_PARTITIONS:
         raise InputError(f"partitions must be at most {_MOST_PARTITIONS:,}.", parameter="partitions")
-    options, target = _Options(domain, columns, format, implicit), Path(out).absolute()
+    target = Path(out).absolute()
     _check_target(target, force)
-    chunks, rows = _chunks(source, options)
+    chunks, rows = _chunks(source, domain, columns, format, implicit)
     bar = progress_bar(progress, rows, "preparing (private)")
     with _workspace(target) as folder, bar as advance:
         count = partitions or PARTITIONS
-        marks, rows = _deal_out(chunks, options, folder, count, advance)
+        marks, rows = _deal_out(chunks, domain, folder, count, advance)
         entries = _clean_all(domain, folder, count, rows // count, "unordered" not in marks)
         _finish(domain, folder, entries, marks)
         _check_target(target, force)  # another one may have been faster
@@ -92,7 +83,9 @@ def write_store(
 # ---------------------------------------------------------------------- reading
 
 
-def _chunks(source: Any, options: _Options) -> tuple[Iterable[Columns], int]:
+def _chunks(
+    source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool
+) -> tuple[Iterable[Columns], int]:
     """Return chunks, and about how many rows there are; 0 of a stream."""
     if isinstance(source, Columns):
         return [source], len(source.ratings)
@@ -101,20 +94,17 @@ def _chunks(source: Any, options: _Options) -> tuple[Iterable[Columns], int]:
     if isinstance(source, (str, os.PathLike)):
         with contextlib.suppress(OSError):  # refused below
             source = piped(os.fspath(source)) if Path(source).is_fifo() else source
-    if is_stream(source) and options.format is None:
-        return stream_chunks(source, options.columns, options.implicit), 0
+    if is_stream(source) and format is None:
+        return stream_chunks(source, columns, implicit), 0
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(paths, list) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        found = read_columns(
-            source, options.columns, options.format, options.implicit, options.domain.item_texts
-        )
+        found = read_columns(source, columns, format, implicit, domain.item_texts)
         return [found], len(found.ratings)
     files = [file for path in paths for file in files_at(os.fspath(path))]
     if not files:
         raise InputError("There are no files to read; pass at least one path.")
-    kinds = [file_format(file, options.format, options.columns) for file in files]
-    rows = sum(_rows_of(file, kind) for file, kind in zip(files, kinds))
-    return read_files(files, options.columns, options.format, options.implicit), rows
+    rows = sum(_rows_of(file, file_format(file, format, columns)) for file in files)
+    return read_files(files, columns, format, implicit), rows
 
 
 def _rows_of(file: File, kind: str) -> int:
@@ -132,7 +122,7 @@ def _rows_of(file: File, kind: str) -> int:
 
 
 def _deal_out(
-    chunks: Iterable[Columns], options: _Options, folder: Path, count: int, advance: Callable[[int], object]
+    chunks: Iterable[Columns], domain: Domain, folder: Path, count: int, advance: Callable[[int], object]
 ) -> tuple[set[str], int]:
     """Append every row to its user's partition, in the order of the input.
 
@@ -140,7 +130,7 @@ def _deal_out(
     """
     marks: set[str] = set()
     held: dict[int, list[pa.RecordBatch]] = {}
-    rows, total, places = 0, 0, Places(options.domain.item_texts)
+    rows, total, places = 0, 0, Places(domain.item_texts)
     with ThreadPoolExecutor(_workers()) as pool:
         for chunk, pieces in _ahead(pool, partial(_dealt, places=places, count=count), chunks):
             for number, piece in pieces:

@@ -41,9 +41,7 @@ def read_columns(
     elif isinstance(source, Mapping):
         return pick(list(source), source.__getitem__, columns, implicit)
     elif isinstance(source, pa.RecordBatch) or hasattr(source, "__arrow_c_stream__"):
-        if is_stream(source):
-            return _of_table(pa.Table.from_batches(*batches(source)), columns, implicit, is_ordered=False)
-        return _of_table(_arrow_table(source), columns, implicit)
+        return _of_table(_arrow_table(in_memory(source)), columns, implicit, not is_stream(source))
     elif isinstance(source, tuple) and 2 <= len(source) <= 4 and getattr(source[1], "ndim", 1) == 1:
         return columns_of(*source, implicit=implicit)
     raise InputError(

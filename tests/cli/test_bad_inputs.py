@@ -125,8 +125,6 @@ LINES = {
     f"plan {B} --items 9 --users 9 --model nope": "--model nope is not known",
     f"plan {B} --items 9 --users 9 --catalogue items.txt": "Pass --catalogue or --items, not both",
     f"{COMPARE} --epsilons 1;5": "--epsilons '1;5' is not a list of numbers",
-    f"{COMPARE} --epsilons 1 --folds 5": "pass --data-is-public",
-    f"{COMPARE} --epsilons 1 --holdout 20": "--holdout 20 is out of range",
     f"{COMPARE} --epsilons 1 --models nope": "--models 'nope' is not known",
     f"{COMPARE} --epsilons 1 --set rank=8": "--set rank names no model; write for example --set both.rank=",
     f"{COMPARE} --epsilons 1 --set item-bias.clip=-1": "clip=-1 is out of range",

@@ -700,8 +700,8 @@ SEEN = [  # the public side knows more than was released, or what is printed doe
         '{"note": self.stamp, "runs": list(self.rows), "main_metric": f"recall@{self.k}"'
         ' if all(math.isnan(row["rmse"]) for row in self.rows) else "rmse"}'),
     bug("a file's format told by its first row", f"{PRINTED}::test_the_first_line_of_a_file_without_header",
-        "data/files:_guess_format", "    suffix = file.suffix\n    if suffix in",
-        '    if magic == b"PAR1":\n        return "parquet"\n    suffix = file.suffix\n    if suffix in'),
+        "data/files:file_format", "kind = format or _ENDINGS.get(file.suffix, by_content)",
+        'kind = format or ("parquet" if magic == b"PAR1" else _ENDINGS.get(file.suffix, by_content))'),
     Bug("the demo ends in an error where no rating was held out",
         (Edit("benchmarks/demo.py", "_figure", "return \"–\" if figure is None else format(figure, \".3f\")",
               'return f"{figure:>8.4f}"'),), f"{PRINTED}::test_demo[csv-alone-ordinary]"),
