@@ -23,7 +23,7 @@ from itertools import combinations
 from multiprocessing import get_context, parent_process
 from multiprocessing.connection import Connection
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import ModuleType
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -243,17 +243,14 @@ def check_replay(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
     """Check that other data, with a run's noisy releases, give the same bytes."""
     rng, run = np.random.default_rng(3), _fitted(estimator, budget)
     for number in range(pairs):
-        noise = RecordingNoise(SeededNoise(number))
         first = _users(budget.unit, rng, int(rng.integers(1, 7)), domain)
         other = hostile_users(rng, int(rng.integers(0, 30)), domain) if number else {}
         if number == 1:  # rows, none of which can be used
             other = {f"u{n}": hostile_rows(f"u{n}", rng, 4, domain) for n in range(4)}
         if budget.unit == "rating":
             other = turned(first, domain)
-        model, _ = run(ratings_of(first, domain), noise)
         with warnings.catch_warnings(action="error"):
-            again, _ = run(ratings_of(other, domain), ReplayNoise(noise.calls))
-        assert model == again, "the model knows more of the rows than was released"
+            _same_model(run, [ratings_of(users, domain) for users in (first, other)], number, {})
 
 
 def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN, n_users: int = 24) -> None:
@@ -307,7 +304,7 @@ def check_edges(estimator: Estimator, budget: Budget, *, edges: Iterable[Edge] =
         family = _edge_family(edge, 13, number)
         with warnings.catch_warnings(action="error"):
             planned = {one.relation: estimator.plan(one, domain).releases for one in _relations(budget)}
-            calls = _same_model(_fitted(estimator, budget), family, number, planned)
+            *_, calls = _same_model(_fitted(estimator, budget), family, number, planned)
         square |= edge.n_items > 2 and max(call.value.size for call in calls) > edge.n_items**2 / 2
 
 
@@ -336,10 +333,7 @@ def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN
         for family, noise_seed in neighbours(budget.unit, pairs, seed + number, over):
             with warnings.catch_warnings(action="error"):
                 _same_model(run, family, noise_seed, planned)
-        recorder = RecordingNoise(SeededNoise(seed + number))
-        content, charged = run(family[-1], recorder)
-        alike = run(ratings_of({}, over), ReplayNoise(recorder.calls))[0] == content
-        assert alike, "a week's model knows more of the rows than was released"
+        content, charged, _ = _same_model(run, [family[-1], ratings_of({}, over)], seed + number, {})
         model = Model.from_bytes(content)
         for mine, theirs in zip(charged, planned[budget.relation], strict=True):
             assert replace(mine, label=theirs.label) == theirs, "a week was charged otherwise than planned"
@@ -478,8 +472,8 @@ def _next_week(model: Model) -> Run:
 
 def _same_model(
     run: Run, family: Sequence[Ratings], seed: int, planned: Mapping[str, Sequence[Release]]
-) -> list[NoiseCall]:
-    """Check that neighbours with the same releases give the same bytes."""
+) -> tuple[bytes, tuple[Release, ...], list[NoiseCall]]:
+    """Check that data sets with the same releases give the same model; return the first one's run."""
     recorder = RecordingNoise(SeededNoise(seed))
     model, charged = run(family[0], recorder)
     runs = [recorder.calls]
@@ -488,7 +482,7 @@ def _same_model(
         assert run(other, again)[0] == model, "the model knows more of the rows than was released"
         runs.append(again.calls)
     _hold(runs, charged, planned, {}, _ROUNDED)
-    return recorder.calls
+    return model, charged, recorder.calls
 
 
 def _hold(
@@ -637,9 +631,7 @@ class PublicSide:
         self._connection.send(self.announce)
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *exception: object) -> None:
         self._connection.close()
         self._process.join(timeout=5)
         self._process.kill()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -323,7 +323,7 @@ def compare(
     charged: list[float] = []
     whole = [_whole(budget) for _, budget, _ in runs]
     words: dict[str, Any] = {"allow_composition": allow_composition}
-    with nullcontext() if ledger is None else ledger.reserve(dataset, whole, **words) as reservation:
+    with nullcontext() if ledger is None else closing(ledger.reserve(dataset, whole, **words)) as reservation:
         words |= {"ledger": ledger, "dataset": dataset, "reservation": reservation}
         if ledger is not None and on_price is not None:
             on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))

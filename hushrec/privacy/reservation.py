@@ -57,12 +57,6 @@ class Reservation(Single):
         with suppress(OSError):  # a file that no process holds reserves nothing
             self._path.unlink()
 
-    def __enter__(self) -> Reservation:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
 
 def lives(folder: Path, name: str) -> bool:
     return is_held(_path(folder, name))

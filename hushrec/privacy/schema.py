@@ -204,18 +204,9 @@ class Book:
     # ---------------------------------------------------------------------- seasons and their models
 
     def put_season(self, dataset: str, season: Season) -> None:
-        budget = season.budget
+        budget, shape = season.budget, (season.name, season.weeks, season.first_share)
         limits = (budget.epsilon, budget.delta, budget.failure)
-        row = (
-            dataset,
-            season.name,
-            season.weeks,
-            season.first_share,
-            *limits,
-            0,
-            season.gap,
-            season.lifetime,
-        )
+        row = (dataset, *shape, *limits, 0, season.gap, season.lifetime)
         self._rows("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
         self.seal()
 
