@@ -21,7 +21,7 @@ from hushrec.privacy.journal import Draft, Journal
 from hushrec.privacy.ledger import Ledger
 from hushrec.privacy.mechanisms import Mechanism
 from hushrec.privacy.noise import NoiseSource, SystemNoise
-from hushrec.privacy.release import SMALLEST_NOISE, Plan, Release, check_bounded, check_fit
+from hushrec.privacy.release import Plan, Release, check_bounded, check_fit
 from hushrec.privacy.reservation import Reservation
 from hushrec.privacy.selection import RepeatAndSelect
 from hushrec.privacy.statement import PUBLIC_DATA, PrivacyStatement, library_version
@@ -236,13 +236,13 @@ class Accountant(Single):
         planned = bounded.sensitivity(relation) if sensitivity is None else sensitivity
         release = Release(label, mechanism, planned, bounded.unit, relation)
         release.check(bounded, self.budget.private)
-        add_noise = self._noise_for(bounded, release, mechanism)
+        amounts = release.amounts(bounded)
         journal = self._journal
         if journal is not None and (kept := self._kept(journal, release, bounded)) is not None:
             return kept
         value, draft = self._charge(release, bounded._take, journal)
         # the charge is durable: only now may noise be drawn
-        noisy = add_noise(value)
+        noisy = mechanism.apply(self._noise, value, amounts, label)
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
@@ -362,16 +362,6 @@ class Accountant(Single):
             exact_arithmetic=exact_arithmetic,
             exact_noise=self._secure,
         )
-
-    def _noise_for(
-        self, bounded: Bounded, release: Release, mechanism: Mechanism
-    ) -> Callable[[np.ndarray], np.ndarray]:
-        amount = mechanism.amount(release.sensitivity, bounded.entry_scale)
-        drowned = not np.all((amount > SMALLEST_NOISE) & (amount < math.inf))
-        if mechanism.norm != "labels" and release.mu < math.inf and drowned:
-            raise InputError(f"scale makes the noise of release {release.label!r} vanish; bring it near 1.")
-
-        return lambda value: mechanism.apply(self._noise, value, amount, release.label)
 
 
 class _RunAccountant(Accountant):

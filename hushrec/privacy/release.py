@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from hushrec import notebook
 from hushrec.checks import RELATIONS, UNITS, check_choice, check_kind, check_numbers, line_of_text, shown
 from hushrec.errors import BudgetError, InputError
@@ -97,6 +99,15 @@ class Release:
                 f" {self.unit}, norm: {self.mechanism.norm}), but bound times scale is {declared:.9g}"
                 f" (unit: {bounded.unit}, norm: {bounded.norm}); plan what is clipped."
             )
+
+    def amounts(self, bounded: Bounded) -> np.ndarray:
+        """Return each entry's noise (see `Mechanism.amount`); refuse noise that vanishes."""
+        mechanism: Any = self.mechanism
+        amounts: np.ndarray = mechanism.amount(self.sensitivity, bounded.entry_scale)
+        drowned = not np.all((amounts > SMALLEST_NOISE) & (amounts < math.inf))
+        if mechanism.norm != "labels" and self.mu < math.inf and drowned:
+            raise InputError(f"scale makes the noise of release {self.label!r} vanish; bring it near 1.")
+        return amounts
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "Release":

@@ -256,8 +256,8 @@ AROUND = [  # something goes around the noise
 LEDGERS = [  # charges
     bug("noise drawn before the charge", f"{ACCOUNTANT}::test_the_charge_is_durable_before_noise_is_drawn",
         "privacy/accountant:Accountant.release",
-        "        add_noise = self._noise_for(bounded, release, mechanism)\n",
-        """        add_noise = self._noise_for(bounded, release, mechanism)
+        "        amounts = release.amounts(bounded)\n",
+        """        amounts = release.amounts(bounded)
         self._noise.add_gaussian(np.zeros(1), 1.0, label)\n"""),
     bug("charge checked and not written", f"{ACCOUNTANT}::test_the_charge_is_durable_before_noise_is_drawn",
         "privacy/ledger:Ledger.charge",

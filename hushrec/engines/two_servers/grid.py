@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +9,6 @@ from numpy.typing import NDArray
 
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Bounded, Release
-from hushrec.privacy.release import SMALLEST_NOISE
 from hushrec.types import Array
 
 #: One server's noise is at least this many steps, as a power of two.
@@ -42,9 +40,7 @@ class Grid(NamedTuple):
     def of(cls, planned: Release, bounded: Bounded, shape: tuple[int, ...]) -> Grid:
         if not np.all(bounded.step > 0):
             raise InputError(f"Release {planned.label!r} is not an exact sum; two servers cannot add it up.")
-        sd = planned.noise_sd / np.asarray(bounded.entry_scale)
-        if not np.all((sd > SMALLEST_NOISE) & (sd < math.inf)):
-            raise InputError(f"scale makes the noise of release {planned.label!r} vanish; bring it near 1.")
+        sd = planned.amounts(bounded)
         # powers of two both: a multiple of the one is a multiple of the smaller
         finer = np.exp2(np.floor(np.log2(sd)) - _LEAST_NOISE_BITS)
         step = np.minimum(bounded.step, finer)
