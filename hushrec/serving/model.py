@@ -207,10 +207,12 @@ class Model(Recommender):
         write_atomically(Path(path), encode(*self._stored(int8)))
 
     def to_bytes(self, *, int8: bool = False) -> bytes:
+        """Return the file's bytes."""
         return b"".join(encode(*self._stored(int8)))
 
     @staticmethod
     def from_bytes(content: bytes) -> Model:
+        """Read the file's bytes."""
         return _model("in memory", read(content))
 
     def __reduce__(self) -> tuple[Any, ...]:
