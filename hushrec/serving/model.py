@@ -35,8 +35,8 @@ from hushrec.serving.modelfile import (
 from hushrec.serving.new_items import check_larger, grown
 from hushrec.serving.recommend import Algorithm, PublicPart, Recommender
 from hushrec.serving.similar import Similar, similar_items
-from hushrec.serving.stored_arrays import BYTES, FACTORS, SCALE, StoredArrays, to_stored
-from hushrec.types import ModelArrays
+from hushrec.serving.stored_arrays import BYTES, FACTORS, SCALE, from_stored, positions, to_stored
+from hushrec.types import Array, ModelArrays
 
 Served = TypeVar("Served", bound=Recommender)
 
@@ -213,7 +213,7 @@ class Model(Recommender):
     @staticmethod
     def from_bytes(content: bytes) -> Model:
         """Read the file's bytes."""
-        return _model("in memory", read(content))
+        return _model(read(content))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Model.from_bytes, (self.to_bytes(),)
@@ -243,8 +243,8 @@ class Model(Recommender):
         )
 
 
-def load(path: str | Path, *, memory_map: bool = False) -> Model:
-    """Read a model file. With ``memory_map``, each array stays in the file until its first use.
+def load(path: str | Path) -> Model:
+    """Read a model file.
 
     Raises
     ------
@@ -260,11 +260,11 @@ def load(path: str | Path, *, memory_map: bool = False) -> Model:
     True
     """
     check_kind(path, (str, os.PathLike), "path", "pass the name of a model file")
-    return _model(str(path), read(path, memory_map=memory_map))
+    return _model(read(path))
 
 
 def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
-    if isinstance(arrays, MappingProxyType | StoredArrays):  # already read-only
+    if isinstance(arrays, MappingProxyType):  # already read-only
         return arrays
     copies = without_rows_of_zeros(
         {name: value if isinstance(value, ItemRows) else np.array(value) for name, value in arrays.items()}
@@ -295,19 +295,19 @@ def _entry(estimator: Algorithm) -> dict[str, Any]:
     return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
 
 
-def _model(place: str, stored: ModelFile) -> Model:
+def _model(stored: ModelFile) -> Model:
     try:
         return _of_stored(stored)
+    except ModelFileError:
+        raise
     except BAD_HEADER as error:
-        if isinstance(error, ModelFileError):
-            raise
-        other_version(place, error)
+        other_version(stored.place, error)
 
 
 def _of_stored(stored: ModelFile) -> Model:
     """Return the model of a file; raises one of BAD_HEADER where the header makes no sense."""
     header, sections = stored.header, stored.header["sections"]
-    domain = unpack(header["domain"], stored.arrays.section("catalogue"))
+    domain = unpack(header["domain"], stored.section("catalogue"))
     served, lists = _with_public(stored, "serve", "public", "state", domain), None
     estimator: Any = served.estimator
     if "lists" in sections:
@@ -337,9 +337,8 @@ def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: 
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
-    entry, section = stored.header["sections"][name], stored.arrays.section(name)
-    arrays = StoredArrays(section, domain.n_items)
-    kept = StoredArrays(stored.arrays.section(state), domain.n_items, whole=True)
+    entry, n_items = stored.header["sections"][name], domain.n_items
+    section, kept = stored.section(name), stored.section(state)
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
     if entry["model"] not in ESTIMATORS:
         raise ModelFileError(
@@ -349,33 +348,32 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
     estimator = ESTIMATORS[entry["model"]].of(settings)
     if entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
-    sizes = _sizes(arrays, kept, domain.n_items)
-    factors = BYTES if BYTES in section else FACTORS
-    needed = ["center", "item_bias", factors, *([SCALE] if factors == BYTES else [])]
-    expected = ModelArrays.of(estimator.expected)
+    sizes, expected = _sizes(section, kept, n_items), ModelArrays.of(estimator.expected)
+    needed = ["center", "item_bias", *((BYTES, SCALE) if BYTES in section else (FACTORS,))]
     for place, held, declared in (
-        (name, arrays, {**_SERVED, **expected.serve}),
+        (name, section, {**_SERVED, **expected.serve}),
         (state, kept, expected.state),
     ):
         for array, what in declared.items():
-            if f"{place}/{array}" in stored.arrays or (place == name and array in needed):
-                positions = held.positions(FACTORS if array in (BYTES, SCALE) else array)
-                rows = {} if positions is None else dict.fromkeys(("items", "learned"), len(positions))
-                stored.arrays.expect(f"{place}/{array}", what, sizes | rows)
-    return Recommender(estimator, domain, arrays, state=kept if "state" in stored.header["sections"] else {})
+            if array in held or (place == name and array in needed):
+                places = positions(held, FACTORS if array in (BYTES, SCALE) else array, n_items)
+                rows = {} if places is None else dict.fromkeys(("items", "learned"), len(places))
+                stored.expect(f"{place}/{array}", what, sizes | rows)
+    states = from_stored(kept, n_items, whole=True) if "state" in stored.header["sections"] else {}
+    return Recommender(estimator, domain, from_stored(section, n_items), state=states)
 
 
-def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str, int]:
-    learned = arrays.positions(FACTORS)
-    if "learned_items" in arrays:
-        learned = np.asarray(arrays["learned_items"], dtype=np.int64)
+def _sizes(section: Mapping[str, Array], state: Mapping[str, Array], n_items: int) -> dict[str, int]:
+    learned = positions(section, FACTORS, n_items)
+    if "learned_items" in section:
+        learned = section["learned_items"].astype(np.int64)
         if (np.diff(learned, prepend=-1, append=n_items) < 1).any():
             raise ValueError("the learned items do not fit the catalogue")
     with_factors = n_items if learned is None else len(learned)
-    rank = (*arrays.shape(FACTORS), 0, 0)[1]
+    rank = (*section[BYTES if BYTES in section else FACTORS].shape, 0, 0)[1]
 
     def width(name: str, otherwise: int) -> int:
-        return (*state.shape(name), 0, 0)[1] if name in state else otherwise
+        return (*state[name].shape, 0, 0)[1] if name in state else otherwise
 
     # columns of item features have no variance, and taste dimensions without gain are not served
     own_rank = width("item_probe", min(rank, width("item_factor_variance", rank)))
@@ -388,5 +386,5 @@ def _sizes(arrays: StoredArrays, state: StoredArrays, n_items: int) -> dict[str,
         "gramian": own_rank * (own_rank + 1) // 2 + 1,
         "pairs": with_factors * (with_factors + 1) // 2,
         "components": width("item_components", rank),
-        "tables": (*state.shape("feature_tables"), 0)[0] if "feature_tables" in state else 0,
+        "tables": (*state["feature_tables"].shape, 0)[0] if "feature_tables" in state else 0,
     }

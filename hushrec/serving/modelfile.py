@@ -1,8 +1,8 @@
 """Bytes of a model file: a safetensors file with a digest for every array (docs/reference/format.md).
 
 Loading executes no code. The last 32 bytes are the digest of the header, which holds the digest of every
-array, so a mapped file is checked array by array. Anyone can compute a digest, so the header is checked too:
-arrays share no byte, leave no hole and end where the file does.
+array. Anyone can compute a digest, so the header is checked too: arrays share no byte, leave no hole and end
+where the file does.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
-import mmap
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -25,7 +24,7 @@ from hushrec.types import Array
 
 FORMAT = "hushrec"
 VERSION = 1
-#: Arrays begin at multiples of this many bytes, as computing in a mapped file requires.
+#: Arrays begin at multiples of this many bytes.
 ALIGNMENT = 64
 #: Errors of a header that is valid JSON but not as expected.
 BAD_HEADER = (LookupError, TypeError, ValueError, AttributeError, OverflowError, RecursionError)
@@ -69,84 +68,38 @@ class Expected(NamedTuple):
     high: float = LARGEST
 
 
-class Arrays(Mapping[str, Array]):
-    """Read-only arrays over the bytes of a file, each checked at its first use."""
-
-    def __init__(self, entries: Mapping[str, _Entry], place: str) -> None:
-        self._entries, self._place = entries, place
-
-    def __getitem__(self, name: str) -> Array:
-        entry = self._entries[name]
-        if not entry.checked:
-            if entry.digest not in (None, hashlib.sha256(entry.octets).hexdigest()):
-                _damaged(self._place, f"wrong digest of array {entry.name!r}")
-            self._check(entry)
-            entry.checked = True
-        return entry.array
-
-    def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
-        """Refuse an array of another type or shape."""
-        entry = self._entries[name]
-        shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
-        if entry.array.dtype.kind not in expected.kind:
-            raise ValueError(f"array {entry.name!r} is of another type")
-        if entry.array.shape != shape:
-            raise ValueError(f"array {entry.name!r} does not fit the catalogue or the model")
-        entry.low, entry.high = expected.low, expected.high
-        if entry.checked:
-            self._check(entry)
-
-    def _check(self, entry: _Entry) -> None:
-        if not entry.array.size:
-            return
-        least, largest = float(entry.array.min()), float(entry.array.max())
-        if not (entry.low <= least and largest <= entry.high):
-            raise ModelFileError(
-                f"Model file {self._place!r} holds what no training releases (array {entry.name!r} has"
-                f" numbers that are not finite, or not from {entry.low:g} to {entry.high:g}); it was edited"
-                " or damaged, so copy or train it again."
-            )
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._entries
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._entries)
-
-    def __len__(self) -> int:
-        return len(self._entries)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._entries[name].array.shape
-
-    def dtype(self, name: str) -> np.dtype[Any]:
-        return self._entries[name].array.dtype
-
-    def section(self, name: str) -> Arrays:
-        parts = ((*full.rpartition("/"), entry) for full, entry in self._entries.items())
-        return Arrays({short: entry for section, _, short, entry in parts if section == name}, self._place)
-
-
-@dataclass
-class _Entry:
-    """One array and its bytes. ``digest`` is None for the last array, which is one."""
-
-    name: str
-    array: Array
-    octets: memoryview
-    digest: str | None
-    low: float = -LARGEST
-    high: float = LARGEST
-    checked: bool = False
-
-
 @dataclass(frozen=True)
 class ModelFile:
     """A model file; arrays are named ``section/array``."""
 
     header: dict[str, Any]
-    arrays: Arrays
+    arrays: dict[str, Array]
     digest: str
+    place: str
+
+    def section(self, name: str) -> dict[str, Array]:
+        """Return the arrays of a section, without those of sections within it."""
+        parts = ((*full.rpartition("/"), array) for full, array in self.arrays.items())
+        return {short: array for section, _, short, array in parts if section == name}
+
+    def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
+        """Refuse an array of another type, shape or range."""
+        array = self.arrays[name]
+        shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
+        if array.dtype.kind not in expected.kind:
+            raise ValueError(f"array {name!r} is of another type")
+        if array.shape != shape:
+            raise ValueError(f"array {name!r} does not fit the catalogue or the model")
+        self.check_range(name, expected.low, expected.high)
+
+    def check_range(self, name: str, low: float = -LARGEST, high: float = LARGEST) -> None:
+        array = self.arrays[name]
+        if array.size and not (low <= float(array.min()) and float(array.max()) <= high):
+            raise ModelFileError(
+                f"Model file {self.place!r} holds what no training releases (array {name!r} has numbers that"
+                f" are not finite, or not from {low:g} to {high:g}); it was edited or damaged, so copy or"
+                " train it again."
+            )
 
 
 def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes | memoryview]:
@@ -180,38 +133,21 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes
     return [head, *payload, hashlib.sha256(head).digest()]
 
 
-def read(path: str | Path | bytes, *, memory_map: bool = False) -> ModelFile:
-    """Read a model file, or its content.
-
-    With ``memory_map``, arrays stay in the file, and each is checked at its first use. Such a file may be
-    replaced, as :func:`write_atomically` does, but never written into.
-    """
+def read(path: str | Path | bytes) -> ModelFile:
+    """Read a model file, or its content."""
     place = "in memory" if isinstance(path, bytes) else str(path)
-    raw: Any = path if isinstance(path, bytes) else _content(Path(path), memory_map)
     try:
-        content = _decode(memoryview(raw), place)
+        return _decode(memoryview(path if isinstance(path, bytes) else Path(path).read_bytes()), place)
     except ModelFileError:
         raise
+    except OSError as error:
+        raise ModelFileError(
+            f"Model file {place!r} cannot be read ({error.strerror}); check the path."
+        ) from None
     except _LayoutError as error:
         _damaged(place, error)
     except BAD_HEADER as error:
         other_version(place, error)
-    if not memory_map:
-        for name in content.arrays:
-            content.arrays[name]  # is checked
-    return content
-
-
-def _content(path: Path, memory_map: bool) -> bytes | mmap.mmap:
-    try:
-        with path.open("rb") as file:
-            if not memory_map or not os.fstat(file.fileno()).st_size:
-                return file.read()
-            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-    except OSError as error:
-        raise ModelFileError(
-            f"Model file {str(path)!r} cannot be read ({error.strerror}); check the path."
-        ) from None
 
 
 def other_version(place: str, error: Exception) -> NoReturn:
@@ -264,31 +200,32 @@ def _decode(raw: memoryview, place: str) -> ModelFile:
     ordered = sorted(places.items(), key=lambda item: item[1]["data_offsets"])
     parts = [(name, entry["dtype"], entry["shape"], entry["data_offsets"]) for name, entry in ordered]
     parts.append((DIGEST, last["dtype"], last["shape"], last["data_offsets"]))
-    return ModelFile(header, Arrays(_entries(parts, payload, digests), place), digest.hex())
+    file = ModelFile(header, _arrays(parts, payload), digest.hex(), place)
+    for name, _, _, (begin, stop) in parts:
+        if name != DIGEST and hashlib.sha256(payload[begin:stop]).hexdigest() != digests[name]:
+            raise _LayoutError(f"wrong digest of array {name!r}")
+        file.check_range(name)
+    return file
 
 
-def _entries(
-    parts: list[tuple[str, str, Any, Any]], payload: memoryview, digests: Mapping[str, str]
-) -> dict[str, _Entry]:
+def _arrays(parts: list[tuple[str, str, Any, Any]], payload: memoryview) -> dict[str, Array]:
     """Return the arrays, which must follow each other and fill the payload."""
-    entries: dict[str, _Entry] = {}
+    arrays: dict[str, Array] = {}
     end = 0
     for name, kind, shape, (begin, stop) in parts:
         dtype = np.dtype(_DTYPES[kind])
         if any(type(size) is not int or size < 0 for size in shape):
             raise _LayoutError(f"array {name!r} has no shape")
         size = math.prod(shape) * dtype.itemsize
-        if name in entries or [begin, stop] != [end, end + size] or stop > len(payload):
+        if name in arrays or [begin, stop] != [end, end + size] or stop > len(payload):
             raise _LayoutError(f"array {name!r} occurs twice or is not where its entry says")
         if begin % ALIGNMENT and not name.startswith("padding/"):
             raise _LayoutError(f"array {name!r} does not begin at a multiple of {ALIGNMENT} bytes")
-        octets = payload[begin:stop]
-        digest = None if name == DIGEST else str(digests[name])
-        entries[name] = _Entry(name, np.frombuffer(octets, dtype).reshape(shape), octets, digest)
+        arrays[name] = np.frombuffer(payload[begin:stop], dtype).reshape(shape)
         end = stop
     if end != len(payload):
         raise _LayoutError("bytes that belong to no array")
-    return entries
+    return arrays
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

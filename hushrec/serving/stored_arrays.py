@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from hushrec.errors import InputError
 from hushrec.serving.item_rows import ItemRows
-from hushrec.serving.modelfile import Arrays
 from hushrec.types import Array
 
 FACTORS, BYTES, SCALE = "item_factors", "item_factors_int8", "item_factors_scale"
@@ -34,6 +34,10 @@ def packed(factors: Array) -> dict[str, Array]:
 
 
 def unpacked(stored: Mapping[str, Array]) -> Array:
+    if FACTORS in stored:
+        raise ValueError("there are factors of one byte and others")
+    if (stored[BYTES].dtype, stored[SCALE].dtype) != (np.dtype(np.int8), np.dtype(np.float32)):
+        raise ValueError("factors of one byte, or their scales, are of another type")
     factors = stored[BYTES] * stored[SCALE][:, None]
     factors.setflags(write=False)
     return factors
@@ -49,57 +53,29 @@ def to_stored(arrays: Mapping[str, Any], int8: bool) -> dict[str, Array]:
     return stored
 
 
-class StoredArrays(Mapping[str, Any]):
-    """The arrays of a section, each unpacked at its first use.
+def from_stored(section: Mapping[str, Array], n_items: int, *, whole: bool = False) -> Mapping[str, Any]:
+    """Return the arrays of a section, with their rows of zeros if ``whole``."""
+    arrays: dict[str, Any] = {}
+    for name, stored in section.items():
+        if name == SCALE or name.endswith(ROWS):
+            continue
+        if name == BYTES:
+            name, stored = FACTORS, unpacked(section)
+        if name + ROWS in section:
+            rows = ItemRows(stored, section[name + ROWS], n_items)
+            arrays[name] = np.asarray(rows) if whole else rows
+        else:
+            arrays[name] = stored
+    return MappingProxyType(arrays)
 
-    Parameters
-    ----------
-    section : Arrays
-    n_items : int
-    whole : bool
-        Return arrays with their rows of zeros.
-    """
 
-    def __init__(self, section: Arrays, n_items: int, *, whole: bool = False) -> None:
-        if BYTES in section:
-            if FACTORS in section:
-                raise ValueError("there are factors of one byte and others")
-            if (section.dtype(BYTES), section.dtype(SCALE)) != (np.dtype(np.int8), np.dtype(np.float32)):
-                raise ValueError("factors of one byte, or their scales, are of another type")
-        self._section, self._n_items, self._whole = section, n_items, whole
-        self._unpacked: dict[str, Any] = {}
-
-    def __getitem__(self, name: str) -> Any:
-        if name in self._unpacked:
-            return self._unpacked[name]
-        in_bytes = name == FACTORS and BYTES in self._section
-        rows = unpacked(self._section) if in_bytes else self._section[name]
-        if name + ROWS not in self._section and not in_bytes:
-            return rows
-        array: Any = rows
-        if name + ROWS in self._section:
-            array = ItemRows(rows, self._section[name + ROWS], self._n_items)
-            array = np.asarray(array) if self._whole else array
-        self._unpacked[name] = array
-        return array
-
-    def __iter__(self) -> Iterator[str]:
-        names = (FACTORS if name == BYTES else name for name in self._section)
-        return (name for name in names if name != SCALE and not name.endswith(ROWS))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        return self._section.shape(BYTES if name == FACTORS and BYTES in self._section else name)
-
-    def positions(self, name: str) -> Array | None:
-        """Return the positions of the stored rows; None if all are stored."""
-        if name + ROWS not in self._section:
-            return None
-        positions = np.asarray(self._section[name + ROWS])
-        if positions.ndim != 1 or positions.dtype.kind not in "iu":
-            raise ValueError(f"the positions of the rows of {name!r} are of another type")
-        if (np.diff(positions.astype(np.int64), prepend=-1, append=self._n_items) < 1).any():
-            raise ValueError(f"the positions of the rows of {name!r} do not fit the catalogue")
-        return positions
+def positions(section: Mapping[str, Array], name: str, n_items: int) -> Array | None:
+    """Return the positions of an array's stored rows; None if all are stored."""
+    if name + ROWS not in section:
+        return None
+    places = section[name + ROWS]
+    if places.ndim != 1 or places.dtype.kind not in "iu":
+        raise ValueError(f"the positions of the rows of {name!r} are of another type")
+    if (np.diff(places.astype(np.int64), prepend=-1, append=n_items) < 1).any():
+        raise ValueError(f"the positions of the rows of {name!r} do not fit the catalogue")
+    return places

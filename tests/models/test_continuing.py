@@ -133,12 +133,8 @@ def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path)
             forged = np.array(arrays[name])
             forged.reshape(-1)[-1] = bad
             path.write_bytes(b"".join(encode(stored.header, arrays | {name: forged})))
-            for loaded in (
-                hushrec.load,
-                lambda path: every_array_of(hushrec.load(path, memory_map=True)),
-            ):
-                with pytest.raises(ModelFileError, match=f"holds what no training releases .array '{name}'"):
-                    loaded(path)
+            with pytest.raises(ModelFileError, match=f"holds what no training releases .array '{name}'"):
+                hushrec.load(path)
         path.write_bytes(b"".join(encode(stored.header, arrays | {name: arrays[name][None]})))
         with pytest.raises(ModelFileError, match="does not fit"):
             hushrec.load(path)
@@ -147,13 +143,6 @@ def test_a_file_of_numbers_that_no_training_releases_is_refused(model, tmp_path)
 def held(trained):
     """Arrays and state of a model, and of the one that recommends in its place."""
     return [each for model in (trained, trained.lists) if model for each in (model.arrays, model.state)]
-
-
-def every_array_of(model):
-    """Read every array: a mapped one is checked when it is first used."""
-    for part in held(model):
-        for name in part:
-            part[name]
 
 
 def with_user(rows, ratings):

@@ -105,7 +105,7 @@ def test_both_models_count_as_they_are_weighed(both, history) -> None:
 def test_a_file_keeps_both_models_and_what_donors_said(both, tmp_path) -> None:
     for int8 in (False, True):
         both.save(tmp_path / "m.hush", int8=int8)
-        read = hushrec.load(tmp_path / "m.hush", memory_map=True)
+        read = hushrec.load(tmp_path / "m.hush")
         assert read.judged == both.judged and read.to_bytes(int8=int8) == both.to_bytes(int8=int8)
         found = read.recommend(HISTORIES["short"], 20), both.recommend(HISTORIES["short"], 20)
         assert int8 or found[0] == found[1]

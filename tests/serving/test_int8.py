@@ -24,12 +24,11 @@ def fitted(name: str) -> Model:
 
 
 @pytest.mark.parametrize("name", ["private-als", "als", "ease", "private-eigenrec", "item-bias", "both"])
-@pytest.mark.parametrize("memory_map", [False, True])
-def test_a_foreign_reader_finds_the_factors_that_serve(name: str, memory_map: bool, tmp_path) -> None:
+def test_a_foreign_reader_finds_the_factors_that_serve(name: str, tmp_path) -> None:
     """Bytes times scales are the model's factors, in every section; all else is stored as without int8."""
     saved, path = fitted(name), tmp_path / "model.hush"
     saved.save(path, int8=True)
-    loaded, found = hushrec.load(path, memory_map=memory_map), safetensors.numpy.load_file(path)
+    loaded, found = hushrec.load(path), safetensors.numpy.load_file(path)
     for section, before, after in (("serve", saved, loaded), ("lists", saved.lists, loaded.lists)):
         if before is None:
             continue

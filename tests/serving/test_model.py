@@ -70,7 +70,6 @@ def test_it_comes_back_whole_from_a_file_a_copy_and_another_process(weekly, tmp_
     assert weekly.to_bytes() == (tmp_path / "m.hush").read_bytes()
     for found in (
         hushrec.load(tmp_path / "m.hush"),
-        hushrec.load(str(tmp_path / "m.hush"), memory_map=True),
         Model.from_bytes(weekly.to_bytes()),
         pickle.loads(pickle.dumps(weekly)),
         copy.deepcopy(weekly),
@@ -88,7 +87,6 @@ def test_only_a_model_of_a_season_has_what_a_next_week_goes_on_from(weekly) -> N
 
 
 def test_what_is_loaded_stays_as_it_was_when_the_file_is_written_into(tmp_path) -> None:
-    """Unless it is mapped, which must be asked for."""
     model = ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6)))
     model.save(tmp_path / "m.hush")
     found, stored = hushrec.load(tmp_path / "m.hush"), read(tmp_path / "m.hush")
@@ -98,16 +96,15 @@ def test_what_is_loaded_stays_as_it_was_when_the_file_is_written_into(tmp_path) 
     assert stored.arrays["serve/item_bias"].tobytes() == model.item_bias.tobytes()
 
 
-def test_a_mapped_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) -> None:
+def test_a_file_whose_catalogue_is_damaged_is_called_damaged(tmp_path) -> None:
     """Calling it one of another version would send people to look for that."""
     model = ItemBias().fit(RATINGS, Accountant(Budget(5, 1e-6)))
     content = bytearray(model.to_bytes())
     text = read(bytes(content)).arrays["catalogue/text"].tobytes()
     content[content.index(text)] ^= 1
     (tmp_path / "m.hush").write_bytes(content)
-    for mapped in (False, True):
-        with pytest.raises(ModelFileError, match="is damaged or cut short"):
-            hushrec.load(tmp_path / "m.hush", memory_map=mapped)
+    with pytest.raises(ModelFileError, match="is damaged or cut short"):
+        hushrec.load(tmp_path / "m.hush")
 
 
 @pytest.mark.parametrize("int8", [False, True])
@@ -120,7 +117,7 @@ def test_a_model_that_learned_no_taste_stores_no_zeros(int8: bool, tmp_path) -> 
     model = replace(model, arrays={**model.arrays, **nothing})
     model.save(tmp_path / "m.hush", int8=int8)
     assert (tmp_path / "m.hush").stat().st_size < 60 * domain.n_items + 10_000  # zeros alone are 240 an item
-    read = hushrec.load(tmp_path / "m.hush", memory_map=True)
+    read = hushrec.load(tmp_path / "m.hush")
     assert read.to_bytes(int8=int8) == (tmp_path / "m.hush").read_bytes()
     whole = Recommender(model.estimator, domain, {**model.arrays, "item_factors": model.item_factors})
     history = {items[3]: 5.0, items[7]: 4.0}
