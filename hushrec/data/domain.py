@@ -19,12 +19,10 @@ from hushrec.data.id_list import read_id_list
 from hushrec.data.ids import NO_TEXT, canonical_text, lookup
 from hushrec.errors import InputError
 
-#: More than the most active user of MovieLens 100K, 1M, 10M and 20M has rated (9,254). It is a constant, not
-#: a maximum of the present data. Keep it unless a cap is known from elsewhere than the private rows.
+#: More than the most active user of MovieLens 100K, 1M, 10M and 20M has rated (9,254).
 DEFAULT_MAX_RATINGS_PER_USER = 10_000
 
-#: No range goes beyond: squares of ratings and sums of them stay far from the largest float64, and their
-#: differences within float32.
+#: Squares of ratings and sums of them stay within float64, differences within float32.
 _LARGEST_RATING = 1e30
 
 #: The range of likes, which are 1.
@@ -40,7 +38,7 @@ HOW_TO_DECLARE = (
 class Domain:
     """The declared, public side of a data set: which items exist, and how ratings are bounded.
 
-    It must not come from the private ratings: the set of rated items and the largest rating are private.
+    It must not come from the ratings: the set of rated items and the largest rating are private.
 
     Parameters
     ----------
@@ -50,11 +48,10 @@ class Domain:
     rating_range : (float, float)
         The lowest and the highest rating; a rating outside is dropped. None with ``likes``.
     max_ratings_per_user : int
-        Cap on the ratings of a user; of more, a random sample counts. The default, 10,000, is above every
-        user of MovieLens 100K to 20M.
+        Cap on the ratings of a user; of more, a random sample counts.
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
-        Public facts on the items, see `hushrec.data.features.read_item_features`. Held as an array, NaN where
-        missing. Used in training only: the model file holds their names, the fingerprint nothing of them.
+        Public facts on the items, see `hushrec.data.features.read_item_features`; then an array, NaN where
+        missing. The model file holds their names only.
     likes : bool
         Every row of a user is a like and counts as 1.
     feature_names : tuple of tuple of str

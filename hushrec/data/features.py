@@ -27,12 +27,12 @@ from hushrec.errors import InputError
 
 #: A column named id comes before those that may be another thing's, such as artist_id.
 _ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid", "id", *SYNONYMS["item"])
-#: Most dimensions that features are reduced to, and items that each of these needs.
+#: Most principal components of features, and items per component.
 _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: A number with a point or a comma before its decimals.
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*")
 _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
-#: Most categories of a column; of more, those with most items. Bounds the memory.
+#: Most categories of a column. Bounds the memory.
 _MOST_CATEGORIES = 1000
 _LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
@@ -41,15 +41,15 @@ _HOW = "pass a table with one row an item: a column of item ids, and columns of 
 def read_item_features(
     source: Any, texts: pa.Array
 ) -> tuple[np.ndarray, tuple[tuple[str, ...], ...], tuple[int, ...]]:
-    """Return features in the order of the catalogue, the names of their columns, and the tables' widths.
+    """Return features of the catalogue's items, the names of their columns, and the tables' widths.
 
     Parameters
     ----------
     source : ndarray of shape (n_items, n_features), table or path, or list of these
-        An array is aligned with the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or the
-        path of a CSV, TSV or Parquet file) has a column of item ids, named item, itemid, movieid or the like.
-        Its other columns are numbers, truth values, vectors of one length, or categories: texts, or lists of
-        them such as ``Comedy|Drama``; the 1,000 with most items stay. Rows of other items are left out.
+        An array is in the order of the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or
+        the path of a CSV, TSV or Parquet file) has a column of item ids, named item, movieid or the like. Its
+        other columns are numbers, truth values, vectors of one length, or categories: texts, or lists of them
+        such as ``Comedy|Drama``; the 1,000 with most items stay.
     texts : Arrow array of str
         Canonical ids of the catalogue.
 
@@ -63,7 +63,7 @@ def read_item_features(
     Raises
     ------
     InputError
-        The source is no such table, an id occurs twice, a number is infinite, or no item has a feature.
+        It is no such table, an id occurs twice, a number is infinite, or no item has a feature.
     """
     if isinstance(source, list | tuple) and source:
         parts = [read_item_features(table, texts) for table in source]
@@ -91,8 +91,8 @@ def read_item_features(
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
     """Return principal components of the standardised features, shape (n_items, n_components).
 
-    Mean squared norm 1 over the items that have features; zero for the others. A missing feature counts as
-    its mean. One component for ten items, from 1 to 64.
+    One component for ten items, from 1 to 64. Mean squared norm 1 over the items that have features, zero for
+    the others. A missing feature counts as its mean.
     """
     if features is None:
         return np.zeros((n_items, 0))
@@ -162,7 +162,7 @@ def _column_of_ids(names: list[str], what: str) -> int:
 def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Table:
     """Read a file of items and call its columns item and title.
 
-    ``columns`` has names or positions of both; a name that the table lacks is ignored.
+    A name or position in ``columns`` that the table lacks is ignored.
     """
     table = _from_file(File(path), what, columns)
     names = list(table.column_names)

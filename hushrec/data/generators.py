@@ -32,15 +32,13 @@ def realistic(
 ) -> Ratings:
     """Generate ratings that look like MovieLens: Zipf items, log-normal users, biases and low rank.
 
-    Users are called "u000001" and on, items "i00001" and on. On a 1 to 5 scale the mean is near 3.5 and the
-    standard deviation near 1.1. Biases alone predict to about 0.90 and a low-rank model to about 0.85, as on
-    MovieLens-1M.
+    On a 1 to 5 scale the mean is near 3.5 and the standard deviation near 1.1. Biases alone predict to about
+    0.90 and a low-rank model to about 0.85, as on MovieLens-1M.
 
     Parameters
     ----------
     n_users, n_items, n_ratings : int
-        Met exactly: every user has at least one rating and no pair occurs twice. MovieLens-10M has the shape
-        (69_878, 10_677, 10_000_054).
+        Met exactly: every user has at least one rating and no pair occurs twice.
     rating_range : (float, float)
         Ratings are ``low``, ``low + 1``, ... up to ``high``.
     spreads : (float, float, float)

@@ -46,16 +46,16 @@ _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.ti
 def canonical_text(value: Any, *, exact: bool = True) -> str | None:
     r"""Return the text that identifies an id, or None where there is no id.
 
-    The integer 7, ``numpy.int32(7)``, the texts "7" and "7.0", and the float 7.0 are one id, "7". Surrounding
-    blanks do not count; zeros and case do. Bytes are read as UTF-8, a UUID as its usual text.
+    The integer 7, the texts "7" and "7.0", and the float 7.0 are one id, "7". Surrounding blanks do not
+    count; zeros and case do. Bytes are read as UTF-8, a UUID as its usual text.
 
     No ids: None, NaN, infinities, empty text, cells of more than 1,024 bytes, dates and times, objects of any
     other class, and floats (or their text) of 2^53 and beyond, which several integers share. Bytes that are
-    no text become "\ufffdx" and their hexadecimal digits, lone surrogates "\ufffdu" and theirs. Text that
-    begins with "\ufffd" gets another one, so no two ids become equal.
+    no text become "\ufffdx" and their hexadecimal digits, lone surrogates "\ufffdu" and theirs; "\ufffd" at
+    the start of a text is doubled.
 
-    ``exact`` False is for a cell of NumPy or pandas, where integers of 2^53 and beyond are no ids either: one
-    missing cell would have made the whole column floats.
+    ``exact`` False: integers of 2^53 and beyond are no ids either, since one missing cell of NumPy or pandas
+    makes floats of the column.
     """
     try:
         return _text_of(value, exact)
@@ -147,7 +147,7 @@ class Encoded:
     codes : ndarray of int32
         -1 where a row has no id.
     values : Arrow array or ndarray of object
-        Distinct ids as given; an Arrow array where the type was declared before the cells.
+        Distinct ids as given; an Arrow array where the type was declared.
     texts : Arrow array of large_string
         Their canonical texts.
     """
@@ -161,11 +161,7 @@ class Encoded:
 
 
 def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
-    """Number distinct ids by first appearance.
-
-    NumPy and pandas choose a column's type by all its cells, so an id must be the same under any type.
-    ``exact`` drops this rule, for ids that are asked for and are no rows.
-    """
+    """Number distinct ids by first appearance; ``exact`` as of `canonical_text`, for ids that are no rows."""
     if isinstance(column, Encoded):
         return column
     fixed = is_declared(column)
@@ -242,10 +238,7 @@ def encode_ratings(column: Any) -> np.ndarray:
 
 
 def encode_quantities(column: Any) -> np.ndarray:
-    """Return int64 in millionths, 0 where a cell holds no finite number; at most a million.
-
-    Integers have the same sum in any order.
-    """
+    """Return int64 in millionths (their sum has no order), 0 for no finite number; at most a million."""
     numbers = np.nan_to_num(encode_ratings(column).astype(np.float64), posinf=0, neginf=0)
     return np.rint(np.clip(numbers, -UNIT, UNIT) * UNIT).astype(np.int64)
 

@@ -1,7 +1,6 @@
-"""Stable keys: choices for one user that depend on no other user.
+"""Random choices as hashes of (seed, user id, item): no user changes another's.
 
-A random choice for a user is a hash of (seed, user id, item), so adding or removing a user changes no
-other user's choices. These choices are reproducible and public, never a source of privacy noise.
+They are reproducible and public, never a source of privacy noise.
 """
 
 from __future__ import annotations
@@ -51,7 +50,7 @@ def cell_keys(base: np.ndarray, items: np.ndarray) -> np.ndarray:
 
 
 def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
-    """Return the part that each hash falls into: consecutive fractions of all uint64."""
+    """Return the part that each hash is in."""
     ends = [min(int(end * 2.0**64), (1 << 64) - 1) for end in np.cumsum(fractions)[:-1].tolist()]
     return np.searchsorted(np.array(ends, dtype=np.uint64), keys, side="right")
 
@@ -59,7 +58,7 @@ def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
 def parts_of_cells(
     indptr: np.ndarray, indices: np.ndarray, base: np.ndarray, fractions: Sequence[float]
 ) -> np.ndarray:
-    """Return the part of each entry of rows in CSR form, by a hash; fractions hold in expectation."""
+    """Return the part of each entry of rows in CSR form."""
     rows = np.repeat(np.arange(len(base), dtype=np.int32), np.diff(indptr))
     parts = [part_of(cell_keys(base[rows[cells]], indices[cells]), fractions) for cells in slices(len(rows))]
     return np.concatenate([np.zeros(0, np.int64), *parts])

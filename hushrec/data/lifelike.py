@@ -86,15 +86,14 @@ def lifelike(
 ) -> Ratings:
     """Generate ratings of 1 to 5 by users whose tastes affect their choices and their ratings.
 
-    In :func:`realistic` all users choose by popularity, so no model can make better lists. Here popularity,
-    lengths of histories, tastes and item pairs are like those of real tables
-    (docs/reference/generated-data.md). A user's rows depend on the seed and their number only.
+    In :func:`realistic` all users choose by popularity. Here popularity, lengths of histories, tastes and
+    item pairs are like those of real tables (docs/reference/generated-data.md). A user's rows depend on the
+    seed and their number only.
 
     Parameters
     ----------
     setting : {"films", "sparse", "shop"}
-        Long histories of films; a dozen ratings a user; a shop's few purchases, many of which go together.
-        The first two are within the spread of real tables; the last is assumed.
+        Long histories of films; a dozen ratings a user; a shop's few purchases, which is assumed.
     n_users, n_items : int, optional
         By default 2,000 of each for films, 5,000 users and 1,500 or 2,000 items for the others.
     seed : int

@@ -1,7 +1,6 @@
 """Tables of any size to a store: rows are dealt to partitions of users, then each partition is cleaned alone.
 
-The functions that read a table into memory decide what becomes of a row. A user's rows are in one
-partition, in the order of the input, so the same rows stay.
+A user's rows are in one partition, in the order of the input, so the same rows stay as in memory.
 """
 
 from __future__ import annotations

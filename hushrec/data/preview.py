@@ -1,7 +1,4 @@
-"""Show which rows of a table training uses, and why it does not use others.
-
-All of it is private. The rules are those of `hushrec.data.ratings_builder`; a test compares the two.
-"""
+"""Show which rows of a table training uses, and why it does not use others; private."""
 
 from __future__ import annotations
 
@@ -90,10 +87,10 @@ class Preview:
     counted : {"line", "row"}
         Meaning of the numbers of dropped rows.
     rows, usable : int
-        Rows that were read, and ratings that a training would use.
+        Rows, and ratings that a training would use.
     dropped : tuple of Dropped
     users, users_over_cap, items_unseen : int
-        Users with a usable rating, users above the cap, and declared items without a rating.
+        Users with a usable rating, those above the cap, and items without a rating.
     histogram : tuple of (low, high, count)
         Bars of the numeric ratings; low equals high where a bar is one value.
     scales : tuple of (low, high)

@@ -60,24 +60,22 @@ class Ratings:
     user_values, user_texts : arrays with one entry per user
         Private. The ids as given and in canonical form.
     times : ndarray of int64, or None
-        Private, in the order of ``matrix.data``; `hushrec.data.times.NO_TIME` where a row has no usable time,
-        None if no times were asked for (docs/guides/time.md).
+        Private, in the order of ``matrix.data``; `hushrec.data.times.NO_TIME` without a usable time
+        (docs/guides/time.md).
     hand_picked : bool
         Public. Whether a rule that may look at several users chose users or ratings (`where`, `rows`,
-        `for_users`). A private training then refuses, since one added user can change the rows of others.
-        Only the methods of this class are tracked (docs/understand/sharp-edges.md).
+        `for_users`). A private training then refuses (docs/understand/sharp-edges.md).
     by_position : bool
-        Public. Whether user ids are row numbers (SciPy matrices without ids). A user is then
-        removed by emptying their row; the number of rows is public.
+        Public. Whether user ids are row numbers (SciPy matrices without ids). A user is then removed by
+        emptying their row; the number of rows is public.
     purchases : bool
-        Public. Whether a column of quantities was read. A rating of NaN is then a purchase without a rating.
+        Public. Whether quantities were read. A rating of NaN is then a purchase without a rating.
     splits : tuple of str
-        Public. Purpose and seed of the splits that made this part; the same hashes cannot split it again.
+        Public. Purpose and seed of the splits that made this part.
 
     Notes
     -----
-    Unusable rows are dropped within their user, silently. So no user can affect another, and no message
-    reveals the rows:
+    Unusable rows are dropped silently, so no message reveals them:
 
     * a rating that is no number, NaN, infinite or outside the declared range, a missing item or user id, and
       an item that is not in the catalogue: the row is dropped;
@@ -85,17 +83,14 @@ class Ratings:
     * several ratings of one item by one user: the latest stays, and the last of the input where times are
       equal or missing (the largest rating in a stream of Arrow blocks, which has no order); a row without a
       time is before all others;
-    * quantities are added up for each user and item, and an item without a rating stays if the sum is above
-      0, as a rating of NaN, or of 1 over a domain of likes;
+    * quantities are added up for each user and item; an item without a rating stays if the sum is above 0;
     * more than ``domain.max_ratings_per_user`` ratings: a sample stays, by hashes of the user's id and items;
     * a line of a text file with the wrong number of fields, or of more than 65,536 bytes: skipped.
 
     A user without any usable row does not exist. Ids are compared by `hushrec.data.ids.canonical_text`. An
-    integer id of 2^53 or more in NumPy, or in pandas with a NumPy type, is not an id: one missing id turns
-    the column into floats, rounded before they are read. Read such ids as text (``astype("string")``), as
-    pandas' ``Int64`` or ``int64[pyarrow]``, or from Arrow, polars or Parquet.
-
-    Users are numbered by first appearance. ``n_users``, ``n_ratings`` and every array are private.
+    integer of 2^53 or more in NumPy, or in pandas with a NumPy type, is not an id, since one missing id
+    makes rounded floats of the column. Read such ids as text (``astype("string")``), as pandas' ``Int64`` or
+    ``int64[pyarrow]``, or from Arrow, polars or Parquet.
 
     Examples
     --------
@@ -139,23 +134,20 @@ class Ratings:
             * a stream of Arrow blocks: a record batch reader, or the result of a query in DuckDB or ADBC;
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
-              with an id for each row, by default its public number. Of an entry that is stored twice the last
-              counts. A stored zero is a rating of zero, and no like;
-            * a `Store` or the path of one;
-            * `Ratings` over the same domain, which are returned.
+              with an id for each row. A stored zero is a rating of zero, and no like;
+            * a `Store` or its path, or `Ratings`, over the same domain.
         domain : Domain
         columns : dict, optional
             Names of the columns of "user", "item", "rating", "time" and "quantity". Usual names (userId,
-            customer_id, movieId, product, SKU, rating, stars, score, ...) are found without it. Times and
-            quantities are read only if asked for: ``{"time": True}`` finds timestamp, date, created_at and
-            the like. Positions from 1 read a text file without a header.
+            customer_id, movieId, SKU, stars, ...) are found without it. Times and quantities are read only if
+            asked for: ``{"time": True}`` finds timestamp, date and the like. Positions from 1 read a text
+            file without a header.
         format : str, optional
             "parquet", "csv", "tsv", "movielens-100k" (``u.data``: tabs, no header), "movielens-dat" (fields
             separated by ``::``), or the delimiter of a table. By default it follows from the file's name, and
             the delimiter of a CSV file from its header.
         implicit : bool
-            Every row counts as a like, which is a rating of 1. Entries of a matrix count if they are above 0.
-            A domain of likes implies it.
+            Every row, or entry of a matrix above 0, is a like: a rating of 1. A domain of likes implies it.
 
         Raises
         ------
@@ -184,10 +176,7 @@ class Ratings:
         format: str | None = None,
         implicit: bool = False,
     ) -> Preview:
-        """Preview what becomes of each row of a source, with the parameters of `from_any`.
-
-        Private: nothing of it may be declared, logged or published.
-        """
+        """Preview what becomes of each row of a source, with the parameters of `from_any`. Private."""
         from hushrec.data.preview import preview
 
         return preview(source, check_domain(domain), columns, format, implicit)
@@ -247,25 +236,19 @@ class Ratings:
 
     @cached_property
     def users(self) -> np.ndarray:
-        """The user ids as given. Private.
-
-        Integers of an Arrow or polars column or a file are an integer array, all else objects.
-        """
+        """The user ids as given: an integer array, or objects. Private."""
         if isinstance(self.user_values, pa.Array) and pa.types.is_integer(self.user_values.type):
             return self.user_values.to_numpy(zero_copy_only=False)
         return np.fromiter(given_ids(self.user_values), object)
 
     @property
     def user_column(self) -> pa.Array:
-        """The user ids in the type of an Arrow or polars column or a file, else as text. Private.
-
-        A type chosen for the present ids would reveal one user's id of another type.
-        """
+        """The user ids in their declared type, else as text, since one id may decide a type. Private."""
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
     @cached_property
     def user_keys(self) -> np.ndarray:
-        """A hash (uint64) of each user's id, from which random draws start."""
+        """A hash (uint64) of each user's id, for random draws."""
         return text_keys(self.user_texts.to_pylist())
 
     @property
@@ -295,9 +278,9 @@ class Ratings:
         return lookup(ids, self.user_texts)
 
     def to_arrow(self) -> pa.Table:
-        """Return a table of user, item, rating and, if known, time, with the ids as given. Private.
+        """Return a table for `from_any` of user, item, rating and, if known, time. Private.
 
-        Its metadata keep the marks for `from_any`; pandas, polars and CSV lose them.
+        Its metadata keep the marks; pandas, polars and CSV lose them.
         """
         table = {
             "user": self.user_column.take(pa.array(_row_of_each(self.matrix))),
@@ -357,8 +340,8 @@ class Ratings:
         drop_empty : bool
             Drop users who are left without a rating.
         keyed : bool
-            Declares that each user's part of the mask was computed from that user's rows, the id and public
-            values only. Without it the result is ``hand_picked``.
+            Each user's part of the mask was computed from that user's rows, the id and public values only.
+            Without it the result is ``hand_picked``.
         """
         counts = np.diff(running_total(mask)[self.matrix.indptr])
         users = Encoded(np.arange(self.n_users), self.user_values, self.user_texts)
@@ -369,10 +352,7 @@ class Ratings:
         return self._with(mask, counts, users, not keyed)
 
     def age(self) -> np.ndarray:
-        """Return the number of later ratings of the same user, in the order of ``matrix.data``. Private.
-
-        A rating without a time is the oldest; ties go by the catalogue.
-        """
+        """Return the number of later ratings of the same user, in the order of ``matrix.data``. Private."""
         if self.times is None and self.n_ratings:
             raise InputError(
                 "The order of these ratings is not known: read them with their times, as in"

@@ -67,10 +67,7 @@ def usable(domain: Domain, columns: Columns) -> Columns:
 
 
 def rows_of(domain: Domain, found: Columns) -> Rows:
-    """Return the rows of columns from `latest`.
-
-    A pair without a rating stays if its quantities add up to more than 0: as NaN, or as 1 of likes.
-    """
+    """Return the rows of columns from `latest`; a pair that was only bought is NaN, or 1 of likes."""
     if found.quantities is not None:
         is_unrated = np.isnan(found.ratings)
         found = found.where(~is_unrated | (found.quantities > 0))
@@ -88,7 +85,7 @@ def rows_of(domain: Domain, found: Columns) -> Rows:
 
 
 def one_row(domain: Domain, items: list[int], ratings: np.ndarray) -> sp.csr_array:
-    """Return one user within the cap, who has a row also without a usable rating."""
+    """Return the row of one user within the cap."""
     values = within_range(ratings, domain).tolist()
     last = {item: value for item, value in zip(items, values) if item >= 0 and value == value}
     columns = sorted(last)
@@ -106,8 +103,8 @@ def _row_of_nothing(n_items: int) -> sp.csr_array:
 def latest(columns: Columns, n_items: int) -> Columns:
     """Sort by user and item; keep of a pair the latest rating, and the sum of its quantities.
 
-    The result may be joined with more rows and sorted again. Where times tie, the last row of the input stays
-    if ``is_ordered``; otherwise the largest rating does, and users are sorted by their text.
+    Where times tie, the last row of the input stays if ``is_ordered``; otherwise the largest rating does, and
+    users are sorted by their text.
     """
     if not columns.is_ordered:
         columns = columns._replace(users=_sorted_by_text(columns.users), ratings=columns.ratings + 0.0)
@@ -131,10 +128,9 @@ def has_value(columns: Columns) -> np.ndarray:
 
 
 def within_range(ratings: np.ndarray, domain: Domain) -> np.ndarray:
-    """Return float32 within the declared range, NaN for all others; float32 in place.
+    """Return float32 within the declared range, not even rounded out of it, NaN for others; float32 in place.
 
-    The comparison uses float32, so 4.1 is within (0.1, 4.1) for any type. No stored value is outside the
-    range, not even by rounding.
+    Compared in float32, in which 4.1 is within (0.1, 4.1).
     """
     low, high, lowest, highest = _bounds(domain.low, domain.high)
     with np.errstate(all="ignore"):  # a signalling NaN would warn
@@ -192,7 +188,7 @@ def _by_cell(
 
 
 def _latest(keys: Sequence[np.ndarray], ends: np.ndarray) -> np.ndarray:
-    """Mark each group's entry with the largest keys, the last key first, and the last of a tie."""
+    """Mark each group's entry with the largest keys, the last key first; of a tie the last."""
     doubles = np.flatnonzero(~ends | ~np.append(True, ends[:-1]))  # entries of groups of more than one
     last = ends[doubles]
     order = np.lexsort((*(key[doubles] for key in keys), np.cumsum(last) - last))

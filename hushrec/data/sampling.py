@@ -13,8 +13,6 @@ from hushrec.errors import InputError
 def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarray | None = None) -> Ratings:
     """Return at most ``count`` ratings of each user, drawn without regard to any other user.
 
-    The order of a user's ratings is a hash of (seed, user, item), so no sample changes when a user leaves.
-
     Parameters
     ----------
     ratings : Ratings
@@ -22,8 +20,8 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
         Positive.
     seed : int
     priority : ndarray, shape (n_items,), optional
-        Public or released. Take the items of smallest priority first, ties by the hash. With released item
-        counts this is tail ("adaptive") sampling of DPALS (Chien et al. 2021, section 5).
+        Public or released: items of smallest priority first, ties by the hash. With released item counts this
+        is tail ("adaptive") sampling of DPALS (Chien et al. 2021, section 5).
 
     Returns
     -------

@@ -36,13 +36,13 @@ def split_ratings(
     ----------
     ratings : Ratings
     fractions : sequence of float
-        Positive, adding up to 1; by default training, validation and test. They hold in expectation.
+        Positive, adding up to 1; they hold in expectation.
     seed : int
 
     Returns
     -------
     tuple of Ratings
-        One for each fraction. A user without a rating in a part is not in it; see `Ratings.aligned_to`.
+        One for each fraction, of the users with a rating in it; see `Ratings.aligned_to`.
 
     Examples
     --------
@@ -62,7 +62,7 @@ def split_ratings(
 
 
 def k_folds(ratings: Ratings, k: int = 5, *, seed: int) -> Iterator[tuple[Ratings, Ratings]]:
-    """Yield each of ``k`` random parts in turn as the test part, and the others together.
+    """Yield all but one of ``k`` random parts, and this one, in turn.
 
     Yields
     ------
@@ -108,9 +108,7 @@ def leave_k_out(ratings: Ratings, k: int = 1, *, seed: int) -> tuple[Ratings, Ra
 
 
 def leave_last_out(ratings: Ratings) -> tuple[Ratings, Ratings]:
-    """Set aside the last rating of each user who has two or more.
-
-    A rating without a time is earlier than all others; of equal times the last in the catalogue is the last.
+    """Set aside the last rating of each user who has two or more, of equal times the last in the catalogue.
 
     Parameters
     ----------
@@ -145,8 +143,7 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     ratings : Ratings
         Read with their times (docs/guides/time.md); one without a time is before all others.
     date : date, datetime, ISO 8601 text or number
-        Declared, never the time of some rating. With ``ratings.times.max()`` one user's last rating decides
-        the parts of all others, and the guarantee does not hold.
+        Declared, never the time of some rating, which would decide the parts of all users.
 
     Returns
     -------
@@ -202,8 +199,7 @@ def strong_generalization(
 ) -> HeldOutUsers:
     """Hold out whole users, who are folded in from part of their ratings and judged on the rest.
 
-    The protocol of Liang, Krishnan, Hoffman and Jebara 2018 (arXiv 1802.05814, section 4.2). Call it again on
-    ``train``, with another seed, for validation users.
+    The protocol of Liang, Krishnan, Hoffman and Jebara 2018 (arXiv 1802.05814, section 4.2).
 
     Parameters
     ----------
@@ -211,8 +207,7 @@ def strong_generalization(
     heldout : float
         Fraction of the users that is held out, in (0, 1), in expectation.
     fold_in : float
-        Fraction of their ratings to fold in, in (0, 1). The number of target ratings is rounded down; a user
-        without any is in ``fold_in`` only.
+        Fraction of their ratings to fold in, in (0, 1). The number of target ratings is rounded down.
     seed : int
 
     Returns

@@ -24,13 +24,13 @@ from hushrec.errors import InputError
 class Store:
     """The ratings of all users, on disk; made by `Store.prepare` or ``hushrec prepare``.
 
-    Everything but ``domain`` and the marks is private, as of `Ratings`.
+    Everything but ``domain`` and the marks is private.
 
     Parameters
     ----------
     path : path
     domain : Domain, optional
-        Refused unless the store was prepared with it.
+        That with which the store was prepared.
 
     Attributes
     ----------
@@ -43,7 +43,7 @@ class Store:
     Raises
     ------
     InputError
-        There is no store, it is of another version or domain, or its manifest is damaged.
+        There is no store, it is of another version or domain, or damaged.
 
     Examples
     --------
@@ -73,34 +73,32 @@ class Store:
 
     @staticmethod
     def prepare(source: Any, out: str | os.PathLike[str], domain: Domain, **options: Any) -> Store:
-        """Write ratings of any number to disk, cleaned and in partitions of users, to train on from there.
+        """Write ratings of any number to disk, cleaned and in partitions of users (docs/guides/scaling.md).
 
-        Ids that are neither integers nor text become text. Memory is bounded. The store takes 5 to 8 bytes
-        per rating, 4 more with its time, and about 20 more while it is written (docs/guides/scaling.md).
+        Ids that are neither integers nor text become text. Memory is bounded.
 
         Parameters
         ----------
         source : path, list of paths, or any other source that `Ratings.from_any` takes
             A stream of Arrow blocks is read block by block (docs/guides/warehouse.md), also from a pipe. A
-            path may be an address such as ``s3://bucket/folder``. Keys in names of folders, as in
-            ``date=2024-06-30``, are columns too.
+            path may be an address such as ``s3://bucket/folder``.
         out : path
-            The store, a folder. It comes into being whole.
+            The store, a folder that exists whole or not at all.
         domain : Domain
         columns, format, implicit
             As in `Ratings.from_any`.
         partitions : int, optional
-            Number of files for the users, 32 by default. Beyond some 100 million rows pass about one for
-            each 2 million you expect: a partition is cleaned in memory.
+            Number of files, 32 by default: one for each 2 million expected rows, since a partition is
+            cleaned in memory.
         force : bool
             Replace a store that is there.
         progress : bool
-            Show how many rows were read: private.
+            Show the number of rows read: private.
 
         Raises
         ------
         InputError
-            As in `Ratings.from_any`; or the store cannot be written, and then none exists.
+            As in `Ratings.from_any`; or the store cannot be written.
         """
         if isinstance(source, Ratings):
             if source.domain.fingerprint != domain.fingerprint:
@@ -120,7 +118,7 @@ class Store:
         return [Partition(self, number) for number in range(len(self._manifest["partitions"]))]
 
     def blocks(self) -> list[Callable[[], Ratings]]:
-        """Return functions that each read the rows of some users, all users together."""
+        """Return functions that each read the rows of some users."""
         return [block for partition in self.partitions() for block in partition.blocks()]
 
     def rated(self) -> Store:
@@ -132,7 +130,7 @@ class Store:
         return joined(self.domain, [block() for block in self.blocks()])
 
     def for_users(self, ids: Any) -> Ratings:
-        """As `Ratings.for_users`; reads only the partitions of these users."""
+        """As `Ratings.for_users`."""
         wanted = encode_ids(ids, exact=True)
         parts = self.partitions()
         chosen = sorted(set((hashes_of(wanted.texts) % np.uint64(len(parts))).tolist()))
@@ -154,7 +152,7 @@ class Partition:
 
     @property
     def entry(self) -> Mapping[str, Any]:
-        """The manifest's entry of it."""
+        """Its entry in the manifest."""
         found: Mapping[str, Any] = self.store._manifest["partitions"][self.number]  # noqa: SLF001
         return found
 
@@ -164,7 +162,7 @@ class Partition:
         return self.store.path / self.entry["file"]
 
     def blocks(self) -> list[Callable[[], Ratings]]:
-        """Return functions that each read the rows of some of its users."""
+        """As `Store.blocks`."""
         return [partial(self.block, number) for number in range(self.entry["blocks"])]
 
     def block(self, number: int) -> Ratings:

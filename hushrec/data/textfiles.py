@@ -1,9 +1,8 @@
 """Delimited text, one line at a time: a line is a row, and no line can change how another is read.
 
 General CSV readers let an open quote swallow the lines below, infer types from cells, and stop at long
-lines: one user's line would change the reading of all others. Here a line ends at the line break, also
-within quotes, and every cell is bytes. A line with the wrong number of fields, or of more than 65,536
-bytes, is skipped. A byte-order mark is dropped on any line, since a line's place depends on other lines.
+lines. Here a line ends at the line break, also within quotes, and every cell is bytes. A line with the wrong
+number of fields, or of more than 65,536 bytes, is skipped. A byte-order mark is dropped on any line.
 """
 
 from __future__ import annotations
