@@ -10,7 +10,7 @@ from cyclopts import Parameter
 
 from hushrec.cli import output
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Account, File, Force, Json
+from hushrec.cli.options import Account, File, Force, Json, LedgerFile
 from hushrec.errors import HushrecError, InputError
 from hushrec.serving.modelfile import write_atomically
 
@@ -34,7 +34,7 @@ class Stated:
         Date of the next review.
     consent
         Three files: the text that donors agreed to, the list of donors, and a secret key of at least 32
-        bytes. The dossier holds a digest of the text and a keyed digest of the list.
+        bytes. The dossier holds digests of both.
     language
         Language of the page.
     """
@@ -55,7 +55,7 @@ def certify(
     declared: Stated,
     key: File,
     out: Annotated[str, Parameter(metavar="FILE")],
-    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    ledger: LedgerFile | None = None,
     dataset: Annotated[str, Parameter(metavar="NAME", show_default="the model's")] | None = None,
     attacks: Literal["quick", "none"] = "quick",
     model_card_out: Annotated[File, Parameter(name="--model-card")] | None = None,
@@ -78,14 +78,12 @@ def certify(
         An Ed25519 private key to sign with, from: openssl genpkey -algorithm ed25519 -out officer.pem
     out
         dossier.html (with dossier.json next to it), or dossier.json alone.
-    ledger
-        Ledger of the training.
     dataset
         Name of the users in the ledger.
     attacks
-        Attack the same configuration on generated data, for at most two minutes, or not.
+        Attack the same configuration on generated data, for at most two minutes.
     model_card_out
-        Write a model card in the format of Hugging Face hubs too, for example README.md.
+        Write a model card for Hugging Face hubs too.
     """
     from hushrec import dossier as made  # the help does not need it
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hushrec.cli import output
 from hushrec.cli.options import Json, NoProgress, progress_shown
-from hushrec.cli.tables import Declared, Reading
+from hushrec.cli.tables import Declared, Reading, Table
 from hushrec.data import Ratings
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
@@ -12,7 +12,7 @@ from hushrec.progress import progress_bar
 
 
 def check(
-    ratings: str,
+    ratings: Table,
     /,
     *,
     declared: Declared = Declared(),
@@ -27,11 +27,6 @@ def check(
 
       hushrec check ratings.csv --catalogue items.txt --rating-range 1 5
       hushrec check likes.csv --catalogue items.txt --implicit
-
-    Parameters
-    ----------
-    ratings
-        A table with columns of users, items and ratings.
     """
     if is_store(ratings):
         raise InputError(

@@ -27,7 +27,7 @@ from hushrec.cli.options import (
     listed,
     progress_shown,
 )
-from hushrec.cli.tables import Declared, Reading
+from hushrec.cli.tables import Declared, Reading, Table
 from hushrec.data.splits import split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.compare import FILES, REFERENCES, USUAL
@@ -39,7 +39,7 @@ _USUAL = "both,private-als,item-bias; with --implicit private-eigenrec,popular"
 
 
 def compare(
-    ratings: str,
+    ratings: Table,
     /,
     *,
     models: Annotated[str, Parameter(show_default=_USUAL)] | None = None,
@@ -60,11 +60,9 @@ def compare(
 ) -> None:
     """Train several models over several epsilons on RATINGS; write a table and the privacy-utility plot.
 
-    A fifth of the ratings is held out for testing. The baselines of private models are always included. The
-    command first prints what all runs cost together, and asks on a terminal. If they do not fit the budget,
-    no run is made. To compare one model without privacy cost, use hushrec evaluate. With --data-is-public
-    nothing is charged, and every result is stamped NOT PRIVATE. The epsilon inf adds the references without
-    privacy: als, and ease for lists. Likes (--implicit) are evaluated by lists only.
+    A fifth of the ratings is held out for testing. The command first prints what all runs cost together, and
+    asks on a terminal. If they do not fit the budget, no run is made. The epsilon inf adds the references
+    without privacy: als, and ease for lists. hushrec evaluate compares one model without privacy cost.
 
       hushrec compare ratings.parquet --models both,item-bias --epsilons 1,5,10 --delta 1e-6 \\
                       --rating-range 1 5 --catalogue items.txt --out-dir comparison
@@ -73,8 +71,6 @@ def compare(
 
     Parameters
     ----------
-    ratings
-        A table with columns of users, items and ratings.
     models
         Models, separated by commas. Settings name theirs, as in --set both.ratings.rank=8.
     out_dir

@@ -62,7 +62,7 @@ def evaluate(
     history
         Ratings that users are folded in from.
     test
-        Held-out ratings of the same users; with --split next by default the last rating of each in HISTORY.
+        Held-out ratings of the same users; with --split next by default each user's last in HISTORY.
     split
         "next": measure lists of `recommend --next`; HISTORY needs a time column.
     metrics

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from hushrec.cli import output
 from hushrec.cli.files import output_file
-from hushrec.cli.options import SHOWN_DELTA, Account, File, Force, Json
+from hushrec.cli.options import SHOWN_DELTA, Account, File, Force, Json, LedgerFile
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger
 from hushrec.privacy.ledger_records import LedgerSummary, RunSummary
@@ -19,7 +19,7 @@ _LAST = 8
 
 def ledger_show(
     *,
-    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    ledger: LedgerFile | None = None,
     dataset: Annotated[str, Parameter(metavar="NAME", show_default="all")] | None = None,
     delta: Annotated[float, Parameter(show_default=f"the budget's or the season's, else {SHOWN_DELTA:g}")]
     | None = None,
@@ -38,8 +38,6 @@ def ledger_show(
 
     Parameters
     ----------
-    ledger
-        Where charges are recorded.
     dataset
         Name of the users in the ledger.
     delta

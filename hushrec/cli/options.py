@@ -101,6 +101,11 @@ NoProgress = Annotated[bool, Parameter(help="Show no progress bar.")]
 Seed = Annotated[int, Parameter(converter=whole, validator=Number(gte=0), help=_SEED)]
 Users = Annotated[Count, Parameter(name="--users", help=_USERS)]
 Failure = Annotated[float, Parameter(show_default=_NO_FAILURE, help=_FAILURE)]
+LedgerFile = Annotated[File, Parameter(show_default="one per account", help="File of the charges.")]
+PlainHttp = Annotated[bool, Parameter(help="Use http:// beyond this machine, if a tunnel encrypts it.")]
+Authority = Annotated[
+    File, Parameter(show_default="the system's", help="Authority that signed the certificates, PEM.")
+]
 Force = Annotated[bool, Parameter(help="Replace output files that exist.")]
 _RESUME = "Resume the same killed training. Kept values are not charged again; one lost release may be."
 Resume = Annotated[bool, Parameter(help=_RESUME)]

@@ -32,9 +32,8 @@ def prepare(
 
     PATHS are tables, folders of them, patterns, or addresses such as s3://bucket/folder; or one pipe that
     holds an Arrow stream (IPC), for example of a query. Training on a store needs memory for a few blocks of
-    users only. train, evaluate, recommend and compare take a store in place of a file. A store takes
-    5 to 8 bytes per rating, 4 more with times, and some 20 more while it is written. The output and the store
-    are PRIVATE.
+    users only. A store takes 5 to 8 bytes per rating, 4 more with times, and some 20 more while it is
+    written. The output and the store are PRIVATE.
 
       hushrec prepare ratings/*.parquet --catalogue items.txt --rating-range 1 5 --out shop.store
       hushrec train shop.store --epsilon 5 --delta 1e-6 --out model.hush
@@ -48,7 +47,7 @@ def prepare(
     times
         Keep the times of ratings.
     partitions
-        Number of files; 32 by default. Above 100 million rows, pass about one per 2 million expected rows.
+        Number of files; 32 by default. Above 100 million rows, pass one per 2 million.
     force
         Replace an existing store.
     """

@@ -56,7 +56,6 @@ def recommend(
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
       hushrec recommend model.hush history.parquet --user 42 --explain
-      hushrec recommend model.hush history.parquet --user 42 --next
       hushrec recommend model.hush history.parquet --all-users --out-dir lists/
       hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
       hushrec recommend model.hush history.parquet --user 42 --attributes items.csv --where "price < 50"
@@ -75,9 +74,9 @@ def recommend(
     n
         Items per user.
     items
-        Text file of item ids, one per line: recommend these only.
+        Text file of the item ids to recommend, one per line.
     exclude_items
-        Text file of item ids, one per line: recommend none of them.
+        Text file of item ids not to recommend.
     next
         List what the user may choose next: later ratings count more. HISTORY needs a time column.
     include_seen
@@ -85,8 +84,7 @@ def recommend(
     explain
         Show which of the user's own items changed each score most; with --user.
     out_dir
-        A folder for its owner alone: one CSV file per user, and index.private.csv (id, file). --force
-        removes the lists that a former index names.
+        A folder of one CSV file per user, and index.private.csv. --force replaces the lists that it names.
     out
         One Parquet or CSV file for all users.
     out_parts

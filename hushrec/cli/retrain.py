@@ -18,6 +18,7 @@ from hushrec.cli.options import (
     File,
     Force,
     Json,
+    LedgerFile,
     NoProgress,
     Whole,
     progress_shown,
@@ -36,7 +37,7 @@ def retrain(
     /,
     *,
     out: File,
-    ledger: Annotated[File, Parameter(show_default="one ledger for this account")] | None = None,
+    ledger: LedgerFile | None = None,
     catalogue: Catalogue | None = None,
     drop_missing_items: bool = False,
     since: Annotated[str, Parameter(metavar="DATE")] | None = None,
@@ -54,8 +55,8 @@ def retrain(
 ) -> None:
     """Train the next week of a season, from the last week's model LAST.hush and the RATINGS of today.
 
-    It spends this week's part of the season's budget. Season, data set and settings are those of the
-    model. The ledger must be the one in which the season was opened.
+    It spends this week's part of the season's budget. The ledger must be the one in which the season was
+    opened.
 
       hushrec retrain week-0.hush ratings.parquet --out week-1.hush
       hushrec retrain week-1.hush ratings.parquet --catalogue items.txt --drop-missing-items \\
@@ -69,8 +70,6 @@ def retrain(
         All current ratings of all current users: a table or a store.
     out
         File for the next model.
-    ledger
-        File in which the season was opened.
     catalogue
         Text file of all item ids, if they changed.
     drop_missing_items
@@ -82,11 +81,11 @@ def retrain(
     week
         Number of the week, from 0; refused if it was trained before.
     skip_week
-        Skip a week that was interrupted. Its charge stays, the rest of its part is lost.
+        Skip a week that was interrupted. Its charge stays.
     early
         Train before the season's gap (season open --gap) is over.
     attendance
-        PRIVATE counts of the users of a lifetime season, which its first training made.
+        PRIVATE counts of the users of a lifetime season.
     """
     model = _loaded(last)
     if model.privacy.week is None:

@@ -27,9 +27,8 @@ def season_open(
 ) -> None:
     """Give a data set one budget for many trainings, the first by hushrec train, the others by retrain.
 
-    The promise covers all of them together, and all ratings of a user over the season. A week is any period:
-    the ledger counts trainings, and reads the clock only if you pass --gap. A data set's budget reserves the
-    season's until you close it.
+    The promise covers all of them together, and all ratings of a user over the season. A week is any period.
+    A data set's budget reserves the season's until you close it.
 
       hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
       hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52 --gap 6d
@@ -43,11 +42,10 @@ def season_open(
     name
         Unique among the seasons of a data set.
     gap
-        Shortest time between the starts of two weeks, as in --gap 6d for a weekly job. An earlier week is
-        refused, unless you pass --early to hushrec retrain.
+        Shortest time between the starts of two weeks, as in --gap 6d for a weekly job.
     lifetime
         The season has no end. Each user takes part in their first WEEKS trainings only, which --attendance
-        FILE of train and retrain counts; so one promise covers all models, of the past and of the future.
+        FILE of train and retrain counts.
     allow_composition
         Allow this season to add to the cost of an earlier one.
     """

@@ -40,8 +40,8 @@ def serve(
 ) -> None:
     """Serve MODELs over HTTP: lists, predictions and the model files.
 
-    Each MODEL is a file, or NAME=FILE. The server takes a replaced file within seconds, and keeps the old
-    model if the new one is damaged. Requests are neither logged nor kept. SIGTERM or Ctrl-C ends it.
+    Each MODEL is a file, or NAME=FILE. The server takes a replaced file within seconds, unless it is damaged.
+    Requests are neither logged nor kept. SIGTERM or Ctrl-C ends it.
 
       hushrec serve model.hush --demo
       hushrec serve model.hush --titles titles.csv --origin https://shop.example
@@ -55,13 +55,13 @@ def serve(
         Show a page at the root on which a visitor's ratings stay in the browser.
     attributes
         Public table of items for rules and titles, with a column of item ids: of the first model, or
-        NAME=FILE. The server takes a replaced table within seconds.
+        NAME=FILE.
     titles
         The same for titles alone, in a column named title.
     workers
-        Processes. Each holds the models in memory, and has the limits of requests and connections.
+        Processes. Each holds the models and has the limits.
     server_name
-        Name by which clients reach the server. Its addresses and localhost are known.
+        Name by which clients reach the server.
     origin
         Site whose pages may read the answers in a browser, as https://shop.example.
     tokens

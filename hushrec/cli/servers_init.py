@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from hushrec.network.transport import Connection
 
 _FORMAT = "hushrec agreement of two servers"
-#: Bytes that a node is planned to send at most; the fewest iterations and learned items planned for it.
+#: Most planned bytes of a node; fewest iterations and learned items planned for it.
 _MOST_BYTES, _FEWEST, _LEAST_LEARNED = 10_000_000, 3, 3000
 
 
@@ -50,9 +50,8 @@ def servers_init(
     """Write the AGREEMENT that two servers and all nodes train under: a file that people can read.
 
     Give the same file to both operators and to every node. The model is item-bias, popular, private-als,
-    private-eigenrec or both. Few rounds suit nodes that are rarely online. The planned rounds let a node
-    send at most 10 MB, and release no item x item matrix; --set iterations and --set
-    start=spectral ask for more.
+    private-eigenrec or both. As planned, a node sends at most 10 MB, and no item x item matrix is released;
+    --set iterations and --set start=spectral ask for more.
 
       hushrec servers init agreement.json --model private-als --users 6000 --set iterations=2 \\
                            --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -173,8 +172,7 @@ def _made(written: dict[str, Any]) -> Agreement:
 def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
     """Return a planned model for which nodes send little; settings that are given are kept.
 
-    It releases no item x item matrix, since every node would send 64 MB at 4,000 items. For lists it has
-    fewer iterations, down to three, and then fewer learned items.
+    For lists it has fewer iterations, down to three, and then fewer learned items.
     """
     if hasattr(model, "lists"):
         ratings = small(model.ratings, _of("ratings", settings), n_items)

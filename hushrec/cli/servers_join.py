@@ -11,14 +11,14 @@ from cyclopts.validators import Number
 from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import tokens as tokens_of
-from hushrec.cli.options import Account, File, Json, Seconds
+from hushrec.cli.options import Account, Authority, File, Json, PlainHttp, Seconds
 from hushrec.cli.servers_init import connected, read_agreement
-from hushrec.cli.tables import Reading
+from hushrec.cli.tables import Reading, Table
 from hushrec.data import Ratings
 
 
 def servers_join(
-    ratings: str,
+    ratings: Table,
     agreement: str,
     /,
     *,
@@ -32,23 +32,20 @@ def servers_join(
     once: bool = False,
     every: Annotated[float, Parameter(validator=Number(gt=0, lte=10_000_000))] = 60.0,
     patience: Seconds = 30.0,
-    ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
-    plain_http: bool = False,
+    ca: Authority | None = None,
+    plain_http: PlainHttp = False,
     as_json: Json = False,
 ) -> None:
     """Take part in a training of two servers with the RATINGS of this node's users; the ratings stay here.
 
     This node sends two shares of bounded integers; each is random bits to its server. Before the first one,
-    the whole training is charged to this node's own ledger. The command ends with the training. Or let cron
-    call it with --once.
+    the whole training is charged to this node's own ledger. The command ends with the training.
 
       hushrec servers join mine.csv agreement.json --name alice --tokens tokens.txt --folder answers \\
                            --first https://first.example:8765 --second https://second.example:8765
 
     Parameters
     ----------
-    ratings
-        A table with columns of users, items and ratings.
     agreement
         The agreement that hushrec servers init wrote; read it.
     name
@@ -60,17 +57,13 @@ def servers_join(
     tokens
         This node's token at the first server, then the one at the second, one per line.
     folder
-        This node's answers; made if missing. A new folder is a new node.
+        This node's answers. A new folder is a new node.
     once
-        Answer the open round, if there is one, and end.
+        Answer the open round, if there is one, and end (for cron).
     every
         Seconds between two requests to the servers.
     patience
         Seconds to keep trying while a server is away.
-    ca
-        Authority that signed the servers' certificates, PEM.
-    plain_http
-        Use http:// to another machine, if a tunnel encrypts it.
     """
     from hushrec.engines.two_servers import node as protocol
 

@@ -14,7 +14,7 @@ from hushrec.checks import plural
 from hushrec.cli import output, output_model
 from hushrec.cli.donated import Published
 from hushrec.cli.files import output_file, text_lines, tokens
-from hushrec.cli.options import Account, Days, File, Force, Json, Listening, Seconds
+from hushrec.cli.options import Account, Authority, Days, File, Force, Json, Listening, PlainHttp, Seconds
 from hushrec.cli.servers_init import connected, is_loopback, read_agreement
 from hushrec.cli.train import save
 from hushrec.errors import InputError
@@ -49,17 +49,15 @@ def servers_run(
     account: Account = Account(),
     published: Published = Published(),
     listening: Listening = Listening(),
-    plain_http: bool = False,
-    ca: Annotated[File, Parameter(show_default="the system's")] | None = None,
+    plain_http: PlainHttp = False,
+    ca: Authority | None = None,
     force: Force = False,
     as_json: Json = False,
 ) -> None:
     """Run one of two servers that train on nodes' shares, under an AGREEMENT; no server sees a rating.
 
     Another organisation runs the other server: there is no promise against both together. After a kill, the
-    same command continues. The first start writes FOLDER/tokens.csv, a token for each node: give each node
-    its own. The command ends when both servers have the model; it then adds public ratings, if any, to this
-    one's.
+    same command continues. The first start writes FOLDER/tokens.csv: give each node its own token.
 
       hushrec servers run agreement.json --role first --nodes names.txt --folder first --out model.hush \\
                           --peer https://second.example:8765 --peer-token peer.txt --certificate first.pem
@@ -67,11 +65,11 @@ def servers_run(
     Parameters
     ----------
     agreement
-        The agreement that hushrec servers init wrote, the same file as at the other server.
+        The agreement that hushrec servers init wrote.
     role
-        Role of this server; the other server has the other one.
+        Role of this server.
     nodes
-        Names of the nodes that may take part, one per line, as the other server has them.
+        Names of the nodes that may take part, one per line.
     peer
         Address of the other server.
     peer_token
@@ -81,13 +79,9 @@ def servers_run(
     out
         File of the model.
     deadline
-        Longest time of a round, as in 1d or 12h; it ends early when all nodes have answered.
+        Longest time of a round, as in 1d or 12h.
     linger
         Seconds to go on answering nodes after the end.
-    plain_http
-        Use http:// beyond this machine, if a proxy or a tunnel encrypts it.
-    ca
-        Authority that signed the other server's certificate, PEM.
     """
     from hushrec.engines.two_servers.book import Book
     from hushrec.engines.two_servers.server import CollectingServer, Settings

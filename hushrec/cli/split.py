@@ -12,7 +12,7 @@ from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_folder, write_table
 from hushrec.cli.options import Count, Force, Json, NoProgress, Seed, progress_shown
-from hushrec.cli.tables import Declared, Reading
+from hushrec.cli.tables import Declared, Reading, Table
 from hushrec.data import (
     Ratings,
     leave_k_out,
@@ -31,7 +31,7 @@ Share = Annotated[float, Parameter(validator=Number(gt=0, lt=1))]
 
 
 def split(
-    ratings: str,
+    ratings: Table,
     /,
     *,
     out_dir: Annotated[str, Parameter(metavar="DIR")],
@@ -58,22 +58,18 @@ def split(
 
     Parameters
     ----------
-    ratings
-        A table with columns of users, items and ratings.
     out_dir
         Folder of the parts.
     test_share
         Part of all ratings that the test gets, at random: train.parquet and test.parquet.
     leave_out
-        Number of random ratings of each user that the test gets, of users who have more.
+        Number of random ratings of each user with more that the test gets.
     leave_last
-        The test gets the last rating of each user who has two or more; needs a time column. Use it to measure
-        `recommend --next`.
+        The test gets the last rating of each user who has two or more; needs a time column.
     test_users
         Part of the users who are held out: history.parquet has 80% of their ratings, test.parquet the rest.
     date
         The test gets the ratings from this declared date on, such as 2024-06-01; needs a time column.
-        Ratings without a time count as the oldest; their number is printed, PRIVATE.
     """
     ways: dict[str, tuple[Any, Callable[[Ratings, Any], tuple[Ratings, ...]]]] = {
         "--test-share": (test_share, lambda rows, part: split_ratings(rows, (1 - part, part), seed=seed)),

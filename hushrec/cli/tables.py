@@ -20,6 +20,7 @@ _ROLES = ("user", "item", "rating", "time", "quantity")
 _ITEM_ROLES = ("id", "title")
 _DATA = Group("Data", sort_key=2)
 _HELP = "Names or positions of columns, as user=uid,item=sku; also rating, quantity, time, id, title."
+Table = Annotated[str, Parameter(help="A table with columns of users, items and ratings.")]
 Columns = Annotated[
     str, Parameter(name="--columns", metavar="ROLE=NAME,...", show_default="usual", help=_HELP, group=_DATA)
 ]

@@ -25,7 +25,7 @@ from hushrec.cli.options import (
     progress_shown,
     value_of,
 )
-from hushrec.cli.tables import Declared, Reading
+from hushrec.cli.tables import Declared, Reading, Table
 from hushrec.cli.train import save
 from hushrec.data import Domain, Ratings, realistic
 from hushrec.errors import InputError
@@ -35,7 +35,7 @@ from hushrec.privacy import Accountant, Budget
 
 
 def tune(
-    ratings: str | None = None,
+    ratings: Table | None = None,
     /,
     *,
     model: Named = "private-als",
@@ -66,14 +66,12 @@ def tune(
 
     Parameters
     ----------
-    ratings
-        A table with columns of users, items and ratings.
     tried
         Values of a setting to try, as in --try rank=4,8; repeatable, giving all combinations.
     out
         File for the best model, as in --out model.hush (private choice only).
     n_generated
-        Number of generated users to try on instead of RATINGS, without privacy cost.
+        Number of generated users to try on instead of RATINGS.
     mean_runs
         Expected number of runs.
     """
