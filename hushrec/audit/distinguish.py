@@ -97,6 +97,7 @@ class Audit:
         }
 
     def text(self) -> str:
+        """Return the claim and the outcome."""
         verdict = "VIOLATED: the claim is refuted" if self.violated else "no violation found"
         return (
             f"{self.headline}\n"

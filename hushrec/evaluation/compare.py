@@ -98,6 +98,7 @@ class Comparison:
 
     @property
     def stamp(self) -> str:
+        """The sentence on privacy of every table and plot."""
         if self.data_is_public:
             return f"{NOT_PRIVATE}."
         stamp = "NOT PRIVATE. " if math.isinf(self.total_epsilon) else ""
@@ -161,6 +162,7 @@ class Comparison:
         return pa.Table.from_pylist(rows).replace_schema_metadata({"hushrec": self.stamp})
 
     def markdown(self) -> str:
+        """Return a line per model and epsilon."""
         names = self.metrics
         lines = [
             f"Unit: {self.unit}, relation: {self.relation}, delta = {self.delta:g}. Of a user's held-out"
@@ -212,6 +214,7 @@ class Comparison:
         return "–".join(map(str, dict.fromkeys([known[0], known[-1]]))) if known else "not known"
 
     def plot(self) -> Figure:
+        """Plot the main metrics against epsilon, a panel each."""
         return privacy_utility_plot(
             {name: self.summary(name) for name in self.main_metrics},
             k=self.k,

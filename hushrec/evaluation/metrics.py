@@ -111,6 +111,7 @@ class Evaluation:
         return notebook.table("Evaluation", [("metric", "value", percent), *rows], f"{PRIVATE_FIGURE}.")
 
     def to_dict(self) -> dict[str, Any]:
+        """Return each metric and its interval, for JSON."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
         names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {

@@ -189,6 +189,7 @@ class Recommender:
 
     @property
     def takes_purchases(self) -> bool:
+        """Whether purchases without ratings count."""
         return self.scores == "likes" and hasattr(self.estimator, "like_threshold")
 
     @property

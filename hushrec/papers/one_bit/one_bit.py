@@ -212,6 +212,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
 
     @classmethod
     def as_published(cls, **settings: Any) -> OneBitCompletion:
+        """Return the paper's estimator: dense, without offsets or weights, within bound 1."""
         published = {"solver": "dense", "offsets": False, "weighting": 0.0, "bound": 1.0, "nuclear_norm": 1.0}
         return cls.of(published, {"tolerance": 1e-3}, settings)
 
@@ -483,6 +484,7 @@ class Completion:
     privacy: PrivacyStatement
 
     def at(self, rows: Array, columns: Array) -> NDArray[np.float64]:
+        """Return some entries."""
         scores = cell_scores(rows, columns, np.vstack([self.users, self.items]), len(self.users))
         return np.clip(scores, -self.bound, self.bound)
 
