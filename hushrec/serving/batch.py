@@ -6,7 +6,7 @@ import contextlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -73,15 +73,15 @@ def write_lists(
         raise InputError(f"{str(folder)!r} exists and is not empty; pass the name of a new folder.")
     if engine is not None and not isinstance(history, Store):
         raise InputError("An engine works on a store; make one with Store.prepare or hushrec prepare.")
-    parts, schema, chosen = _planned(model, history, {**options, "n": n})
+    parts, *public = _planned(model, history, {**options, "n": n})
     bar = progress_bar(progress, history.n_users, "lists (private)")
     with _made(target) as made, bar as advance, one_blas_thread():
         if engine is not None:
-            names = engine.each(_write_there, (history,), (model, made, schema, chosen))
+            names = engine.each(_write_there, (history,), (model, made, *public))
             for stray in made.glob("*.tmp"):  # of workers that failed
                 stray.unlink(missing_ok=True)
             return [target / name for name in names]
-        write = partial(_write, model, made, schema, chosen, advance)
+        write = partial(_write, advance, (model, made, *public))
         with ThreadPoolExecutor(threads.count()) as pool:
             names = list(pool.map(write, range(len(parts)), parts))
     return [target / name for name in names]
@@ -116,9 +116,8 @@ def _planned(
         options |= {"attributes": Attributes.read(options["attributes"], model.domain)}
     schema = model.recommend_batch(of_nobody(model.domain), **options).schema  # refuses wrong options
     parts = _parts(history)
-    users = model.recommend_batch(parts[0][0]().rows([], keyed=True), **options).schema.field("user").type
-    schema = schema.set(0, schema.field(0).with_type(users)).with_metadata({"hushrec": PRIVATE_TABLE})
-    return parts, schema, options
+    users = schema.field("user").with_type(parts[0][0]().user_column.type)
+    return parts, schema.set(0, users).with_metadata({"hushrec": PRIVATE_TABLE}), options
 
 
 def _lists(model: Recommender, rows: Ratings, schema: pa.Schema, options: dict[str, Any]) -> pa.Table:
@@ -134,14 +133,12 @@ def _parts(history: Ratings | Store) -> list[list[Callable[[], Ratings]]]:
 
 
 def _write(
-    model: Recommender,
-    folder: Path,
-    schema: Any,
-    options: dict[str, Any],
     advance: Callable[[int], object],
+    public: tuple[Any, ...],
     number: int,
-    blocks: list[Callable[[], Ratings]],
+    blocks: Iterable[Callable[[], Ratings]],
 ) -> str:
+    model, folder, schema, options = public
     name = f"part-{number:05d}.parquet"
     draft = folder / f"{name}.{os.urandom(4).hex()}.tmp"  # another worker may write the same part
     with threads.limit(1), parquet.ParquetWriter(draft, schema) as writer:
@@ -154,8 +151,7 @@ def _write(
 
 
 def _write_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> str:
-    model, folder, schema, options = public
-    return _write(model, folder, schema, options, lambda count: None, number, partitions[0].blocks())
+    return _write(lambda count: None, public, number, partitions[0].blocks())
 
 
 @contextlib.contextmanager

@@ -196,29 +196,28 @@ def _decode(raw: memoryview, place: str) -> ModelFile:
         raise ValueError(f"format version {stored['version']}")
     header = {key: json.loads(text) for key, text in stored.items() if key not in ("format", "version")}
     digests = header.pop("digests")
-    last = places.pop(DIGEST)
-    ordered = sorted(places.items(), key=lambda item: item[1]["data_offsets"])
-    parts = [(name, entry["dtype"], entry["shape"], entry["data_offsets"]) for name, entry in ordered]
-    parts.append((DIGEST, last["dtype"], last["shape"], last["data_offsets"]))
-    file = ModelFile(header, _arrays(parts, payload), digest.hex(), place)
-    for name, _, _, (begin, stop) in parts:
-        if name != DIGEST and hashlib.sha256(payload[begin:stop]).hexdigest() != digests[name]:
+    file = ModelFile(header, _arrays(places, payload), digest.hex(), place)
+    for name in file.arrays:
+        octets = payload[slice(*places[name]["data_offsets"])]
+        if name != DIGEST and hashlib.sha256(octets).hexdigest() != digests[name]:
             raise _LayoutError(f"wrong digest of array {name!r}")
         file.check_range(name)
     return file
 
 
-def _arrays(parts: list[tuple[str, str, Any, Any]], payload: memoryview) -> dict[str, Array]:
-    """Return the arrays, which must follow each other and fill the payload."""
+def _arrays(places: dict[str, Any], payload: memoryview) -> dict[str, Array]:
+    """Return the arrays, which must follow each other and fill the payload; the digest is the last."""
     arrays: dict[str, Array] = {}
     end = 0
-    for name, kind, shape, (begin, stop) in parts:
-        dtype = np.dtype(_DTYPES[kind])
+    parts = sorted(places.items(), key=lambda part: part[1]["data_offsets"])
+    if not parts or parts[-1][0] != DIGEST:
+        raise _LayoutError("its digest is not where the file ends")
+    for name, entry in parts:
+        dtype, shape, (begin, stop) = np.dtype(_DTYPES[entry["dtype"]]), entry["shape"], entry["data_offsets"]
         if any(type(size) is not int or size < 0 for size in shape):
             raise _LayoutError(f"array {name!r} has no shape")
-        size = math.prod(shape) * dtype.itemsize
-        if name in arrays or [begin, stop] != [end, end + size] or stop > len(payload):
-            raise _LayoutError(f"array {name!r} occurs twice or is not where its entry says")
+        if [begin, stop] != [end, end + math.prod(shape) * dtype.itemsize] or stop > len(payload):
+            raise _LayoutError(f"array {name!r} is not where its entry says")
         if begin % ALIGNMENT and not name.startswith("padding/"):
             raise _LayoutError(f"array {name!r} does not begin at a multiple of {ALIGNMENT} bytes")
         arrays[name] = np.frombuffer(payload[begin:stop], dtype).reshape(shape)

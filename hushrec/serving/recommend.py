@@ -514,8 +514,7 @@ class Recommender:
             return history, False
         domain, is_bought = self.domain, (self.lists or self).takes_purchases
         pairs = _pairs(history, domain, self.scores == "likes")
-        some_timed = not isinstance(history, Mapping) and any(len(entry) == 3 for entry in pairs)
-        if timed := ordered or some_timed:
+        if timed := ordered or any(len(entry) == 3 for entry in pairs):
             pairs, places = in_order(history, pairs, domain)
         rows = Ratings.of_user(pairs, domain, purchases=is_bought)
         if rows.n_ratings < len(pairs):
