@@ -25,8 +25,8 @@ ROOM         ?= 1
 LONG         ?=
 # bytecode is kept: tests start hundreds of processes, each of which would compile the package
 unexport PYTHONDONTWRITEBYTECODE
-# a process of tests for each core, four at most
-PYTEST       := $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=worksteal
+# a process of tests for each core, four at most; each with one BLAS thread, or idle ones would spin
+PYTEST       := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=logical --maxprocesses=4 --dist=worksteal
 # run modules of benchmarks/ in turn; fail at the end if any fails
 EACH          = failed=0; for each in $(1); do echo "== $$each"; $(BIN)/python -m benchmarks.$(2)$$each $(LONG) || failed=1; done; exit $$failed
 

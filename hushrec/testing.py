@@ -118,13 +118,16 @@ def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[
     The first one lacks the user, who is the first of all: positions change.
     """
     rng, found = np.random.default_rng(seed), []
-    for _ in range(math.ceil(pairs / _COMERS)):
+    for begin in range(0, pairs, _COMERS):
         if unit == "rating":
             users = labelled_users(rng, domain=domain)
             family = [ratings_of(users, domain), ratings_of(turned(users, domain), domain)]
         else:
             users = hostile_users(rng, 5, domain)
-            comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(_COMERS)]
+            comers = [
+                hostile_rows("comer", rng, number % 7, domain)
+                for number in range(min(_COMERS, pairs - begin))
+            ]
             family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
         found.append((family, int(rng.integers(2**31))))
     return found
@@ -353,7 +356,7 @@ def check_forged(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAI
     seed = 19
     plan = estimator.plan(budget, domain)
     releases = {release.label: release for release in plan.releases}
-    [(family, _)] = neighbours(budget.unit, 1, seed, domain)
+    [(family, _)] = neighbours(budget.unit, _COMERS, seed, domain)
     pair = [family[0], family[-1]]
     for label, release in releases.items():
         for bad in (math.nan, -math.inf, 1e300):
