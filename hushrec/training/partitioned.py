@@ -76,11 +76,6 @@ def contributions(make: Make, rows: Ratings, query: Query) -> tuple[Bounded, ...
     return _several(query.call.of(users))
 
 
-def answer(make: Make, rows: Ratings, query: Query) -> list[Array]:
-    """Return private partial sums of integers, in units of their step."""
-    return [part._take() for part in contributions(make, rows, query)]
-
-
 def add(totals: list[Array] | None, parts: Sequence[Array]) -> list[Array]:
     """Return the sums, in place of the first."""
     if totals is None:
@@ -118,7 +113,8 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
         try:
             with threads.limit(1):
                 while rows := together():
-                    parts = answer(make, joined(rows[0].domain, rows), query)
+                    bounded = contributions(make, joined(rows[0].domain, rows), query)
+                    parts = [part._take() for part in bounded]
                     with adding:
                         totals = parts if totals is None else add(totals, parts)
         except BaseException:

@@ -127,13 +127,12 @@ class Agreement:
 
     @cached_property
     def both(self) -> Plan:
-        """The releases for a user at all nodes, each with the noise of both servers."""
-        return Plan(self.budget, [_twice(release) for release in self.plan.releases])
+        """The releases of :attr:`sent`, each with the noise of both servers."""
+        return Plan(self.budget, [_twice(release) for release in self.sent.releases])
 
     @cached_property
     def _training(self) -> Training:
-        both = Plan(self.budget, [_twice(release) for release in self.sent.releases])
-        return Training(self.estimator, self.domain, self.seed, self.sent, both)
+        return Training(self.estimator, self.domain, self.seed, self.sent, self.both)
 
     @cached_property
     def rehearsal(self) -> str:
