@@ -163,7 +163,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         return Users(ratings)  # type: ignore[return-value]
 
     def train(self, users: PrivateSide, gate: Gate, seed: int) -> ModelArrays | dict[str, Any]:
-        """The server's side: release the users' bounded values through the gate, and return arrays."""
+        """The server's side: release the users' bounded values through the gate.
+
+        Return arrays, as ``center``, ``item_bias`` and ``item_factors``.
+        """
         raise NotImplementedError
 
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState:

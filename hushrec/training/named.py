@@ -117,8 +117,8 @@ def train(
     counted_first = n_users is None and needs_user_count(name)
     run.check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = run.read_public(public, estimator, ratings)
-    # with any number of users the plan costs all that is left, so a plan that does not fit is refused here
-    plan = run.plan(estimator, domain, accountant, budget_fraction)
+    # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
+    plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
     binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
     writing = run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding)
     with writing as saved, run.admitted(ratings, accountant) as rows:
@@ -128,7 +128,8 @@ def train(
             somebody = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
             estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
             if somebody:
-                plan = run.plan(estimator, domain, accountant, budget_fraction)
+                plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
+                accountant.check(plan)
         if somebody:
             work = partial(estimator.train, seed=int(seed))
             parts = run.ask(estimator, rows, accountant, plan, work, progress, engine)

@@ -98,7 +98,7 @@ def fit(
     """
     check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = read_public(public, estimator, ratings)
-    planned = plan(estimator, ratings.domain, accountant, budget_fraction)
+    planned = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
     names = {"model": estimator.name, "settings": settings_of(estimator)}
     with (
         journal(accountant, ratings.domain, planned, seed, **names),
@@ -288,23 +288,13 @@ def _over(domain: Domain, model: Model, drop_missing_items: bool) -> ModelArrays
     return moved(model, position)
 
 
-# ---------------------------------------------------------------------- 2: plan
-
-
-def plan(estimator: Estimator[Any], domain: Domain, accountant: Accountant, fraction: float = 1.0) -> Plan:
-    """Return the releases of a first training, which fit the accountant's budget."""
-    planned = estimator.releases(accountant.budget, domain, accountant.part(fraction))
-    accountant.check(planned)
-    return planned
-
-
 # ---------------------------------------------------------------------- 3: journal
 
 
 def journal(
     accountant: Accountant, domain: Domain, plan: Plan, seed: int, **binding: Any
 ) -> AbstractContextManager[Callable[[], None]]:
-    """Open the journal of a training."""
+    """Refuse a plan that does not fit, or reserve it; open the journal of its training."""
     return accountant.training(plan, seed=int(seed), **public_inputs(domain), **binding)
 
 

@@ -294,7 +294,7 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     def complete(self, ratings: Ratings, accountant: Accountant, *, seed: int = 0) -> Completion:
         """Train and return the whole released matrix, a row for each user: the paper's output."""
         run.check(self, ratings, accountant, seed)
-        plan = run.plan(self, ratings.domain, accountant)
+        plan = self.releases(accountant.budget, ratings.domain, accountant.part())
         bound_to = {"model": self.name, "settings": settings_of(self)}
         with run.journal(accountant, ratings.domain, plan, seed, **bound_to), one_blas_thread():
             gate = LocalGate(accountant, plan)
