@@ -221,19 +221,6 @@ def test_the_number_of_users_costs_a_hundredth_and_is_one_at_least(relation) -> 
     assert [release_user_count(each, Accountant(free)) for each in (RATINGS, nobody)] == [60, 1]
 
 
-@pytest.mark.parametrize(
-    "name", ["foo.rank", "foo__rank", ".rank", "ratings.foo", "ratings.model", "ratings."]
-)
-def test_a_name_that_is_no_setting_is_one_sentence(name: str) -> None:
-    for call in (
-        lambda: Both.planned(BUDGET, RATINGS.domain, 50, **{name: 3}),
-        lambda: Both().set_params(**{name: 3}),
-        lambda: named.choose("both", BUDGET, RATINGS.domain, n_users=50, settings={name: 3}),
-    ):
-        with pytest.raises(InputError, match="has no setting"):
-            call()
-
-
 @pytest.mark.parametrize("option", ["budget_fraction", "seed"])
 @pytest.mark.parametrize("value", ["x", -0.1, 1.5, math.nan, None, True])
 def test_a_fraction_and_a_seed_are_numbers_in_range(option, value) -> None:

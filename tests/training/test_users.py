@@ -155,18 +155,25 @@ def test_residuals_times_factors(norm: float, clip: float) -> None:
     assert second.entry_scale[-1] == pytest.approx(norm**2 if math.isfinite(norm) else 1.0)
 
 
+def mean_squares(items: np.ndarray, most: float) -> tuple[float, bool]:
+    """The sum of the users' mean squared residuals, and whether a quarter of some user's ratings is left."""
+    typical = np.linalg.eigvalsh((items[:, :-1].T * SLOPES / SLOPES.sum()) @ items[:, :-1])
+    total, bound = 0.0, False
+    for user, hers in ROWS.items():
+        used = sum(1 - 0.4 / (0.4 + len(hers) * value) for value in typical) + len(hers) / (len(hers) + 2.5)
+        left = max(len(hers) - used, len(hers) / 4, 1)
+        bound |= left == len(hers) / 4 > 1
+        total += min((own(user, items)[1] ** 2).sum() / left, most)
+    return total, bound
+
+
 @pytest.mark.parametrize("most", [0.05, 0.6, 40.0])
 @pytest.mark.parametrize("rank", [0, 3])
 def test_mean_squared_residuals(most: float, rank: int) -> None:
     users, items = fitted(rank)
-    typical = np.linalg.eigvalsh((items[:, :-1].T * SLOPES / SLOPES.sum()) @ items[:, :-1])
-    expected = 0.0
-    for user, hers in ROWS.items():
-        used = sum(1 - 0.4 / (0.4 + len(hers) * value) for value in typical) + len(hers) / (len(hers) + 2.5)
-        left = max(len(hers) - used, len(hers) / 4, 1)
-        expected += min((own(user, items)[1] ** 2).sum() / left, most)
     votes = users.residual_variance(items, SLOPES, most)
-    assert opened(votes) == near([expected], most) and votes.sensitivity("replace") == pytest.approx(1.0)
+    assert opened(votes) == near([mean_squares(items, most)[0]], most)
+    assert votes.sensitivity("replace") == pytest.approx(1.0)
 
 
 def test_a_fit_uses_up_three_quarters_of_her_ratings_at_most() -> None:
@@ -174,13 +181,7 @@ def test_a_fit_uses_up_three_quarters_of_her_ratings_at_most() -> None:
     users, items = FittedUsers(rows()), 5 * np.random.default_rng(9).normal(size=(ITEMS, 7))
     users.weigh(CENTER, WEIGHTS)
     users.fit(items, RIDGE)
-    typical = np.linalg.eigvalsh((items[:, :-1].T * SLOPES / SLOPES.sum()) @ items[:, :-1])
-    expected, bound = 0.0, False
-    for user, hers in ROWS.items():
-        used = sum(1 - 0.4 / (0.4 + len(hers) * value) for value in typical) + len(hers) / (len(hers) + 2.5)
-        left = max(len(hers) - used, len(hers) / 4, 1)
-        bound |= left == len(hers) / 4 > 1
-        expected += min((own(user, items)[1] ** 2).sum() / left, 100.0)
+    expected, bound = mean_squares(items, 100.0)
     assert bound and opened(users.residual_variance(items, SLOPES, 100.0)) == near([expected])
 
 
