@@ -12,24 +12,12 @@ from hushrec.types import Array
 
 
 def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alpha: float) -> float:
-    """Largest mu that two samples of scores refute.
+    """Return the largest mu that two samples of independent scores refute; at least 0.
 
     Under mu-GDP Phi^-1(1 - false positives) - Phi^-1(false negatives) <= mu for every test (Dong, Roth and Su
     2022, definition 2.6). Both rates are replaced by their exact upper ends (Clopper and Pearson 1934). The
-    thresholds, which share alpha, must not have been chosen from these scores.
-
-    Parameters
-    ----------
-    with_user, without_user : ndarray
-        Independent scores of runs on both data sets; high speaks for the first.
-    thresholds : ndarray
-    alpha : float
-        Chance of a bound that is too high.
-
-    Returns
-    -------
-    float
-        At least 0.
+    thresholds, which share alpha, must not have been chosen from these scores. ``alpha`` is the chance of a
+    bound that is too high.
     """
     chance = alpha / (2 * len(thresholds))
     best = 0.0
@@ -43,15 +31,7 @@ def mu_lower_bound(with_user: Array, without_user: Array, thresholds: Array, alp
 def epsilon_lower_bound(n_canaries: int, guesses: int, correct: int, delta: float, alpha: float) -> float:
     """Largest epsilon that one run refutes (Steinke, Nasr and Jagielski 2023, theorem 5.2 and appendix D).
 
-    Parameters
-    ----------
-    n_canaries : int
-        Units that were in or out by a fair coin each.
-    guesses, correct : int
-        The number of guesses must be fixed beforehand.
-    delta : float
-    alpha : float
-        Chance of a bound that is too high.
+    Canaries were in or out by a fair coin each; the number of guesses must be fixed beforehand.
     """
     low, high = 0.0, 32.0  # no wrong guess, so no number of right guesses refutes it
     for _ in range(60):

@@ -1,9 +1,8 @@
 """The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
 
-Every canary rates separate items, so its contribution to a release is in separate entries. The attacker
-scores canaries by the likelihood ratio of their entries. Right guesses above what (epsilon, delta) allows
-refute the claim (Steinke, Nasr and Jagielski 2023). It finds gross faults, end to end; the distinguishing
-test is sharper.
+Every canary rates separate items, so it contributes to separate entries of a release. The attacker scores
+canaries by the likelihood ratio of their entries. More right guesses than (epsilon, delta) allows refute the
+claim (Steinke, Nasr and Jagielski 2023). The distinguishing test is sharper.
 """
 
 from __future__ import annotations

@@ -193,7 +193,6 @@ def distance(calls: Sequence[NoiseCall], others: Sequence[NoiseCall]) -> float:
 
 
 def worst_pair(estimator: Estimator, plan: Plan, domain: Domain, seed: int) -> Pair:
-    """Return the most telling of some extreme pairs."""
     best: Pair | None = None
     for data, neighbour in _pairs(domain, plan.budget, seed):
         calls = transcript(estimator, plan, data, seed, SeededNoise(seed))

@@ -85,7 +85,7 @@ def control(ratings: Ratings, delta: float, *, n_planted: int = 400, seed: int =
 
 
 def fit_scores(model: Model, users: Ratings) -> Array:
-    """Return minus the mean squared error of each user's fit by the model."""
+    """Return minus the mean squared error of each user's fit."""
     users = users.starred()
     errors = (model.predict_pairs(users, users) - users.matrix.data) ** 2
     counts = np.diff(users.matrix.indptr)

@@ -19,8 +19,7 @@ class Measured:
 
     ``epsilon`` is at delta 1e-6 (unit: user, relation: add-remove). ``recall`` is Recall@20 of the model's
     lists, of the most popular items with the same budget, and of the model with one user in twenty as a
-    donor; ``rmse`` the same of predictions on the table's own scale, with items' means as the baseline. Likes
-    have no range and no errors.
+    donor; ``rmse`` the same of predictions on the table's scale, with items' means as the baseline.
     """
 
     table: str

@@ -1,8 +1,7 @@
 """Accuracy of a model on held-out ratings, with confidence intervals over users.
 
-Every figure is over the whole catalogue and over all users with held-out ratings; a user without a
-history is served from the released values alone. The figures are computed from private ratings without
-noise: they are for the curator, and are never stored in a model.
+Every figure is over the whole catalogue and all users with held-out ratings; a user without a history is
+served from released values alone. The figures have no noise: they are for the curator, and never in a model.
 """
 
 from __future__ import annotations
@@ -170,17 +169,17 @@ def evaluate(
 ) -> Evaluation:
     """Measure a model on held-out ratings.
 
-    RMSE and MAE are over all held-out ratings, of any item. A list is the ``k`` best items outside a user's
-    history. Means over the users who have a relevant item:
+    RMSE and MAE are over all held-out ratings. A list is the ``k`` best items outside a user's history. Means
+    over the users who have a relevant item:
 
     - ``recall``: hits / number of their relevant items; ``precision``: hits / k;
-    - ``capped-recall``: hits / min(k, number of their relevant items), so that a perfect list has 1 (Chien et
-      al. 2021, section 5.1); the "Recall@20" of this project's tables;
+    - ``capped-recall``: hits / min(k, number of their relevant items) (Chien et al. 2021, section 5.1); the
+      "Recall@20" of this project's tables;
     - ``ndcg``: gain 1 for a relevant item, discount 1 / log2(rank + 1), relative to the best possible list;
     - ``map``: the precision at each hit, summed and divided by the number of relevant items;
-    - ``mrr``: 1 / rank of the first hit; ``hit-rate``: the share of users with a hit;
-    - ``head-recall`` and ``tail-recall``: recall among the most rated items, which together have half of the
-      history's ratings, and among all others.
+    - ``mrr``: 1 / rank of the first hit; ``hit-rate``: the fraction of users with a hit;
+    - ``head-recall`` and ``tail-recall``: recall among the most rated items, which have half of the history's
+      ratings, and among all others.
 
     Over all lists: ``coverage`` is the fraction of the catalogue in at least one; ``gini`` is the Gini
     coefficient of how often each item is listed (0: all equally often); ``novelty`` the mean over their items
@@ -381,7 +380,6 @@ def relevant(relevant_from: float | None, purchases: bool) -> str:
 
 
 def shown(name: str, value: float) -> str:
-    """Return a number of lists as a whole number."""
     return f"{value:,.0f}" if name.startswith("different-lists") else f"{value:.4f}"
 
 

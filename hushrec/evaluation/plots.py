@@ -73,7 +73,7 @@ def privacy_utility_plot(
 
 
 def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, interval: str) -> list[str]:
-    """Return the remarks on shades and on models without a line."""
+    """Return remarks on shades and on models without a line."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
     rows = [row for row in cells if not math.isnan(row["value"])]
@@ -138,7 +138,6 @@ def new_figure(**options: Any) -> Figure:
 
 
 def save_plot(figure: Figure, path: Path, stamp: str) -> None:
-    """Text in an SVG stays text."""
     import matplotlib as mpl
 
     about = {"Description": stamp}

@@ -249,7 +249,6 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 
 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
-    """Sum the worth of each judge's held-out likes by their rank, and count the hits in the list."""
     shape = held.n_users, len(GRID)
     good, hits, step = np.zeros(shape), np.zeros(shape), max(1, SCORES_AT_ONCE // held.n_items)
     states = private.fold_in(history), public.fold_in(history)

@@ -38,7 +38,7 @@ _TINY = float(np.finfo(np.float64).tiny)
 
 
 class _Sums(NamedTuple):
-    """Each item's numbers of ratings and likes, and its weight as `LikingUsers.item_weights` sums it."""
+    """Each item's ratings, likes, and weight as `LikingUsers.item_weights` sums it."""
 
     users: int
     rated: Array
@@ -216,7 +216,6 @@ def _unit_rows(rows: Array) -> Array:
 
 
 def _with_one(likes: Ratings, learned: Array) -> Array:
-    """Return ones where a user likes a learned item, with a last column of ones."""
     return np.column_stack([own_likes(likes, learned).toarray(), np.ones(likes.n_users)])
 
 

@@ -162,12 +162,11 @@ class _Side:
 
     @property
     def known(self) -> tuple[Array, Array]:
-        """Means and variances of the free entries."""
         means = self.table[:, self._free]
         return means, self.moments[:, self._free, self._free] - means**2
 
     def solve(self, other: _Side, mean: Array | float, variances: Array, noise: float) -> Array:
-        """Update each vector from those of the other side; return the sums of their moments."""
+        """Return the sums of the other side's moments."""
         free, fixed = self._free, self._fixed
         width = self.table.shape[1]
         sums = (self._cells @ other.moments.reshape(-1, width**2)).reshape(-1, width, width)
@@ -197,7 +196,7 @@ class _Regression:
         self._to_coefficients = np.linalg.solve(known.T @ known + ridge, known.T)
 
     def fit(self, means: Array, variances: Array) -> Array:
-        """Regress the posterior means on the features; return the mean squares of the rest."""
+        """Return the mean squares of the rest."""
         self.mean[:, :-1] = self.design @ (self._to_coefficients @ means[self._rated, :-1])
         squares = (means - self.mean) ** 2 + variances
         return np.asarray(squares[self._rated, :-1].mean(axis=0))

@@ -90,7 +90,7 @@ class Models:
 
 
 def _visible(text: str) -> str:
-    """Escape characters that act on a terminal."""
+    """Escape what acts on a terminal."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 

@@ -53,7 +53,7 @@ class ItemRows:
 
 
 def stored_rows(array: Any) -> tuple[Array, NDArray[np.integer] | None]:
-    """Return the stored rows, and their positions; None if all are stored."""
+    """Return the stored rows and their positions; None if all are stored."""
     return (array.rows, array.items) if isinstance(array, ItemRows) else (np.asarray(array), None)
 
 

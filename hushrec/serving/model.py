@@ -305,7 +305,7 @@ def _model(stored: ModelFile) -> Model:
 
 
 def _of_stored(stored: ModelFile) -> Model:
-    """Return the model of a file; raises one of BAD_HEADER where the header makes no sense."""
+    """Raises one of BAD_HEADER where the header makes no sense."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.section("catalogue"))
     served, lists = _with_public(stored, "serve", "public", "state", domain), None

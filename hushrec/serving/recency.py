@@ -15,7 +15,7 @@ _SPANS = 1, 2, 4, 8, 16, 32
 
 
 def spans(history: Ratings) -> list[Ratings]:
-    """Return each user's latest ratings, for every span, and the whole history."""
+    """Return each user's latest ratings for every span, and the whole history."""
     age = history.age()
     return [*(history.where(age < span, drop_empty=False, keyed=True) for span in _SPANS), history]
 

@@ -471,7 +471,6 @@ class Recommender:
 
     @property
     def _ranking(self) -> Recommender:
-        """The model by which lists are ranked."""
         lister = self.lists or self
         if lister.public is None:
             return lister
@@ -504,7 +503,7 @@ class Recommender:
         return predicted
 
     def _predict_cells(self, history: Ratings, users: Array, columns: Array) -> NDArray[np.float64]:
-        """Predict cells; a negative user has no ratings."""
+        """A negative user has no ratings."""
         state = self.fold_in(history).moved(np.append(np.arange(history.n_users), -1))
         rows = np.where(users < 0, history.n_users, users)
         return self._clip(scores_at(self.arrays, state, rows, columns))

@@ -54,7 +54,7 @@ def to_stored(arrays: Mapping[str, Any], int8: bool) -> dict[str, Array]:
 
 
 def from_stored(section: Mapping[str, Array], n_items: int, *, whole: bool = False) -> Mapping[str, Any]:
-    """Return the arrays of a section, with their rows of zeros if ``whole``."""
+    """Return the arrays of a section, with rows of zeros if ``whole``."""
     arrays: dict[str, Any] = {}
     for name, stored in section.items():
         if name == SCALE or name.endswith(ROWS):

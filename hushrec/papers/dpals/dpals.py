@@ -169,7 +169,7 @@ class DPALS(Estimator["SampledUsers"]):
         return 1.0 if self.sampling == "weights" else float(self.max_ratings_per_user)
 
     def _bounds(self, domain: Domain) -> tuple[float, float]:
-        """Bounds of the clip and of a user's norm, in rating units; infinite for no bound."""
+        """Of the clip and of a user's norm, in rating units; infinite for no bound."""
         unit = domain.half_width**2 if self.clipping == "user" else domain.half_width
         clip = math.inf if self.clip is None else unit * self.clip
         return clip, math.inf if self.user_norm is None else self.user_norm * domain.half_width
@@ -336,7 +336,7 @@ class SampledUsers(FittedUsers):
         factors[:] = clipped_rows(factors, user_norm)
 
     def gramian(self, user_norm: float) -> Bounded:
-        """Packed sum of the outer products of factors, of norm <= ``user_norm``."""
+        """Packed sum of the outer products of factors."""
         gram = fixed_gramian(BiasedFactors(self._fitted).factors, user_norm)
         step = spacing(user_norm, FACTOR_BITS) ** 2
         return Bounded(gram, positive(user_norm**2), weight=frobenius_scale(self._settings.rank), step=step)

@@ -72,7 +72,7 @@ class CentredEstimator(Estimator[PrivateSide]):
         return plan.releases, fraction * (1 - self.bias_share)
 
     def _level(self, users: CentredUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Server side: released level, and the seed of the users' samples."""
+        """Server side: released level, and the seed of the samples."""
         level = _middle(users.domain)
         if self.center == "biases":
             released = self._biases.train(users, gate, seed).serve

@@ -39,7 +39,7 @@ class RowUsers:
         self._contributed = rows
 
     def covariance(self, bound: float) -> Bounded:
-        """Packed sum of the outer products of rows clipped to norm ``bound``."""
+        """Packed sum of the outer products of clipped rows."""
         return outer_product_sum(clipped(self._contributed, bound), bound)
 
     def clip(self, bound: float) -> None:
@@ -239,7 +239,6 @@ def private_pca(
 
 
 def random_block(n_items: int, block: int, seed: int) -> NDArray[np.float64]:
-    """Return an orthonormal start that does not depend on any rating."""
     return orthonormal(np.random.default_rng(seed).standard_normal((n_items, block)))
 
 

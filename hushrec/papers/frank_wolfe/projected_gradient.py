@@ -106,7 +106,7 @@ class FullRowUsers(CentredUsers):
         self._full = self._settings.full_rows(self._centred, self.domain)
 
     def gram(self) -> Bounded:
-        """Packed sum of the outer products of stepped rows, clipped to norm ``bound``."""
+        """Packed sum of the outer products of stepped rows."""
         gram, bound = self._full.gram(), self._settings.full_row_bound(self.domain)
         packed, weight = gram[np.tril_indices(len(gram))], frobenius_scale(len(gram))
         return Bounded(packed, positive(bound**2), weight=weight, step=spacing(bound, FACTOR_BITS) ** 2)
@@ -155,7 +155,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
         return FullRows(targets, self.full_row_bound(domain), self.tuning)
 
     def _projection(self, gram: Array, domain: Domain) -> ProjectionMap:
-        """Soft-threshold the singular values, roots of ``gram``'s positive eigenvalues."""
+        """Soft-threshold the singular values."""
         squares, vectors = np.linalg.eigh(gram)
         squares, vectors = squares[::-1], vectors[:, ::-1]
         singular = np.sqrt(squares[squares > 1e-12 * max(squares[0], 0.0)])
@@ -263,7 +263,6 @@ class PrivateProjectedGradient(_ProjectedGradient[FullRowUsers]):
 
 
 def _model(maps: list[ProjectionMap]) -> dict[str, Array]:
-    """Projections of smaller rank are filled with zeros."""
     n_items, width = len(maps[-1].directions), max(len(projection.gains) for projection in maps)
     directions, gains = np.zeros((len(maps), n_items, width)), np.zeros((len(maps), width))
     for step, projection in enumerate(maps):

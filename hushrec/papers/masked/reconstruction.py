@@ -118,7 +118,7 @@ def reconstruct(
 
 
 def _equations(scaled: Array, public_rows: Array) -> tuple[Array, Array]:
-    """Return orthonormal equations ``equations @ ratings = targets`` that are free of the mask."""
+    """Return orthonormal equations of the ratings that are free of the mask."""
     left, _, _ = np.linalg.svd(public_rows)
     equations = left[:, public_rows.shape[1] :].T
     return equations, equations @ scaled

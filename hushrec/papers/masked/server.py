@@ -135,7 +135,6 @@ class Store:
         self._run("INSERT OR IGNORE INTO completions VALUES (?, ?, ?, ?, ?)", *values)
 
     def completion(self, round: int) -> tuple[list[str], Array, Array] | None:
-        """Return nodes and factors of a round, or None."""
         rows = self._run("SELECT nodes, rank, left, right FROM completions WHERE round = ?", round)
         for nodes, rank, *factors in rows:
             left, right = (np.frombuffer(raw).reshape(-1, rank) for raw in factors)
@@ -187,7 +186,7 @@ class CompletionServer:
         return Task(settings.catalogue, keys, settings.noise_sd, settings.rounds, open)
 
     def accept(self, upload: Upload, token: str) -> Accepted:
-        """Take a column once; the same upload with the same token is acknowledged again."""
+        """Take a column once, or acknowledge it again."""
         check_token(token)
         n_items, digest = self.settings.n_items, _digest(token)
         if upload.items[-1] >= n_items:
@@ -267,7 +266,6 @@ def _digest(token: str) -> bytes:
 
 
 def complete(uploads: list[Upload], settings: Settings) -> tuple[Array, Array]:
-    """Return the factors of the completed matrix, nodes by items."""
     values = np.concatenate([upload.values for upload in uploads])
     items = np.concatenate([upload.items for upload in uploads])
     starts = np.cumsum([0, *(len(upload.items) for upload in uploads)])

@@ -41,7 +41,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     Parameters
     ----------
     rank : int or None
-        Eigenvectors of the cleansed covariance, >= 1; all with a positive eigenvalue if None.
+        Eigenvectors of the cleansed covariance, >= 1; None: all with a positive eigenvalue.
     prediction : {"projection", "neighbours"}
         Project a user's residuals on the eigenvectors, or interpolate them from the user's items with the
         weights of the cleansed covariance (Bell and Koren 2007).
@@ -113,7 +113,6 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         return CleansedUsers(ratings, self)
 
     def train(self, users: CleansedUsers, gate: Gate, seed: int) -> dict[str, Any]:
-        """Release item averages, then the covariance of the rest, drawn to its averages."""
         users.sample(seed)
         means, popularity = self._item_means(gate.release("item means", users.item_means()), users.domain)
         arrays: dict[str, Any] = {"sampling_seed": np.int64(seed)}
@@ -129,7 +128,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
         return arrays | {"item_factors": vectors[:, kept] * np.sqrt(values[kept]) / root[:, None]}
 
     def _item_means(self, noisy: Array, domain: Domain) -> tuple[Array, Array]:
-        """Return averages less the middle of the range, shrunk to the global one, and weights."""
+        """Return averages less the middle of the range, and weights."""
         sums, counts, half = noisy[: domain.n_items], noisy[domain.n_items :], domain.half_width
         counts = np.maximum(counts, 0.0)
         average = np.clip(sums.sum() / max(counts.sum(), 1.0), -half, half)
@@ -199,7 +198,6 @@ class CleansedUsers(Users):
 
 
 def _deviations(ratings: Ratings) -> NDArray[np.float64]:
-    """Local: ratings less the middle of the range."""
     half = ratings.domain.half_width
     return np.clip(ratings.matrix.data.astype(np.float64) - ratings.domain.midpoint, -half, half)
 

@@ -1,9 +1,9 @@
 """Maximum likelihood of a matrix of log-odds from some of its cells' signs.
 
 Minimise ``sum over observed cells of loss(x_ij, target_ij)`` over matrices with nuclear norm at most
-``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014),
-by spectral projected gradient with nonmonotone line search (Birgin, Martinez and Raydan 2000): on the dense
-matrix, or on two factors, for which the nuclear ball is Euclidean and the caller applies the entrywise bound.
+``radius`` and entries at most ``bound`` in absolute value (Davenport, Plan, van den Berg and Wootters 2014):
+on the dense matrix, or on two factors, for which the nuclear ball is Euclidean and the caller applies the
+entrywise bound.
 
 Cells are given as ``rows, columns, target`` of one length (`hushrec.kernels.one_bit`).
 """
@@ -97,8 +97,6 @@ class Projection:
 
 
 class Solution(NamedTuple):
-    """``value`` of the objective at ``point``, and the iterations that it took."""
-
     point: Array
     value: float
     iterations: int
@@ -152,7 +150,6 @@ def spectral_projected_gradient(
 
 
 def barzilai_borwein(change: Array, turn: Array) -> float:
-    """Return <change, change> / <change, turn>, within bounds."""
     curvature = float(np.vdot(change, turn))
     if curvature <= 0:
         return _LONGEST_STEP if np.any(turn) else 1.0
@@ -248,7 +245,6 @@ def solve_factored(
 def cell_scores(
     rows: NDArray[np.integer], columns: NDArray[np.integer], stacked: Array, n_rows: int
 ) -> Array:
-    """Return entries of stacked factors with an offset in the last column."""
     left, right = BiasedFactors(stacked[:n_rows]), BiasedFactors(stacked[n_rows:])
     fitted = predict_pairs(rows, columns, left.factors, right.factors)
     return fitted + left.biases[rows] + right.biases[columns]

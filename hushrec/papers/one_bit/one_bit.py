@@ -446,7 +446,7 @@ class LabelledUsers(Users):
         return np.clip(slope, -clamp, clamp)
 
     def observed_entries(self) -> Bounded:
-        """Observed entries of an optimum by fixed steps through non-expansive maps."""
+        """Of an optimum by fixed steps through non-expansive maps."""
         fit, matrix = self._settings, np.zeros(self.shape)
         for _ in range(fit.tuning.output_steps):
             _, slope = likelihood(matrix[self.cells], self._labels, fit.link)
@@ -521,7 +521,7 @@ def product(users: Array, items: Array) -> NDArray[np.float64]:
 
 
 def split_matrix(matrix: Array) -> tuple[Array, Array]:
-    """Return balanced factors, with offsets of 0 in a last column."""
+    """Return balanced factors with offsets of 0."""
     if matrix.shape[0] > matrix.shape[1]:
         return split_matrix(matrix.T)[::-1]
     values, vectors = np.linalg.eigh(matrix @ matrix.T)  # many times faster than singular vectors
