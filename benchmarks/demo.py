@@ -175,7 +175,7 @@ def titles_of(ratings: Ratings) -> list[str]:
 
 
 def run(*words: object, fails: bool = False) -> str:
-    """Run the hushrec command and return what it printed; with ``fails``, its errors are not shown."""
+    """Run the hushrec command and return its output; with ``fails``, its errors are not shown."""
     line = [str(word) for word in words]
     with (OUTPUT / "commands.txt").open("a", encoding="utf-8") as file:
         file.write(f"hushrec {shlex.join(line)}\n")
@@ -209,7 +209,7 @@ def quality(mine: dict, compared: dict | None, epsilon: float) -> str:
 
 
 def side_by_side(lists: dict[str, list[dict]], names: list | tuple) -> str:
-    """Return the lists of two users in two columns, below what they like."""
+    """Return the lists of two users in two columns, below their likes."""
     columns = []
     for user, items in lists.items():
         liked = [str(names[at % len(names)]) for at in LIKED[user]]

@@ -1,4 +1,4 @@
-"""Run the tests in an environment of their own: ``make test DEPENDENCIES=newest`` or ``oldest``.
+"""Run the tests in a separate environment: ``make test DEPENDENCIES=newest`` or ``oldest``.
 
 ``newest`` takes the newest release of every dependency, beyond the upper bounds of pyproject.toml: it shows
 the next bounds. ``oldest`` takes the lower bounds themselves. The environment's ``report.json``

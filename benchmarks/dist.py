@@ -80,7 +80,7 @@ def built(when: int) -> dict[str, bytes]:
 
 
 def quietly(command: list, folder: Path, environment: dict[str, str]) -> None:
-    """Run a command whose output matters only if it fails."""
+    """Run a command; show its output only if it fails."""
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{done.stdout}{done.stderr}")

@@ -1,4 +1,4 @@
-"""Print the figures of docs/papers/errata.md: what the papers' noise really costs, and the audit that shows
+"""Print the figures of docs/papers/errata.md: the true cost of the papers' noise, and the audit that shows
 it.
 
 ``python -m benchmarks.errata`` prints the block; ``python -m benchmarks.errata --write`` puts it into the
@@ -129,7 +129,7 @@ def audits() -> list[str]:
 
 
 def block() -> str:
-    """Return what stands between the marks of the document."""
+    """Return the text between the marks of the document."""
     return "\n".join([*accounting(), "", *audits(), ""])
 
 

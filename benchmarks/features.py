@@ -5,7 +5,7 @@ users who were not trained on: `private-eigenrec` by Recall@20 of their likes (r
 films are ranked alone, `private-als` by the RMSE of their ratings of new films. User-level, add-remove, delta
 1e-6. PASS: both are better than what needs no model, by more than the 95% interval.
 
-Then 64 random columns join genres and decades, in one table and in a table of their own, on which users vote
+Then 64 random columns join genres and decades, in one table and in a separate table, on which users vote
 (epsilon 1). PASS: on their own they cost at most .003 of Recall@20.
 """
 
@@ -66,7 +66,7 @@ def films() -> tuple[list[int], pa.Table, pa.Table]:
 
 
 def tables(targets: Targets, draws: int) -> None:
-    """Print what a useless table of features costs lists, beside a good one."""
+    """Print the loss of lists by a useless table of features, compared with a good one."""
     items, table, features = films()
     noise = pa.table(
         {"item": items, "vector": list(np.random.default_rng(0).standard_normal((len(items), 64)))}

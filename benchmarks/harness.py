@@ -67,7 +67,7 @@ def there(name: str) -> bool:
 
 @cache
 def table(name: str) -> Ratings:
-    """Read a real table over the items of its own file."""
+    """Read a real table over the items in its file."""
     file, rating_range = TABLES[name]
     path = folder() / f"{file}.parquet"  # type: ignore[operator]
     items = sorted(pc.unique(pq.read_table(path, columns=["item"])["item"]).to_pylist())
@@ -118,7 +118,7 @@ def figures(name: str, epsilon: float, task: Task, draws: int) -> list[float]:
 class Rows:
     """Stored rows of a benchmark: JSON lines, a row for each cell and settings it was made with.
 
-    A cell is a mapping that names what is measured, and ``settings``, the estimator with all its settings.
+    A cell is a mapping that names the measurement, and ``settings``, the estimator with all its settings.
     """
 
     def __init__(self, name: str) -> None:

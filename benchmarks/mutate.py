@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 
 ROOT = Path(__file__).parents[1]
 REPORT = ROOT / "bench-output" / "mutants.jsonl"
-#: Rooms below hushrec/ whose faults could cost privacy.
+#: Rooms below hushrec/ with faults that could cost privacy.
 ROOMS = ["privacy", "training", "engines", "data", "kernels", "models"]
 #: Tests that look at all rooms together.
 NETS = "models/test_*.py", "endtoend/test_*.py", "evaluation/test_*.py", "test_*.py"
@@ -44,7 +44,7 @@ TOY = os.environ.get("TOY") == "1"
 _HEAVY = ["hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg"]
 
 
-# what a mutant is
+# definition of a mutant
 
 
 class Mutant(NamedTuple):

@@ -1,9 +1,9 @@
-"""Compare lists of what comes next: private ones, with and without a window, and others without privacy.
+"""Compare next lists: private ones, with and without a window, and others without privacy.
 
 Each user's history is cut at three places, and the row right after is held out. hit@20 and MRR@100 of users
 who were not trained on: three splits of users and ten draws of noise. `private-eigenrec`, every row a like,
 delta 1e-6, add-remove. Rows of equal time are in the order of the catalogue, in a second run in a random one.
-In a third run the whole order is random: recent rows then say no more than others. Rows are kept in
+In a third run the whole order is random: recent rows then predict no more than others. Rows are kept in
 docs/data/next.jsonl; those of today's settings are not made again.
 PASS: the gains in hit@20 that were asked for, and of MovieLens small one in MRR.
 """
@@ -55,7 +55,7 @@ Run = tuple[dict[str, Any], Callable[[], list[Any]]]
 
 
 class Split(NamedTuple):
-    """Rows to train on, oldest first, and for each order the histories of others and what follows."""
+    """Rows to train on, oldest first, and for each order the other users' histories and their next rows."""
 
     users: np.ndarray
     items: np.ndarray
@@ -65,7 +65,7 @@ class Split(NamedTuple):
 
 @cache
 def table(name: str) -> Table:
-    """Users, positions of items and times, of users whose rows all have a time; the number of items."""
+    """Users, positions of items and times, of users with times in all rows; the number of items."""
     if name == "drift":
         return drift()
     table = pq.read_table(folder() / f"{TABLES[name][0]}.parquet")  # type: ignore[operator]
@@ -140,13 +140,13 @@ def quality(columns: np.ndarray, targets: np.ndarray) -> list[float]:
 
 
 def of_model(model: Model, history: Ratings, targets: np.ndarray) -> list[list[float]]:
-    """Return the quality of the usual list, and of the list of what comes next."""
+    """Return the quality of the usual list, and of the next list."""
     lists = [model.rank(history, RANKED, next=following) for following in (False, True)]
     return [quality(np.concatenate([block.columns for block in blocks]), targets) for blocks in lists]
 
 
 def of_scores(scores: np.ndarray, history: Ratings, targets: np.ndarray) -> list[float]:
-    """Return the quality of the lists by scores, without what a history holds."""
+    """Return the quality of the lists by scores, without the items of the history."""
     scores[history.matrix.nonzero()] = -np.inf
     return quality(np.argsort(-scores, axis=1, kind="stable")[:, :RANKED], targets)
 

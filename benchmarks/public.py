@@ -167,7 +167,7 @@ def _figure(model: Recommender, history: Ratings, held: Ratings, job: str) -> fl
     return float((hits.sum(axis=1) / wanted.sum(axis=1)).mean())
 
 
-# ---------------------------------------------------------------------- what the rows say
+# ---------------------------------------------------------------------- results of the rows
 
 
 def losses(rows: list[dict[str, Any]], floor: bool) -> dict[tuple[Any, ...], list[float]]:

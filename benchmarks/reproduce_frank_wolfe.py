@@ -1,7 +1,7 @@
 """Repeat the experiments of Jain, Thakkar and Thakurta 2018, every run at its true epsilon.
 
-Minutes on two cores; ``--long`` takes the paper's sizes (500,000 users) and its 10 runs, hours. Real ratings
-are read from the folder HUSHREC_DATA, whose parts are skipped where it does not exist. All figures are
+Minutes on two cores; ``--long`` takes the paper's sizes (500,000 users) and its 10 runs, hours. Real
+ratings are read from the folder HUSHREC_DATA; without it these parts are skipped. All figures are
 evaluated on held-out ratings and are not private themselves; settings were chosen on other splits of the
 same data, and step sizes on a validation part, without charge. Results: docs/papers/frank-wolfe.md.
 """
@@ -102,7 +102,7 @@ def gradient_row_norms(eta: float, steps: int) -> list[float]:
     for _ in range(steps):
         seen = (1 - eta) * seen + eta
         norms.append(math.hypot(seen, unseen))
-        # the farthest point of the sphere whose diameter is the row: what a projection can reach
+        # the farthest point of the sphere with the row as diameter, which a projection can reach
         seen, unseen = seen / 2, unseen / 2 + norms[-1] / 2
     return norms
 

@@ -1,7 +1,8 @@
 """Repeat the experiments of "One-Bit Matrix Completion with Differential Privacy".
 
-Every mechanism at its true cost; "output, as printed" is Algorithm 4 with the epsilon that the paper prints,
-whose true cost is that times the number of entries released. Real data come from the folder ``HUSHREC_DATA``
+Every mechanism at its true cost; "output, as printed" is Algorithm 4 with the epsilon that the paper
+prints; the true cost is that times the number of released entries. Real data come from the folder
+``HUSHREC_DATA``
 and are public: nothing is charged to a ledger. The output is the results section of docs/papers/one-bit.md;
 figures go to ``--figures``. Noise is the system's, so figures differ from run to run by their error.
 """
@@ -89,7 +90,7 @@ def show(
 ) -> None:
     """Print a table of means and the standard error of each, and draw it.
 
-    Algorithm 4 as printed stands at the epsilon of an entry, with its number of entries; it is not drawn.
+    Algorithm 4 as printed is listed at the epsilon of an entry, with its number of entries; it is not drawn.
     """
     epsilons = sorted({epsilon for _, epsilon in table if math.isfinite(epsilon)})
     names = list(dict.fromkeys(name for name, _ in table))

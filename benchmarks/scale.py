@@ -3,8 +3,8 @@
     python -m benchmarks.scale [--sizes 1e6,1e7,1e8] [--folder DIR] [--steps ...]
     python -m benchmarks.scale --table
 
-Generates ratings (Zipf), a hundred rows a user, in any order, as Parquet. Every step runs in a process of
-its own, whose anonymous memory is sampled: mapped pages of a store do not count. Seconds mean something on
+Generates ratings (Zipf), a hundred rows a user, in any order, as Parquet. Every step runs in a separate
+process with sampled anonymous memory: mapped pages of a store do not count. Seconds mean something on
 an idle machine only. The seconds and memory of a step are appended to docs/data/scaling.jsonl with the
 commit; --table prints the latest of each.
 """
@@ -218,7 +218,7 @@ def table() -> list[str]:
 
 
 def powers(found: dict[int, dict[str, dict[str, Any]]]) -> dict[str, tuple[float, str]]:
-    """The power of the ratings that fits the seconds of a step best, from 10^6 on; and in words."""
+    """Return the power of the ratings that fits the seconds of a step best, from 10^6 on, and as text."""
     powers = {}
     for step in ("prepare", "ratings", "sweep"):
         sizes = [rows for rows in sorted(found) if step in found[rows] and rows >= 10**6]

@@ -63,7 +63,7 @@ def ratings(name: str) -> Ratings:
 
 
 def shop() -> Ratings:
-    """Purchases of a generated shop, whose customers keep to some categories and brands."""
+    """Purchases of a generated shop with customers who keep to some categories and brands."""
     rng = np.random.default_rng(3)
     n_users, n_items, shape = 60 if TOY else 6000, 50 if TOY else 400, (20, 30)
     kinds = [rng.integers(0, size, n_items) for size in shape]

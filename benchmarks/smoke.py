@@ -28,7 +28,7 @@ PARTS = {
     "reproduce": ("PAPER", "frank_wolfe homomorphic one_bit"),
     "speed": ("PART", "sweep first_use serve scale"),
 }
-#: Targets whose own code is run at toy size.
+#: Targets that run their code at toy size.
 TOY = ("help", "demo", "frontier", "true", "trust", "mutants", "dist", *PARTS)
 #: Targets that .ci/run runs in full, the one that runs this file, and one that has no code.
 LEFT = ("check", "test", "test-web", "docs", "smoke", "clean")
@@ -65,7 +65,7 @@ def targets() -> list[str]:
 
 
 def missing() -> list[str]:
-    """Say which targets have no smoke run, and which named ones do not exist."""
+    """Name targets without a smoke run, and named ones that do not exist."""
     known, wrong = set(targets()), []
     wrong += [f"make {name} has no smoke run: benchmarks/smoke.py" for name in known - {*TOY, *LEFT}]
     wrong += [

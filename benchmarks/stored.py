@@ -77,7 +77,7 @@ def older() -> dict[str, list[str]]:
 
 
 def sentence() -> str:
-    """Say which rows of the frontier were made with earlier settings."""
+    """Name the rows of the frontier made with earlier settings."""
     cells = [f"{data}: {', '.join(f'`{name}`' for name in names)}" for data, names in older().items()]
     if not cells:
         return "All rows were made with the settings of today's code."
@@ -86,7 +86,7 @@ def sentence() -> str:
 
 
 def unnamed() -> list[str]:
-    """Say which stored files have no page that names the commit that measured them."""
+    """Name stored files without a page that gives their commit."""
     wrong = []
     for name in sorted(path.name for path in STORED.iterdir()):
         page, commit = MEASURED.get(name, ("", ""))

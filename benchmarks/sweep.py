@@ -1,7 +1,7 @@
 """Compare the seconds and memory of one sweep (both sides) with implicit's, in turns.
 
-Every measurement is a process of its own, which imports its own library alone and whose anonymous memory is
-sampled; "beyond imports" is without the memory of the libraries. pandas, which pyarrow imports wherever it is
+Every measurement is a separate process that imports one library; its anonymous memory is sampled; "beyond
+imports" is without the memory of the libraries. pandas, which pyarrow imports wherever it is
 installed and hushrec does not need, is hidden from hushrec. The contestants take turns for `--rounds` rounds
 and the fastest sweep of each counts, because other work on the machine only ever adds time. The ratings are
 generated, of MovieLens-10M or -20M shape. DPALS takes 100 ratings of a user into its item-wise statistics, as
@@ -150,7 +150,7 @@ def child(library: str, kind: str, rank: int, folder: Path) -> None:
 
 
 def measure(library: str, kind: str, rank: int, folder: Path) -> dict[str, float]:
-    """A contestant in a process of its own, whose anonymous memory in MB is sampled meanwhile."""
+    """Run a contestant in a separate process and sample its anonymous memory in MB."""
     words = ["--child", library, kind, str(rank), str(folder)]
     command = [sys.executable, "-m", "benchmarks.sweep", *words]
     environment = os.environ | {"OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}  # as implicit asks for

@@ -388,7 +388,7 @@ def run_files(files: list[str], report: Path, full: bool) -> None:
 def run_tests(rows: list[Row], full: bool, again: bool) -> list[Outcome]:
     """All tests of the table; one outcome a row.
 
-    At length they take hours, so there each file of tests has its own report, which ``again`` takes as it is.
+    At length they take hours, so each file of tests has a report, which ``again`` takes as it is.
     """
     files = sorted({test.split("::")[0] for row in rows for test in row.tests} - {"mutants/test_mutants.py"})
     cases: list[ElementTree.Element] = []
@@ -437,7 +437,7 @@ def newest(full: bool, again: bool) -> tuple[str, bool]:
 
 
 def sampled() -> tuple[str, bool]:
-    """Test six sampled mutants of budgets and bounds; tell whether more than one survived."""
+    """Test six sampled mutants of budgets and bounds; return whether more than one survived."""
     tests = [f"tests/privacy/test_{name}.py" for name in ("budget", "accountant", "statement", "selection")]
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "mutants.jsonl"

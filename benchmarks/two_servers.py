@@ -147,7 +147,7 @@ def against_central(job: str, ratings: Ratings) -> dict[str, Any]:
 
 
 def in_rounds(ratings: Ratings, copies: int, which: str) -> dict[str, Any]:
-    """Mean Recall of four draws with copies of everybody: with all rounds, as planned, or the fewest."""
+    """Mean Recall of four draws with copies of all users: with all rounds, as planned, or the fewest."""
     task = of_lists(ratings)
     domain, n_users = ratings.domain, copies * task.train.n_users
     settings = {"pairs": False} | (LEAST if which == "least" else {})

@@ -33,7 +33,8 @@ WEEKS = 6 if TOY else 52
 WORLDS = "static", "growth", "lifetime", "drift", "likes", "time"
 REAL = {"static", "growth", "lifetime", "likes"}
 #: Part of the budget for week 0 in the drifting world, and settings of the season's models there: what is
-#: learned in week 0 grows old, and a week tells few directions from noise. Chosen on worlds 11 and 12.
+#: learned in week 0 becomes outdated, and a week separates few directions from noise. Chosen on worlds 11
+#: and 12.
 CHANGING, FEW = 0.3, {"rank": 4, "features": False}
 #: Trainings of a user in a lifetime season, among which generated ratings choose.
 TRAININGS = (2, 4) if TOY else (39, 48, 52, 60)
@@ -247,7 +248,8 @@ class TwoYears:
 
 
 def best_schedule() -> float:
-    """Return what the best slices let every week from the 4th on know, as a part of the whole budget's.
+    """Return the knowledge of every week from the 4th on with the best slices, as a part of the whole
+    budget's.
 
     Sums over users with a noise of their own each week know ``sum_s m_s n_s^2`` after week t, where m_s is
     a week's part of mu squared and n_s its users; one release of the whole budget knows ``n_t^2``. Later
@@ -350,7 +352,7 @@ def likes(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> Non
 
 
 def _flat(report: Report, world: str, way: str, found: list[dict[int, float]], judged: set[int]) -> float:
-    """A schedule whose weeks are all alike, because its users are."""
+    """A schedule with equal weeks, because its users are equal."""
     value = float(np.mean([each[0] for each in found]))
     report.curve(world, way, [dict.fromkeys(sorted(judged), value)])
     return value

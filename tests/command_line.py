@@ -17,7 +17,7 @@ class Terminal(io.StringIO):
 
 
 def invoke(*words, typed=None):
-    """Exit code and what was printed; with what is typed, at a terminal."""
+    """Return exit code and output; `typed` is the input at a terminal."""
     stdout, stderr = io.StringIO(), io.StringIO() if typed is None else Terminal()
     stdin = patch.object(sys, "stdin", io.StringIO() if typed is None else Terminal(typed))
     with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(stderr), stdin:

@@ -14,7 +14,8 @@ MEMORY = Path("/dev/shm")
 
 
 def pytest_configure():
-    """Let temporary files lie in memory: tests sync thousands of charges, which takes longer than they do."""
+    """Keep temporary files in memory: tests sync thousands of charges, and a disk is slower than the
+    tests."""
     if MEMORY.is_dir() and os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free > 2**31:
         os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(MEMORY))
 
@@ -35,7 +36,8 @@ def pytest_fixture_setup(fixturedef, request):
 
 @pytest.fixture(scope="session", autouse=True)
 def compiled_kernels():
-    """Kernels are compiled before the first test, or what a command says would depend on which came first."""
+    """Kernels are compiled before the first test, or the output of a command would depend on the order of
+    tests."""
     from hushrec.kernels.topk import top_k
 
     top_k(np.zeros((1, 1)), 1)
@@ -43,7 +45,7 @@ def compiled_kernels():
 
 @pytest.fixture(scope="session")
 def real_data():
-    """A function from the name of a real data file to its path; skips where the file is not at hand."""
+    """Return a function from the name of a real data file to its path; it skips a test without the file."""
 
     def find(name: str) -> Path:
         folder = os.environ.get("HUSHREC_DATA")
@@ -65,7 +67,7 @@ def record_property(record_property):
 
 @pytest.fixture
 def plain_sums(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Contributions in floating point as they are, for comparisons with a twin to the last digits."""
+    """Turn off the rounding of contributions, for comparisons with a twin to the last digits."""
     for name, module in list(sys.modules.items()):
         if (
             name.startswith("hushrec.")

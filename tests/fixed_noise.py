@@ -1,5 +1,5 @@
-"""Noise of the tests: the system's cipher under keys that follow from the test's name, so that no verdict is
-a matter of chance. A test that replaces ``os.urandom`` itself is given its own; a process that a test starts
+"""Noise of the tests: the system's cipher under keys from the test's name, so no verdict depends on chance.
+A test that replaces ``os.urandom`` itself is given its own; a process that a test starts
 or forks draws as ever."""
 
 from __future__ import annotations

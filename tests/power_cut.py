@@ -1,4 +1,4 @@
-"""What a power cut would leave: files that were synced under names that were synced."""
+"""Files after a power cut: those that were synced, under names that were synced."""
 
 import os
 import stat
@@ -6,13 +6,13 @@ from pathlib import Path
 
 
 class Disk:
-    """Follows what is synced and named, in order; writing and SQLite's own syncs are left alone.
+    """Records syncs and renames, in order; writing and SQLite's own syncs are unchanged.
 
     Attributes
     ----------
     events : list of (str, str)
-        ("named", a file's new name), ("safe", a name whose content and folder are on the disk), and whatever
-        else a test adds.
+        ("named", a file's new name), ("safe", a name whose content and folder are on the disk), and events
+        that a test adds.
     """
 
     def __init__(self, monkeypatch) -> None:

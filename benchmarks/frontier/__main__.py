@@ -70,7 +70,7 @@ def page(name: str, rows: list[Row], write: bool) -> None:
 
 
 def again(targets: Targets, wanted: list[Cell], results: Results, count: int) -> None:
-    """Make a sample of the stored runs again: other starts, and noise of their own."""
+    """Make a sample of the stored runs again: other starts, and new noise."""
     groups: dict[tuple[str, ...], list[Row]] = {}
     stored = [cell for cell in wanted if cell.key in results.rows and methods(cell.data)[cell.method].short]
     for cell in stored:

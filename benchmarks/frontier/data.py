@@ -80,7 +80,7 @@ class DataSet:
 
 
 def available(name: str) -> bool:
-    """Tell whether all files of a data set are there."""
+    """Return whether all files of a data set are there."""
     files = DATASETS[name].files
     return not files or (folder() is not None and all((folder() / file).exists() for file in files))
 
@@ -166,7 +166,7 @@ def _likes(file: str, n_items: int, seed: int) -> Split:
 
 
 def _published(loader: str, file: str) -> Split:
-    """A table that is read as distributed, over the published split, whatever the seed."""
+    """A table that is read as distributed, over the published split, for any seed."""
     from benchmarks.frontier import published
 
     split_of: Callable[[Path], Split] = getattr(published, loader)

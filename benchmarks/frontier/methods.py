@@ -72,7 +72,7 @@ class UserMean(Estimator):
 
 @dataclass(frozen=True, kw_only=True)
 class ItemMean(ItemBias):
-    """Level and item biases, the same for everybody."""
+    """Level and item biases, the same for all users."""
 
     name: ClassVar[str] = "item-mean"
 
@@ -95,7 +95,7 @@ class Method:
     role : {"ours", "tuned", "rival", "baseline", "reference"}
         A reference has no privacy and is run at epsilon inf only; a tuned method needs the part "tune".
     short : bool
-        Quick enough for the sample that is made anew.
+        Quick enough for the sample that is trained again.
     largest : int
         Items up to which it is run.
     """

@@ -1,4 +1,4 @@
-"""An estimator from outside the package on the frontier, beside the stored runs of all methods."""
+"""An estimator from outside the package on the frontier, with the stored runs of all methods."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def beside(
     estimator : type
         A subclass of `hushrec.Estimator`. Its `planned` gets the budget, the domain and the number of users.
     data : str
-        A data set of the frontier whose files are in the folder HUSHREC_DATA, or ``"synthetic"``.
+        A data set of the frontier with files in the folder HUSHREC_DATA, or ``"synthetic"``.
     epsilons : sequence of float
         Epsilons of the frontier, at delta 1e-5 (unit: user, relation: add-remove).
     draws : int

@@ -54,7 +54,7 @@ def curves(rows: Sequence[Row], metric: str) -> dict[str, Curve]:
 
 
 def spell(epsilon: float) -> str:
-    """An epsilon in words."""
+    """Return an epsilon as text."""
     return "∞" if math.isinf(epsilon) else f"{epsilon:g}"
 
 
@@ -98,7 +98,7 @@ def _best(values: Sequence[float], metric: str) -> float:
 
 
 def footnote(data: str, rows: Sequence[Row]) -> str:
-    """Say where the figures and the settings come from."""
+    """Print the source of the figures and the settings."""
     known = methods(data)
     present = list(dict.fromkeys(row["method"] for row in rows))
     counts = {
@@ -124,7 +124,7 @@ def footnote(data: str, rows: Sequence[Row]) -> str:
 
 
 def write_part(page: Path, name: str, text: str) -> None:
-    """Replace what stands between a part's marks in a page, or add it at the end."""
+    """Replace the text between a part's marks in a page, or add it at the end."""
     begin, end = _BEGIN.format(name=name), _END.format(name=name)
     old = page.read_text(encoding="utf-8") if page.exists() else ""
     block = f"{begin}\n{text.strip()}\n{end}"

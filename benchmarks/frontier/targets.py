@@ -40,12 +40,12 @@ _MARGIN, _PRECISE = 0.002, 0.0007
 _LEAST_TARGET = 500
 _BASELINES = ("item-bias", "user-mean")
 _WALKS = ("frank-wolfe", "frank-wolfe-biases", "oja")
-#: Made anew may differ from the stored draws by so many of their standard deviations, and so much.
+#: New draws may differ from the stored ones by this many standard deviations, plus this much.
 _STRAYS, _ROUNDING = 5.0, 5e-4
 
 
 def more_cells(names: Sequence[str]) -> Iterator[Cell]:
-    """Runs that the targets ask for beside those of the tables: small data on other splits."""
+    """Runs that the targets need in addition to those of the tables: small data on other splits."""
     for name in names:
         likes = kind_of(name) == "items"
         kinds = ("private-eigenrec",) if likes else ("als", "private-als")
@@ -58,7 +58,7 @@ def more_cells(names: Sequence[str]) -> Iterator[Cell]:
 
 
 def checks(rows: Sequence[Row], names: Sequence[str]) -> list[Check]:
-    """Every target; what no row says anything of falls short."""
+    """Every target; a target without a row falls short."""
     done: list[Check] = []
     for name in names:
         here = [row for row in rows if row["data"] == name and row["part"] == "frontier"]
@@ -197,7 +197,7 @@ def _against_tuned(name: str, found: dict[str, Curve]) -> list[Check]:
     return done
 
 
-# ---------------------------------------------------------------------- a sample made anew
+# ---------------------------------------------------------------------- a sample trained again
 
 
 def sample(cells: Sequence[Cell], count: int, seed: int) -> list[Cell]:
@@ -213,7 +213,7 @@ def as_stored(cell: Cell, row: Row, stored: Sequence[Row]) -> Check:
     draws = [each[metric] for each in stored]
     mean, _ = interval(draws)
     spread = float(np.std(draws, ddof=1)) if len(draws) > 1 else 0.0
-    # two draws tell little of their spread
+    # two draws show little of their spread
     room = _STRAYS * spread * math.sqrt(1 + 1 / len(draws)) * (3 if len(draws) < 4 else 1) + _ROUNDING
     what = f"{cell.data}, {cell.method}, epsilon {spell(cell.epsilon)}, made anew:"
     return abs(row[metric] - mean) <= room, f"{what} {row[metric]:.4f}, stored {mean:.4f}, room {room:.4f}"

@@ -52,7 +52,7 @@ def test_the_scores_are_those_of_the_claim():
 
 
 def test_the_audit_by_replaying_each_canary_alone():
-    """Whose entry is whose, scores, guesses and both bounds; one release is of sums over all canaries."""
+    """Return owners of entries, scores, guesses and both bounds; one release sums over all canaries."""
     n, seed, alpha, budget = 31, 5, 0.2, Budget(12.0, 1e-3)
     estimator = Sums("total", "items", "laplace")
     noise = RecordingNoise(SeededNoise(2))

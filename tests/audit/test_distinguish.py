@@ -1,4 +1,4 @@
-"""B1: no pair of neighbours is told apart better than claimed, and the test would notice."""
+"""B1: no pair of neighbours is distinguished better than claimed, and the test would notice."""
 
 import math
 from dataclasses import replace
@@ -46,7 +46,7 @@ PUBLISHED = next(case for case in CASES if case.name == "dpals")
 
 
 class Scaled(SystemNoise):
-    """Noise that is not what is charged."""
+    """Noise smaller than the charge says."""
 
     def __init__(self, factor):
         self.factor = factor
@@ -100,7 +100,7 @@ def test_many_releases(case, record_property):
 
 
 def test_many_releases_and_not_blind(record_property):
-    """The bound falls short of the claim by what 1,500 runs leave open; six sigma below what is expected."""
+    """The bound is below the claim by the uncertainty of 1,500 runs: six sigma below its expectation."""
     quick = next(case for case in CASES if case.name == "cleansed-svd")
     result = audit(quick, Budget(20.0, 1e-6), 1500)
     note(result, record_property)
@@ -169,7 +169,7 @@ class Thirds(Users):
 
 
 class Sums(Popular):
-    """Releases sums of users who are not clipped; keeps what it was asked to do."""
+    """Releases sums of users who are not clipped; keeps its arguments."""
 
     def __init__(self, *labels):
         self.labels, self.domains, self.seeds = labels, [], []
@@ -218,7 +218,7 @@ def small_pair(mu):
 
 @pytest.mark.parametrize("label", ["total", "items", "laplace"])
 def test_runs_of_one_release_by_their_densities(label):
-    """Every run's score is the difference of two log densities of what was released, on both sides."""
+    """The score of a run is the difference of two log densities of the releases, on both sides."""
     pair, first, second = small_pair(1.25)
     noise, estimator = RecordingNoise(SeededNoise(4)), Sums(label)
     budget = Budget(8.0, 1e-3)

@@ -32,7 +32,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture
 def run(tmp_path, monkeypatch):
-    """Run a command with a ledger of its own, in an empty folder."""
+    """Run a command with a new ledger, in an empty folder."""
     folder = tmp_path / "work"
     folder.mkdir()
     monkeypatch.chdir(folder)

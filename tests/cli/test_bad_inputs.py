@@ -23,7 +23,7 @@ RANGED = f"train shop.csv {B} --rating-range 1 5 --out m.hush"
 NO_RANGE = f"train shop.csv {B} --catalogue items.txt --out m.hush"
 COMPARE = f"compare shop.csv --delta 1e-6 {D} --out-dir o"
 
-#: Command line -> what its one sentence says.
+#: Command line -> words of its one sentence.
 SERVER = "--peer http://x --peer-token items.txt --folder f --out m.hush"
 DEVICE = "--first http://x --second http://x --tokens items.txt --folder f"
 LINES = {
@@ -220,7 +220,7 @@ MODEL = ItemBias().fit(RATINGS, Accountant(BUDGET))
 LOAD = "Ratings.from_any(table, "
 PUBLIC = {"delta": 1e-6, "data_is_public": True}
 
-#: Call -> what it says.
+#: Call -> words of its error.
 CALLS = {
     "a frame for ratings": (lambda: ItemBias().fit(FRAME, Accountant(BUDGET)), LOAD),
     "a budget for an accountant": (lambda: ItemBias().fit(RATINGS, BUDGET), "pass Accountant(budget)"),

@@ -1,4 +1,4 @@
-"""What the commands do when all is well."""
+"""The commands with correct input."""
 
 import csv
 import json
@@ -43,7 +43,7 @@ def test_train_writes_a_model_and_charges(run, files):
 
 
 def test_a_run_that_found_nobody_stops_at_one_percent(run, files):
-    """A function of the released number of users; where that is declared, nobody can tell."""
+    """A function of the released number of users; a declared number reveals nothing."""
     rows = [
         f"u{user};{item};{rating}"
         for user in range(200)

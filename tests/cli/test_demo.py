@@ -1,4 +1,4 @@
-"""`make demo`, on less data: what it ends with."""
+"""`make demo`, on less data: its last lines."""
 
 import sys
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Whoever else has an account on the machine reads nothing that is private."""
+"""Other accounts of the machine cannot read private files."""
 
 import os
 
@@ -17,7 +17,7 @@ STALE = b"of another time"
 
 @pytest.fixture
 def shared(run):
-    """A folder that all can read, with files that all can read; so are new ones that nobody takes care of."""
+    """A folder that all can read, with files that all can read; new files get the same mode by default."""
     mask = os.umask(0o022)
     (run.folder / "there").mkdir()
     for name in ("u000001.csv", *(f"comparison.{kind}" for kind in ("parquet", "md", "png", "svg"))):
@@ -55,7 +55,7 @@ def exposed(folder) -> dict[str, str]:
     ],
 )
 def test_what_a_command_writes_is_its_owners(run, files, shared, line: str) -> None:
-    """Killed: a user's list, or a comparison on held-out ratings, that everybody can read."""
+    """Killed: a user's list, or a comparison on held-out ratings, that all accounts can read."""
     words = line.format(**vars(files)).split()
     done = run(*words, *(files.domain if words[0] in ("train", "prepare", "split", "compare") else []))
     assert done.exit_code == 0, done.output
@@ -63,7 +63,8 @@ def test_what_a_command_writes_is_its_owners(run, files, shared, line: str) -> N
 
 
 def test_what_python_writes_is_its_owners(files, shared) -> None:
-    """A store, a ledger with what it keeps of a training, a model, lists; killed: a store for everybody."""
+    """A store, a ledger with what it keeps of a training, a model, lists; killed: a store that all accounts
+    can read."""
     domain = hushrec.load(files.model).domain
     store = Store.prepare(files.train, shared / "there" / "store", domain)
     ledger = Ledger(shared / "there" / "ledger.sqlite")

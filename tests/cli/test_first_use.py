@@ -1,4 +1,4 @@
-"""What a stranger met on first use: files that stay, short screens, hints that say where something lives."""
+"""First use: files are kept, answers fit a screen, hints name the place of a file."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def test_nothing_is_replaced_unless_that_is_asked_for(line, run, files):
 
 @pytest.mark.true("D3")
 def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(run, files):
-    """Before anything is charged; a private run beside one without says so where it makes its promise."""
+    """Before anything is charged; a private run after one without privacy repeats this at its promise."""
     line = ["train", files.train, "--model", "item-bias", *files.domain, "--delta", "1e-6", "--force"]
     compared = ["compare", files.train, "--models", "item-bias", *files.domain, "--delta", "1e-6", "--force"]
     compared += ["--set", "als.iterations=1", "--out-dir", "out", "--epsilons", "1,inf"]

@@ -1,4 +1,4 @@
-"""What a model is for: lists, ratings or both; likes end to end; similar items; what was learned of taste."""
+"""Jobs of a model: lists, ratings or both; likes end to end; similar items; the learned taste dimensions."""
 
 import json
 
@@ -12,7 +12,7 @@ import hushrec
 
 @pytest.fixture
 def shop(run):
-    """Four groups of users, each with a part of the catalogue of its own; with ratings and without."""
+    """Four groups of users, each with a separate part of the catalogue; with ratings and without."""
     rng = np.random.default_rng(0)
     users = np.repeat(np.arange(1200), 20)
     own = (users % 4) * 25 + rng.integers(0, 25, len(users))

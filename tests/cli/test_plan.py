@@ -1,4 +1,4 @@
-"""A plan: what it costs, and the public tables that are most like what was declared."""
+"""A plan: its cost, and the public tables most similar to the declared data."""
 
 import json
 

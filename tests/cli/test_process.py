@@ -1,4 +1,4 @@
-"""Real processes: what a shell and a terminal see."""
+"""Real processes, seen from a shell and a terminal."""
 
 import fcntl
 import json
@@ -86,7 +86,7 @@ def test_a_closed_pipe_is_no_traceback(files):
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")
 def test_interrupt(files, tmp_path):
-    # the reader waits, so that the signal comes in the middle of the command
+    # the reader waits, so the signal arrives in the middle of the command
     code = (
         "import time\n"
         "from hushrec.cli import main, tables\n"

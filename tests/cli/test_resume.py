@@ -1,4 +1,4 @@
-"""`hushrec train --resume`: what was charged is neither drawn nor charged again."""
+"""`hushrec train --resume`: charged releases are neither drawn nor charged again."""
 
 import pytest
 

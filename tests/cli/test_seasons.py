@@ -174,7 +174,8 @@ class Later(datetime):
 
 @pytest.mark.true("D1")
 def test_what_is_reserved_is_asked_for_and_shown(shop):
-    """Beside a season a run is refused if the data set has a budget, else it asks for --allow-composition."""
+    """During a season a run is refused if the data set has a budget; otherwise it asks for
+    --allow-composition."""
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--model", "item-bias", "--force"]
     train += ["--out", "x.hush", "--epsilon", "4", "--delta", "1e-6"]
     for name, budget in (("with", ["6"]), ("without", [])):
@@ -208,7 +209,7 @@ def test_what_is_reserved_is_asked_for_and_shown(shop):
 
 @pytest.mark.true("D2")
 def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeypatch):
-    """A disk that is full before or after the charge, a model cut in half: what is named works."""
+    """A disk that is full before or after the charge, a model cut in half: the named repair works."""
     done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger)
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, *shop.budget, "--model", "item-bias"]
     done(*train, "--season", "1", "--out", "0.hush")

@@ -1,4 +1,4 @@
-"""A shop's tables as they are: German names, decimal commas, leading zeros, returns, umlauts, two tables."""
+"""Real tables of a shop: German names, decimal commas, leading zeros, returns, umlauts, two tables."""
 
 import json
 from collections.abc import Callable

@@ -86,7 +86,7 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
 
 
 def change_one_rating(path):
-    """Change it in the file, which can still be read: only the digest tells of it."""
+    """Change it in the file, which can still be read: only the digest changes."""
     with pa.memory_map(path) as file:
         ratings = pa.ipc.open_file(file).get_batch(0).column("ratings").values.field("rating")
         codes = ratings.buffers()[1].to_pybytes()[: len(ratings)]

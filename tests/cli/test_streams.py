@@ -16,7 +16,7 @@ from tests.cli.test_process import HUSHREC
 
 pytestmark = [pytest.mark.skipif(os.name == "nt", reason="a shell's redirections"), pytest.mark.true("F1")]
 
-#: Redirections of a shell, most after the command; a pipe whose reader is gone before anything is written.
+#: Redirections of a shell, most after the command; the last pipe has lost its reader before the first write.
 STREAMS = {
     "none": "<&- >&- 2>&-",
     "a full stdout": ">/dev/full",

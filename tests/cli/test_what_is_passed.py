@@ -1,4 +1,4 @@
-"""What is written on the command line reaches what trains, compares, tunes and lists."""
+"""Options of the command line reach the functions that train, compare, tune and list."""
 
 import json
 import math
@@ -92,7 +92,7 @@ def test_evaluate(files, run):
     ids=["share", "leave out", "users", "last", "from"],
 )
 def test_split(way, split, names, files, run):
-    """The parts of the call, with what tells that they are parts; nobody else may read them."""
+    """The parts of the call, marked as parts; other accounts may not read them."""
     table = pq.read_table(files.ratings)
     when = [number % 60 if number % 7 else None for number in range(table.num_rows)]
     timed = table.append_column("when", [when])

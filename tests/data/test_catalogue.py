@@ -1,4 +1,4 @@
-"""What a model file holds of a domain comes back as it was declared, or is refused."""
+"""The domain in a model file is read as it was declared, or refused."""
 
 import json
 import uuid

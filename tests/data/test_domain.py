@@ -70,7 +70,7 @@ LISTS = {
     "sep=;\r\n7\r\n8\r\n": ["7", "8"],
     "[REC]\nmovie\n": ["[REC]", "movie"],
 }
-#: Text of a file that is no catalogue -> what is said.
+#: Text of a file that is no catalogue -> words of the error.
 TABLES = {
     **{
         mark.join(("1", "A red house", "Drama")) + "\n" + mark.join(("2", "Heat", "")) + "\n": "3 columns"

@@ -118,7 +118,8 @@ CELLS: dict[str, list[Any]] = {
 
 
 def dictionary(cells: list[Any]) -> pa.ChunkedArray:
-    """Return a column of two chunks whose dictionaries repeat a value, hold a null and an unused value."""
+    """Return a column of two chunks with dictionaries that repeat a value and hold a null and an unused
+    value."""
     values = [*dict.fromkeys(reversed([cell for cell in cells if cell is not None]))]
     unused = {int: 99, str: "unused", float: 99.5, bytes: b"unused"}
     values = [unused[type(values[0])], *values, *values[:1], None] if values else values
@@ -180,7 +181,7 @@ def test_a_column_is_its_cells_one_after_the_other(name: str, form: str) -> None
     ids=lambda column: str(column.dtype),
 )
 def test_a_type_that_pandas_chose_is_read_as_its_objects(column) -> None:
-    """One cell more could make objects of it: what becomes of the others must not tell."""
+    """One more cell could turn the column into objects; the other cells must not change."""
     found, wanted = encode_ids(column), encode_ids(column.astype(object))
     assert found.codes.tolist() == wanted.codes.tolist() and found.texts.equals(wanted.texts)
 

@@ -1,4 +1,4 @@
-"""One user's long texts are no ids, ratings or times, and stop nobody's run, however long they are."""
+"""One user's long texts are no ids, ratings or times, and stop no run, however long they are."""
 
 import numpy as np
 import polars as pl
@@ -55,7 +55,7 @@ def test_the_longest_texts_of_every_form(form, tmp_path):
 
 
 def _two_gib_of_texts(length=720 << 20):
-    """Three texts that lie in the same pages, which nobody has to write."""
+    """Three texts in the same memory pages, which need no writing."""
     pages = pa.py_buffer(np.zeros(length + 3, np.uint8))
     ends = pa.py_buffer(np.array([0, length], np.int32))
     long = [pa.Array.from_buffers(pa.string(), 1, [None, ends, pages.slice(k)]) for k in range(3)]

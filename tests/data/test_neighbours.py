@@ -1,7 +1,7 @@
 """One user more or less, however hostile their rows, leaves every other user byte for byte as they were.
 
-A failure here is a leak, not a nuisance: each rule for bad rows must look at one user only, whatever type,
-order or damage their cells have.
+A failure here is a leak, not a nuisance: each rule for bad rows must look at one user only, for any type,
+order or damage of the cells.
 """
 
 import itertools
@@ -68,7 +68,7 @@ BASE, ORDER = state(build(HONEST))
 
 
 def check(ratings):
-    """Others than the honest users may be there; these are as they were, in the same order."""
+    """Other users may be there; the honest ones are unchanged, in the same order."""
     rows, order = state(ratings)
     assert [key for key in order if key in BASE] == ORDER
     assert {key: rows[key] for key in ORDER} == BASE

@@ -1,4 +1,4 @@
-"""One user's own ratings are read by a short way: the same rows as by the long one, whatever they send."""
+"""One user's own ratings are read by a short way: the same rows as by the long one, for any input."""
 
 import math
 import uuid

@@ -1,4 +1,4 @@
-"""The curator's look agrees with what is read, and says of each row what became of it."""
+"""The curator's look agrees with the reader and reports the use of each row."""
 
 import bz2
 import datetime
@@ -120,7 +120,7 @@ def test_text_of_another_encoding_is_reported_wherever_it_is(tmp_path: Path) -> 
 def test_rows_with_a_label_of_zero_are_counted_where_all_rows_are_likes(
     tmp_path: Path, implicit: bool
 ) -> None:
-    """Every row is a like whatever its label; the hint counts the used rows with 0 or less."""
+    """Every row is a like, with any label; the hint counts the used rows with 0 or less."""
     domain = Domain(DOMAIN.items, likes=True) if implicit else Domain(DOMAIN.items, rating_range=(0, 1))
     labels = [1, 0, 0, -2.5, 3, None]
     rows = {"user": [*"abcdea"], "item": ["i0", "i1", "i9", "i1", "i2", "i3"]}
@@ -223,7 +223,8 @@ def test_lines_are_numbered_over_all_blocks_of_a_file(tmp_path: Path, monkeypatc
 
 
 def test_files_without_a_header_count_from_their_first_line(tmp_path: Path) -> None:
-    """Names of no columns are told, and a quotation mark is a letter; the first line may be a bad one."""
+    """Errors name columns that do not exist; a quotation mark is a letter; the first line may be a bad
+    one."""
     lines = ["x::i0", "a::i0::3::9", "a::i1::7::9", "b::i0", "b::i0::4::8", 'c::"i1"::2::8']
     for name, mark in (("r.dat", "::"), ("u.data", "\t")):
         path = written(tmp_path, [line.replace("::", mark) for line in lines], name)
@@ -233,7 +234,7 @@ def test_files_without_a_header_count_from_their_first_line(tmp_path: Path) -> N
 
 
 def test_sources_that_are_no_one_file_of_text_count_rows(tmp_path: Path) -> None:
-    """A folder of several files, folders whose names hold a column, a matrix, and tables with names."""
+    """A folder of several files, folders with a column in their names, a matrix, and tables with names."""
     for name in "ab":
         written(tmp_path, ["user,item,rating", f"{name},i0,3", f"{name},i1,9"], f"{name}.csv")
     hive = tmp_path / "hive" / "who=a"

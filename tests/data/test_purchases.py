@@ -1,4 +1,4 @@
-"""Purchases, returns and stars: one user's rows become likes and ratings by themselves, on every path."""
+"""Purchases, returns and stars: one user's rows alone decide their likes and ratings, on every path."""
 
 import itertools
 import random

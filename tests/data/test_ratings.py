@@ -381,7 +381,7 @@ def test_a_mark_of_either_is_one_of_both_together(mark, first):
 
 
 def test_what_was_picked_by_hand_stays_so_whatever_is_chosen_of_it():
-    """Killed: a private training that takes rows whose choice looked at several users."""
+    """Killed: a private training on rows chosen by a look at several users."""
     plain = Ratings.from_any((*TRIPLES,), CATALOGUE)
     everything = np.ones(plain.n_ratings, dtype=bool)
     for picked in (plain.where(everything), plain.rows(slice(0, 9)), plain.for_users(["u", "v", "w"])):

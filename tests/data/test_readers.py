@@ -63,7 +63,7 @@ HEADERS = [
 
 @pytest.mark.parametrize("header", HEADERS)
 def test_usual_names_are_found_in_the_header_alone(tmp_path, header):
-    """Whatever the rows hold: here nothing but numbers that could be any of the four."""
+    """For any rows: here only numbers that could be any of the four."""
     path = tmp_path / "orders.csv"
     path.write_text(f"note,{header}\n1,2,3,4,5\n")
     ratings = Ratings.from_any(path, DOMAIN, columns={"time": True})
@@ -232,7 +232,7 @@ def test_a_line_alone_and_among_others_is_the_same_row(monkeypatch, record_prope
 
 @pytest.mark.parametrize("others", [b"", b"x,y,z\n", b'"x","y","z"\n', b'"x"y,y,z\n'])
 def test_what_a_line_is_does_not_depend_on_the_others(others):
-    """A byte-order mark before a line is dropped wherever it stands; a line is as long as it is written."""
+    """A byte-order mark before any line is dropped; a line may have any length."""
     assert (b"u", b"a", b"5") in rows_of(b"\xef\xbb\xbfu,a,5\n" + others)
     assert (b"u", b"a", b"5") in rows_of(others + b"\xef\xbb\xbfu,a,5\n")
     assert (b"\xef\xbb\xbfu", b"a", b"5") in rows_of(b"\xef\xbb\xbf\xef\xbb\xbfu,a,5\n" + others)

@@ -1,6 +1,6 @@
 """What becomes of a user's rows depends on their rows alone, and no two ids are one.
 
-The containers here choose a column's type by themselves, as pandas and NumPy do: one hostile or missing cell
+The containers here infer a column's type, as pandas and NumPy do: one hostile or missing cell
 makes floats, complex numbers or objects of all others.
 """
 
@@ -36,7 +36,7 @@ MODEL = Popular().fit(Ratings.from_any((["u"], [1], [3]), DOMAIN), Accountant(Bu
 
 
 def shown(ratings):
-    """All that is told of each user, by their canonical id, and the order of the users."""
+    """Return all rows of each user by canonical id, and the order of the users."""
     served = MODEL.recommend_batch(ratings, n=2).to_pylist()
     table = [tuple(row.values()) for row in ratings.to_arrow().to_pylist()]
     users = {}

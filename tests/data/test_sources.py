@@ -1,4 +1,4 @@
-"""Where files lie: the same files, bytes and refusals by path and by address."""
+"""Places of files: the same files, bytes and refusals by path and by address."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from hushrec.errors import InputError
 TEXT = b"user,item,rating\na,i0,3\n"
 
 
-#: Of a folder, in the order of their names: what is read, with what folders' names say.
+#: Files of a folder in the order of their names, with the values in the folders' names.
 TABLES = {
     "a=b=c/d=x%20y/part.parquet": {"a": "b=c", "d": "x y"},
     "day=__HIVE_DEFAULT_PARTITION__/e=.csv": {"day": ""},

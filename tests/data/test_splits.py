@@ -34,7 +34,7 @@ def together(*parts):
 
 class TestKFolds:
     def test_a_hash_of_user_and_item_decides(self):
-        """Every rating is in one test part, which is told by its own hash: whoever else is there."""
+        """Every rating is in one test part, which its own hash decides; other users do not matter."""
         ratings = some_ratings()
         folds = list(k_folds(ratings, 3, seed=7))
         assert together(*(test for _, test in folds)) == as_dictionary(ratings)

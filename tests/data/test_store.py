@@ -1,4 +1,4 @@
-"""A store holds what the table holds when it is read into memory, and is written whole."""
+"""A store holds the same rows as the table read into memory, and is written completely or not at all."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TIMED = {"columns": {"time": True}}
 
 
 def assert_same(found: Store, wanted: Ratings) -> None:
-    """The same rows of the same users, whose order alone is another."""
+    """The same rows of the same users, in another order."""
     rows = found.ratings()
     assert (found.n_users, found.n_ratings) == (wanted.n_users, wanted.n_ratings)
     assert sorted(rows.user_texts.to_pylist()) == sorted(wanted.user_texts.to_pylist())
@@ -66,7 +66,7 @@ def made(tmp_path) -> Store:
 
 @pytest.mark.parametrize("rows", ["", "\t1\t4\t4\n", "ann\tno such\t4\t4\n"])
 def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, rows) -> None:
-    """Killed: `retrain --since` on a store is refused where nobody has a rating, so its exit code tells."""
+    """Killed: `retrain --since` refuses a store without ratings, and its exit code reveals that."""
     path = tmp_path / "ratings.tsv"
     path.write_text("user\titem\trating\ttime\n" + rows)
     found = Store.prepare(path, tmp_path / "s", DOMAIN, partitions=2, **TIMED)
@@ -76,7 +76,7 @@ def test_times_are_there_whether_or_not_anybody_has_a_row(tmp_path, rows) -> Non
 
 @pytest.mark.parametrize(("partitions", "options"), [(1, {}), (7, TIMED), (64, TIMED)])
 def test_a_parquet_file_in_pieces(tmp_path, monkeypatch, partitions, options) -> None:
-    """Only the manifest, the catalogue and the partitions are left: no row lies there twice."""
+    """Only the manifest, the catalogue and the partitions are left: no row is there twice."""
     in_pieces(monkeypatch, batch=64)
     monkeypatch.setattr(store_files, "BLOCK_RATINGS", 16)
     pq.write_table(table(), tmp_path / "t.parquet")
@@ -92,7 +92,7 @@ def test_a_parquet_file_in_pieces(tmp_path, monkeypatch, partitions, options) ->
 @pytest.mark.parametrize("kinds", [[int, str, int], [float, int, str]])
 @pytest.mark.parametrize("held", [1, 1 << 24])
 def test_files_whose_ids_are_of_different_types(tmp_path, monkeypatch, kinds, held) -> None:
-    """Each type is a run of its own in a partition; the last of a user's ratings of an item counts."""
+    """Each type is a separate run in a partition; the last of a user's ratings of an item counts."""
     in_pieces(monkeypatch, held=held)
     (tmp_path / "in").mkdir()
     for number, kind in enumerate(kinds):
@@ -169,7 +169,7 @@ def test_any_other_source(tmp_path, kind) -> None:
 
 @pytest.mark.parametrize("count", [1, 256, 257])
 def test_any_number_of_different_ratings_comes_back(tmp_path, count) -> None:
-    """An octet tells 256 of them apart, of which -0 is another than 0."""
+    """An octet distinguishes 256 values; -0 differs from 0."""
     domain = Domain(range(600), (-1, 600))
     values = [-0.0, 0.0, *range(1, 600)][:count]
     rows = Ratings.from_any((["u"] * count + ["v"], [*range(count), 7], [*values, values[-1]]), domain)
@@ -178,7 +178,7 @@ def test_any_number_of_different_ratings_comes_back(tmp_path, count) -> None:
 
 @pytest.mark.parametrize("span", [1, 2**32 - 2, 2**32 - 1, 2**32, 2**40])
 def test_times_however_far_apart_come_back(tmp_path, span) -> None:
-    """Four octets tell 2^32 times apart, one of which stands for none."""
+    """Four octets distinguish 2^32 times; one value means none."""
     for first in (0, -(10**9)):
         times = [first, first + span, None, first + span // 2]
         rows = Ratings.from_any((["u"] * 3 + ["v"], ["1", "2", "5", "1"], [4.0] * 4, times), DOMAIN)
@@ -205,7 +205,7 @@ def test_the_number_of_partitions_tells_nothing_of_the_rows(rows, tmp_path) -> N
     assert len(Store.prepare(columns, tmp_path / "s", DOMAIN).partitions()) == 32
 
 
-# ---------------------------------------------------------------------- where tables lie
+# ---------------------------------------------------------------------- places of tables
 
 
 def test_folders_patterns_lists_and_addresses(tmp_path) -> None:
@@ -461,7 +461,7 @@ def test_what_killed_processes_left_is_cleared_and_what_living_ones_hold_is_not(
 def test_what_was_prepared_of_marked_ratings_has_their_marks(tmp_path) -> None:
     """Rows by position, rows picked by hand, which a private training refuses, and parts of a split.
 
-    Killed: a store of a training part that the same seed splits again, whose test part is then empty.
+    Killed: a store of a training part that the same seed splits again: its test part would be empty.
     """
     whole = Ratings.from_any(table(), DOMAIN)
     picked = whole.where(np.arange(whole.n_ratings) % 2 == 0)

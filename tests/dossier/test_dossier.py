@@ -1,4 +1,4 @@
-"""Dossiers: two verifiers that share no code accept what is true, and nothing else."""
+"""Dossiers: two verifiers without shared code accept true dossiers and no others."""
 
 import copy
 import hashlib
@@ -111,7 +111,7 @@ def made(world, name, **words):
 
 
 def written(facts) -> bytes:
-    """The file that the owner of the key writes of these facts, whatever they are."""
+    """The file that the owner of the key writes of any facts."""
     return canonical(sign(facts, KEY))
 
 
@@ -151,7 +151,7 @@ def test_both_verifiers_accept_what_is_true(world, name):
         assert bool(
             re.search("(everybody but|all users except) those who have|Donors: not protected", said)
         ) == (name == "open")
-    # what is learned at most is no certainty, and of Gaussian noise what draws of it give
+    # the most that can be learned is no certainty; for Gaussian noise it agrees with draws
     levels = dossier["learned"]
     assert len(levels) == (3 if name in ("budget", "season", "lifetime") else 2)
     for level in levels:
@@ -232,7 +232,7 @@ def forged(dossier, path, change):
 
 
 def verdicts(content, path, octets, ledger):
-    """Lines of both verifiers; without a ledger where there is none."""
+    """Return lines of both verifiers; `ledger` may be None."""
     try:
         first = check(content, path, ledger=ledger)
     except InputError as error:
@@ -242,12 +242,12 @@ def verdicts(content, path, octets, ledger):
 
 
 def shown(lines, part) -> bool:
-    """Whether a line fails, or says that a part of the dossier was not compared with anything."""
+    """Return whether a line fails, or reports that a part of the dossier was compared with nothing."""
     return bool(failed(lines)) or any(part in parts for _, passed, _, parts in lines if passed is None)
 
 
 def signed_or_not(facts) -> bytes:
-    """The file of these facts; in a form of its own where they name no model."""
+    """Return the file of these facts; another form is used if they name no model."""
     try:
         return written(facts)
     except (LookupError, TypeError):
@@ -291,7 +291,7 @@ def test_every_change_is_refused_or_shown_as_not_checked(world, record_property,
 
 
 def test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature(world):
-    """Whatever other lines say: what is compared with nothing else is held by the signature alone."""
+    """The signature alone protects parts that are compared with nothing else."""
     dossier, path = made(world, "budget")
     declared = {**dossier["declared"], "controller": "Somebody else"}
     payload = form.encoded(form.payload_of({**dossier, "declared": declared}))
@@ -301,7 +301,7 @@ def test_a_part_changed_by_somebody_without_the_key_fails_at_the_signature(world
 
 
 def test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain(world):
-    """A charge is edited and hashed anew, and the next one still has the former hash before it."""
+    """A charge is edited and hashed again; the next one still has the former hash."""
     dossier, path = made(world, "budget")
     lie = copy.deepcopy(dossier)
     row = lie["ledger"]["charges"][0]
@@ -314,7 +314,7 @@ def test_a_charge_with_its_own_hash_that_no_later_one_follows_fails_at_the_chain
 
 @pytest.mark.parametrize("with_ledger", [False, True])
 def test_no_dossier_leaves_out_a_season_or_earlier_charges(world, with_ledger):
-    """With all that follows from what is left, and any time at which it may have been made."""
+    """All other fields are made consistent, for any possible time of creation."""
     for name in ("season", "lifetime", "open", "budget"):
         dossier, path = made(world, name)
         ledger = book_of(world, name) if with_ledger else None
@@ -340,7 +340,7 @@ def test_no_dossier_leaves_out_a_season_or_earlier_charges(world, with_ledger):
 
 
 def test_charges_of_before_a_dossier_cannot_be_left_out_of_it(tmp_path):
-    """Whoever trained twice and shows the first training alone says less than was charged."""
+    """After two trainings, a dossier of the first one alone shows less than the charges."""
     ledger, ratings = Ledger(tmp_path / "l.sqlite"), hushrec.realistic(60, 9, 400, seed=0)
     for model in ("one", "two"):
         accountant = Accountant(Budget(1, 1e-6), ledger=ledger, dataset="people")
@@ -589,7 +589,7 @@ def test_an_overview_has_each_data_set_with_what_is_spent_reserved_and_free(worl
     assert "NOT PRIVATE" in overview(alone).decode()
 
 
-#: What is wrong, and what is said of it.
+#: A fault, and words of its error.
 WRONG = {
     "certify MODEL --key nowhere.pem --out d.html": "openssl genpkey -algorithm ed25519 -out nowhere.pem",
     "certify MODEL --key x25519.pem --out d.html": "--key: 'x25519.pem' is not an Ed25519 private key in PEM",
@@ -842,7 +842,7 @@ def test_a_lifetime_dossier_states_what_two_of_its_trainings_cost_one_user(world
 @pytest.mark.true("D5")
 @pytest.mark.parametrize("lie", ["K", "mu", "kind", "one week", "split", "dear"])
 def test_no_verifier_accepts_another_lifetime_promise(world, lie):
-    """The owner of the key edits all that follows from the lie; the ledger is not shown."""
+    """The owner of the key makes all other fields consistent; the ledger is not shown."""
     facts, path = made(world, "lifetime")
     facts = copy.deepcopy(facts)
     (season,), charges, own = facts["ledger"]["seasons"], facts["ledger"]["charges"], facts["ledger"]["runs"]

@@ -5,6 +5,6 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def goes_on(monkeypatch, request):
-    """These files have few users: that training stops at nobody has a test of its own."""
+    """These files have few users: another test covers that training stops without users."""
     if "stops" not in request.node.name:
         monkeypatch.setattr("hushrec.training.named.exceeds_noise", lambda n_users, noise_sd: True)

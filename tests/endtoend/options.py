@@ -37,7 +37,7 @@ _ALS: dict[str, list[Words]] = {
     "weight exponent": _of("weight_exponent", "0", "-1"),
 }
 
-#: Options by model, beside those that all have.
+#: Options by model, without the common ones.
 OPTIONS: dict[str, dict[str, list[Words]]] = {
     "private-als": {**_ALS, "item features": [(), ("--item-features", "features.csv")]},
     "one-bit-user": {**_ALS, "threshold": _of("threshold", "3.5", "0.5")},

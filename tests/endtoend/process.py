@@ -1,4 +1,4 @@
-"""The command line in a process of its own, its noise kept on a tape or, where that exists, played back."""
+"""The command line in a new process; its noise is recorded on a tape or played back from it."""
 
 import itertools
 import pickle

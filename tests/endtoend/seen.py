@@ -1,4 +1,4 @@
-"""All that leaves a process: a run with noise from a tape, and what it prints, writes, logs and warns of."""
+"""All output of a process: a run with noise from a tape, its prints, files, logs and warnings."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _EACH_ITS_OWN = {"time", "previous", "hash", "tables", "owner"}
 
 @dataclass(frozen=True)
 class Seen:
-    """All that somebody beside the process sees of a run."""
+    """All that an observer of the process sees of a run."""
 
     code: object
     stdout: str
@@ -42,7 +42,7 @@ class Seen:
     files: dict[str, object]
 
     def differences(self, other: Seen) -> list[str]:
-        """Return in words what is not the same."""
+        """Return a description of each difference."""
         found = []
         for field in fields(self):
             one, two = getattr(self, field.name), getattr(other, field.name)
@@ -61,7 +61,7 @@ def _short(one: object, two: object) -> str:
 
 
 class Tape:
-    """Stands for the system's noise: records what a run releases, or plays it back whatever is released."""
+    """Replaces the system's noise: records the releases of a run, or plays them back for any values."""
 
     def __init__(self, calls: list[NoiseCall] | None = None, seed: int = 0) -> None:
         self._replay = None if calls is None else ReplayNoise(calls)
@@ -113,7 +113,7 @@ class Screen(io.StringIO):
 
 
 def observe(folder: Path, act: Callable[[], object], tape: Tape, *, terminal: bool = False) -> Seen:
-    """Run something in a folder, whose files are its inputs; what it returns or exits with is its code."""
+    """Run something in a folder with its input files; its code is the returned value or the exit code."""
     inputs = files_of(folder)
     logs: list[str] = []
     out, err = Screen(terminal), Screen(terminal)
@@ -157,7 +157,7 @@ def _code(act: Callable[[], object]) -> object:
 
 @contextlib.contextmanager
 def _heard(logs: list[str]) -> Any:
-    """All log records, but what compiling and drawing say of themselves."""
+    """Collect all log records except those of compiling and drawing."""
 
     class Listening(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -227,7 +227,7 @@ def leaves_the_same(
     """Two runs, the second fed with the first one's releases: all that is seen of them must be equal.
 
     ``worlds(folder, number)`` writes the inputs of one of them and returns what to do there; ``public``
-    leaves away what is marked as the curator's own.
+    removes the parts marked as the curator's.
     """
     seen = []
     calls = None

@@ -2,7 +2,7 @@
 
 The noisy releases of a run are played to the same run on a file that differs in one user. Model, tables,
 standard output and error, log records, warnings, exit code and written files must be the same, byte for byte;
-what is the curator's own must say so where it is shown.
+output for the curator must be marked as such.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from tests.endtoend.worlds import CHANGES, FORMATS, KINDS, MAGIC, all_pairs, dom
 
 ROOT = Path(__file__).parents[2]
 
-#: What a choice of options is made of beside the words of the command line.
+#: Parts of a choice of options in addition to the words of the command line.
 FILES = {
     "format": list(FORMATS),
     "change": list(CHANGES),
@@ -111,7 +111,7 @@ def test_training_with_all_pairs_of_options(model, tmp_path, record_property):
 @pytest.mark.parametrize("kind", ["movielens-100k", "movielens-dat"])
 @pytest.mark.parametrize("number", range(len(MAGIC)))
 def test_the_first_line_of_a_file_without_header(kind, number, tmp_path):
-    """Killed: a user whose id makes the file look as if it were of another format."""
+    """Killed: a user id that makes the file look like another format."""
 
     def world(place: Path, at: int):
         mark = b"\t" if kind == "movielens-100k" else b"::"
@@ -260,7 +260,7 @@ def compare_words(place: Path, models: str, *more: str) -> list[str]:
 
 
 def check_compare(models: str, case: tuple[str, str, str], folder: Path, *more: str, **options) -> None:
-    """Everything but the errors on held-out ratings, which are marked private wherever they stand."""
+    """Everything except the errors on held-out ratings, which are marked private in all places."""
     likes = models == "popular"
 
     def world(place: Path, number: int):
@@ -344,7 +344,7 @@ def test_predict(kind, change, estimator, tmp_path):
 @pytest.mark.parametrize("epsilon", ["1", "1000000"])
 @pytest.mark.parametrize("words", [[], ["--json"]], ids=["text", "json"])
 def test_similar(epsilon, words, tmp_path):
-    """Similar items, or the refusal to name any, are a function of what was released."""
+    """Similar items, or the refusal to name any, are a function of the releases."""
 
     def world(place: Path, number: int):
         line = ["train", *files(place, number, SOME[0]), "--epsilon", epsilon, "--delta", "1e-6"]
@@ -384,7 +384,7 @@ def without_her_list(seen: Seen) -> Seen:
 
 
 def test_plan(tmp_path):
-    """It reads no ratings, which may lie beside it."""
+    """It reads no ratings, even if they are in the same folder."""
 
     def world(place: Path, number: int):
         files(place, number, SOME[0])
@@ -435,7 +435,7 @@ COPIES = ("ratings.parquet", "train.parquet", "test.parquet")
 
 
 def without_figures(seen: Seen) -> Seen:
-    """All but errors on held-out ratings, if it says beside them that they are private."""
+    """Everything except errors on held-out ratings, which must be marked private."""
     assert "private figure of the curator" in seen.stdout
     kept = {}
     for name, (mode, content) in seen.files.items():
@@ -499,7 +499,7 @@ def test_a_real_process(case, tmp_path):
 
 
 def process(place: Path, tape: Path, line: list[str]) -> tuple[object, ...]:
-    """Exit code, standard output, what a terminal shows of standard error, and the files."""
+    """Return exit code, standard output, standard error on a terminal, and the files."""
     before = {path.name for path in place.iterdir()}
     leader, follower = pty.openpty()
     fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 80, 0, 0))

@@ -1,7 +1,7 @@
 """B, for what takes several commands: stores, weeks of a season, a training that is cut short and resumed.
 
-As in test_end_to_end.py: the noisy releases of one world are played to another that differs in one user, and
-whatever leaves the process must be the same. A store itself is private, and so is what `prepare` prints.
+As in test_end_to_end.py: the noisy releases of one world are played to another that differs in one user,
+and all output of the process must be the same. A store itself is private, and so is what `prepare` prints.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PROMISE = ["--epsilon", "8", "--delta", "1e-6"]
 
 
 class _Noon(datetime):
-    """A clock at which it is always noon, so that hashes of times can be compared."""
+    """A clock that always shows noon, to compare hashes of times."""
 
     @classmethod
     def now(cls, tz: object = None) -> datetime:
@@ -40,7 +40,7 @@ class _Noon(datetime):
 
 
 def every_time_alike(act: Callable[[], object]) -> Callable[[], object]:
-    """Fix what is random or of the time by design: names of runs, time stamps."""
+    """Fix values that are random or depend on the time by design: names of runs, time stamps."""
 
     def again() -> object:
         names = itertools.count(1)
@@ -137,7 +137,7 @@ def test_the_weeks_of_a_season(case, model, store, tmp_path):
 @pytest.mark.parametrize("store", [False, True])
 @pytest.mark.parametrize("rows", ["ordinary", "nothing"])
 def test_a_window(since, store, rows, tmp_path):
-    """Killed: whether anybody has a row in the window, or in the store, told by the exit code."""
+    """Killed: an exit code that reveals whether a user has a row in the window or in the store."""
     case = ("movielens-dat", "alone", rows)
     more = ["--since", since, *([] if store else ["--format", "movielens-dat"])]
 
@@ -167,7 +167,7 @@ def test_a_window(since, store, rows, tmp_path):
     ids=str,
 )
 def test_a_training_that_is_cut_short(case, model, resumed, tmp_path):
-    """Compare what lies on the disk in between, and the model that comes of it."""
+    """Compare the files after the interruption, and the resulting model."""
 
     def world(place: Path, number: int):
         declared = domain_words(place, case[0], False)

@@ -1,4 +1,4 @@
-"""Files of ratings that differ in one user, in every format, and what they may do in them."""
+"""Files of ratings that differ in one user, in every format, with the rows of a hostile user."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from tests.data.hostile_cells import ITEMS, LINES, RATINGS, USERS
 
-#: A row is three cells, or in a text file a line as it stands.
+#: A row is three cells, or in a text file an unchanged line.
 Row = tuple[Any, Any, Any] | bytes
 FORMATS = {
     "csv": "ratings.csv",
@@ -40,7 +40,7 @@ def long(*cases: Any) -> list[Any]:
 
 
 def domain_words(folder: Path, kind: str, likes: bool) -> list[str]:
-    """The declaration, whose catalogue is written there."""
+    """Write the catalogue there; return the words of the declaration."""
     n_items = 12
     (folder / "items.txt").write_text("".join(f"{n}\n" for n in range(1, n_items + 1)), encoding="utf-8")
     table = "item,old,loud\n" + "".join(f"{n},{n % 2},{n % 5}\n" for n in range(1, n_items + 1))
@@ -64,7 +64,7 @@ def _honest(user: str, dice: random.Random, likes: bool) -> list[Row]:
 
 
 def hers(rows: str, kind: str, dice: random.Random, likes: bool) -> list[Row]:
-    """Return what one user, mallory, may put into a file of some format."""
+    """Return the rows that one user, mallory, may put into a file of some format."""
     if rows == "ordinary":
         return _honest("mallory", dice, likes)
     if rows == "everything":

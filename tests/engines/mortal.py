@@ -1,4 +1,4 @@
-"""An estimator on whose workers somebody dies: run by worker processes, so it has a file of its own."""
+"""An estimator with workers that die; a separate file, because worker processes import it."""
 
 import os
 import signal
@@ -9,13 +9,13 @@ from hushrec.data import Ratings
 from hushrec.models import ItemBias
 from hushrec.training.users import Users
 
-#: Folder of the ways to die: each file is taken once, by whoever is asked next.
+#: Folder of the ways to die: each file is taken once, by the next worker.
 FOLDER = "HUSHREC_TEST_DEATHS"
 WAYS = ("SIGKILL", "exit", "SIGSTOP")
 
 
 class Mortal(ItemBias):
-    """Item bias whose workers may die."""
+    """Item bias with workers that may die."""
 
     name: ClassVar[str] = ItemBias.name
 

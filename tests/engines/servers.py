@@ -1,4 +1,4 @@
-"""A training over two servers in this process: servers that may be killed, nodes, and all that is said."""
+"""A training over two servers in this process: servers that may be killed, nodes, and all messages."""
 
 import contextlib
 import hashlib
@@ -23,7 +23,7 @@ PEER = "p" * 32
 
 
 class KeptNoise(SeededNoise):
-    """Keeps what it drew, by label; NOT PRIVATE."""
+    """Keeps its draws, by label; NOT PRIVATE."""
 
     def __init__(self, seed):
         super().__init__(seed)
@@ -105,7 +105,7 @@ class World:
         return f"{name} at {place}"
 
     def answer(self, number, **changes):
-        """Let a node do what is to be done."""
+        """Let a node do its next step."""
         name = self.names[number]
         given = {"servers": self.lines, "public": self.public, "ratings": self.nodes[number]}
         given |= {
@@ -118,7 +118,7 @@ class World:
         return node.contribute(**given, node=who)
 
     def settle(self):
-        """Let the servers do what they can."""
+        """Let the servers take all possible steps."""
         while sum(line.server.step() for line in self.lines):
             pass
 

@@ -1,4 +1,5 @@
-"""A store trained on a Dask cluster: the bytes of one process, whoever dies, and nothing said of rows."""
+"""A store trained on a Dask cluster: the bytes of one process, with any worker lost, and no message about
+rows."""
 
 import os
 import subprocess
@@ -256,7 +257,7 @@ def test_what_is_in_memory_is_refused(client):
 
 
 def test_without_workers_it_stops_in_a_sentence_and_can_be_resumed(store, tmp_path):
-    """Killed: a charge for what was released before the workers were lost."""
+    """Killed: a charge for releases from before the workers were lost."""
     ledger = Ledger(tmp_path / "ledger.sqlite")
     with local(0) as client, pytest.raises(HushrecError, match="No worker is left"):
         MODEL.fit(store, Accountant(BUDGET, ledger=ledger), engine=engine.Dask(client, patience=0.3))
@@ -312,7 +313,7 @@ def certificates_of(security, folder: Path) -> list[str]:
 
 
 def check_deaths(folder: Path, store, ways: tuple[str, ...], workers: int) -> None:
-    """Workers of their own process that die in the middle of a task, one after the other."""
+    """Worker processes that die in the middle of a task, one after the other."""
     whole, deaths, over = trained(ItemBias(), store), folder / "deaths", threading.Event()
     deaths.mkdir()
     security = distributed.Security.temporary()

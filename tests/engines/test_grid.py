@@ -35,7 +35,7 @@ def test_integers_and_noise_are_on_one_grid():
 
 @pytest.mark.parametrize("told", [[1 << 54, 0], [0, (1 << 64) - (1 << 54)], [1 << 63, 0], [0], [0, 0, 0]])
 def test_a_total_that_nothing_can_make_is_refused(told):
-    """Before anything is computed with what a server says. Killed: totals that are believed."""
+    """Before any computation with a server's values. Killed: totals that are believed."""
     sums = Bounded(np.zeros(2), positive(1.0), step=2.0**-28)
     found = grid.Grid.of(replace(SUMS, sensitivity=1.0), sums, (2,))
     assert found.value("sums", np.full(2, 1 << 50, np.uint64))[0] == 2.0**22

@@ -19,7 +19,7 @@ pytest.importorskip("hushrec.network.service", exc_type=ImportError)
 
 
 def free_ports(count):
-    """Ports that nobody listens on; tests of another checkout may run at the same time."""
+    """Unused ports; tests of another checkout may run at the same time."""
     held = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
     ports = [each.getsockname()[1] for each in held]
     for each in held:

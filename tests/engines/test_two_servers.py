@@ -1,4 +1,4 @@
-"""Two servers: the local gate's model, what a server sees, kills, lies, and refusals."""
+"""Two servers: the local gate's model, a server's view, kills, lies, and refusals."""
 
 import contextlib
 import errno
@@ -131,7 +131,7 @@ def test_devices_read_purchases_and_returns_as_memory_does(ratings):
 @pytest.mark.true("T1")
 @pytest.mark.parametrize(("name", "k"), [("item-bias", 1), ("private-eigenrec, pairs", 1), ("both", 2)])
 def test_nodes_of_any_number_of_users_train_the_model_of_all_their_users(name, k, tmp_path):
-    """Of 0, 1 and 500 users; a user of two nodes is two rows. Nothing tells how many users a node has."""
+    """Of 0, 1 and 500 users; a user of two nodes is two rows. No message reveals a node's number of users."""
     several = timed(hushrec.realistic(502, 9, 3000, seed=1))
     domain, ledger = several.domain, Ledger(tmp_path / "node.sqlite")
     nobody = Ratings.from_any(([], [], [], []), domain)
@@ -194,7 +194,7 @@ def test_a_user_at_k_nodes_moves_a_release_by_the_claimed_mu(estimator, k):
 
 @pytest.mark.parametrize("name", ["lists", "both"])
 def test_public_ratings_are_weighed_in_as_beside_a_training_with_the_noise_of_both(name, tmp_path):
-    """The oracle is the ordinary training at the epsilon of both noises, given what was drawn."""
+    """The oracle is the ordinary training at the epsilon of both noises, with the same draws."""
     everybody = hushrec.realistic(90, 12, 700, seed=3)
     ratings, published = (everybody.rows(range(*ends), keyed=True) for ends in ((0, 50), (50, 90)))
     lists = hushrec.PrivateEigenRec(rank=2, iterations=1, n_users=50)
@@ -234,7 +234,7 @@ def test_the_statement_has_both_promises(ratings):
 
 
 def view_of_the_first(world):
-    """What the first server makes of what it has: the sum of all answers with the second one's noise."""
+    """Return the first server's view: the sum of all answers with the second server's noise."""
     release = world.agreement.plan.releases[0].label
     first, second = (line.server for line in world.lines)
     source, wanted = first._collected[0], world.agreement.next([])
@@ -245,7 +245,8 @@ def view_of_the_first(world):
 
 
 def test_a_servers_view_of_neighbours_has_the_claimed_mu(ratings):
-    """The other's noise is N(0, sd^2) on the sum, which one user moves by mu sds at most, and so far."""
+    """The other server's noise is N(0, sd^2) on the sum; one user moves it by at most mu sds, and attains
+    this."""
     fewer = ratings.rows(np.arange(12) != 5, keyed=True)
     noises = []
     for seed in range(12):
@@ -268,7 +269,8 @@ def test_a_servers_view_of_neighbours_has_the_claimed_mu(ratings):
 
 
 def test_a_share_alone_does_not_depend_on_the_ratings(ratings):
-    """The bits of what the first server gets are fair coins, the second's is a seed; together they answer."""
+    """The first server's bits are fair coins and the second server's share is a seed; together they are the
+    answer."""
     world = World(ALS, ratings)
     world.settle()
     world.answer(0)
@@ -331,7 +333,7 @@ def restarted(world, place):
 
 
 def mortal(method, generator):
-    """A method that is killed now and then, before or after it did what it does."""
+    """A method that is sometimes killed, before or after its work."""
 
     def maybe(self, *given, **named):
         fate = generator.integers(6)
@@ -349,7 +351,8 @@ def mortal(method, generator):
 @pytest.mark.parametrize("honest", [0, 1])
 @pytest.mark.parametrize("name", ["popular", "private-eigenrec, window"])
 def test_a_lying_server_gets_one_noisy_sum_of_a_release(honest, seed, name, few):
-    """Whatever it and nodes of its side send, an honest server publishes one sum of matching shares, once."""
+    """For any messages of it and of its nodes, an honest server publishes one sum of matching shares,
+    once."""
     generator, published = np.random.default_rng([honest, seed]), 0
     for _ in range(25):
         noises = [KeptNoise(1), KeptNoise(2)]
@@ -415,14 +418,14 @@ class Liar:
                     self.post("share", name, "1", path[3], content=raw, token=token)
 
     def other_values(self):
-        """Tell nodes of another round, of other totals."""
+        """Announce another round, or other totals, to nodes."""
         state = self.own.server._state()
         changes = {"digest": "0" * 64} if self.generator.integers(2) and state.round else {"totals": 1}
         lie = replace(state, **changes)
         self.own.server._state = lambda: lie
 
     def second_run(self):
-        """Begin anew under the same name, with the nonce that was before."""
+        """Start again under the same name, with the earlier nonce."""
         folder = self.world.folder / f"again {self.generator.integers(1 << 60)}"
         if self.generator.integers(2):
             shutil.copytree(self.own.server._book.path, folder)
@@ -430,7 +433,7 @@ class Liar:
         self.world.start(1 - self.honest, folder)
 
     def choose_set(self):
-        """Say that it has the shares of some nodes alone, or of nodes that there are not."""
+        """Claim the shares of only some nodes, or of nodes that do not exist."""
         chosen = tuple(name for name in [*self.world.names, "ghost"] if self.generator.integers(2))
 
         def told(kind, *path, token="", most=None):
@@ -487,7 +490,8 @@ class Liar:
     [*enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec, window"]])],
 )
 def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, estimator, few):
-    """One server changes fields of all that it tells nodes and the other one, after they were read."""
+    """One server changes fields of all its messages to nodes and to the other server, after they were
+    read."""
     generator, said = np.random.default_rng(seed), 0
     odd = ["f" * 64, (), (0, 0, 1), (1, 0, 9), (9, 9, 10), (0, 1, 1 << 40), 7, True, False, "second", ("x",)]
     odd += [
@@ -537,7 +541,7 @@ def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, estimat
 
 
 def test_a_folder_goes_on_with_its_ledger_and_data_set_alone(few, tmp_path):
-    """A ledger that was not charged for what is released, or none, would let it be released for nothing."""
+    """Another ledger, or none, would allow the same release without a charge."""
     (tmp_path / "own").mkdir()
     ledgers = Ledger(tmp_path / "own" / "first.sqlite"), Ledger(tmp_path / "second.sqlite")
     world = World(BIASES, few, ledgers=ledgers)
@@ -567,7 +571,7 @@ def test_a_folder_goes_on_with_its_ledger_and_data_set_alone(few, tmp_path):
 
 
 def test_servers_that_do_not_fit_are_both_told_before_a_node_is_charged(few, tmp_path):
-    """A training of theirs would never end; of the nodes' names neither is told any."""
+    """Their training would never end; neither server learns the other's node names."""
     ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
     world, own = World(BIASES, few, ledgers=ledgers), Ledger(tmp_path / "own.sqlite")
     nodes = dict.fromkeys(world.names[1:], "")
@@ -637,7 +641,7 @@ def halfway(few):
 
 
 def continued(world, path=None, change=None):
-    """The model of both servers after a restart from the copy; what is drawn anew is always the same."""
+    """The model of both servers after a restart from the copy; new draws are always the same."""
     shutil.rmtree(world.folder)
     shutil.copytree(world.folder.with_suffix(".copy"), world.folder)
     if path is not None:
@@ -688,7 +692,7 @@ def test_a_clock_that_goes_back_keeps_no_round_open(few, monkeypatch):
 
 
 def test_a_share_that_finds_the_disk_full_is_sent_again(tmp_path):
-    """Killed: half a share, which the next one follows, so that the whole round is damaged."""
+    """Killed: a half-written share before the next one, which damages the whole round."""
 
     def body(results):
         signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -762,9 +766,9 @@ def test_a_copied_folder_releases_once(few, tmp_path):
 
 @pytest.mark.true("L2")
 def test_a_server_reserves_its_training_so_that_it_ends(few, tmp_path):
-    """Killed: a plan that is checked at the start only, so that two trainings spend one budget and both stop.
+    """Killed: a plan that is checked at the start only: two trainings spend one budget and both stop.
 
-    Oracle: whatever begins, restarts or is refused, the ledger holds whole trainings.
+    Oracle: after any starts, restarts and refusals, the ledger holds whole trainings.
     """
     ledgers = [Ledger(tmp_path / f"{place}.sqlite") for place in (0, 1)]
     for ledger in ledgers:

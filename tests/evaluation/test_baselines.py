@@ -1,4 +1,4 @@
-"""What a model is held against at no charge, from its definition."""
+"""Baselines without privacy cost, from their definitions."""
 
 import math
 
@@ -21,7 +21,7 @@ def trained(name, epsilon=8.0, **settings):
 
 @pytest.mark.true("C2")
 def test_user_means_and_popularity_from_their_definitions() -> None:
-    """Three ratings at the released level draw a user's mean; items go by what the model released of them."""
+    """Three ratings at the released level pull a user's mean; items use the model's released values."""
     model = trained("both")
     found = baselines(model)
     history = {TRAIN.domain.items[0]: 5.0, TRAIN.domain.items[1]: 2.0}
@@ -66,7 +66,7 @@ def test_what_was_not_released_is_no_yardstick(name, released) -> None:
 
 @pytest.mark.true("C2")
 def test_popular_has_the_noise_of_its_plan(tmp_path) -> None:
-    """The rows lie in memory or in a store; a model without privacy has no such baseline."""
+    """The rows are in memory or in a store; a model without privacy has no such baseline."""
     model = trained("item-bias", epsilon=2.0)
     exact = np.asarray(
         Popular().fit(TRAIN, Accountant(Budget(math.inf, 1e-6), data_is_public=True)).item_bias

@@ -177,7 +177,7 @@ def test_what_is_asked_of_the_ledger_is_the_whole_of_every_run(parts, tmp_path):
 
 
 def test_without_privacy_references_alone_are_trained(parts):
-    """An infinite epsilon is for them; all that was charged together is then infinite, and said to be."""
+    """An infinite epsilon is for them; the total charge is then infinite, and is reported as infinite."""
     found = compare(*parts, ["item-bias"], [1, math.inf], delta=1e-6, settings=ALS)
     cells = [(row["model"], row["epsilon"]) for row in found.rows]
     assert cells == [("item-bias", 1), ("global-mean", 1), ("als", math.inf)]

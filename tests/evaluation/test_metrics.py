@@ -177,7 +177,7 @@ def test_nothing_to_measure_is_nan_and_null():
 
 
 def test_coverage_interval_is_centred_on_the_figure():
-    # plain percentiles would lie below the figure: a resample holds 63% of the users
+    # plain percentiles would be below the figure: a resample holds 63% of the users
     rng = np.random.default_rng(3)
     n_items = 300
     history = random_cells(rng, 25, n_items, density=0.3)

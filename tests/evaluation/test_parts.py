@@ -1,4 +1,4 @@
-"""What is trained on is each user's own: parts, samples and row numbers leave every neighbour where they are.
+"""Parts, samples and row numbers depend on one user's rows and change for no other user.
 
 Ported from attacks that succeeded: they took two files that differ in one user, brought both to training as
 the demo, the command line or a caller would, and found more than the charged mu between what met the noise.
@@ -79,7 +79,7 @@ def test_what_the_command_line_compares_on(tmp_path, monkeypatch):
 
 
 def test_held_out_users():
-    """Killed: the n smallest hashes, among which one user more pushes another out."""
+    """Killed: the n smallest hashes: one more user replaces another."""
     parts = strong_generalization(RATINGS, 0.1, seed=0)
     held = set(parts.fold_in.users)
     assert 20 < len(held) < 100
@@ -164,7 +164,7 @@ SAMPLED = [
 
 @pytest.mark.parametrize("estimator", SAMPLED, ids=lambda estimator: estimator.name)
 def test_an_emptied_row_leaves_all_others_where_they_are(estimator):
-    """Killed: rows numbered anew after one of them has gone, and with them all samples."""
+    """Killed: rows renumbered after one was removed, which changes all samples."""
     emptied = TASTES.copy()
     emptied[0] = 0
     first, second = from_a_matrix(TASTES), from_a_matrix(emptied)
@@ -200,7 +200,7 @@ def test_a_table_keeps_that_its_rows_were_chosen(tmp_path):
 
 @pytest.mark.parametrize("estimator", [Popular(), GlobalMean(), ItemBias(), PrivateSVD(rank=1)])
 def test_a_row_without_ratings_is_no_user(estimator):
-    """Killed: an empty row that is counted, so that a user moves a count by more than they contribute."""
+    """Killed: an empty row that is counted: a user would move a count by more than they contribute."""
     more = replace(SMALL.for_users(["a", "b", "nobody"]), hand_picked=False)
     seen = []
     for ratings in (SMALL, more):

@@ -1,4 +1,4 @@
-"""Plots of a comparison: what tells its lines apart."""
+"""Plots of a comparison: its lines are distinguishable."""
 
 import math
 

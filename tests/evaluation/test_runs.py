@@ -60,7 +60,7 @@ def test_a_run_spends_its_budget_and_no_more(name):
 
 
 def test_an_accountant_that_has_spent_a_part_trains_on_the_rest():
-    """The check before the number of users is released is of what is left, not of the whole budget."""
+    """The check before the release of the user count uses the remaining budget, not the whole."""
     ratings = realistic(200, 40, 2000, seed=0)
     budget = Budget(4.0, 1e-6)
     accountant = Accountant(budget, noise=SeededNoise(0))
@@ -97,7 +97,7 @@ def test_an_accountant_that_is_used_up_says_so_before_anything_is_done(call, par
 
 @pytest.mark.parametrize("likes_from", [None, 9.0])
 def test_what_counts_as_a_like_is_declared_by_the_range(likes_from):
-    """Three quarters up the range, where nothing else is said; never read from the ratings."""
+    """Three quarters of the range by default; never read from the ratings."""
     domain = Domain(range(20), (0, 10))
     settings = {} if likes_from is None else {"like_threshold": likes_from}
     for name in ("both", "private-eigenrec", "ease"):

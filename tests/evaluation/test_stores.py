@@ -1,4 +1,4 @@
-"""What is measured of a model does not depend on where the ratings lie."""
+"""Metrics of a model do not depend on the place of the ratings."""
 
 import pytest
 

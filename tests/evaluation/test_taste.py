@@ -1,4 +1,4 @@
-"""What a model says that it learned, from released values; and that nothing is promised."""
+"""A model's report of what it learned, from released values, without a promise."""
 
 import math
 
@@ -37,7 +37,7 @@ def trained(ratings: Ratings, epsilon: float, name: str, **settings):
 
 @pytest.mark.parametrize("name", ["private-eigenrec", "both"])
 def test_groups_of_taste_are_counted(name: str) -> None:
-    """Four groups are three directions beside popularity, for many users; for a few they are none."""
+    """Four groups are three directions in addition to popularity with many users, and zero with few."""
     domain = LIKES if name == "private-eigenrec" else DOMAIN
     model, found = trained(with_tastes(2000, domain), 5.0, name)
     assert model.directions == found.directions == 3

@@ -1,4 +1,4 @@
-"""Tuning: what is charged, that the winner is good, that nothing bypasses the noise (A6), the score (A1)."""
+"""Tuning: the charge, the quality of the winner, no bypass of the noise (A6), the score (A1)."""
 
 import json
 import math
@@ -173,7 +173,7 @@ def test_commands(tmp_path, monkeypatch):
 
 
 def test_each_run_draws_its_settings_from_the_system_with_equal_chances(monkeypatch):
-    """Neither the public seed nor the run before says which: the system's generator picks."""
+    """Neither the public seed nor the run before decides: the system's generator picks."""
     picks, sizes, tried = [2, 0, 0, 1, 2, 1], [], []
     draws = iter(picks)
     monkeypatch.setattr(tuning.secrets, "randbelow", lambda size: sizes.append(size) or next(draws))

@@ -122,7 +122,7 @@ def test_arrays_that_do_not_fit_are_refused():
     "steps", [{"factor_step": 0.5}, {"rhs_step": 0.25}, {"factor_step": 0.5, "rhs_step": 0.25}]
 )
 def test_exact_sums_need_float64_and_weights_that_are_powers_of_two(steps):
-    """Others would be rounded, so that a user moved a sum by more than they contributed."""
+    """Others would be rounded, and a user would move a sum by more than they contributed."""
     matrix, factors, extras = problem(6, 5, np.float64)
     rows = len(matrix[0]) - 1
     with pytest.raises(ValueError, match="^exact sums need float64 factors, not float32"):

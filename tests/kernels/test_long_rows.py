@@ -1,7 +1,7 @@
 """Rows longer than every unrolled loop, block and part: 257, 1,000 and 10,000 entries, the last all columns.
 
 Each family of kernels against slow sums in float64, row by row; fixed point to the last bit. In the last row
-two columns occur hundreds of times: each entry counts by itself, and together they are longer than a clip.
+two columns occur hundreds of times: each entry counts separately, and together they exceed a clip.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def each_row(matrix):
 
 @pytest.mark.parametrize("rank", [1, 8, 21])
 def test_least_squares(rank):
-    """On integers a sum is exact whatever its order, and so is a clip before it; solutions in float32."""
+    """On integers a sum is exact in any order, and so is a clip before it; solutions in float32."""
     rng = np.random.default_rng(rank)
     matrix, factors = long_rows(rng), rng.normal(size=(COLUMNS, rank))
     offset, by_col, steps, clip = (

@@ -35,7 +35,7 @@ def total(array):
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """Likes, a catalogue and a folder that anybody may write to; the command that trains on them."""
+    """Make likes and a catalogue in a folder that all accounts may write to."""
     folder = tmp_path_factory.mktemp("job")
     folder.chmod(0o777)
     rows = realistic(2000, 12, 12000, seed=0).matrix.tocoo()
@@ -51,7 +51,7 @@ def train(out):
 
 
 def hushrec_as(folder, words, prefix=(), package=PACKAGE, **environment):
-    """Run a command with nothing in its environment but what is given."""
+    """Run a command with only the given environment."""
     paths = [package.parent, *(path for path in sys.path if "site-packages" in path)]
     python = shutil.which("python3.11", path="/usr/bin") if prefix else sys.executable
     done = subprocess.run(
@@ -106,7 +106,7 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(job, read_only
 
 
 def test_compilation_is_announced_once_and_a_single_list_needs_none(job, tmp_path):
-    """Also where numba is told to compile nothing."""
+    """Also if numba is set to compile nothing."""
     kernels = {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "HOME": str(tmp_path)}
     assert hushrec_as(job, train("first.hush"), NUMBA_DISABLE_JIT="1", **kernels).count(ONCE) == 1
     (machine_code,) = (tmp_path / "kernels").iterdir()
@@ -134,7 +134,7 @@ def load(path):
 
 @pytest.fixture
 def caching(monkeypatch):
-    """Replace how numba writes a file of machine code, by a function of what it did."""
+    """Replace numba's function that writes a file of machine code."""
     from numba.core.caching import IndexDataCacheFile
 
     write = IndexDataCacheFile._save_data

@@ -87,7 +87,7 @@ def test_sums_are_exact_in_any_order_and_on_any_threads(kinds, rank, optional, m
                 entries = rows.indptr, rows.indices, rows.data
                 sums, _ = residuals.added_residuals(*entries, factors, right, **each, step=step)
             assert (sums % step == 0).all() and sums.any()
-            # the slow twin rounds elsewhere, so that a term can be a step off where it is next to an integer
+            # the slow twin rounds elsewhere, so a term next to an integer can differ by a step
             np.testing.assert_allclose(sums / step, steps, rtol=0, atol=2)
             found.add(sums.tobytes())
     assert len(found) == 1
@@ -96,7 +96,7 @@ def test_sums_are_exact_in_any_order_and_on_any_threads(kinds, rank, optional, m
 @pytest.mark.parametrize("rank", [0, 2])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
 def test_a_row_whose_norm_is_not_finite_counts_for_nothing(rank: int, wrong: float) -> None:
-    """With and without a bound, another row adds what it adds alone."""
+    """With and without a bound, a row adds the same with and without others."""
     indptr, indices = np.array([0, 2, 4]), np.array([0, 1, 0, 1])
     values, rows = np.array([1.0, wrong, 2.0, 3.0]), np.ones((2, rank))
     for bound in (1.5, np.inf):

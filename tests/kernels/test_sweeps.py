@@ -1,4 +1,4 @@
-"""Half sweeps against dense normal equations, whatever the blocks that they are made in."""
+"""Half sweeps against dense normal equations, in any blocks."""
 
 import numpy as np
 import pytest

@@ -1,7 +1,7 @@
 """Every estimator, in the configurations that the shared suite runs: one entry a release pattern.
 
-An entry's clips are small enough that the hostile users of :mod:`hushrec.testing` reach them, so that the
-contract can also demand that every declared sensitivity is attained.
+An entry's clips are small enough that the hostile users of :mod:`hushrec.testing` reach them; the contract
+then also demands that every declared sensitivity is attained.
 """
 
 from __future__ import annotations
@@ -42,9 +42,10 @@ from hushrec.training.users import FittedUsers
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration, and the releases whose sensitivity hostile users do not attain, with the reason.
+    """One configuration, and the releases with a sensitivity that hostile users do not attain, with the
+    reason.
 
-    The long checks of a ``twin``, whose users' side is that of other cases, run with ``FULL=1``.
+    The long checks of a ``twin`` share the users' side of other cases and run with ``FULL=1``.
     """
 
     name: str

@@ -135,7 +135,7 @@ def test_a_fit_takes_little_more_than_the_ratings_a_second_time():
 
 
 def means_in_turn(rows: dict[int, dict[int, float]], center: float, n_items: int) -> tuple:
-    """Biases of items and ridges on offsets and biases by moments, six rounds; what is left of a rating."""
+    """Biases of items and ridges on offsets and biases by moments, six rounds; and the residual spread."""
     raters = [[u for u in rows if j in rows[u]] for j in range(n_items)]
     own = {u: [r - center for r in row.values()] for u, row in rows.items()}
     squares = sum((x - np.mean(each)) ** 2 for each in own.values() for x in each)
@@ -162,7 +162,7 @@ def means_in_turn(rows: dict[int, dict[int, float]], center: float, n_items: int
 
 @pytest.mark.parametrize("kind", ["usual", "one rating each", "all alike", "levels", "items"])
 def test_biases_and_their_ridges_are_moments_of_the_ratings(kind: str) -> None:
-    """Oracle: loops; also where a variance is nothing, below nothing, or cannot be told."""
+    """Oracle: loops; also where a variance is zero, negative or unknown."""
     rng = np.random.default_rng(8)
     rows: dict[int, dict[int, float]] = {}
     for user in range(30):

@@ -54,7 +54,7 @@ def test_a_turned_model_is_the_same_model():
     assert not np.allclose(turned @ turned.T, factors @ factors.T, rtol=0.05)
     moments = (turned.T * weights) @ turned
     assert moments == pytest.approx(np.diag(np.diag(moments)), abs=1e-9 * moments.max())
-    # what is not known goes with what is known: entries' variances, by the map that took the factors there
+    # variances of entries change by the same map as the factors
     there = np.linalg.lstsq(factors, turned)[0]
     assert known.variance == pytest.approx(before.variance @ there**2)
     back, drawn = np.linalg.inv(there), rng.normal(size=(4000, 3, 3))

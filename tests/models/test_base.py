@@ -18,7 +18,7 @@ ITEMS = RATINGS.domain.items
 
 @pytest.mark.parametrize("n_items", [7, 60, 4001])
 def test_the_bits_of_a_list_tell_nothing_of_the_others(n_items: int) -> None:
-    """Killed: scores of a product by BLAS, whose last bits tell how many users are served beside them."""
+    """Killed: scores of a product by BLAS, with last bits that reveal the number of other users."""
     rng = np.random.default_rng(0)
     arrays = {"center": np.array(3.0), "item_bias": rng.normal(size=n_items)}
     arrays["item_factors"] = rng.normal(size=(n_items, 33)).astype(np.float32)

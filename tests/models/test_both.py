@@ -180,7 +180,7 @@ def test_a_model_within_is_planned_for_its_part_of_the_budget(job: str, tmp_path
 
 
 def test_a_budget_that_teaches_nothing_of_ratings_leaves_them_a_share() -> None:
-    """The share of lists was rounded to 1 and refused, which nobody had passed."""
+    """The share of lists was rounded to 1 and refused, although no caller had passed it."""
     budget, wide = Budget(1e-6, 1e-6), Domain(range(100_000), (1, 5))
     planned = Both.planned(budget, wide, 1)
     assert planned.lists_share < 1

@@ -155,14 +155,14 @@ def with_user(rows, ratings):
     return rows.union(hers)
 
 
-# what a week makes of things
+# results of a week
 
 
 @everywhere
 @pytest.mark.parametrize("rows", [WEEKS[1], users((0, 1)), users()], ids=["many", "one", "nobody"])
 def test_a_store_gives_the_week_of_the_memory(model, rows, tmp_path):
-    """Killed: what users were told of a week's items changes after they were told it; a partition of nobody,
-    whose sums are of another type, ends the week."""
+    """Killed: the announced items of a week change later; an empty partition has sums of another type and
+    ends the week."""
     first = model.fit(WEEKS[0], SeasonAccountant(SEASON, noise=SeededNoise(1)))
     store = Store.prepare(rows, tmp_path / "week-1.store", DATA.domain, partitions=3)
     one, other = (
@@ -268,7 +268,7 @@ def test_the_catalogue_grows_and_shrinks_by_declaration(model):
         return
     third = second.continue_training(rows, accountant, drop_missing_items=True)
     assert third.domain.items == smaller.items and np.isfinite(third.item_bias).all()
-    # what is known of an item goes with it: with hardly any budget nothing else changes
+    # state moves with its item: with hardly any budget nothing else changes
     tiny = Season(BUDGET, 10_000, 0.999)
     first = model.fit(WEEKS[0], SeasonAccountant(tiny, noise=SeededNoise(1)))
     moved = first.continue_training(
@@ -327,7 +327,7 @@ def test_a_window_is_declared_and_needs_times():
     assert not any("since" in note for note in models[1].privacy.notes)
 
 
-# files, and what is refused
+# files and refusals
 
 
 @everywhere

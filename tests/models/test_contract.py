@@ -1,7 +1,7 @@
 """Every estimator of ours, and of the papers, passes the contract that one from outside is held to.
 
-The checks are those of :mod:`hushrec.testing`; here is what they are run on, and that nothing is left out:
-`test_every_configuration_is_a_case` fails where a setting changes what is released in a way that no case has.
+The checks are those of :mod:`hushrec.testing`, run here on all configurations:
+`test_every_configuration_is_a_case` fails if a setting changes the releases in a way that no case has.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def at_length(cases: list[Case]) -> pytest.MarkDecorator:
 
 
 RELATIONS = "add-remove", "replace"
-#: Models whose settings follow from the number of users, with the settings for few and for many.
+#: Models with settings that follow from the number of users, with the settings for few and for many.
 PLANNED = [
     (cls, n_users)
     for cls in dict.fromkeys(ESTIMATORS[case.estimator.name] for case in OF_USERS)
@@ -172,7 +172,7 @@ def test_the_public_side_needs_no_row(case: Case, public: PublicSide) -> None:
 
 
 def options(estimator: Estimator) -> dict[str, list[Any]]:
-    """Values of its settings between which what is released may change: words, truths, none and some."""
+    """Return values of its settings that may change the releases: words, booleans, none and numbers."""
     found = {}
     layers = {"": type(estimator), "tuning__": type(getattr(estimator, "tuning", estimator))}
     hints = {

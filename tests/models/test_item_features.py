@@ -110,7 +110,7 @@ def rmse(model: Model, history: Ratings, test: Ratings) -> float:
 @pytest.mark.parametrize("share, mixed", [(0.07, False), (0.015, True)], ids=["telling", "of other items"])
 @pytest.mark.parametrize("rank", [2, 6])
 def test_users_fit_slopes_of_their_own_as_a_dense_ridge_does(rank: int, share: float, mixed: bool) -> None:
-    """Slopes on scores of norm 1, which explain that share of what the model leaves."""
+    """Slopes on scores of norm 1, which explain that fraction of the model's residuals."""
     ratings = realistic(1500, 200, 60_000, n_features=8, seed=3)
     features = ratings.domain.item_features
     features = np.random.default_rng(0).permutation(features) if mixed else features
@@ -133,7 +133,7 @@ def test_users_fit_slopes_of_their_own_as_a_dense_ridge_does(rank: int, share: f
 
 
 def test_items_are_compared_by_what_was_learned_alone() -> None:
-    """Without privacy, where they may be compared at all: features are nobody's taste."""
+    """Without privacy, where items can be compared: features are no user's taste."""
     ratings = realistic(300, 60, 9000, n_features=5, seed=0)
     for rank in (2, 4):
         accountant = Accountant(Budget(math.inf, 1e-6))

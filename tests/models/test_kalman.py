@@ -35,7 +35,7 @@ def test_it_is_the_best_linear_estimate(monkeypatch: pytest.MonkeyPatch) -> None
         found = found.measured(each, sd**2)
     assert min(gained) > 0
     steps = [part * square for part, square in zip(gained, usual)]
-    # seen from the last week backwards: what a week says of it is off by the drifts since
+    # seen from the last week backwards: a week's value differs by the later drifts
     since = [math.fsum(steps[week:]) for week in range(4)]
     covariance = np.array([[since[max(a, b)] for b in range(4)] for a in range(4)]) + np.diag(noise) ** 2
     precision = np.linalg.inv(covariance)

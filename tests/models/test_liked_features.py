@@ -129,7 +129,8 @@ def decided(votes: dict[str, float], widths: tuple[int, ...], noise_sd: float = 
 
 
 def test_tables_are_voted_on_alone_and_then_beside_the_accepted_ones() -> None:
-    """The order of the first votes decides what is asked; a table counts if both its votes are for it."""
+    """The order of the first votes decides the later questions; a table counts if both its votes are for
+    it."""
     two, three, step, next_step = (f"{VOTES}, {what}" for what in ("table 2", "table 3", "step 2", "step 3"))
     votes = {VOTES: 50.0, two: 200.0, three: -9.0, step: 90.0, next_step: 90.0}
     weight, tables, asked = decided(votes, (1, 2, 4))
@@ -141,7 +142,7 @@ def test_tables_are_voted_on_alone_and_then_beside_the_accepted_ones() -> None:
 
 @pytest.mark.true("P3")
 def test_a_useless_table_stays_out_beside_a_good_one_and_in_later_weeks() -> None:
-    """The good table's columns are those that lists use; a week whose features changed uses the new ones."""
+    """Lists use the good table's columns; a week with changed features uses the new ones."""
     random = np.random.default_rng(7).standard_normal((N_ITEMS, 12))
     domain = with_features([random, FEATURES]).domain
     rows = replace(LIKES, domain=domain)
@@ -287,7 +288,7 @@ def test_the_command_line_takes_several_tables(tmp_path, monkeypatch) -> None:
 
 
 def test_similar_items_name_the_columns_of_the_tables_that_users_voted_for() -> None:
-    """Names of random columns would tell readers of a list that it uses them."""
+    """A list that names random columns would claim to use them."""
     draws, kinds = np.random.default_rng(7), np.arange(200) % 4
     items, rows = [f"i{place}" for place in range(200)], []
     for user in range(600):

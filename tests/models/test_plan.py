@@ -1,4 +1,4 @@
-"""A7 and A3: the plan is what happens, the budget is what is spent, the noise is what is charged."""
+"""A7 and A3: releases equal the plan, spending equals the budget, noise equals the charge."""
 
 import math
 from typing import Any

@@ -44,7 +44,7 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
     n_users = 90 + noise["number of users"][0]
 
     def again(label: str, part: float) -> np.ndarray:
-        """The noise of what was released with the weights, which are averaged with those before."""
+        """Return the noise of the sums; weights of this release are averaged with the earlier ones."""
         nonlocal weights, weights_sd
         drawn, sd = noise[label], noise_sd[label]
         if part > 0:

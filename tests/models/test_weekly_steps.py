@@ -1,4 +1,4 @@
-"""A later week: its server's side alone, and what a season learns."""
+"""A later week: its server's side alone, and learning over a season."""
 
 from dataclasses import replace
 
@@ -103,7 +103,7 @@ def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
 
 @pytest.mark.parametrize("cls", [PrivateALS, PrivateEigenRec], ids=lambda cls: cls.name)
 def test_a_season_learns_from_week_to_week(cls) -> None:
-    """Three weeks with the noise of a slice each add to what the first one learned."""
+    """Three weeks with the noise of a slice each improve the first model."""
     ratings, budget = realistic(1500, 80, 45_000, seed=3), Budget(4.0, 1e-6)
     rows, held = split_ratings(ratings, (0.8, 0.2), seed=0)
     metric, sign = ("rmse", -1) if cls is PrivateALS else ("recall", 1)

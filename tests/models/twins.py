@@ -106,7 +106,7 @@ def likely_weights(released: np.ndarray, noise_sd: float) -> np.ndarray:
 
 
 def likely_factor(values: np.ndarray, variance: np.ndarray, error: np.ndarray) -> float:
-    """Posterior geometric mean of a variance's factor, whose log is normal about that of 1/2."""
+    """Posterior geometric mean of a variance's factor with a log-normal prior about 1/2."""
     factors = [0.5 * math.exp(-8 + 0.01 * step) for step in range(1601)]
     surprises = [surprise(values, f * variance + error) + math.log(f / 0.5) ** 2 for f in factors]
     chances = [math.exp((min(surprises) - each) / 2) for each in surprises]

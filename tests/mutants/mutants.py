@@ -1,6 +1,6 @@
 """Privacy bugs, planted one at a time, and the test that each must not survive.
 
-A bug replaces an expression of a function. It is found whatever its layout and its local names
+A bug replaces an expression of a function. It is found with any layout and local names
 (`tests.mutants.planting`), and must occur exactly once there: a bug that no longer fits fails its test. Its
 killer is a test of the suite, or all cases of one.
 """
@@ -78,7 +78,7 @@ TRAIN = "budget, domain = accountant.budget, ratings.domain"
 
 
 def published(change: str) -> tuple[str, str]:
-    """Return the replacement in private ALS that changes what it publishes, given the private rows."""
+    """Return the replacement in private ALS that changes its published values with the private rows."""
     rows = "data, n_users = users._ratings.matrix.data, users._ratings.n_users"
     return TRAINED, f"arrays = serve\n    {rows}\n    {change}\n    {TRAINED}"
 

@@ -1,4 +1,4 @@
-"""Find an expression of a function whatever its layout and its local names, and put a bug in its place."""
+"""Find an expression of a function with any layout and local names, and replace it by a bug."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LAYOUT = {
 
 
 class Token(NamedTuple):
-    """A token, and where it lies in the text; `local` where it may be a local name."""
+    """A token and its place in the text; `local` where it may be a local name."""
 
     text: str
     start: int
@@ -71,7 +71,7 @@ def functions(source: str) -> list[tuple[str, int, int]]:
 
 
 def span_of(source: str, function: str) -> tuple[int, int]:
-    """Where a function lies in a source; the whole source where it has no such one."""
+    """Return the span of a function in a source, or that of the whole source."""
     found = [(begin, end) for name, begin, end in functions(source) if name == function]
     return found[0] if found else (0, len(source))
 

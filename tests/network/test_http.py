@@ -1,4 +1,4 @@
-"""What holds for HTTP whatever is served: certificates, names in paths, no logs, clients that stall."""
+"""Properties of HTTP for any service: certificates, names in paths, no logs, clients that stall."""
 
 import contextlib
 import datetime

@@ -17,7 +17,7 @@ UPLOAD = Upload("alice", 1, np.array([0, 4, 9], dtype=np.int32), np.array([1.5, 
 
 
 def assert_tells_nothing(error):
-    """One short sentence, and not what arrived: others may read what a server refused."""
+    """One short sentence without the received value: others may read a server's refusals."""
     told = str(error.value)
     assert len(told) < 200 and "\n" not in told and not any(mark in told for mark in ("b'", 'b"', "{", "["))
 
@@ -62,7 +62,7 @@ def test_malformed_uploads_are_refused(entries):
 @pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("place", [0, 1])
 def test_numbers_that_are_not_finite_are_refused_wherever_they_are(value, place):
-    """Killed: a check of float32 arrays alone, or of the first array, whose message looks no further."""
+    """Killed: a check of float32 arrays alone, or of the first array only."""
     entries, key = json.loads(Task("ab", (np.eye(3),) * 2, 10.0, 2, True).to_json()), np.eye(3)
     key[2, 1] = value
     entries["keys"][place]["bytes"] = base64.b64encode(key.tobytes()).decode()
@@ -117,7 +117,7 @@ ODD += [
 
 @pytest.mark.parametrize("message", examples(), ids=lambda each: type(each).__name__)
 def test_each_field_of_each_message_is_read_as_declared_or_refused(message):
-    """Whatever a field holds. Killed: a round of two or four numbers, a text that no encoding has."""
+    """For any value of a field. Killed: a round of two or four numbers, a text that no encoding has."""
     kind, whole, read = type(message), fields(message), 0
     for name in whole:
         for odd in ODD:

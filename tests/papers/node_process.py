@@ -23,7 +23,7 @@ def wait_for_round(connection: Connection, round: int, seconds: float) -> None:
 
 
 def take_part(url: str, folder: Path, node: str, rounds: int, *crash: str) -> None:
-    """Submit what lies in the folder, round by round, and write the completed column beside it."""
+    """Submit the columns in a folder, round by round, and write the completed column to the same folder."""
     connection = Connection(url, patience=120)
     path = folder / f"{node}.key"
     key = client.PrivateKey.load(path) if path.exists() else client.PrivateKey.create(path, node, "catalogue")

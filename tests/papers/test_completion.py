@@ -39,7 +39,7 @@ def test_both_recover_a_low_rank_matrix(shape, mask_rank):
 
 @pytest.mark.parametrize(("rank", "fraction", "seed"), [(2, 0.6, 0)])
 def test_nuclear_norm_is_the_least(rank, fraction, seed):
-    """Oracle: L-BFGS over the unobserved entries of a smoothed nuclear norm, whose optimum bounds it."""
+    """Oracle: L-BFGS over the unobserved entries of a smoothed nuclear norm, which bounds it."""
     matrix, observed = problem(12, 9, rank, fraction, seed)
     seen = observed.toarray() != 0
     smoothing = 1e-4

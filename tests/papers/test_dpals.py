@@ -105,7 +105,7 @@ def test_factors_are_orthonormal_where_that_is_asked_for() -> None:
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.5, 0.9])
 @pytest.mark.parametrize("cells", [1, 9])
 def test_one_user_replaced_moves_the_statistics_by_no_more(share: float, cells: int) -> None:
-    """Oracle: unit vectors at every angle, whose products and sums of either sign are compared, cell by cell;
+    """Oracle: unit vectors at every angle, with products and sums of either sign compared, cell by cell;
     of a joint clip any two contributions, where Gramians cannot point away from each other."""
     cosine, odds = np.linspace(0, 1, 100_001), share / (1 - share)
     settings = {"gramian_share": share, "max_ratings_per_user": cells}

@@ -225,7 +225,7 @@ def test_enough_columns_complete_without_the_others(tmp_path):
 
 @pytest.mark.parametrize("method", ["count", "uploads", "add_completion"])
 def test_a_full_disk_is_told_to_the_nodes(tmp_path, method):
-    """Whatever the store fails at, once all columns are there."""
+    """For any failure of the store after all columns arrived."""
     settings = Settings(**SETTINGS)
     store = Store(tmp_path / "store.sqlite", settings)
     server = CompletionServer(settings, store)
@@ -328,7 +328,7 @@ def test_commands_and_the_attack(tmp_path, monkeypatch):
 
 
 def test_a_node_computes_with_no_key_or_column_that_does_not_fit(tmp_path):
-    """The fault is the server's or in the node's own file: one sentence is said and nothing is sent."""
+    """The fault is the server's or in the node's file: there is one sentence and nothing is sent."""
     told = {Task: Task("catalogue", (np.eye(3),), 50.0, 1, True), Column: Column(np.zeros(4))}
     asked = SimpleNamespace(get=lambda kind, *_, **__: told[kind], post=lambda *_, **__: pytest.fail("sent"))
     key = client.PrivateKey.create(tmp_path / "a.key", "a", "catalogue")

@@ -53,7 +53,7 @@ def test_the_completed_matrix_gives_all_but_the_mask_columns():
 
 
 def test_what_the_statement_says():
-    """As a dictionary and as text it promises nothing and says what the server learns."""
+    """As a dictionary and as text it promises nothing and lists what the server learns."""
     for rounds, statement in ((1, masking.MaskingStatement(7)), (2, masking.MaskingStatement(7, 2))):
         told = statement.to_dict()
         assert (told["private"], told["epsilon"], told["delta"]) == (False, None, None)

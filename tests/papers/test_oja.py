@@ -47,7 +47,7 @@ def test_no_product_of_one_row_exceeds_its_sensitivity(method: str) -> None:
 
 
 def test_hostile_rows_stay_within_the_clip() -> None:
-    """Entries stored twice, NaN, infinity and overflow; the caller's matrix is left as it is."""
+    """Entries stored twice, NaN, infinity and overflow; the caller's matrix is unchanged."""
     values = np.array([1.0, 1.0, np.nan, np.inf, 1e308, 1e308])
     hostile = sp.csr_array((values, np.array([2, 2, 0, 1, 0, 1]), np.array([0, 4, 6])), shape=(2, 5))
     noise = RecordingNoise(SeededNoise(0))

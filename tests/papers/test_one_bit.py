@@ -1,4 +1,4 @@
-"""One-bit completion: exact enumeration of what can be released, measured sensitivities, planted faults."""
+"""One-bit completion: exact enumeration of possible releases, measured sensitivities, planted faults."""
 
 import itertools
 import math
@@ -55,7 +55,7 @@ def rated(labels, places=None, n_items: int = 5) -> Ratings:
 
 
 class Coins:
-    """A noise source whose coins are given, and whose flip probability is kept."""
+    """A noise source with given coins; it keeps the flip probability."""
 
     def __init__(self, coins) -> None:
         self.coins, self.probability = np.array(coins, dtype=bool), 0.0
@@ -241,9 +241,9 @@ def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
 
 @pytest.mark.parametrize(("link", "longest"), [("logistic", 4.0), ("probit", 1.0)])
 def test_steps_along_noisy_gradients_are_within_their_bounds(link, longest):
-    """Barzilai and Borwein's length of what was released, a fifth of the longest at least: by hand.
+    """Barzilai and Borwein's length of the releases, at least a fifth of the longest: by hand.
 
-    A curvature that noise made negative says nothing of the length; the entries stay within the bound.
+    A curvature that noise made negative does not decide the length; the entries stay within the bound.
     """
     rng, bound = np.random.default_rng(0), 0.9
     model = OneBitCompletion.of(

@@ -39,7 +39,7 @@ def test_it_matches_a_dense_twin_of_algorithm_4(scale: str) -> None:
 
 @pytest.mark.parametrize("center", ["biases", "user", "middle"])
 def test_rows_are_taken_from_released_levels_and_a_users_own(center: str) -> None:
-    """A user's own is their mean deviation, with so many ratings of none as the released ridge says."""
+    """A user's own is their mean deviation, with as many ratings of zero as the released ridge."""
     ratings, bias = small(), np.linspace(-0.4, 0.5, N_ITEMS)
     arrays = {"sampling_seed": np.int64(3), "center": np.float64(0.1), "item_bias": bias}
     arrays["bias_regularization"] = np.float64(2.5)

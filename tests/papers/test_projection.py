@@ -6,7 +6,7 @@ from hushrec.papers.dpals.dpals import project_psd
 
 
 def test_project_psd_sees_a_negative_eigenvalue_behind_a_zero_diagonal():
-    """And returns what is negative by rounding alone as it is."""
+    """Values that are negative only by rounding are returned unchanged."""
     packed = np.array([[0.0, 1.0, 0.0], [1.0, 1.0, 1.0 - 1e-16], [-1.0, 0.0, 2.0]])
     before = packed.copy()
     projected = project_psd(packed)

@@ -1,4 +1,4 @@
-"""The attack recovers what was masked, and says so when it does not."""
+"""The attack recovers the masked ratings, or reports that it did not."""
 
 import importlib.util
 import json
@@ -17,7 +17,7 @@ needs_lattice = pytest.mark.skipif(importlib.util.find_spec("flint") is None, re
 
 
 def upload(n_ratings, mask_rank, seed, *, noise_sd=240.0, low=1.0, step=1.0, levels=5):
-    """A masked upload: true ratings, what is sent, and the public rows."""
+    """A masked upload: true ratings, the sent values, and the public rows."""
     generator = np.random.default_rng(seed)
     items = np.sort(generator.choice(1682, n_ratings, replace=False))
     ratings = low + step * generator.integers(0, levels, n_ratings)

@@ -30,7 +30,7 @@ class Killed(BaseException):
 
 
 class Kill:
-    """Counts steps, and at the given one ends it all: the process, or by `Killed` whatever goes on in it."""
+    """Counts steps, and at the given one ends it all: the process, or by `Killed` in any state."""
 
     def __init__(self, monkeypatch, at: int | None = None, process: bool = False) -> None:
         self.steps, self._at, self._process = 0, at, process

@@ -29,7 +29,7 @@ def p_values(draws, law):
 
 
 def check_law(draws, law, record=lambda *_: None):
-    """Fail if any test of the law does; what is recorded is printed by ``make trust``."""
+    """Fail if any test of the law does; the recorded figures are printed by ``make trust``."""
     found = p_values(draws, law)
     worst = min(found, key=found.get)
     record("draws", len(draws))

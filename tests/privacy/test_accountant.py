@@ -154,7 +154,7 @@ def test_threads_cannot_pass_the_budget(tmp_path, monkeypatch, kept):
 
 
 def test_a_budget_refuses_what_does_not_fit():
-    """Killed: >= for >, a refused release that is recorded anyway. What it says, by Balle and Wang 2018."""
+    """Killed: >= for >, a refused release that is recorded anyway. The formula of Balle and Wang 2018."""
     accountant = Accountant(BUDGET)
     accountant.release(user(0.0), BUDGET.share(0.5), "a")
     with pytest.raises(BudgetError, match=r"delta = 1e-06 \(unit: user, relation: add-remove\)") as refused:

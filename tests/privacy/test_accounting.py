@@ -31,7 +31,7 @@ def exact_delta(mu, epsilon):
 
 
 def random_pairs(count):
-    """Log-uniform mu in [1e-6, 1e4], with the epsilons whose delta is anything in (1e-300, 1)."""
+    """Log-uniform mu in [1e-6, 1e4], with epsilons for all delta in (1e-300, 1)."""
     generator = np.random.default_rng(0)
     mus = 10 ** generator.uniform(-6, 4, count)
     x = np.where(
@@ -123,7 +123,7 @@ def test_beyond_the_range_of_the_formula_is_its_bound():
 
 
 def test_agrees_with_pld(record_property):
-    """The exact figure lies between the PLD accountant's lower and upper bounds, give or take 1e-6."""
+    """The exact figure is between the PLD accountant's lower and upper bounds, give or take 1e-6."""
     from dp_accounting.pld import privacy_loss_distribution as pld
 
     generator = np.random.default_rng(2)
@@ -140,7 +140,7 @@ def test_agrees_with_pld(record_property):
 
 
 def test_mixtures_are_dominated():
-    """Gaussian, Laplace and randomized response together, by PLD, never cost more than their mu^2 says.
+    """Gaussian, Laplace and randomized response together, by PLD, never cost more than their mu^2.
 
     Killed: the zCDP-like mu = epsilon for a pure release (too small by a factor of up to 1.25).
     """
@@ -159,7 +159,7 @@ def test_mixtures_are_dominated():
 
 
 def test_pure_mu_touches_the_kink():
-    """mu_of_pure is the smallest mu whose trade-off curve lies below that of epsilon-DP."""
+    """mu_of_pure is the smallest mu with a trade-off curve below that of epsilon-DP."""
     for epsilon in np.r_[10 ** np.linspace(-9, 2.8, 60), 0.999, 1.001].tolist():
         mu = mpmath.mpf(mu_of_pure(epsilon))
         kink = 1 / (1 + mpmath.exp(mpmath.mpf(epsilon)))

@@ -58,7 +58,7 @@ def refused(call, *arguments, **named):
     return message
 
 
-#: What is made of a parameter, values that it refuses, and what the sentence names.
+#: The use of a parameter, values that it refuses, and the name in the sentence.
 REFUSED = [
     (lambda bad: Budget(bad, 1e-6), NOT_NUMBERS + NOT_POSITIVE, "epsilon"),
     (RandomizedResponse, NOT_NUMBERS + NOT_POSITIVE, "epsilon"),
@@ -165,7 +165,7 @@ def test_pure_releases_may_add_up_in_epsilon():
 
 
 def test_a_chance_of_failure_is_taken_off_delta_first():
-    """The rest of delta is for the others; if none is left, only pure costs are told."""
+    """The rest of delta is for the others; if none is left, only pure costs are reported."""
     chosen, noise = RepeatAndSelect(0.1, 1e-6, 2.0), Gaussian(5.0)
     assert composed_epsilon([chosen], 1e-6) == chosen.epsilon
     assert composed_epsilon([chosen], 0.99e-6) == math.inf == composed_epsilon([chosen, noise], 1e-6)
@@ -279,7 +279,7 @@ def test_the_meaning_of_an_epsilon_is_bayes_rule_and_the_pages_word() -> None:
 
 
 def test_a_guess_about_a_value_is_bounded_under_replace_alone() -> None:
-    """Somebody with five stars for one: under add-remove that is a user removed and another added."""
+    """A user with five stars replaces one with one star: under add-remove a removal and an addition."""
     assert "are in the data" in budget.meaning(1, "user", "add-remove")
     assert "in the data" not in budget.meaning(1, "user", "replace")
     page = epsilon_page.PAGE.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""What a gate lets through: what was planned, bounded as planned, and nothing else."""
+"""A gate releases planned values with the planned bounds, and nothing else."""
 
 import math
 

@@ -67,7 +67,7 @@ def rows(seed: int = 5, users: int = 23):
 
 
 def toy(path, *, resume=False, rows=1.0, save_to=None, **binding) -> list[float]:
-    """A training without a model: each release is of what the ones before it came to."""
+    """A training without a model: each release depends on the earlier ones."""
     plan = plan_of()
     accountant = Accountant(BUDGET, ledger=Ledger(path), resume=resume)
     accountant.check(plan)
@@ -91,7 +91,7 @@ def charges(path) -> Counter:
 
 
 def check_books(path, drawn) -> int:
-    """Every draw has a charge of its own; how many charges there are beyond those that are needed."""
+    """Every draw has a separate charge; return the number of charges that were not needed."""
     charged = charges(path)
     for label, number in Counter(drawn).items():
         assert number <= charged[label]
@@ -249,7 +249,7 @@ def test_a_statement_says_what_was_lost(path, monkeypatch):
 
 
 def begun(path, labels=("first", "second", "third"), size=3) -> None:
-    """A training that says nothing of what it will release, killed after some releases."""
+    """A training without announced releases, killed after some releases."""
     accountant = Accountant(BUDGET, ledger=Ledger(path))
     with pytest.raises(Killed), accountant.training(NOTHING):
         for label in labels:
@@ -475,7 +475,7 @@ def test_values_are_their_owners_alone_and_nothing_of_rows_is_kept(path):
 
 
 def test_each_training_of_an_accountant_goes_on_with_its_own_values(path):
-    """Whatever it trained before, and after: of none was anything lost."""
+    """After any trainings before and after it: none lost a release."""
 
     def release(accountant):
         value = Bounded(np.zeros(2), counted(1.0))

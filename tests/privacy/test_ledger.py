@@ -1,4 +1,4 @@
-"""The ledger: what it refuses, what it survives, and that it fails closed (trust tests D1, D2, D3)."""
+"""The ledger: its refusals, its recovery, and that it fails closed (trust tests D1, D2, D3)."""
 
 import contextlib
 import json
@@ -109,7 +109,7 @@ def test_a_budget_can_only_be_lowered(path):
 
 
 def test_the_reserve_is_chosen_before_the_first_charge(path):
-    """Killed: a reserve that follows what was released, a budget read back without it."""
+    """Killed: a reserve that depends on the releases, a budget read back without it."""
     ledger = Ledger(path)
     best = Release("best", RepeatAndSelect(0.01, 5e-7, 2.0), 1.0, "user", "add-remove")
     plain, reserved = Budget(5.0, 1e-6), Budget(5.0, 1e-6, failure=5e-7)
@@ -173,7 +173,7 @@ def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
 
 
 def test_truncated_anywhere(path, tmp_path, no_noise, record_property):
-    """Whatever is cut off, opening or charging fails; nothing is released."""
+    """After any cut, opening or charging fails; nothing is released."""
     ledger = Ledger(path)
     for run in range(40):
         ledger.charge("default", f"run {run}", share(0.01, label=f"label {run} " + "x" * 150))
@@ -342,7 +342,7 @@ def test_full_disk(path, no_noise, record_property):
 
 
 def test_a_ledger_that_fails_says_so_in_one_sentence(path, monkeypatch):
-    """Killed: a training that stopped in the middle is told that nothing was released."""
+    """Killed: a training that stopped in the middle is reported as one without releases."""
     ledger = Ledger(path)
     ledger.charge("default", "run", share(0.1))
     for error, reason in (
@@ -364,7 +364,7 @@ def test_a_ledger_that_fails_says_so_in_one_sentence(path, monkeypatch):
 
 @pytest.mark.parametrize("races", [1, pytest.param(50, marks=pytest.mark.full)])
 def test_processes_race_for_the_last_of_a_budget(tmp_path, races, record_property):
-    """Eight processes, 40 shares of 2.5 %. Killed: the check in a transaction of its own."""
+    """Eight processes, 40 shares of 2.5 %. Killed: the check in a separate transaction."""
 
     def race(path):
         ledger, won = Ledger(path), 0
@@ -396,7 +396,7 @@ def test_a_ledger_that_another_process_creates_meanwhile_is_not_gone(path, monke
 
 
 def release_for_ever(path, released, model):
-    """Charge, release, tell, and every fifth time save a model: what a training does."""
+    """Charge, release, report, and save a model every fifth time, as a training does."""
     ledger, number = Ledger(path), 0
     while True:
         release_once(ledger, 1e-6)
@@ -453,7 +453,7 @@ def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypa
 
 
 def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
-    """A process that has it open refuses it too; on Windows nobody could restore an open file from a copy."""
+    """A process that has it open refuses it too; on Windows an open file cannot be restored from a copy."""
     ledger, caught = Ledger(path), []
     for version in (0, 4, 99):
         change(path, f"PRAGMA user_version = {version}")
@@ -511,7 +511,7 @@ def test_a_file_that_is_no_ledger_is_left_byte_for_byte(tmp_path, log):
 
 
 def test_a_history_adds_up_run_by_run(path):
-    """Runs stand in the order of their first charges. Oracle: squares, by hand."""
+    """Runs are in the order of their first charges. Oracle: squares, by hand."""
     ledger, mu = Ledger(path), BUDGET.mu
     for run, part in (("r", 0.1), ("s", 0.2), ("r", 0.3), ("t", 0.4)):
         ledger.charge("d", run, share(part))
@@ -589,7 +589,7 @@ def test_files_that_are_no_ledger(path, tmp_path):
 def test_how_a_file_is_made_and_where(path, monkeypatch):
     """For its owner alone, in folders that are made for it, with a write-ahead log, and on the disk.
 
-    A power cut after the first charge must not lose its name; SQLite syncs what is in it only.
+    A power cut after the first charge must not lose its name; SQLite syncs only its content.
     """
     synced = []
     monkeypatch.setattr(

@@ -1,4 +1,4 @@
-"""A season without an end: a user is in K trainings at most, whatever is lost, copied, killed or raced."""
+"""A season without an end: a user is in at most K trainings, after losses, copies, kills and races."""
 
 import contextlib
 import json
@@ -49,7 +49,7 @@ USERS = hostile_users(np.random.default_rng(5), 12)
 
 
 class Scripted:
-    """Noise that keeps each release's value and scale, and tells what a label alone decides."""
+    """Noise that keeps each release's value and scale, and checks properties of a label."""
 
     def __init__(self, monkeypatch):
         self.seen = []
@@ -86,7 +86,7 @@ class Shop:
         return self.model
 
 
-# what one user can cost
+# the cost of one user
 
 
 @pytest.mark.true("L3")
@@ -122,7 +122,7 @@ def test_one_user_moves_all_trainings_together_by_the_budget_at_most(estimator, 
     assert worlds[0].ledger.summary("default", 1e-6).epsilon <= BUDGET.epsilon * (1 + 1e-9)
 
 
-# whatever happens to the files
+# faults of the files
 
 
 NAMES = [f"user {number}" for number in range(8)]
@@ -262,7 +262,7 @@ def test_a_clock_that_goes_back_neither_gives_nor_takes_a_training(tmp_path, mon
 
 
 def test_a_week_in_which_nobody_is_left_is_like_any_other(tmp_path, caplog, capfd):
-    """Neither words, shapes, charges nor warnings tell; a model holds nothing of the counts."""
+    """Words, shapes, charges and warnings reveal nothing; a model holds nothing of the counts."""
     shop = Shop(tmp_path, estimator=ALS)
     with warnings.catch_warnings(action="error"):
         weeks = [shop.train(USERS) for _ in range(K + 2)]
@@ -286,7 +286,7 @@ def test_a_week_in_which_nobody_is_left_is_like_any_other(tmp_path, caplog, capf
 
 
 def test_a_lifetime_season_counts_next_to_all_else(tmp_path):
-    """Open or closed, it counts what one user can be in; what is added is refused or added up."""
+    """Open or closed, it counts the trainings of one user; a further one is refused or added."""
     shop, limit = Shop(tmp_path), Budget(epsilon_of(math.sqrt(1.5) * BUDGET.mu * (1 + 1e-9), 1e-6), 1e-6)
     with pytest.raises(BudgetError, match="--allow-composition"):
         ItemBias().fit(ratings_of(USERS), Accountant(BUDGET.part(0.1), ledger=shop.ledger))

@@ -155,7 +155,7 @@ def test_any_shape(shape):
 
 
 def test_types_and_hostile_values(recwarn):
-    """Integers become float64, float32 is rounded once more; what the rows hold is told by no warning."""
+    """Integers become float64, float32 is rounded once more; no warning reveals the rows."""
     for dtype in (np.float32, np.float64, np.int32, np.bool_):
         noisy = SystemNoise().add_gaussian(np.ones(1000, dtype), 2.0**-30, "a")
         assert noisy.dtype == (np.float32 if dtype is np.float32 else np.float64)

@@ -104,7 +104,7 @@ def at_once(number, train):
 @pytest.mark.true("L2")
 @pytest.mark.parametrize("room, number", [(1, 2), (2, 4), (0.99, 3)])
 def test_trainings_that_begin_together_are_made_or_charge_nothing(tmp_path, room, number):
-    """Killed: a plan that is checked and not reserved, so that all stop halfway and no model is made."""
+    """Killed: a plan that is checked and not reserved: all stop halfway without a model."""
     for attempt in range(3):
         ledger = Ledger(tmp_path / f"{attempt}.sqlite")
         ledger.open_dataset("default", times(room))
@@ -135,7 +135,7 @@ def test_threads_that_begin_together_are_made_or_charge_nothing(ledger, shared):
 
 
 def begin(ledger, end):
-    """A training in a process of its own that stops after its first release, until it is told how to end."""
+    """A training in a separate process that stops after its first release, until the test ends it."""
 
     def body(told, tell):
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -162,7 +162,7 @@ def begin(ledger, end):
 @pytest.mark.true("L2")
 @pytest.mark.parametrize("end", ["early stop", "exception", "exit", "SIGKILL", "SIGINT", "orphan"])
 def test_the_rest_is_free_when_a_training_has_ended_however(ledger, end, tmp_path):
-    """While it runs, whatever would take from it is refused and all that show what is left count it."""
+    """While it runs, requests for its reserve are refused and all views of the remainder count it."""
     process, told = begin(ledger, end)
     try:
         with pytest.raises(BudgetError, match=r"what 1 running training reserves.*wait until the running"):
@@ -209,7 +209,7 @@ def test_a_training_that_is_resumed_reserves_what_it_has_not_charged(ledger):
 
 @pytest.mark.parametrize("edit", ["DELETE FROM reservations", "UPDATE reservations SET mu = 1000"])
 def test_no_promise_depends_on_a_reservation(ledger, edit):
-    """Somebody edits the table: at most one total is charged, whoever is refused."""
+    """After an edit of the table at most one total is charged."""
     accountant, plan = Accountant(BUDGET, ledger=ledger), plan_of()
     with pytest.raises(BudgetError), accountant.training(plan):
         with sqlite3.connect(ledger.path) as connection:

@@ -1,7 +1,7 @@
-"""What seasons reserve, whoever comes between: four processes that open, train, run weeks, close and crash.
+"""Reserves of seasons under four processes that open, train, run weeks, close and crash.
 
-Oracle: the books once more, in fractions of mu squared and without a line of the library. It says of every
-step whether it is to be refused; the file says what was charged.
+Oracle: the books once more, in fractions of mu squared and without a line of the library. It decides for
+every step whether it is refused; the file holds the charges.
 """
 
 import math
@@ -36,7 +36,7 @@ FORK = get_context("fork")
 DELTA = 2.0**-20
 UNIT = 0.01  # of mu squared: the smallest thing that is spent is a part of it
 RESERVE = 6  # of the data set, for failures
-#: Charges are a little less than they count for, and budgets a little more, so that no rounding decides.
+#: Charges are slightly smaller and budgets slightly larger than they count, so no rounding decides.
 LESS, MORE = 1 - 1e-6, 1 + 1e-6
 
 
@@ -178,7 +178,7 @@ def work(path, pipe):
 
 
 class Worker:
-    """A process, and what it is in the middle of: steps of one training or one week."""
+    """A process with its remaining steps of one training or one week."""
 
     def __init__(self, path, context):
         self.pipe, there = context.Pipe()
@@ -204,7 +204,7 @@ def state_of(path):
 
 
 def plan_steps(dice, books, names):
-    """The steps of what somebody does next."""
+    """Return the steps of the next action."""
     fresh, square = f"run {dice.getrandbits(60)}", Fraction(dice.randint(1, 8), 4)
     failure = dice.choice((0, 0, 1))
     kind = dice.choices(("train", "week", "open", "close", "lower"), (4, 8, 2, 1, 1))[0]
@@ -292,7 +292,7 @@ MODEL = ItemBias()
 
 
 def live(folder, seed):
-    """Somebody who does one thing after the other; what is refused is written down."""
+    """A process that acts step by step and records refusals."""
     dice, ledger = random.Random(seed), Ledger(folder / "ledger.sqlite")
     with open(folder / "refusals", "a", buffering=1) as out:
         while True:
@@ -332,7 +332,7 @@ def begin(folder, seed):
 
 @pytest.mark.parametrize("seeds", [range(1), pytest.param(range(30), marks=pytest.mark.full)])
 def test_real_trainings_that_race_and_crash(seeds, tmp_path, record_property):
-    """Whatever is charged adds up to what was promised; a week is refused only for one of these reasons."""
+    """All charges add up to the promise; a week is refused only for one of these reasons."""
     record_property("seasons with trainings", len(seeds))
     MODEL.fit(RATINGS, Accountant(budget_of(1)))  # kernels are compiled
     reasons = ("was closed", "was run already", "is spent", "is not in the ledger", "not the one that week")

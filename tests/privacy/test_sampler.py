@@ -155,7 +155,8 @@ def test_finer_thresholds(name, record_property):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_sums_next_to_a_half_integer(name, slow_draws):
-    """Closer than float64 can tell, on either side; where 64 bits of the place do not tell, further ones."""
+    """Closer than float64 can resolve, on either side; if 64 bits of the place do not decide, further ones
+    do."""
     law, rng, scale = law_of(name), np.random.default_rng(0), 27182818.28459045
     for _ in range(100):
         k, sign = int(rng.integers(0, 150)), int(rng.integers(2))
@@ -184,7 +185,7 @@ def test_sums_next_to_a_half_integer(name, slow_draws):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_the_compiled_function_is_the_exact_one(name, slow_draws, record_property):
-    """Bit for bit, word for word, whatever value and scale; but for what it left to the exact one."""
+    """Bit for bit, word for word, for any value and scale, except draws left to the exact sampler."""
     law, rng = law_of(name), np.random.default_rng(1)
     settings = rng.integers(-290, 291, (1500, 2))
     for number, (size, power) in enumerate(settings.tolist()):
@@ -217,7 +218,7 @@ def test_few_draws_are_undecided(name, slow_draws):
 
 
 def test_a_source_that_runs_out_of_words_is_asked_for_more():
-    """Rejections use up words; what a draw has read it never reads again."""
+    """Rejections use up words; no draw reads the same words again."""
     law, asked = law_of("gaussian"), []
     rejecting = np.array(words_for(law, 100, 2**64 - 1, 2**95 - 1), dtype=np.uint64)
 

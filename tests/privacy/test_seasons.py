@@ -1,4 +1,4 @@
-"""Seasons: what a week may spend, which week it is, and that no crash or rerun spends more."""
+"""Seasons: a week's budget and number; no crash or rerun spends more."""
 
 import math
 import shutil
@@ -76,7 +76,7 @@ def delta_at(mu, epsilon):
     return normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
 
 
-# what a season allows
+# permissions of a season
 
 
 def test_four_weeks_cost_the_season_and_a_fifth_is_refused(ledger, path):
@@ -139,18 +139,18 @@ def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, le
         SeasonAccountant(Season(BUDGET, 6), ledger=other, dataset="shop").check(plan_of(SEASON))
 
 
-# what a season reserves
+# reserves of a season
 
 
 def outside(mu2, failure=0.0, label="other"):
-    """A release of another run, by what it takes of mu squared."""
+    """A release of another run, given its part of mu squared."""
     if failure:
         return Release(label, RepeatAndSelect(0.05, failure, 2.0), 1.0, "user", "add-remove")
     return Release(label, Gaussian(1 / math.sqrt(mu2)), 1.0, "user", "add-remove")
 
 
 def test_a_season_reserves_its_budget(path):
-    """On a data set with twice a season's mu squared: whatever would pass the other half is refused, in a
+    """On a data set with twice a season's mu squared: any request beyond the other half is refused, in a
     sentence that names season and remainder, by every door; each week fits; closing frees the rest.
     """
     room, ledger = BUDGET.mu**2, Ledger(path)
@@ -225,7 +225,7 @@ def test_seasons_add_up_in_words(ledger):
     ledger.open_season("default", other, allow_composition=True)
     both = epsilon_of(math.hypot(BUDGET.mu, other.budget.mu), 1e-6)
     assert epsilon_together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
-    # what is reserved for failures is taken off delta, and where nothing is left nothing is promised
+    # the failure reserve is subtracted from delta; without a remainder there is no promise
     reserved = [Budget(2.0, 1e-6, failure=3e-7), Budget(1.0, 1e-6, failure=2e-7)]
     mu = math.hypot(reserved[0].mu, reserved[1].mu)
     found = epsilon_together(reserved, 1e-6)
@@ -303,7 +303,7 @@ def test_seasons_and_weeks_that_are_none():
 
 
 def test_a_week_is_run_once(ledger, path):
-    """Killed: weeks counted by the model alone, so that an old one could be gone on from twice."""
+    """Killed: weeks counted by the model alone: two weeks could continue from an old one."""
     first = week(ledger, share=0.5)
     one, other = (SeasonAccountant(SEASON, first, ledger=ledger) for _ in range(2))
     assert one.part() == pytest.approx(0.2)  # what a week leaves is not the next one's
@@ -390,7 +390,7 @@ def test_weeks_of_public_data_follow_each_other_and_no_private_one():
 
 
 def test_models_of_another_season_or_data_set_are_refused(path):
-    """A season is refused that a data set's budget has no room for, or whose name is taken."""
+    """A season is refused if a data set's budget has no room for it, or if its name is taken."""
     ledger, second = Ledger(path), Season(BUDGET, 4, 0.4, "2")
     ledger.open_season("default", SEASON)
     first, replaced = week(ledger), replace(BUDGET, relation="replace")

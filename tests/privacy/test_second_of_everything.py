@@ -1,4 +1,4 @@
-"""The second of everything costs what the first did: mu squared by hand, epsilon by dp-accounting."""
+"""The second of everything costs the same as the first: mu squared by hand, epsilon by dp-accounting."""
 
 import math
 from dataclasses import replace
@@ -67,7 +67,7 @@ class World:
         self.ledger.close_season("weeks", name)
 
 
-#: Deed, data set, parts of the whole that are charged to it afterwards, and what is said of a deed too many.
+#: Deed, data set, parts of the whole that are charged to it afterwards, and the words for a deed too many.
 DEEDS = [
     (World.model, (), "models", 1.0, ""),
     (World.model, (), "models", 2.0, ""),

@@ -1,4 +1,4 @@
-"""Selection (Papernot and Steinke 2022): its price against dp-accounting, its law, and what the gate does."""
+"""Selection (Papernot and Steinke 2022): its price against dp-accounting, its law, and its gate."""
 
 import itertools
 import math
@@ -68,10 +68,11 @@ def hockey_stick(mu, epsilon):
 
 
 def adaptive_delta(budget, first, selection):
-    """Delta, at the budget's epsilon, of whoever looks at a Gaussian release and then takes what hurts most.
+    """Delta, at the budget's epsilon, of an adversary who sees a Gaussian release and then takes the worst
+    mechanism.
 
-    That is either the rest of mu or the worst mechanism that costs what the selection does: all is told with
-    the chance of its failure, otherwise randomized response of its epsilon.
+    That is either the rest of mu or the worst mechanism that costs what the selection does: everything is
+    revealed with the chance of its failure, otherwise randomized response of its epsilon.
     """
     mu, rest = first.mu, math.sqrt(budget.mu**2 - first.mu**2) * (1 - 1e-9)
     assert budget.allows([first, Gaussian(1 / rest)])

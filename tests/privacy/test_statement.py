@@ -106,7 +106,7 @@ def test_every_figure_is_that_of_what_was_spent_and_not_of_the_promise():
 
 
 def test_every_figure_of_a_choice(monkeypatch):
-    """What a run is allowed, the mean number of runs, and what the choice counts as beside others."""
+    """Return a run's budget, the mean number of runs, and the choice's cost next to others."""
     budget = Budget(3.0, 1e-6, failure=4e-7)
     accountant, one = Accountant(budget), RepeatAndSelect.within(budget, 7.5)
     inside = []
@@ -233,7 +233,7 @@ def test_a_damaged_statement_is_an_input_error():
 
 
 def test_a_table_has_a_line_for_runs_of_the_same_release():
-    """Long labels go on below, figures stand apart, and no release that differs is hidden by another.
+    """Long labels continue below, figures are separate, and no release hides a different one.
 
     They ran together: noise 112.9 and mu 0.00614 were printed as "112.90.00614".
     """

@@ -1,4 +1,4 @@
-"""Public ratings beside a private model: twins of what is served, and what may decide it."""
+"""Public ratings next to a private model: twins of the served values, and their only inputs."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def trained(name: str, public: PublicRatings | None = DECLARED, ratings=FILMS, e
 
 @pytest.fixture(scope="module")
 def both():
-    """A model of both jobs, either with a public one beside it."""
+    """A model of both jobs, each with a public model."""
     model = trained("both")
     rows = DECLARED.read(model.estimator, FILMS).same
     known = {"supported": (np.arange(120) % 3 > 0).astype(np.uint8)}
@@ -395,7 +395,7 @@ def rows_of(ratings: Ratings) -> np.ndarray:
 
 
 def test_donors_help_and_misleading_ones_do_not_count() -> None:
-    """The figures are the donors' own; permuted ones agree with themselves, and with nobody else."""
+    """The figures are the donors' own; permuted ones agree only with themselves."""
     rows = lifelike("films", n_users=1500, n_items=300, seed=2)
     likes = Ratings.from_any(rows.to_arrow(), Domain(rows.domain.items, likes=True))
     donors = likes.rows(slice(0, 90), keyed=True)
@@ -490,7 +490,7 @@ def test_a_donors_file_is_a_list_of_ids_or_refused(tmp_path) -> None:
 
 
 def test_ratings_of_others_count_where_released_biases_bear_them_out() -> None:
-    """Alone they serve predictions; those of other items do not, and lists and releases stay as they are."""
+    """Alone they serve predictions; those of other items do not, and lists and releases are unchanged."""
     parts = np.split(np.arange(500), (250, 400))
     here, there, judged = (FILMS.rows(rows, keyed=True) for rows in parts)
     table = there.to_arrow()

@@ -1,4 +1,4 @@
-"""A server in this process, and what it is asked."""
+"""A server in this process, and requests to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a server answers is what the library says, and nothing of who asked stays."""
+"""A server's answers are those of the library, and it keeps nothing of the requests."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def entries(response) -> list[dict]:
 
 
 def check_lists(server, name: str, model, history: dict[str, float]) -> None:
-    """All that the server tells one user is what the library does."""
+    """All answers to one user are those of the library."""
 
     def said(found) -> list[dict]:
         entries = [each._asdict() for each in found]
@@ -152,7 +152,7 @@ def test_a_server_remembers_nobody_between_requests(files) -> None:
 
 
 def test_files_are_cached_by_their_digest_and_sent_whole(server, files) -> None:
-    """A range, or a piece, would tell which items somebody looks up."""
+    """A range, or a piece, would reveal the items of a request."""
     (listed,) = [each for each in server.client.get("/v1/models").json()["models"] if each["name"] == "both"]
     content = files["both"].read_bytes()
     assert listed["digest"] == content[-32:].hex() and listed["bytes"] == len(content)
@@ -175,7 +175,7 @@ def test_the_page_has_the_first_model_beside_it(server, files) -> None:
     page = server.client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert server.client.get("/model.hush").content == files["als"].read_bytes()
-    # no other site is told of the visit, opens the page in itself or holds on to its window
+    # no other site learns of the visit, embeds the page or keeps its window
     assert page.headers["referrer-policy"] == "no-referrer"
     assert page.headers["content-security-policy"] == "frame-ancestors 'none'"
     assert page.headers["cross-origin-opener-policy"] == "same-origin"
@@ -287,7 +287,7 @@ def test_tokens(files) -> None:
 
 
 def answered(files, path: str, host: str, client=("127.0.0.1", 1), headers=(), **options) -> int:
-    """The status of an answer; a POST asks for the list of nobody's ratings."""
+    """The status of an answer; a POST asks for the list of no ratings."""
 
     async def receive():
         return {"type": "http.request", "body": b'{"ratings": {}}'}
@@ -302,7 +302,7 @@ def answered(files, path: str, host: str, client=("127.0.0.1", 1), headers=(), *
 
 
 def test_metrics_are_for_this_machine_or_a_token(files):
-    """Killed: an address of another machine, or what a proxy on this one passes on."""
+    """Killed: an address of another machine, or one that a proxy on this machine passes on."""
 
     def status(tokens, client, headers=()):
         return answered(files, "/metrics", "127.0.0.1:8000", client, headers, tokens=tokens)
@@ -419,7 +419,7 @@ def test_no_request_is_much_work(path: str, body, words: str, large) -> None:
     assert words in answers[0].text and time.monotonic() - start < 4 and max(waits) < 2
 
 
-# ---------------------------------------------------------------------- what the document promises
+# ---------------------------------------------------------------------- promises of the document
 
 
 def conforms(value, schema: dict) -> bool:
@@ -566,7 +566,7 @@ def held(pattern: re.Pattern[bytes]) -> list:
 
 
 def test_nothing_of_a_request_is_kept(files, caplog, capfd, tmp_path, monkeypatch) -> None:
-    """While the connection is open: no live object, no log, no metric, no file has what the body held."""
+    """While the connection is open: no live object, log, metric or file holds content of the body."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     caplog.set_level(logging.DEBUG)

@@ -1,4 +1,4 @@
-"""Models are exchanged under load, damaged ones are not, workers come back, and nobody loses an answer."""
+"""Models are exchanged under load, damaged ones are not, workers are restarted, and no answer is lost."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def replace(path: Path, content: bytes) -> None:
 
 @pytest.mark.parametrize("count", [6, pytest.param(100, marks=pytest.mark.full)])
 def test_models_are_exchanged_without_a_lost_request(tmp_path, count: int) -> None:
-    """Every answer, also one on its way, is the list of the model whose digest it names."""
+    """Every answer, also one on its way, is the list of the model with the digest that it names."""
     contents = [trained("als", rank=rank).to_bytes() for rank in (2, 3, 4)]
     lists = {content[-32:].hex(): hushrec.Model.from_bytes(content).recommend(HERS) for content in contents}
     path = tmp_path / "m.hush"
@@ -142,7 +142,8 @@ def test_a_damaged_model_is_not_taken(tmp_path, caplog) -> None:
 
 @pytest.mark.parametrize("count", [60, pytest.param(400, marks=pytest.mark.full)])
 def test_slow_clients(files, count: int) -> None:
-    """Clients that send a byte at a time, or take none, hold nobody else up and are left in the end."""
+    """Clients that send a byte at a time, or take none, delay no other client and are disconnected in the
+    end."""
     rates = {"requests_per_second": 1e9, "idle_seconds": 1.0, "request_seconds": 1.0}
     limits = Limits(connections=2 * count + 50, **rates)
     head = b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\nContent-Length: 1000\r\n\r\n"
@@ -176,7 +177,7 @@ def test_slow_clients(files, count: int) -> None:
 
 @contextlib.contextmanager
 def command(*words: str):
-    """``hushrec serve`` in a process of its own: its address and itself."""
+    """Run ``hushrec serve`` in a process; yield its address and the process."""
     line = [sys.executable, "-m", "hushrec", "serve", *words, "--port", "0"]
     with subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         try:
@@ -252,7 +253,7 @@ def running(process: int) -> bool:
 
 
 def test_the_command_serves_and_ends_in_order(files) -> None:
-    """Ctrl-C ends it with code 0 once what was asked is answered, and warns of its model."""
+    """Ctrl-C ends it with code 0 after open requests are answered; it warns about its model."""
     words = ("--demo", "--workers", "2", "--server-name", "shop.example")
     with command(str(files["als"]), *words) as (url, process):
         assert "Ratings stay in the browser." in process.stdout.readline()

@@ -75,7 +75,7 @@ def test_nobody(tmp_path) -> None:
 
 
 class Engine:
-    """A cluster in this process, one of whose workers was given up with its draft half written."""
+    """A cluster in this process that gave up one worker with a half-written draft."""
 
     def __init__(self) -> None:
         self.asked = 0
@@ -110,7 +110,7 @@ def test_an_engine_writes_the_lists_and_leaves_no_draft(tmp_path, monkeypatch) -
 
 @pytest.mark.parametrize("engine", [None, Engine()])
 def test_a_damaged_store_is_refused_before_a_list_is_written(tmp_path, engine) -> None:
-    """Each octet is held against what was written: a rating that was flipped is no reason for a list."""
+    """Each octet is compared with the written one: a flipped rating makes no list."""
     store = Store.prepare(ROWS, tmp_path / "s", ROWS.domain, partitions=3)
     path = store.partitions()[2].path
     content = bytearray(path.read_bytes())
@@ -123,7 +123,7 @@ def test_a_damaged_store_is_refused_before_a_list_is_written(tmp_path, engine) -
 
 
 def test_how_far_it_is_is_shown_to_whoever_asks(tmp_path, capfd) -> None:
-    """The number of users is private: nothing is said unless asked for."""
+    """The number of users is private and only printed on request."""
     write_lists(MODEL, ROWS, tmp_path / "silent")
     assert "".join(capfd.readouterr()) == ""
     write_lists(MODEL, ROWS, tmp_path / "told", progress=True)

@@ -23,7 +23,7 @@ def larger(model, ids=("a new one", "another"), seed=0):
 
 
 def slowly(scores, target, others):
-    """Ridge regression at the ridge that tells best what each item has from all others."""
+    """Ridge regression at the ridge that predicts each item best from all others."""
     scale = np.linalg.svd(scores - scores.mean(axis=0))[1].max() ** 2
 
     def fit(rows, ridge):

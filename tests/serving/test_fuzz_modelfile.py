@@ -1,6 +1,6 @@
 """Damaged and forged files against a reader of docs/reference/format.md that shares nothing with the library.
 
-What loads must be a file of that page, and must hold what that page says: no wrong load, and no memory out of
+A file that loads must be valid by that page: no wrong load, and no memory out of
 proportion to the file.
 """
 
@@ -30,7 +30,7 @@ def once(pairs):
 
 
 def arrays_of(content: bytes) -> dict[str, np.ndarray]:
-    """Every array of a file, by docs/reference/format.md; AssertionError and the like where it is none."""
+    """Every array of a file, by docs/reference/format.md; AssertionError or similar for an invalid file."""
     length = int.from_bytes(content[:8], "little")
     head, payload = content[: 8 + length], content[8 + length :]
     assert len(head) == 8 + length and len(head) % 64 == 0 and head[8:].startswith(MARK)
@@ -69,7 +69,7 @@ def arrays_of(content: bytes) -> dict[str, np.ndarray]:
 
 
 def forgeries(content: bytes, rng: np.random.Generator, count: int):
-    """Files that differ in a few bytes, the header's digest made anew in most of them."""
+    """Files that differ in a few bytes, most with a recomputed digest of the header."""
     header, payload = taken_apart(content)
     numbers = [match.span() for match in re.finditer(rb"(?<![0-9a-f])\d+(?![0-9a-f])", header)]
     kinds = [match.span() for match in re.finditer(rb'(?<="dtype":")\w+', header)]

@@ -1,5 +1,4 @@
-"""Factors of one byte: what docs/reference/format.md says of them, by nothing of the library, and what they
-lose."""
+"""Factors of one byte: read after docs/reference/format.md without the library, and their loss."""
 
 import math
 

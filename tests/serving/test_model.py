@@ -1,4 +1,4 @@
-"""A trained model keeps what was released, as it was released, and nothing else."""
+"""A trained model keeps the released values unchanged, and nothing else."""
 
 from __future__ import annotations
 

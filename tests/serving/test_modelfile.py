@@ -1,6 +1,6 @@
 """D6: a model file is whole or refused, with one kind of error, and holds no executable content.
 
-Files are taken apart and put together here as docs/reference/format.md says, by nothing of the library.
+Files are read and written here after docs/reference/format.md, without the library.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ def model(**settings) -> Model:
 
 
 def one_sentence(error: Exception) -> bool:
-    """Tell whether a message is one short line that shows no object's address."""
+    """Return whether a message is one short line without an object's address."""
     return "\n" not in str(error) and "<memory at" not in str(error) and len(str(error)) < 600
 
 
@@ -74,7 +74,7 @@ def taken_apart(content: bytes) -> tuple[bytes, bytes]:
 
 
 def signed(header: bytes, payload: bytes = b"") -> bytes:
-    """A file of version 2 whose digest fits."""
+    """A file of version 2 with the right digest."""
     header += b" " * (-(8 + len(header)) % 64)
     head = len(header).to_bytes(8, "little") + header
     return head + payload + hashlib.sha256(head).digest()
@@ -122,7 +122,7 @@ def forged(change, path, added: bytes = b"") -> None:
 
 
 def nothing(arrays: dict, stored: dict) -> None:
-    """The file as it is."""
+    """The unchanged file."""
 
 
 def sharing(arrays: dict, stored: dict) -> None:

@@ -49,7 +49,7 @@ def test_the_latest_ratings_count_most(name: str) -> None:
 
 @pytest.mark.true("E6")
 def test_orders_by_place_by_time_and_by_the_catalogue_agree() -> None:
-    """A row without a time is the oldest, ties go by the catalogue, the latest rating of an item counts."""
+    """A row without a time is the oldest, ties follow the catalogue, the latest rating of an item counts."""
     model = MODELS["likes"]
     wanted = model.recommend(HISTORY, 9, next=True)
     timed = [(item, rating, 100 + place) for place, (item, rating) in enumerate(HISTORY)]

@@ -90,7 +90,7 @@ def test_attributes_are_read_from_any_table(tmp_path) -> None:
 
 @pytest.mark.parametrize("kind", ["dense", "learned"])
 def test_lists_keep_to_the_rules(kind: str) -> None:
-    """The twin boosts, sorts and walks down; items that do not stand out of the noise stay last."""
+    """The twin boosts, sorts and walks down; items that do not exceed their noise stay last."""
     colours = {item: ["red", "blue", "", "red", "green"][place % 5] for place, item in enumerate(ITEMS)}
     table = {
         "item": ITEMS,

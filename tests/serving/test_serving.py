@@ -36,7 +36,7 @@ TASTE = np.random.default_rng(9).normal(size=(N_ITEMS, RANK))
 
 @dataclass(frozen=True)
 class Fake:
-    """The level is a tenth of a user's sum, their taste the sum of what they rated, as often as that."""
+    """The level is a tenth of a user's sum, the taste is the sum over the rated items."""
 
     scores: str = "ratings"
     name: str = "fake"
@@ -84,7 +84,7 @@ def shown(model: Recommender, value: float) -> float:
 
 
 def best(model, history, n=10, exclude_seen=True, items=None, exclude_items=(), rated=None) -> list[tuple]:
-    """A list, with what a model of ratings says: sorted by score, then by place in the catalogue."""
+    """A list with predicted ratings: sorted by score, then by place in the catalogue."""
     chosen = [item for item in ITEMS if items is None or item in items]
     chosen = [i for i in chosen if i not in exclude_items and not (exclude_seen and i in history)]
     chosen.sort(key=lambda item: -score(model, history, item))
@@ -117,7 +117,7 @@ OPTIONS = [
 @pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 @pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
 def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
-    """One user by one, in a batch, and as positions, whatever the blocks."""
+    """One user at a time, in a batch, and as positions, in any blocks."""
     monkeypatch.setattr("hushrec.serving.scoring._SCORES_PER_BLOCK", block)
     model = served(kind, scores)
     for options in OPTIONS:
@@ -169,7 +169,7 @@ def test_items_may_be_named_in_any_form(form: str) -> None:
 @pytest.mark.parametrize("supported", [0b1011001110010, 0, (1 << N_ITEMS) - 1])
 @pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, supported: int) -> None:
-    """Items that do not stand out of the noise come last, as their scores say; ratings are predictions."""
+    """Items that do not exceed their noise come last, also in their scores; ratings are predictions."""
     first = np.array([supported >> place & 1 for place in range(N_ITEMS)], np.uint8)
     lists = served("learned", "likes") if kind == "learned" else served(scores="likes")
     for model in (served(arrays={"supported": first}), served(lists=with_arrays(lists, supported=first))):
@@ -193,7 +193,7 @@ def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, support
 
 @pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
 def test_vectors_rank_as_lists_do(kind: str) -> None:
-    """A model, one whose lists are another's, and one where some items do not stand out of the noise."""
+    """A model, one with lists of another model, and one with items that do not exceed their noise."""
     some = np.array([1, 0, 1, 1, 1, 0, 1, 0, 1, 1, 1, 1, 0], np.uint8)
     for lists in (served(kind, "likes"), with_arrays(served(kind, "likes"), supported=some)):
         for model in (lists, served(lists=lists)):

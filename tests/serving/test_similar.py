@@ -1,4 +1,4 @@
-"""Items that go together: what they follow, what is named, and where nothing is known."""
+"""Items that go together: their sources, their names, and unknown items."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from tests.models.test_liked_features import LIKES, N_USERS, generated
 
 
 def shop(names: tuple[str, ...] | None = ("category",)) -> Ratings:
-    """Likes of users who keep to two of six categories, which a table may tell."""
+    """Likes of users who keep to two of six categories, which a table may hold."""
     rows, kinds = generated()
     if names is None:
         return rows
@@ -63,7 +63,7 @@ MODELS = {
     ],
 )
 def test_each_answer_names_what_it_follows_and_follows_it(name: str, by: str) -> None:
-    """Items of a user's category come first, of which every source tells."""
+    """Items of a user's category come first, by every source."""
     same = []
     for item in range(20):
         found = MODELS[name].similar_items(item, 5)
@@ -75,7 +75,7 @@ def test_each_answer_names_what_it_follows_and_follows_it(name: str, by: str) ->
 @pytest.mark.parametrize("name", ["features", "donors", "both", "taste", "pairs"])
 @pytest.mark.parametrize("basket", [[0], [3, 40], [5, 5, 7]])
 def test_ranks_are_those_of_a_list_for_these_items(name: str, basket: list) -> None:
-    """Every item with its score, as the list of somebody who likes these."""
+    """Every item with its score, as the list of a user who likes these."""
     model, count = MODELS[name], LIKES.n_items
     wanted = [each[:2] for each in model.recommend(basket, count)]
     asked = basket if len(basket) > 1 else basket[0]
@@ -101,7 +101,7 @@ def test_a_process_without_the_ratings_gives_the_same_answers(tmp_path) -> None:
 
 
 def test_features_that_users_voted_against_do_not_count() -> None:
-    """A meaningless table: the vote is a release, and what it leaves out is not in the file."""
+    """A meaningless table: the vote is a release, and a rejected table is not in the file."""
     rows = shop()
     wrong = np.random.default_rng(0).permutation(LIKES.n_items)
     table = {"item": [rows.domain.items[at] for at in wrong], "category": kinds_of(list(range(120)))}

@@ -1,4 +1,4 @@
-"""The examples in the docstrings of public names run as they are printed, and every public name has one."""
+"""The examples in the docstrings of public names run as printed, and every public name has one."""
 
 import doctest
 

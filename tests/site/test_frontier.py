@@ -1,4 +1,4 @@
-"""The frontier for outsiders: an estimator of their own, and files of the published benchmarks."""
+"""The frontier for outsiders: an estimator from outside, and files of the published benchmarks."""
 
 import os
 import re
@@ -24,7 +24,7 @@ def test_the_other_blocks_of_the_page_run():
 
 
 def run(code, folder):
-    """Run code in a process whose data sets are small."""
+    """Run code in a process with small data sets."""
     env = os.environ | {"TOY": "1", "HUSHREC_DATA": str(folder), "PYTHONPATH": str(ROOT)}
     return subprocess.run([sys.executable, "-c", code], env=env, capture_output=True, text=True, cwd=ROOT)
 

@@ -1,4 +1,4 @@
-"""Every call that the migration page tells a newcomer to write runs."""
+"""Every call on the migration pages runs."""
 
 import re
 from pathlib import Path

@@ -1,7 +1,7 @@
 """Code that only runs on other systems, in a simulation of what those systems refuse.
 
-Windows has no fcntl, opens no folder, and neither renames nor deletes a file that is open; macOS keeps what
-is synced in the disk's own memory unless it is asked for more; both spawn processes and do not fork.
+Windows has no fcntl, opens no folder, and neither renames nor deletes a file that is open; macOS leaves
+synced data in the disk's cache unless asked for more; both spawn processes and do not fork.
 """
 
 import os
@@ -36,7 +36,7 @@ def opened(path):
 
 @pytest.fixture
 def windows(monkeypatch):
-    """Everything of the package that asks for the system is told that it is Windows."""
+    """Make the package believe that the system is Windows."""
     if not HANDLES.exists():
         pytest.skip("who has a file open is read from /proc")
 

@@ -1,4 +1,4 @@
-"""A page that quotes figures of other settings than today's says so."""
+"""A page names figures that were made with earlier settings."""
 
 from __future__ import annotations
 

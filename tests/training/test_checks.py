@@ -59,7 +59,7 @@ BAD: dict[str, tuple[list[Any], str]] = {
 
 @pytest.mark.parametrize("name", GOOD)
 def test_each_field_is_held_to_its_type(name: str) -> None:
-    """Whatever stands before and after it."""
+    """In any context."""
     for value in GOOD[name]:
         checks.check_fields(Settings(**{name: value}))
     for value in BAD.get(name, ([], ""))[0]:

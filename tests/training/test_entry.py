@@ -44,7 +44,7 @@ def test_it_charges_the_ledger_of_the_command_line() -> None:
 
 
 def test_a_frame_a_file_and_a_store_give_the_model_of_the_command_line() -> None:
-    """Without privacy, so that the arrays can be compared."""
+    """Without privacy, to compare the arrays."""
     ratings = hushrec.Ratings.from_any(FRAME, hushrec.Domain(ITEMS, (1, 5)))
     ratings.to_arrow().to_pandas().to_csv("rows.csv", index=False)
     line = ["rows.csv", "--catalogue", "items.txt", "--rating-range", "1", "5"]

@@ -1,4 +1,4 @@
-"""What a training refuses before anything is spent, in sentences that end where they should, and its plan."""
+"""Refusals of a training before any charge, each in one sentence, and its plan."""
 
 import math
 from dataclasses import replace
@@ -105,7 +105,7 @@ def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
     with pytest.raises(InputError, match="train it again, or train both[.]$"):
         fit(GlobalMean()).continue_training(store, accountant)
     assert not accountant.week_releases
-    # nothing is retired unless that was said
+    # nothing is retired without the option
     smaller = Ratings.from_any(
         ([1], [RATINGS.domain.items[0]], [3.0]), Domain(RATINGS.domain.items[:5], (1, 5))
     )

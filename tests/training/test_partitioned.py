@@ -148,7 +148,7 @@ def test_threads_are_fewer_where_their_tables_have_no_room(tmp_path, monkeypatch
 
 
 def test_a_part_is_told_what_concerns_it() -> None:
-    """Or both would find everybody's likes at every query about ratings."""
+    """Otherwise both models would compute all likes at every query about ratings."""
     rows = ratings_of(hostile_users(np.random.default_rng(5), 23))
     asked = []
     users = PartitionedUsers(Both().users, rows.domain, lambda query: asked.append(query) or [])
@@ -160,7 +160,7 @@ def test_a_part_is_told_what_concerns_it() -> None:
 
 
 def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
-    """A thing told again comes last, as in memory: a fit uses what was said before it."""
+    """A repeated update moves to the end, as in memory: a fit uses the updates before it."""
 
     class Told(Users):
         def first(self, number: int) -> None: ...

@@ -41,7 +41,7 @@ def table() -> dict[str, list]:
 
 @pytest.fixture(scope="module", autouse=True)
 def frozen():
-    """Let the collector look at what the tests make, and not at the whole interpreter each time."""
+    """Restrict the collector to the objects of the tests."""
     gc.collect()
     gc.freeze()
     yield
@@ -58,7 +58,7 @@ MARKS = [
 
 
 def reachable(*roots: object) -> Iterator[object]:
-    """Every object that these refer to, but for modules and what is global in them."""
+    """Return every object that these refer to, without modules and their globals."""
     waiting, seen = list(roots), set()
     while waiting:
         each = waiting.pop()
@@ -84,7 +84,7 @@ def package() -> list[object]:
 
 
 def holds_private(each: object) -> bool:
-    """Tell whether this one object is, or spells, something private."""
+    """Return whether this object is, or spells, something private."""
     if isinstance(each, Ratings):
         return any(user.startswith(SECRET) for user in each.user_texts.to_pylist())
     if isinstance(each, Users | Bounded):
@@ -183,7 +183,7 @@ SOURCES = {
 @pytest.mark.parametrize("kind", SOURCES)
 @pytest.mark.parametrize("several", [False, True])
 def test_public_ratings_may_be_any_source_of_ratings(kind: str, several: bool) -> None:
-    """The same model, whatever holds the public rows, alone or in a list, of both populations."""
+    """The same model for any container of public rows, alone or in a list, of both populations."""
     donated = {
         name: [v for v, u in zip(column, ROWS["user"]) if u in DONORS] for name, column in ROWS.items()
     }

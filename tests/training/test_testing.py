@@ -1,4 +1,4 @@
-"""The contract that a third party's estimator is held to finds what it is for, and passes a good one."""
+"""The contract that a third party's estimator is held to finds each fault, and passes a good estimator."""
 
 import os
 import subprocess
@@ -109,7 +109,7 @@ def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) ->
 
 @dataclass(frozen=True, kw_only=True)
 class Peeping(Popular):
-    """Marks the items that nobody likes, by exact counts."""
+    """Marks the items without likes, by exact counts."""
 
     name: ClassVar[str] = "peeping"
 

@@ -1,4 +1,4 @@
-"""What users add to sums, against loops over users, items and ratings that follow the docstrings."""
+"""Contributions of users, against loops over users, items and ratings that follow the docstrings."""
 
 import math
 import os
@@ -68,7 +68,7 @@ def own(user: str, items: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
 
 
 def weighted(user: str, residuals: np.ndarray, weights: np.ndarray | None = WEIGHTS) -> np.ndarray:
-    """Residuals times the items' weights, whose squares add up to 1 over their ratings; or as they are."""
+    """Residuals times the items' weights with squares that add up to 1 over the ratings, or unweighted."""
     if weights is None:
         return residuals
     return residuals * weights / math.sqrt(sum(weights[j] ** 2 for j in ROWS[user]))
@@ -254,7 +254,7 @@ def test_levels_far_from_zero_are_fitted_in_float64(level: float, of: str) -> No
 
 
 def test_norms_are_taken_in_float64() -> None:
-    """Fits may be in float32; what a clip goes by may not, whatever the number of users."""
+    """Fits may be in float32; the norm for a clip may not, for any number of users."""
     rows_of_all = np.random.default_rng(1).normal(size=(20_000, 3))
     found = norms(rows_of_all)
     assert found == pytest.approx(np.sqrt((rows_of_all**2).sum(axis=1)), rel=1e-14)
@@ -283,7 +283,7 @@ def test_sums_of_outer_products_are_exact_and_of_all_users() -> None:
 
 @pytest.mark.parametrize("unobserved", [0.0, 0.3])
 def test_a_user_is_served_by_her_own_regression(unobserved: float) -> None:
-    """Oracle: normal equations in float64; cells that nobody rated count where they are dislikes."""
+    """Oracle: normal equations in float64; unrated cells count if they are dislikes."""
     rng = np.random.default_rng(12)
     factors = rng.normal(size=(ITEMS, 3)).astype(np.float32)
     biases = np.zeros(ITEMS) if unobserved else rng.normal(size=ITEMS)
@@ -322,7 +322,7 @@ def test_ratings_less_their_users_means() -> None:
 
 
 def test_who_has_no_rating_adds_to_no_sum() -> None:
-    """Users whose ratings were all filtered away add nothing."""
+    """Users without remaining ratings add nothing."""
     given = rows()
     cells = given.matrix.tocoo()
     more = Ratings.from_any(
@@ -353,7 +353,7 @@ def test_who_has_no_rating_adds_to_no_sum() -> None:
 
 
 def test_likes_are_ones_among_zeros_in_float64() -> None:
-    """Above the threshold alone, in the places of all ratings: what is released of them keeps its type."""
+    """Above the threshold alone, in the places of all ratings: their releases keep the type."""
     for threshold, least in ((2.5, 2.5), (None, 3.0), (4.0, 4.0)):
         found = likes(rows(), threshold)
         assert found.data.dtype == np.float64
@@ -385,9 +385,9 @@ def sweep_in_tables() -> list[float]:
 
 
 def test_a_sweep_holds_one_table_of_its_users() -> None:
-    """Killed: a copy of all users' factors, in float32 or in float64, in a fit or in what they add.
+    """Killed: a copy of all users' factors, in float32 or in float64, in a fit or in their contributions.
 
-    In a process of its own: what other tests left in this one is no memory of a sweep.
+    In a separate process, without the memory that other tests left.
     """
     words = "from tests.training.test_users import sweep_in_tables; print(*sweep_in_tables())"
     told = subprocess.run(

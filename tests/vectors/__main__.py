@@ -1,7 +1,7 @@
 """Write the parity vectors: ``python -m tests.vectors``.
 
-Trains the small models anew (their noise is the operating system's, so every file differs) and writes what
-Python computes from each, and for which histories, to ``vectors.json``. `tests/vectors/test_vectors.py`
+Trains the small models again (their noise is the operating system's, so every file differs) and writes
+Python's answers from each, with the histories, to ``vectors.json``. `tests/vectors/test_vectors.py`
 holds Python to it, and `make test-web` the client of ``web/``.
 """
 
@@ -49,7 +49,7 @@ HOSTILE_IDS = (
     *("-0.0", "+5", *(f"i{number}" for number in range(7))),
 )
 
-#: Models whose lists are ruled, and for whom.
+#: Models that get rules, and the history of their user.
 RULED = ("item-bias", "als", "private-eigenrec", "both without privacy")
 HISTORY_OF_RULES = [(DOMAIN.items[3], 5.0), (DOMAIN.items[8], 2.0)]
 
@@ -70,7 +70,7 @@ def trained(
 
 
 def beside(model: Model) -> Model:
-    """Return the model with a public one beside each of its two."""
+    """Return the model with a public one next to each of its two."""
     rows = realistic(40, DOMAIN.n_items, 500, seed=5)
     part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
     found = Released(model.lists, rows, rows.rows([]), {}).model(rows.liked(4.0).rated(), None, False)
@@ -153,7 +153,7 @@ def models() -> Iterable[tuple[str, Model, bool]]:
 
 
 def histories(domain: Domain) -> dict[str, list[tuple[Any, Any]]]:
-    """Return by name what users bring along: ordinary rows and hostile ones, as JSON can hold them."""
+    """Return the users' histories by name: ordinary rows and hostile ones, as JSON can hold them."""
     rng = np.random.default_rng(3)
     ids = [item if is_json(item) else str(item) for item in domain.items]
     ids = [item for item in ids if domain.index([item])[0] >= 0]  # not bytes that are no text

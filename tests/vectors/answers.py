@@ -1,4 +1,4 @@
-"""What a model answers, as the parity vectors record it: items are positions in the catalogue."""
+"""Answers of a model, as the parity vectors record them: items are positions in the catalogue."""
 
 from typing import Any
 
@@ -17,8 +17,8 @@ _EXPLAINED = (0, 7, 29)
 def answers(model: Model, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
     """Predictions of all items, all items ranked with their scores, and the list, for one history.
 
-    Ratings that cannot be used are refused by the methods for one user, and which item the sentence names is
-    recorded; the rest is what the other ratings give.
+    Ratings that cannot be used are refused by the methods for one user, and the item that the sentence
+    names is recorded; the other ratings decide the rest.
     """
     bought = hasattr((model.lists or model).estimator, "like_threshold")
     rows = Ratings.of_user(pairs, model.domain, purchases=bought)
@@ -42,7 +42,7 @@ def answers(model: Model, pairs: list[tuple[Any, Any]]) -> dict[str, Any]:
 
 
 def next_lists(model: Model) -> list[dict[str, Any]]:
-    """Lists of what comes next, of histories with an order: by place, by time, with times that are none."""
+    """Next lists of ordered histories: by place, by time, with invalid times."""
     items = [item for item in model.domain.items if is_json(item)][:12]
     high, low = model.domain.high, model.domain.low
     times = [5, "2026-01-05", None, 1e12, 7, 7, True, "2026-01-05T10:30:00", "soon", -3.5, 2**63, "12"]
@@ -60,7 +60,7 @@ def next_lists(model: Model) -> list[dict[str, Any]]:
 
 
 def is_json(item: Any) -> bool:
-    """Return whether an id is the same in JavaScript, whose integers end at 2^53."""
+    """Return whether an id is the same in JavaScript, where integers end at 2^53."""
     return isinstance(item, str) or (isinstance(item, int | float) and abs(item) < 1 << 53)
 
 
@@ -84,7 +84,7 @@ def similar_to(model: Model, column: int, *more: int) -> dict[str, Any]:
     return {"item": column, "items": places, "scores": scores, "by": list(found[0].by)}
 
 
-#: Conditions, each with what part of a refusal says or None where it is none; SQLite knows them too.
+#: Conditions, each with a part of its refusal, or None; SQLite knows them too.
 CONDITIONS = {
     **dict.fromkeys(
         (

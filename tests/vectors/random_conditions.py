@@ -1,4 +1,4 @@
-"""Random tables and conditions, many of them malformed, and what Python says of each."""
+"""Random tables and conditions, many of them malformed, and Python's answer to each."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The parity vectors are what Python computes; `make test-web` holds the client to the same file.
 
-What Python means to compute otherwise is written anew by ``python -m tests.vectors``.
+After an intended change of the answers, write them again with ``python -m tests.vectors``.
 """
 
 import base64
@@ -17,7 +17,7 @@ from tests.vectors.random_conditions import answer
 
 VECTORS = json.loads(PATH.read_text(encoding="utf-8"))
 MODELS = {entry["name"]: entry for entry in VECTORS["models"]}
-#: What the client of `web/` serves (issue: every model that a device can serve).
+#: Models that the client of `web/` serves.
 SERVED = {"both", "private-als", "item-bias", "popular", "private-eigenrec", "one-bit-user", "als", "dpals"}
 HOSTILE = {"none", "one item", "all", "duplicates", "unknown ids", "out of range", "purchases"}
 
