@@ -152,9 +152,8 @@ class Journal:
         for path in self._folder.glob(f"*{suffix}"):
             with contextlib.suppress(FileNotFoundError):  # its training has ended meanwhile
                 headers.append((json.loads(path.read_bytes()), path))
-        mine = [it for it in headers if it[0]["dataset"] == self._dataset and "binding" in it[0]]
-        last = [max((row.number for row in self._charges(header).values()), default=0) for header, _ in mine]
-        return [mine[place] for place in sorted(range(len(mine)), key=last.__getitem__)]
+        mine = [entry for entry in headers if entry[0]["dataset"] == self._dataset]
+        return sorted(mine, key=lambda entry: [row.number for row in self._charges(entry[0]).values()][-1:])
 
     def _charges(self, header: dict[str, Any]) -> dict[int, Row]:
         rows = self._ledger.numbered(self._dataset, header["run"])
