@@ -225,9 +225,8 @@ class Book:
             season = Season(Budget(*budget), weeks, share, name, gap, lifetime != 0)
             rows = self.charges(dataset, "season = ?", name)
             mu = total_mu(cost.mu for cost in of_one_user(rows, lifetimes_of([season])))
-            last, run = (rows[-1].hash, rows[-1].run) if rows else (None, None)
-            begun = len(by_run(rows))
-            summaries.append(SeasonSummary(season, dataset, closed != 0, begun, mu, len(rows), last, run))
+            begun, run = len(by_run(rows)), rows[-1].run if rows else None
+            summaries.append(SeasonSummary(season, dataset, closed != 0, begun, mu, len(rows), run))
         return summaries
 
     def has_last_charge(self, week: Week) -> bool:

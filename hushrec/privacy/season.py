@@ -221,7 +221,7 @@ class SeasonSummary:
         Weeks that charged anything.
     mu : float
         Cost of its charges; in a lifetime season, of those that one user can be in.
-    last, run : str or None
+    run : str or None
         Of its last charge.
 
     Examples
@@ -242,8 +242,7 @@ class SeasonSummary:
     begun: int
     mu: float
     charges: int
-    last: str | None
-    run: str | None = None
+    run: str | None
 
     def __repr__(self) -> str:
         return f"SeasonSummary({self})"
