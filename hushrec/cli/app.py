@@ -1,4 +1,4 @@
-"""One command line: read, carried out, and every error turned into one line on stderr and an exit code."""
+"""One command line: an error becomes one line on stderr and an exit code."""
 
 from __future__ import annotations
 
@@ -68,11 +68,8 @@ _GROUPS = {
         "papers audit-masked": "Reconstruct ratings from a masked upload.",
     },
 }
-#: A line about each command, and about what begins several.
 _ABOUT = {words: about for commands in _GROUPS.values() for words, about in commands.items()}
-#: Words of the commands that can be called.
 _COMMANDS = tuple(words for words in _ABOUT if not any(other.startswith(f"{words} ") for other in _ABOUT))
-#: Examples of the commands that begin several.
 _EXAMPLES = {
     "season": """
   hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
@@ -101,7 +98,7 @@ _EXAMPLES = {
   hushrec papers node fetch  --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key \\
                              --out alice.csv""",
 }
-#: Usage lines of commands with optional positional arguments, for which cyclopts would write [ARGS].
+#: Usage lines for which cyclopts would write [ARGS].
 _USAGE = {
     "similar": "hushrec similar [OPTIONS] MODEL ITEM...",
     "serve": "hushrec serve [OPTIONS] MODELS...",
@@ -123,7 +120,7 @@ def hushrec() -> None:
 
 
 def main() -> None:
-    # imports and compilation make objects that stay: looking for garbage among them took 0.2 to 0.5 s
+    # looking for garbage among imported objects took 0.2 to 0.5 s
     gc.set_threshold(200_000)
     # pyarrow imports pandas when it makes an array: 0.2 to 0.5 s, and no command reads a data frame
     sys.modules.setdefault("pandas", None)  # type: ignore[arg-type]
@@ -134,7 +131,7 @@ def main() -> None:
 
 
 def run(words: Sequence[str]) -> int:
-    """Return the exit code of one command line; a traceback never reaches the user."""
+    """Return the exit code; a traceback never reaches the user."""
     asked = [word for word in words if word not in _HELP]
     spoken = " ".join(asked) + " "
     app = _application(listed=not any(spoken.startswith(f"{name} ") for name in _COMMANDS))
@@ -168,7 +165,6 @@ def check_words(words: Sequence[str]) -> None:
 
 
 def note_compilation() -> None:
-    """Print that kernels are compiled, which takes seconds, when they are."""
     import logging
 
     class Note(logging.Handler):

@@ -1,4 +1,4 @@
-"""Options of ratings that are public."""
+"""Options of public ratings."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Donated(Published):
 
 
 def _files(path: str) -> set[tuple[int, int]]:
-    """Return device and inode of the files that a path, a pattern or a folder names."""
+    """Return device and inode of each file that is named."""
     named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
     inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
     found = [place.stat() for place in (*named, *inside) if place.exists()]

@@ -30,8 +30,6 @@ def extend(
 ) -> None:
     """Add new items to MODEL from public features of all items, without training and without cost.
 
-    A new item gets the bias and the factors that its features predict. Lists mark it as new.
-
       hushrec extend model.hush --catalogue items.txt --item-features features.csv --out grown.hush
 
     Parameters
@@ -39,7 +37,7 @@ def extend(
     model
         A model file.
     catalogue
-        Text file of the items of MODEL and the new ones, one per line.
+        Text file of all items, old and new, one per line.
     item_features
         Public table of all items, old and new: ids, numbers, categories; repeatable.
     out

@@ -26,7 +26,7 @@ _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
-#: Lists the file of each user. No user's file can have this name, since theirs have no second dot.
+#: Lists the file of each user, whose name has no second dot.
 INDEX = "index.private.csv"
 _UNFINISHED = f"{INDEX}.unfinished"
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
@@ -86,7 +86,6 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
 
 
 def text_lines(path: str, what: str) -> list[str]:
-    """Return the lines of a text file that are not blank."""
     try:
         return [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
     except (OSError, UnicodeDecodeError):
@@ -94,7 +93,6 @@ def text_lines(path: str, what: str) -> list[str]:
 
 
 def tokens(path: str, count: int | None = None) -> list[str]:
-    """Return the secrets of a file, each long enough that nobody guesses it."""
     found = text_lines(path, "token")
     if any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found) or (
         len(found) != count if count else not found
@@ -139,7 +137,6 @@ def write_table(table: Any, out: Path, as_csv: bool = False) -> None:
 
 
 def write_private_table(table: Any, out: Path, mark: str) -> None:
-    """Write a table whole, as Parquet that is marked inside or as CSV."""
     marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": mark})
     write_table(marked, out, as_csv=out.suffix.lower() == ".csv")
     if "private" not in out.name.lower():
@@ -147,7 +144,7 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:
-    """Write one CSV file per user, whose rows are consecutive, and their index in place of a former one."""
+    """Write one CSV file per user, whose rows are consecutive, and their index."""
     columns = ["rank", "item", *table.column_names[3:]]
     users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
@@ -190,8 +187,7 @@ def _write_private_csv(path: Path, header: Sequence[str], rows: Iterable[Sequenc
 def file_names(users: list[Any]) -> list[str]:
     """Return a file name for each user id, valid on any system and different for different ids.
 
-    A hash is added where the name would be too long, is reserved, or holds a capital letter, which some
-    systems take for a small one. So a name reveals no other user.
+    A hash is added where the name would be too long, is reserved, or holds a capital letter.
     """
     names = []
     for user in map(str, users):

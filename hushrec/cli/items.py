@@ -1,4 +1,4 @@
-"""Options of public tables of items: their titles, and the rules of a shop."""
+"""Options of public tables of items."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ class Ruled(Titled):
     where
         List items of which this is true, as in --where "in_stock and price < 50".
     at_most
-        List at most N items with the same value of a column, as in --at-most brand=2; repeatable.
+        List at most N items of one value, as in --at-most brand=2; repeatable.
     boost
-        Raise the scores of items for which this is true, as in --boost new=1.1; repeatable.
+        Raise the scores of these items, as in --boost new=1.1; repeatable.
     """
 
     attributes: File | None = None

@@ -28,9 +28,7 @@ def ledger_show(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Print the charged, reserved and free budget of a data set.
-
-    Without a name it lists all data sets.
+    """Print the charged, reserved and free budget of a data set, or list all data sets.
 
       hushrec ledger show
       hushrec ledger show --ledger team.sqlite --dataset shop --json
@@ -45,7 +43,7 @@ def ledger_show(
     runs
         List all runs, not only the last ones.
     html
-        Write a page on all data sets to this file, which loads nothing else.
+        Write a page on all data sets to this file.
     """
     if html is not None:
         _write_page(html, ledger, dataset, force, as_json)
@@ -79,7 +77,6 @@ def _write_page(out: str, ledger: str | None, dataset: str | None, force: bool, 
 
 
 def summary_of(book: Ledger, dataset: str, delta: float | None = None) -> LedgerSummary:
-    """Summarise charges at the given delta, else the budget's, the last season's, or the usual one."""
     declared = [SHOWN_DELTA, *(summary.season.budget.delta for summary in book.seasons(dataset))]
     return book.summary(dataset, delta, unless_declared=declared[-1])
 

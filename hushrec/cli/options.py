@@ -1,4 +1,4 @@
-"""Options that several commands have, each stated once, and what becomes of them."""
+"""Options that several commands have."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 #: Delta for a data set without a budget, and for --epsilon inf.
 SHOWN_DELTA = 1e-6
-#: A larger epsilon is warned of: the tables of docs/understand/frontier.md end there.
+#: Epsilon from which a warning is printed: docs/understand/frontier.md ends there.
 _WEAK = 20.0
 
 
@@ -35,7 +35,6 @@ def whole(kind: Any, tokens: Sequence[Token]) -> int:
 
 
 def value_of(text: str) -> Any:
-    """Return none, true, false, an integer, a number, or else a word."""
     words: dict[str, Any] = {"none": None, "true": True, "false": False}
     if text.lower() in words:
         return words[text.lower()]
@@ -48,7 +47,7 @@ def value_of(text: str) -> Any:
 
 
 def epsilon_of(text: str) -> float:
-    """Return a number; one too large for float64 is not the word inf."""
+    """Refuse a number too large for float64, which is not the word inf."""
     try:
         value = float(text)
     except ValueError:
@@ -214,8 +213,7 @@ class Lists:
     k
         Length of the lists.
     relevant_from
-        Held-out ratings from here up and purchases without a rating are relevant; by default all rows, for a
-        model of lists its likes.
+        Relevant held-out ratings are those from here up; by default all, for a model of lists its likes.
     """
 
     k: Annotated[Count, Parameter(name="-k")] = 20
@@ -234,7 +232,7 @@ class Listening:
     port
         Port; 0 takes a free one.
     certificate
-        PEM file of this server's certificate and its chain, for HTTPS.
+        PEM file of this server's certificate and chain, for HTTPS.
     certificate_key
         PEM file of its private key.
     requests_per_second
@@ -323,7 +321,7 @@ class Charging(Account):
     allow_composition: bool = False
 
     def arguments(self, private: bool = True) -> dict[str, Any]:
-        """Return an accountant's arguments; this may create the ledger."""
+        """This may create the ledger."""
         if not (private or self.data_is_public) and self.dataset == _DEFAULT:
             raise InputError(
                 f"Without privacy, data set {_DEFAULT!r} of the ledger would be charged an infinite "

@@ -1,8 +1,7 @@
-"""Output: everything that the commands print goes through here.
+"""Everything that the commands print.
 
 A command that only prints fails if it cannot print. A command that has written a file or changed a ledger
-does not fail then, since a repeated job would be charged again. It writes a note to stderr instead
-(:func:`done`). Notes never fail.
+writes a note to stderr instead (:func:`done`), since a repeated job would be charged again.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ if TYPE_CHECKING:
     from hushrec.serving.model import Model
 
 
-#: Characters that move a terminal's cursor, change its colours or reorder a line; an id may hold any of them.
+#: Characters that move a terminal's cursor, change its colours or reorder a line.
 _CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -63,7 +62,7 @@ def text(*parts: str) -> None:
 
 
 def _sentences(line: str) -> list[str]:
-    """Fold a sentence, perhaps after a label, but no row of a table and no command to copy."""
+    """Fold a sentence, but no row of a table and no command to copy."""
     label = found[0] if (found := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
     rest = line.removeprefix(label)
     if len(line) <= width() or "  " in rest.strip() or rest.startswith((" ", "hushrec ")):
@@ -79,7 +78,6 @@ def _sentences(line: str) -> list[str]:
 
 
 def json(payload: Mapping[str, Any]) -> None:
-    """Print one JSON object in ASCII, which every stream can carry."""
     print(_json.dumps(plain(payload), allow_nan=False), flush=True)
 
 
@@ -91,7 +89,6 @@ def result(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
 
 
 def done(as_json: bool, payload: Mapping[str, Any], *parts: str) -> None:
-    """Print a finished change; an unwritable stream is no failure then."""
     try:
         result(as_json, payload, *parts)
     except OSError as error:

@@ -27,7 +27,7 @@ from hushrec.training.estimator import Estimator
 _COUNT = "number of users"
 #: Number of items that `explain` names per score, and the smallest move that it prints.
 _REASONS, _SHOWN_MOVE = 3, 0.0005
-#: If donors' items agree with the released values by less, that is the printed reason for the weight 0.
+#: Agreement with released values below which it is the printed reason for the weight 0.
 _UNLIKE = 0.5
 
 
@@ -41,7 +41,6 @@ def about(trained: Model, releases: bool = False) -> str:
 
 
 def advice(trained: Model) -> str:
-    """Return what helps lists that learned no taste, by declared sizes and released values."""
     lister = trained.lists or trained
     n_users = getattr(lister.estimator, "n_users", None)
     used = "learned_items" in lister.arrays or lister.public is not None
@@ -51,7 +50,6 @@ def advice(trained: Model) -> str:
 
 
 def votes(trained: Model) -> str:
-    """Return whether lists use the item features, by the users' votes: a released value."""
     lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
     if not any(VOTES in release.label for release in privacy.releases):
         estimator = cast(Estimator[Any], lister.estimator)
@@ -70,7 +68,6 @@ def votes(trained: Model) -> str:
 
 
 def judged(found: Mapping[str, Any]) -> str:
-    """Return how good public ratings are; all of it may be published."""
     job, weight = found["job"], f"{found['weight']:.0%}"
     if not found["donors"]:
         alike = f"{found['agreement']:.0%}"

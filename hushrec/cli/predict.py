@@ -36,9 +36,8 @@ def predict(
     """Predict the ratings of PAIRS of user and item, from MODEL and the users' own ratings in HISTORY.
 
     The output has the pairs in their order and two columns: prediction, which may be empty, and note, which
-    gives the reason. It is private: each user's rows are for that user alone.
+    gives the reason. It is private.
 
-      hushrec predict model.hush history.parquet pairs.csv --out predictions.private.csv
       hushrec predict model.hush history.parquet pairs.parquet --out predictions.private.parquet
 
     Parameters

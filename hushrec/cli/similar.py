@@ -23,8 +23,7 @@ def similar(
 ) -> None:
     """List the items that go together with ITEM, from MODEL alone. The list may be published.
 
-    The output names its source: learned taste dimensions or item pairs, item features that help by released
-    values, donors, or public ratings. Several ITEMs, such as a basket, count together.
+    The output names its source. Several ITEMs, such as a basket, count together.
 
       hushrec similar model.hush matrix
       hushrec similar model.hush matrix alien -n 20 --titles titles.csv

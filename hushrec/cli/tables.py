@@ -1,4 +1,4 @@
-"""Options of what tables of ratings hold and of how they are read."""
+"""Options of tables of ratings."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
 
 _ROLES = ("user", "item", "rating", "time", "quantity")
-#: Roles in tables of items: where the ids have another name than in the ratings, and the titles.
+#: Roles in tables of items only.
 _ITEM_ROLES = ("id", "title")
 _DATA = Group("Data", sort_key=2)
 _HELP = "Names or positions of columns, as user=uid,item=sku; also rating, quantity, time, id, title."
@@ -73,7 +73,6 @@ class Declared:
     item_features: Annotated[list[File], Parameter(negative=())] | None = None
 
     def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
-        """Return the declared domain, or that of a store."""
         items = None if self.catalogue is None else Domain.read_catalogue(self.catalogue)
         declared = self._given(items, columns)
         if is_store(source):

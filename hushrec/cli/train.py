@@ -69,7 +69,7 @@ def train(
     Parameters
     ----------
     ratings
-        A table (Parquet, CSV, TSV, MovieLens), or a store.
+        A table (Parquet, CSV, TSV, MovieLens) or store.
     out
         File for the model.
     like_threshold
@@ -77,7 +77,7 @@ def train(
     season
         Train the first week of an open season.
     attendance
-        PRIVATE counts of the users of a lifetime season; its first training makes the file.
+        PRIVATE counts of the users of a lifetime season.
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
     model, changes = model_for(model, domain.likes, budget.private), settings.given()

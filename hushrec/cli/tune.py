@@ -55,9 +55,9 @@ def tune(
 ) -> None:
     """Choose hyper-parameters. Generated ratings have no privacy cost and are usually enough.
 
-    With --generated, or with --data-is-public and RATINGS, all combinations are tried and listed, best first,
-    without privacy cost. On private RATINGS a random number of combinations is tried, and only the best model
-    is written. The whole cost is charged before the first run. No output reveals how many were tried.
+    With --generated, or with --data-is-public and RATINGS, all combinations are tried and listed, best first.
+    On private RATINGS a random number of combinations is tried, and only the best model is written. The whole
+    cost is charged before the first run.
 
       hushrec tune --generated 6000 --model private-als --try rank=4,8 --try user_variance=0.2,0.4 \\
                    --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -67,9 +67,9 @@ def tune(
     Parameters
     ----------
     tried
-        Values of a setting to try, as in --try rank=4,8; repeatable, giving all combinations.
+        Values of a setting to try, as in --try rank=4,8; repeatable.
     out
-        File for the best model, as in --out model.hush (private choice only).
+        File for the best model (private choice only).
     n_generated
         Number of generated users to try on instead of RATINGS.
     mean_runs

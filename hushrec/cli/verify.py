@@ -23,8 +23,8 @@ def verify(
 ) -> None:
     """Check DOSSIER (its .json) against MODEL, its signature and, with --ledger, its ledger.
 
-    Prints a line for each check: ok, FAILED, or NOT CHECKED with the parts of the dossier that were compared
-    with nothing. The exit code is 1 if a check fails, and 2 if DOSSIER is not a dossier.
+    Prints a line for each check: ok, FAILED, or NOT CHECKED with the parts that were compared with nothing.
+    The exit code is 1 if a check fails.
 
       hushrec verify dossier.json model.hush --public-key officer.pub.pem
       hushrec verify dossier.json model.hush --ledger team.sqlite
@@ -36,7 +36,7 @@ def verify(
     model
         The model file that it is about.
     ledger
-        Compare charges, seasons and budget with the ledger in both directions.
+        Compare charges, seasons and budget with it.
     public_key
         Key that the signature must match, from: openssl pkey -in officer.pem -pubout -out officer.pub.pem
     """

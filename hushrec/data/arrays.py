@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from hushrec.errors import InputError
 
-#: Bytes of the longest id, rating or time. It bounds the memory that one user's cells take.
+#: Bytes of the longest id, rating or time: bounds the memory of one user's cells.
 MAX_CELL_BYTES = 1 << 10
 PLAIN = r"^[\w:/-]+$"  # ASCII without blanks: the canonical text is the text itself
 #: Types of text -> the same with 64-bit offsets.
@@ -32,8 +32,7 @@ TEXT = {
 def typed_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
     """Return Arrow chunks, or Python objects where no type was declared.
 
-    Texts have 64-bit offsets; cells that are too long are empty. UUIDs become text, other extension types
-    their storage.
+    Texts have 64-bit offsets; too long cells are empty. UUIDs become text.
     """
     module = type(column).__module__.partition(".")[0]
     try:

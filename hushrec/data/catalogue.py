@@ -14,8 +14,7 @@ from hushrec.data.domain import Domain
 from hushrec.data.ids import canonical_text
 from hushrec.errors import InputError
 
-#: Type of a declared id. It is stored as UTF-8 text; of bytes the bytes themselves, of text that UTF-8 cannot
-#: hold (a lone surrogate) a JSON string.
+#: Type of a declared id, stored as UTF-8 text, as bytes, or as JSON (text with a lone surrogate).
 KINDS = ("text", "integer", "float", "boolean", "uuid", "bytes", "json")
 
 _READ: dict[str, Callable[[str], Any]] = {

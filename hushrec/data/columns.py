@@ -1,4 +1,4 @@
-"""Columns of users, items, ratings and times in a table, found by their names or named by the caller."""
+"""Columns of users, items, ratings and times in a table."""
 
 from __future__ import annotations
 
@@ -15,8 +15,7 @@ from hushrec.data.ids import Encoded, encode_quantities, encode_ratings, join_id
 from hushrec.data.times import NO_TIME, encode_times, join_filled
 from hushrec.errors import InputError
 
-#: Names of columns in files of MovieLens, Amazon, Goodreads, Netflix, Book-Crossing, Yelp and of shops,
-#: without case, blanks, dots, dashes and underscores. The first name here wins.
+#: Names of columns, without case, blanks, dots, dashes and underscores. The first name here wins.
 SYNONYMS = {
     role: tuple(words.split())
     for role, words in {
@@ -88,7 +87,6 @@ def joined_marks(marks: Iterable[Iterable[str]]) -> tuple[str, ...]:
 
 
 def fields_of(marks: Collection[str]) -> dict[str, Any]:
-    """Return the fields of `Ratings` that marks stand for."""
     splits = tuple(mark for mark in marks if mark.startswith(SPLIT))
     return {"splits": splits, **{mark: mark in marks for mark in MARKS}}
 
@@ -153,7 +151,7 @@ def last_position(columns: Any) -> int:
 
 
 def with_times(names: Sequence[Any], columns: Any) -> Any:
-    """Ask for times too if one column has a usual name of times and none was asked for."""
+    """Ask for times too if one column has a usual name of them."""
     asked, words = _asked_columns(columns), [plain_name(name) for name in names]
     if "time" in asked or sum(word in SYNONYMS["time"] for word in words) != 1:
         return columns
@@ -183,7 +181,6 @@ def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit:
 
 
 def with_purchases(schema: pa.Schema, columns: Any) -> Any:
-    """Ask for quantities in a table of purchases from `Ratings.to_arrow`."""
     if "purchases" not in marks_of(schema):
         return columns
     return {"quantity": True} | _asked_columns(columns)

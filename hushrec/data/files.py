@@ -34,7 +34,6 @@ _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
-    """Read a file, or those in a folder or of a pattern, one below another."""
     tables: list[Columns] = []
     for chunk in read_files(files_at(path), columns, format, implicit):
         tables.append(chunk)
@@ -92,7 +91,7 @@ _OTHER_KINDS = {
 
 
 def file_format(file: File, format: str | None, columns: Any = None) -> str:
-    """Return the given format, or that of the name and first bytes; rows do not count."""
+    """Return the given format, or that of the name and first bytes."""
     if format is None and file.suffix in _OTHER_KINDS:
         what = _OTHER_KINDS[file.suffix]
         how = "unpack it" if what == "an archive" else "save it as CSV or Parquet, one row per rating"
@@ -234,7 +233,7 @@ def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Column
 
 
 def _parquet_tables(file: File, schema: pa.Schema, metadata: Any, inside: list[str]) -> Iterator[pa.Table]:
-    """Read texts as dictionaries, or few rows at a time where they are too long for that."""
+    """Read texts as dictionaries, or few rows at a time if they are too long."""
     done = 0
     texts = [name for name in inside if schema.field(name).type in TEXT]
     try:

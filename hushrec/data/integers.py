@@ -1,4 +1,4 @@
-"""Columns of integers, whose ids can be looked up without writing them as text."""
+"""Columns of integers, looked up without writing them as text."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Literal
 
 import numpy as np
@@ -27,49 +27,23 @@ _APART = 0.05  # standard deviation of their places in the order of popularity, 
 _LIKE_THEIR_SERIES = 0.5  # part of an item's taste that it has in common with its series
 
 
-@dataclass(frozen=True)
-class _World:
-    """Constants of a setting, chosen by hand so summary figures are near those of real tables.
-
-    Choice: popularity falls by ``tail`` and, at its head, as 1 / (place + ``head``), all of it ``steep``;
-    ``taste`` (in ``directions``, each weaker by the power ``fall``) and ``series`` are standard deviations
-    in logarithms. Histories are ``least`` and a log-normal number more. The rest are deviations of stars, in
-    parts of their range; ``agree`` correlates liking with choosing, ``known`` quality with popularity.
-    """
-
-    users: int
-    items: int
-    least: int
-    typical: float
-    spread: float
-    head: float
-    tail: float
-    steep: float
-    taste: float
-    directions: int
-    fall: float
-    series: float
-    level: float
-    user: float
-    item: float
-    known: float
-    liking: float
-    agree: float
-    noise: float
-
-
+#: Constants of a setting, chosen by hand so summary figures are near those of real tables.
+#: Choice: popularity falls by ``tail`` and, at its head, as 1 / (place + ``head``), all of it ``steep``;
+#: ``taste`` (in ``directions``, each weaker by the power ``fall``) and ``series`` are standard deviations
+#: in logarithms. Histories are ``least`` and a log-normal number more. The rest are deviations of stars, in
+#: parts of their range; ``agree`` correlates liking with choosing, ``known`` quality with popularity.
 _WORLDS = {
-    "films": _World(
+    "films": SimpleNamespace(
         users=2_000, items=2_000, least=16, typical=65, spread=1.15, head=0.017, tail=2.6, steep=1.5,
         taste=2.7, directions=14, fall=0.5, series=1, level=0.46, user=0.11, item=0.14, known=0.6,
         liking=0.19, agree=0.4, noise=0.205,
     ),
-    "sparse": _World(
+    "sparse": SimpleNamespace(
         users=5_000, items=1_500, least=4, typical=8, spread=0.9, head=0.01, tail=1, steep=1, taste=2.6,
         directions=8, fall=0.4, series=2, level=0.32, user=0.26, item=0.085, known=0, liking=0.34,
         agree=1, noise=0.2,
     ),
-    "shop": _World(
+    "shop": SimpleNamespace(
         users=5_000, items=2_000, least=1, typical=4, spread=1.1, head=0.01, tail=2, steep=1.2,
         taste=1.8, directions=30, fall=0.3, series=3, level=0.75, user=0.15, item=0.08, known=0.3,
         liking=0.1, agree=0.5, noise=0.22,

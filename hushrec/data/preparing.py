@@ -123,10 +123,7 @@ def _rows_of(file: File, kind: str) -> int:
 def _deal_out(
     chunks: Iterable[Columns], domain: Domain, folder: Path, count: int, advance: Callable[[int], object]
 ) -> tuple[set[str], int]:
-    """Append every row to its user's partition, in the order of the input.
-
-    Return the marks of the rows, among them "times" and "unordered", and their number.
-    """
+    """Append every row to its user's partition; return marks, also "times" and "unordered", and a count."""
     marks: set[str] = set()
     held: dict[int, list[pa.RecordBatch]] = {}
     rows, total, places = 0, 0, Places(domain.item_texts)
@@ -146,7 +143,7 @@ def _deal_out(
 
 
 def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
-    """Append the held rows to their partitions; then hold 0 rows."""
+    """Append the held rows to their partitions."""
 
     def spill(number: int) -> None:
         with (folder / _spill(number)).open("ab") as file:
@@ -286,7 +283,7 @@ def _check_target(target: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def _workspace(target: Path) -> Iterator[Path]:
-    """Yield a temporary folder; the next one removes that of a killed process."""
+    """Yield a temporary folder; the next preparation removes that of a killed process."""
     for old in target.parent.glob(f".{target.name}.*.preparing"):
         if (old / _LOCK).exists() and not is_held(old / _LOCK):
             shutil.rmtree(old, ignore_errors=True)
@@ -322,7 +319,6 @@ def _finish(domain: Domain, folder: Path, entries: list[dict[str, Any]], marks: 
 
 
 def _put(folder: Path, target: Path) -> None:
-    """Give the folder its name; until then, the lock shows that it is not finished."""
     if store_files.is_store(target):
         old = Path(tempfile.mkdtemp(dir=target.parent, prefix=f".{target.name}.", suffix=".preparing"))
         (old / _LOCK).touch()

@@ -79,9 +79,9 @@ class Preview:
     Attributes
     ----------
     columns : dict of str to str
-        The column of each role, where they have names.
+        The column of each role.
     not_read : tuple of str
-        Names of the other columns.
+        The other columns.
     format : str or None
         None for a table in memory.
     counted : {"line", "row"}
@@ -294,7 +294,6 @@ class _Read:
         return None if found is None else found.ratings
 
     def _texts(self, rating: Any) -> list[str]:
-        """Return the texts of ratings if some are no numbers."""
         if rating is None or not np.isnan(self.table.ratings).any():
             return []
         found = self._again(True, item=rating)
@@ -351,7 +350,7 @@ class _Read:
             )
 
     def _cells_without_id(self, role: str) -> Iterator[Any]:
-        """Yield the cells as given; several chunks of a file are joined by their ids alone."""
+        """Yield the cells as given; joined chunks of a file have ids only."""
         chunks: Iterable[Columns] = [self.table]
         if self.files:
             chunks = read_files(self.files, self._asked, self.format, self.implicit)
@@ -369,7 +368,6 @@ def _n_fields(line: bytes, delimiter: bytes) -> int:
 
 
 def _label(names: Sequence[Any], columns: Any) -> Any:
-    """Return the name of a column for liking, or None."""
     asked = columns or {}
     if "quantity" in asked:
         return None

@@ -57,14 +57,13 @@ def in_memory(source: Any) -> Any:
 
 
 def is_stream(source: Any) -> bool:
-    """Return whether a source gives Arrow blocks without a declared order."""
     is_table = isinstance(source, (pa.Table, pa.RecordBatch, pa.ChunkedArray)) or hasattr(source, "iloc")
     is_frame = is_table or type(source).__module__.startswith("polars")
     return hasattr(source, "__arrow_c_stream__") and not is_frame
 
 
 def batches(source: Any) -> tuple[Iterator[pa.RecordBatch], pa.Schema]:
-    """Return the blocks of a stream and its schema; raise InputError where it breaks off."""
+    """Return the blocks of a stream and its schema."""
     with _unbroken():
         reader = pa.RecordBatchReader.from_stream(source)
 
@@ -95,7 +94,7 @@ def piped(path: str) -> pa.RecordBatchReader:
 
 
 class _Pipe:
-    """A pipe that keeps its last bytes, since a writer that is killed closes it too."""
+    """A pipe that keeps its last bytes, which a killed writer does not write."""
 
     closed = False
 
@@ -123,7 +122,7 @@ def _unbroken() -> Iterator[None]:
 
 
 def stream_chunks(source: Any, columns: Any, implicit: bool) -> Iterator[Columns]:
-    """Read a stream, some blocks at a time; at least once, perhaps without rows."""
+    """Read some blocks at a time; at least once."""
     found, schema = batches(source)
     held: list[pa.RecordBatch] = []
     for batch in chain(found, [None]):

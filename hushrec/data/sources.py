@@ -1,4 +1,4 @@
-"""Places of files of ratings: one path, a folder, a pattern of names, or any of them in an object store."""
+"""Places of files of ratings."""
 
 from __future__ import annotations
 

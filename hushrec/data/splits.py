@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from hushrec.checks import check_count, is_number
+from hushrec.checks import check_count, check_numbers, is_number
 from hushrec.data.columns import SPLIT
 from hushrec.data.keys import check_seed, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
@@ -223,10 +223,7 @@ def strong_generalization(
     True
     """
     mark = _check(ratings, "users", seed)
-    if not is_number(heldout) or not 0 < heldout < 1:
-        raise InputError(f"heldout must be a share strictly between 0 and 1, not {heldout!r}.")
-    if not is_number(fold_in) or not 0 < fold_in < 1:
-        raise InputError(f"fold_in must be a share strictly between 0 and 1, not {fold_in!r}.")
+    check_numbers(heldout=(heldout, float, "(0, 1)"), fold_in=(fold_in, float, "(0, 1)"))
     keys = stream_base(ratings.user_keys, seed, "held-out users")
     held = part_of(keys, (heldout, 1 - heldout)) == 0
     judged = ratings.rows(held, keyed=True)

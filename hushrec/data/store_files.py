@@ -1,7 +1,7 @@
 """Files of a store: its manifest, its catalogue, and partitions of users, which are mapped into memory.
 
-A folder of Arrow IPC files, each a partition by a hash of the user's id, and a manifest, written last
-(docs/guides/scaling.md). A record batch is a block of users with a list of ratings each.
+A folder of Arrow IPC files and a manifest, written last (docs/guides/scaling.md). A record batch is a block
+of users with a list of ratings each.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _block_ends(indptr: np.ndarray) -> list[tuple[int, int]]:
 
 
 def id_columns(users: Encoded) -> dict[str, pa.Array]:
-    """Return ids as given if they are integers or text, and canonical texts that differ."""
+    """Return ids as given if they are integers or text, and canonical texts."""
     texts = users.texts
     values: Any = users.values
     if isinstance(values, pa.Array) and pa.types.is_integer(values.type):

@@ -29,8 +29,6 @@ _STAND_IN = b"\x1f"  # replaces the two characters of "::"; a line that holds it
 
 
 class ByteStream(Protocol):
-    """Bytes to read in pieces."""
-
     def read(self, size: int, /) -> bytes: ...
 
 
@@ -60,7 +58,6 @@ def _without_marks(block: bytes) -> bytes:
 
 
 def check_utf8(content: bytes, path: str) -> None:
-    """Refuse a public text file that is not UTF-8."""
     try:
         content.decode()
     except UnicodeDecodeError as error:

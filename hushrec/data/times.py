@@ -23,7 +23,7 @@ from hushrec.data.ids import parse_rating
 #: Time of a rating without a time: before all times.
 NO_TIME = int(np.iinfo(np.int64).min)
 
-#: Half of what int64 holds: no float64 within it is rounded past int64 or to `NO_TIME`.
+#: No float64 within it is rounded past int64 or to `NO_TIME`.
 _FURTHEST = 1 << 62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _FINER = ("ms", "us", "ns", "ps", "fs", "as")  # NumPy's units below a second
