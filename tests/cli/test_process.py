@@ -36,17 +36,6 @@ def test_import_is_light():
     assert time.perf_counter() - start < 1
 
 
-def test_a_run_through_a_pipe(files, tmp_path):
-    done = subprocess.run(
-        train_line(files, tmp_path, "--json"), env=environment(tmp_path), capture_output=True
-    )
-    assert done.returncode == 0 and done.stderr == b""
-    assert json.loads(done.stdout)["model"] == "item-bias"
-    line = [*HUSHREC, "evaluate", str(tmp_path / "model.hush"), files.train, files.test, "--json"]
-    done = subprocess.run(line, env=environment(tmp_path), capture_output=True)
-    assert done.returncode == 0 and done.stderr == b"" and json.loads(done.stdout)["rmse"] > 0
-
-
 def test_progress_on_a_terminal_only(files, tmp_path):
     training = train_line(files, tmp_path, "--json")
     measuring = [*HUSHREC, "evaluate", files.model, files.ratings, files.ratings, "--json"]
@@ -73,15 +62,6 @@ def test_progress_on_a_terminal_only(files, tmp_path):
         os.close(leader)
         assert process.returncode == 0 and json.loads(stdout)
         assert (word in screen) == shown, screen
-
-
-def test_a_closed_pipe_is_no_traceback(files):
-    process = subprocess.Popen(
-        [*HUSHREC, "report", files.model, "--json"], stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    )
-    process.stdout.close()
-    assert b"Traceback" not in process.stderr.read()
-    process.wait()
 
 
 @pytest.mark.skipif(os.name == "nt", reason="signals")

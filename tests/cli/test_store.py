@@ -36,18 +36,6 @@ def test_prepare_says_that_what_it_prints_is_private(run, files, stored):
     assert charges(run) == 0
 
 
-def test_a_store_knows_what_was_declared(run, files, stored):
-    line = ["train", stored, "--model", "item-bias", "--epsilon", "inf", "--data-is-public", "--out"]
-    for name, more in (("a.hush", ["--rating-range", "1", "5"]), ("b.hush", files.domain)):
-        result = run(*line, name, *more)
-        assert result.exit_code == 0, result.stderr
-    assert run(*line[:-1], "--out", "c.hush", *files.domain).exit_code == 0
-    octets = [hushrec.load(f"{name}.hush").item_bias.tobytes() for name in "abc"]
-    assert octets[0] == octets[1] == octets[2]
-    result = run("train", files.train, *line[2:-1], *files.domain, "--out", "d.hush")
-    assert result.exit_code == 0 and hushrec.load("d.hush").item_bias.tobytes() == octets[0]
-
-
 def test_every_command_takes_a_store(run, files, stored, tmp_path):
     test = str(tmp_path / "test.store")
     assert run("prepare", files.test, *files.domain, "--out", test).exit_code == 0
