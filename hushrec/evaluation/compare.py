@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
     from hushrec.privacy import Ledger
-    from hushrec.serving.model import Model
 
 #: Baselines that every private model has to beat, for ratings and for likes.
 BASELINES = {False: ("global-mean", "item-bias"), True: ("popular",)}
@@ -332,7 +331,11 @@ def compare(
             on_price(len(runs), epsilon_of(total_mu(budget.mu for _, budget, _ in runs), delta))
         for name, budget, draw in _shown(runs, progress):
             accountant = Accountant(budget, data_is_public=data_is_public, **words)
-            model = _trained(name, named.get(name), train_ratings, accountant, n_users, settings, seed)
+            estimator, changes = named.get(name), settings.get(name)
+            if estimator is not None:
+                model = estimator.fit(train_ratings, accountant, seed=seed)
+            else:
+                model = train(name, train_ratings, accountant, n_users=n_users, settings=changes, seed=seed)
             charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
             result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
             run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
@@ -358,20 +361,6 @@ def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[
             advance(0, f"{name}, {f'epsilon {budget.epsilon:g}' if budget.private else 'without privacy'}")
             yield name, budget, draw
             advance(1)
-
-
-def _trained(
-    name: str,
-    estimator: Estimator[Any] | None,
-    ratings: Ratings,
-    accountant: Accountant,
-    n_users: int | None,
-    settings: Mapping[str, Any],
-    seed: int,
-) -> Model:
-    if estimator is not None:
-        return estimator.fit(ratings, accountant, seed=seed)
-    return train(name, ratings, accountant, n_users=n_users, settings=settings.get(name), seed=seed)
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:

@@ -61,11 +61,9 @@ class Attributes:
         columns : mapping, optional
             Names or positions of the columns ``"item"`` and ``"title"`` in files.
         """
-        table = (
-            source
-            if isinstance(source, Attributes)
-            else cls({} if source is None else _read(source, domain, "attributes", columns))
-        )
+        table: Attributes = source
+        if not isinstance(source, Attributes):
+            table = cls({} if source is None else _read(source, domain, "attributes", columns))
         if titles is None:
             return table
         named = cls(_read(titles, domain, "titles", columns))

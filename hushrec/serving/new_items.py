@@ -39,10 +39,8 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
             expected = np.clip(expected, target.min(axis=0), target.max(axis=0))
             arrays[name][fresh] = expected.reshape(arrays[name][fresh].shape)
     arrays["new"] = np.where(fresh, 1, arrays.get("new", 0)).astype(np.uint8)
-    lists = None if model.lists is None else grown(model.lists, domain)
-    public = model.public
-    if public is not None:
-        public = replace(public, model=grown(public.model, domain))
+    lists = model.lists and grown(model.lists, domain)
+    public = model.public and replace(model.public, model=grown(model.public.model, domain))
     return Recommender(model.estimator, domain, arrays, lists=lists, public=public)
 
 
@@ -58,10 +56,8 @@ def _expected(scores: Array, target: Array, others: Array) -> Array:
         error = (rest**2).sum(axis=0)
         better = error <= best
         weights = (right.T * (kept / np.maximum(values, 1e-150))) @ along
-        best, predicted = (
-            np.minimum(error, best),
-            np.where(better, mean + (others - middle) @ weights, predicted),
-        )
+        predicted = np.where(better, mean + (others - middle) @ weights, predicted)
+        best = np.minimum(error, best)
     return predicted
 
 

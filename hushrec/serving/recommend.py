@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hushrec.checks import plural
+from hushrec.checks import check_listed, plural, shown
 from hushrec.data import Domain, Ratings
 from hushrec.data.ids import encode_ratings
 from hushrec.data.ratings_builder import within_range
@@ -525,10 +525,7 @@ class Recommender:
         return rows, True
 
     def columns_of(self, items: Sequence[Any]) -> NDArray[np.int64]:
-        if isinstance(items, str | bytes):
-            raise InputError(f"items={items!r} is one id; pass a list of item ids.")
-        if not isinstance(items, Iterable):
-            raise InputError(f"items={items!r} is not a list; pass a list of item ids.")
+        check_listed(items, "items", '["matrix", "alien"]')
         items = list(items) if isinstance(items, Iterator) else items  # an iterator is read once only
         few = isinstance(items, list | tuple) and len(items) <= _FEW_IDS
         columns = np.fromiter(map(self.domain.position, items), np.int64) if few else self.domain.index(items)
@@ -547,10 +544,6 @@ class Recommender:
 
 
 def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:
-    if isinstance(history, str | bytes):
-        raise InputError(
-            f"{history!r} is one id; pass a mapping from item to rating, pairs of both, or a list."
-        )
     if hasattr(history, "columns"):
         raise InputError(
             "A table may hold several users' ratings: read it with Ratings.from_any(table, model.domain) for"
@@ -558,16 +551,15 @@ def _pairs(history: Any, domain: Domain, likes: bool) -> list[Any]:
         )
     if isinstance(history, Mapping):
         return list(history.items())
-    if not isinstance(history, Iterable):
-        raise InputError("A user's ratings must be a mapping from item to rating, or pairs of both.")
-    pairs = list(history)
+    listed = isinstance(history, Iterable) and not isinstance(history, str | bytes)
+    pairs = list(history) if listed else [history]
     alone = [entry for entry in pairs if not (isinstance(entry, tuple | list) and len(entry) in (2, 3))]
-    if likes and len(alone) == len(pairs):
+    if likes and listed and len(alone) == len(pairs):
         return [(item, domain.high) for item in pairs]
     if alone:
         raise InputError(
-            f"A user's ratings must be a mapping from item to rating, or pairs of both; {alone[0]!r} is"
-            " neither."
+            "A user's ratings must be a mapping from item to rating, or pairs of both, or of likes a list of"
+            f" items; {shown(alone[0])} is neither."
         )
     return pairs
 

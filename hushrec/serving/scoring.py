@@ -113,16 +113,14 @@ def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
 def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
     """Return the scores of one model alone, of the same shape."""
     level = float(arrays["center"]) + np.asarray(arrays["item_bias"])
-    factors, items = stored_rows(arrays["item_factors"])
-    if "learned_items" in arrays:
-        scores = state.offset[:, None] + level
-        scores[:, arrays["learned_items"]] += state.factors @ factors.astype(np.float64).T
-    elif items is None:
-        scores = topk.row_scores(np.asarray(state.factors), factors, state.offset, level)
-    else:
-        scores = state.offset[:, None] + level
-        if len(items):
-            scores[:, items] = topk.row_scores(np.asarray(state.factors), factors, state.offset, level[items])
+    (factors, items), learned = stored_rows(arrays["item_factors"]), arrays.get("learned_items")
+    if items is None and learned is None:
+        return topk.row_scores(np.asarray(state.factors), factors, state.offset, level)
+    scores = state.offset[:, None] + level
+    if learned is not None:
+        scores[:, learned] += state.factors @ factors.astype(np.float64).T
+    elif items is not None and len(items):
+        scores[:, items] = topk.row_scores(np.asarray(state.factors), factors, state.offset, level[items])
     return scores
 
 

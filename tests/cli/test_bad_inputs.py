@@ -234,7 +234,7 @@ CALLS = {
     "many users for one": (lambda: MODEL.recommend(RATINGS), "call recommend_batch"),
     "no items": (lambda: MODEL.recommend({"a": 5}, n=0), "n=0"),
     "a frame for one user": (lambda: MODEL.recommend(FRAME), "a mapping from item to rating"),
-    "one id for a list": (lambda: MODEL.predict({"a": 5}, "b"), "pass a list of item ids"),
+    "one id for a list": (lambda: MODEL.predict({"a": 5}, "b"), "is not a list; pass one"),
     "an unknown item": (lambda: MODEL.predict({"a": 5}, ["z"]), "not in the model's catalogue"),
     "a rating out of range": (lambda: MODEL.predict({"a": 50}, ["b"]), "not a number from 1 to 5"),
     "one user for many": (lambda: MODEL.recommend_batch({"a": 5}), "history must be Ratings, not dict"),

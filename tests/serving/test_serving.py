@@ -255,8 +255,8 @@ def test_a_history_is_a_mapping_pairs_or_liked_items() -> None:
     same(likes.recommend([]), best(likes, {}))
     same(model.recommend([("i4", 3.0), ("i4", 3.0)]), best(model, {"i4": 3.0}))
     for history, words in (
-        ("i4", "is one id; pass a mapping"),
-        (b"i4", "is one id; pass a mapping"),
+        ("i4", "'i4' is neither"),
+        (b"i4", "a bytes is neither"),
         (5, "must be a mapping"),
         (["i4"], "'i4' is neither"),
         ([("i0", 3.0), "i4"], "'i4' is neither"),
@@ -274,8 +274,8 @@ def test_items_are_a_list_of_those_of_the_catalogue() -> None:
     model, many = served(), [ITEMS[place % N_ITEMS] for place in range(1001)]
     assert model.predict({}, many) == [*model.predict({}, ITEMS)] * 77
     for items, words in (
-        ("i1", "is one id"),
-        (b"i1", "is one id"),
+        ("i1", "items='i1' is not a list"),
+        (b"i1", "is not a list; pass one"),
         (5, "items=5 is not a list"),
         (["i1", "other"], "Item 'other' is not in the model's catalogue of 13 items"),
         (iter(["i1", "other"]), "Item 'other' is not in the model's catalogue of 13 items"),
