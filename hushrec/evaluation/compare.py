@@ -316,13 +316,12 @@ def compare(
     _check_kinds(train_ratings, test_ratings, models, epsilons)
     settings, named = dict(settings or {}), _by_label(models)
     grid, jobs = _grid(train_ratings, named, epsilons, delta, relation, n_users, settings, data_is_public)
-    likes = "ratings" not in jobs
+    hidden = () if "ratings" in jobs else ("rmse", "mae")
     if relevant_from is None and "lists" in jobs:
         relevant_from = train_ratings.domain.like_threshold
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     ledger = None if data_is_public else ledger
-    rows: list[dict[str, Any]] = []
-    charged: list[float] = []
+    rows, charged = list[dict[str, Any]](), list[float]()
     whole = [_whole(budget) for _, budget, _ in runs]
     words: dict[str, Any] = {"allow_composition": allow_composition}
     with nullcontext() if ledger is None else closing(ledger.reserve(dataset, whole, **words)) as reservation:
@@ -339,7 +338,6 @@ def compare(
             charged += [0.0 if data_is_public else release.mu for release in accountant.releases]
             result = evaluate(model, train_ratings, test_ratings, k=k, relevant_from=relevant_from, seed=seed)
             run = {"model": name, "epsilon": budget.epsilon, "draw": draw, "directions": model.directions}
-            hidden = ("rmse", "mae") if likes else ()
             rows.append({**run, **_flat({key: m for key, m in result.metrics.items() if key not in hidden})})
     return Comparison(
         rows=tuple(sorted(rows, key=lambda run: math.isinf(run["epsilon"]))),

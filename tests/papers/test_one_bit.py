@@ -239,44 +239,6 @@ def test_slopes_are_those_at_scores_within_the_bound_and_within_the_clamp(name):
     assert found.unit == "rating" and found.norm == "l1"
 
 
-@pytest.mark.parametrize(("link", "longest"), [("logistic", 4.0), ("probit", 1.0)])
-def test_steps_along_noisy_gradients_are_within_their_bounds(link, longest):
-    """Barzilai and Borwein's length of the releases, at least a fifth of the longest: by hand.
-
-    A curvature that noise made negative does not decide the length; the entries stay within the bound.
-    """
-    rng, bound = np.random.default_rng(0), 0.9
-    model = OneBitCompletion.of(
-        mechanism="gradient", gradient_steps=6, nuclear_norm=1e3, bound=bound, link=link
-    )
-    lengths = (0.01, 0.5 * longest, 90.0, -1.0, 0.3 * longest)
-    slope, matrix, given, wanted = 1e-3 * rng.normal(size=(3, 4)), np.zeros((3, 4)), [], []
-    step, asked = longest / 6, []
-    for length in (*lengths, None):
-        given.append(slope)
-        wanted.append(matrix)
-        moved = np.clip(matrix - step * slope, -bound, bound)
-        change, matrix = moved - matrix, moved
-        if length is not None:
-            slope, step = slope + change / length, min(max(abs(length), longest / 6), longest)
-            step = longest if length < 0 else step
-    places = np.nonzero(np.ones((3, 4)))
-
-    class Told:
-        shape, cells = (3, 4), places
-
-        def slopes(self, scores):
-            asked.append(scores.reshape(3, 4).copy())
-
-        def release(self, label, bounded):
-            assert label == f"gradient {len(asked)}"
-            return given[len(asked) - 1][places]
-
-    found = model._noisy_gradients(Told(), Told())
-    assert np.array(asked) == pytest.approx(np.array(wanted), abs=1e-9)
-    assert found == pytest.approx(matrix, abs=1e-9)
-
-
 def test_entries_of_the_strongly_convex_optimum_take_all_their_steps():
     """Computed by hand inside the nuclear ball and the bound: each step is 1 / (1/4 + 0.5)."""
     model = estimator("output", nuclear_norm=1e3, bound=50.0, output_steps=7)
