@@ -41,14 +41,13 @@ from hushrec.training.named import choose
 ROWS = STORED / "nobody.json"
 BUDGET = Budget(5.0, 1e-6)
 ONLINE = (1.0, 0.6, 0.2, 0.05)
-RANDOM = {"start": "random"}
 #: Model and settings by job and number of rounds.
 MODELS: dict[str, dict[int, tuple[str, dict[str, Any]]]] = {
     "RMSE": {
         1: ("item-bias", {}),
         2: ("private-als", {"rank": 0, "bias_rounds": 1, "features": False}),
-        4: ("private-als", {"rank": 8, "bias_rounds": 1, "iterations": 1} | RANDOM),
-        8: ("private-als", {"rank": 8, "bias_rounds": 1, "iterations": 3} | RANDOM),
+        4: ("private-als", {"rank": 8, "bias_rounds": 1, "iterations": 1}),
+        8: ("private-als", {"rank": 8, "bias_rounds": 1, "iterations": 3}),
     },
     "Recall@20": {
         1: ("popular", {}),

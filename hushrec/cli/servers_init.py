@@ -51,7 +51,7 @@ def servers_init(
 
     Give the same file to both operators and to every node. The model is item-bias, popular, private-als,
     private-eigenrec or both. As planned, a node sends at most 10 MB, and no item x item matrix is released;
-    --set iterations and --set start=spectral ask for more.
+    --set iterations asks for more.
 
       hushrec servers init agreement.json --model private-als --users 6000 --set iterations=2 \\
                            --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
@@ -172,22 +172,21 @@ def _made(written: dict[str, Any]) -> Agreement:
 def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:
     """Return a planned model for which nodes send little; settings that are given are kept.
 
-    For lists it has fewer iterations, down to three, and then fewer learned items.
+    It has fewer iterations, down to three, and lists then have fewer learned items.
     """
     if hasattr(model, "lists"):
-        ratings = small(model.ratings, _of("ratings", settings), n_items)
+        ratings = small(model.ratings, _of("ratings", settings), n_items, room // 4)
         room -= at_most(ratings, n_items)[1]
         return replace(
             model, ratings=ratings, lists=small(model.lists, _of("lists", settings), n_items, room)
         )
     tuning: Any = getattr(model, "tuning", None)
-    if hasattr(tuning, "start") and "start" not in settings:
-        model = replace(model, tuning=replace(tuning, start="random"))
     if hasattr(model, "pairs") and "pairs" not in settings:
         model = replace(model, pairs=False)
-    if hasattr(tuning, "learned_items") and "iterations" not in settings:
+    if tuning is not None and "iterations" not in settings:
         while model.iterations > _FEWEST and at_most(model, n_items)[1] > room:
             model = replace(model, iterations=model.iterations - 1)
+    if hasattr(tuning, "learned_items") and "iterations" not in settings:
         over = at_most(model, n_items)[1] - room
         if over > 0 and "learned_items" not in settings:
             learned = min(model.tuning.learned_items, n_items)
@@ -214,7 +213,7 @@ def at_most(model: Any, n_items: int) -> tuple[int, int]:
         if steps:  # the halves of likes, with item weights again
             rounds, words = rounds + 1, words + n_items + width * (width + 1)
     else:
-        matrix, learned = model.iterations and tuning.start == "spectral", n_items
-        rounds = 1 + model.bias_rounds + 2 * steps + matrix
+        matrix, learned = False, 0
+        rounds = 1 + model.bias_rounds + 2 * steps
         words = n_items * (1 + model.bias_rounds + steps * rank) + 3 + steps * (rank * (rank + 1) // 2 + 2)
     return int(rounds), 8 * (words + matrix * learned * (learned + 1) // 2) + 32 * int(rounds)

@@ -203,12 +203,6 @@ class FittedUsers(Users):
         total = truncated(np.minimum(votes, CLIP_MARGIN * most), step).sum()
         return Bounded(np.array([total]), counted(most), scale=1 / most, step=step)
 
-    def outer_products(self, items: Array, clip: float, spread: float) -> Bounded:
-        """Sum outer products of weighted residual rows of norm <= clip * spread, packed."""
-        bound = clip * spread
-        rows = self._clipped_residuals(items, bound, spacing(bound, FACTOR_BITS))
-        return outer_product_sum(rows, bound).times(1 / spread**2)
-
     # ------------------------------------------------------------------ inside a user
 
     def _residual_sums(self, items: Array, user_norm: float, clip: float) -> tuple[Array, Array]:

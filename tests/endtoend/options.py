@@ -31,7 +31,6 @@ _ALS: dict[str, list[Words]] = {
         ("--set", "features=false", "--set", "bias_rounds=0"),
     ],
     "iterations": _of("iterations", "0", "2"),
-    "start": _of("start", "spectral", "random"),
     "factor clip": _of("factor_clip", "0.001"),
     "user variance": _of("user_variance", "6"),
     "weight exponent": _of("weight_exponent", "0", "-1"),

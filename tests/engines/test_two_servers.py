@@ -43,9 +43,7 @@ from hushrec.training.gate import LocalGate
 from hushrec.training.named import choose
 from tests.engines.servers import PEER, Deaf, KeptNoise, World, server
 
-ALS = hushrec.PrivateALS(
-    rank=3, iterations=1, bias_rounds=1, n_users=12, tuning=hushrec.PrivateALS.Tuning(start="spectral")
-)
+ALS = hushrec.PrivateALS(rank=3, iterations=1, bias_rounds=1, n_users=12)
 ESTIMATORS = {
     "item-bias": hushrec.ItemBias(),
     "popular": hushrec.Popular(),

@@ -23,8 +23,6 @@ NOT_PRIVATE = ("als", "ease", "frank-wolfe", "projected-gradient")
 @pytest.mark.parametrize(
     "settings",
     [
-        {"start": "spectral", "rank": 4},
-        {"start": "random"},
         {"rank": 4},
         {"iterations": 3},
         {"weight_exponent": 0.0},
@@ -36,15 +34,6 @@ def test_what_can_be_tried_with_no_number_of_users_can_be_planned_with_each(sett
     check_run("private-als", budget, domain, None, settings)
     for n_users in np.unique(np.geomspace(1, 1e6, 100).astype(int)):
         choose("private-als", budget, domain, n_users=int(n_users), settings=settings).plan(budget, domain)
-
-
-def test_what_many_users_could_not_be_planned_with_is_refused_before_they_are_counted():
-    """One user has no factors to start, many have: their number is not released first."""
-    accountant = Accountant(Budget(20.0, 1e-6))
-    with pytest.raises(InputError, match="'start' gets no part of the budget"):
-        settings = {"start": "spectral", "rank": 4, "start_share": 0.0}
-        train("private-als", realistic(300, 9, 1500, seed=1), accountant, settings=settings)
-    assert accountant.releases == ()
 
 
 @pytest.mark.parametrize(

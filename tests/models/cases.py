@@ -93,7 +93,7 @@ class InformedEigenRec(PrivateEigenRec):
 class DividedEigenRec(PrivateEigenRec):
     """Private EigenRec with rounds that always release item weights next to their sums."""
 
-    def weights_part(self, rounds: int, sums: Sums | None, noisy: np.ndarray, noise_sd: float) -> float:
+    def weights_part(self, rounds: int, sums: Sums | None, known: float) -> float:
         return 0.4
 
 
@@ -113,8 +113,8 @@ CASES = [
          factor_clip=0.001, user_norm=1e-10, features=False, n_users=6),
          loose={"item sums": "the joint clip never binds",
                 "residual variance": "noise hides the first one, so later bounds are wide"}),
-    Case("private-als, spectral start", PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5,
-         start="spectral", start_clip=0.01, features=False), loose=BINDS),
+    Case("private-als, no free factors", PrivateALS.of(**SHARED, factor_clip=0.001, user_norm=0.5,
+         features=False), loose=BINDS),
     Case("private-als, item features", InformedALS.of(**SHARED, factor_clip=0.001, user_norm=0.5),
          loose=BINDS),
     Case("dpals", DPALS.of(**ITEMWISE, user_norm=0.05, clip=0.01)),
@@ -195,8 +195,6 @@ CASES += [
          "lists: halves": "0.993: the halves of hostile users differ"}),
     Case("one-bit-user", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001, user_norm=0.5),
          loose=BINDS),
-    Case("one-bit-user, spectral start", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001,
-         user_norm=0.5, start="spectral", start_clip=0.01), loose=BINDS, twin=True),
     Case("one-bit-user, users declared", UserLevelOneBit.of(threshold=3.5, **SHARED, factor_clip=0.001,
          user_norm=0.5, n_users=6), loose=BINDS, twin=True),
     Case("one-bit-user, biases alone", UserLevelOneBit.of(threshold=3.5, rank=0, features=False,

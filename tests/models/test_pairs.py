@@ -47,7 +47,7 @@ def scaled(ratings: Ratings, seed: int = 0) -> tuple[LikingUsers, np.ndarray, np
 def test_the_matrix_is_that_of_the_users_rows() -> None:
     ratings = likes_of_groups(80, 16, 2, 3)
     users, scale, first, learned = scaled(ratings)
-    bounded = users.item_matrix(learned)
+    bounded = users.item_matrix()
     rows = rows_apart(ratings.matrix.toarray() > 0, scale, first)
     expected = (rows.T @ rows)[np.ix_(learned, learned)]
     found = unpacked(opened(bounded))

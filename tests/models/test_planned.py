@@ -23,21 +23,9 @@ def test_private_als_learns_more_with_more_users(budget: Budget) -> None:
         assert (plans[-1].factor_rounds > 0) == (domain.n_items >= 8)
         for few, many in zip(plans, plans[1:]):
             assert many.rank >= few.rank and (many.factor_rounds > 0) >= (few.factor_rounds > 0)
-            assert many.starts_spectral <= (domain.n_items <= 4000)
         if budget.private:
             for plan in plans:
                 assert plan.plan(budget, domain).mu == pytest.approx(budget.mu)
-
-
-def test_a_spectral_start_that_is_asked_for_is_paid() -> None:
-    """Even if the plan would not choose it."""
-    for n_users, n_items, iterations in ((3000, 200, 8), (10**7, 5000, 4), (5, 200, 0)):
-        domain = Domain(range(n_items), rating_range=(1, 5))
-        found = PrivateALS.planned(Budget(1.0, 1e-6), domain, n_users, start="spectral", rank=3)
-        plain = PrivateALS.planned(Budget(1.0, 1e-6), domain, n_users)
-        assert plain.tuning.start == "random" and (found.tuning.start, found.rank) == ("spectral", 3)
-        labels = [release.label for release in found.plan(Budget(1.0, 1e-6), domain).releases]
-        assert found.iterations == iterations and ("start" in labels) == (iterations > 0)
 
 
 def test_few_users_of_few_items_get_no_factors_that_noise_hides() -> None:

@@ -66,11 +66,11 @@ def test_tiny_catalogues(n_items: int) -> None:
 
 def test_products_that_would_underflow_are_still_scaled_to_norm_one() -> None:
     """A contribution is bounded even where the square of every product is 0 in floating point."""
-    users, learned = LikingUsers(small()), np.ones(12, dtype=bool)
+    users = LikingUsers(small())
     users.scale(np.ones(12), np.ones(12))
-    ordinary, tiny = (opened(users.item_sums(np.full((12, 3), size), learned)) for size in (1.0, 1e-200))
+    ordinary, tiny = (opened(users.item_sums(np.full((12, 3), size))) for size in (1.0, 1e-200))
     assert tiny == pytest.approx(ordinary, rel=1e-6) and np.abs(tiny).max() > 0
-    assert not opened(users.item_sums(np.zeros((12, 3)), learned)).any()
+    assert not opened(users.item_sums(np.zeros((12, 3)))).any()
 
 
 @pytest.mark.parametrize("weight", [400.0, 1e4])
@@ -95,7 +95,7 @@ def test_what_one_user_adds_is_what_the_definition_says(weight: float) -> None:
         length = np.linalg.norm(rest)
         factors = row @ vectors
         factors /= max(np.linalg.norm(factors), 1e-300)
-        sums, matrix = users.item_sums(vectors, learned), users.item_matrix(learned)
+        sums, matrix = users.item_sums(vectors), users.item_matrix()
         wanted = np.outer(rest / max(length, 1 / 2), factors)[learned]
         assert opened(sums).reshape(wanted.shape) == pytest.approx(wanted, abs=1e-5)
         assert np.linalg.norm(opened(sums)) <= 1
@@ -132,6 +132,6 @@ def test_rows_of_the_matrix_are_rounded_to_the_nearest_step(weight: float) -> No
         taken = math.floor(room * along / (length * square) / (step / grid) + 0.5)
         own = own - np.rint(first / grid).astype(int) * taken
         total += np.outer(own, own).astype(object)
-    found = users.item_matrix(learned)
+    found = users.item_matrix()
     expected = total[np.ix_(learned, learned)][np.tril_indices(learned.sum())]
     assert (opened(found) / step**2).astype(int).tolist() == expected.tolist()

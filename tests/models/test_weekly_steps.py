@@ -49,8 +49,7 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     found = model.week(gate, gate, last)
     scale, first = gate.asked["scale"]
     assert np.array_equal(scale, last.state["item_scale"]) and np.array_equal(first, last.state["item_first"])
-    (learned_items,) = gate.asked["item_matrix"]
-    assert np.flatnonzero(learned_items).tolist() == sorted(last.serve["learned_items"])
+    assert np.flatnonzero(scale).tolist() == sorted(last.serve["learned_items"])
     before, own = float(last.state["pairs_precision"]), 1 / 0.16
     assert found.state["pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
     assert found.state["pairs_precision"] == pytest.approx(before + own)

@@ -65,7 +65,7 @@ def test_what_one_user_adds_is_what_the_definition_says(kind: str, window: int) 
         wanted /= max(np.linalg.norm(scale[order]), 1e-300)
         wanted -= np.outer(first, first @ wanted) / (first @ first)
         wanted /= max(np.linalg.norm(wanted), 1 / 2)
-        found = opened(users.item_sums(vectors, LEARNED))
+        found = opened(users.item_sums(vectors))
         np.testing.assert_allclose(found.reshape(-1, 3), wanted[LEARNED], atol=1e-5)
         assert np.linalg.norm(found) <= 1
 
@@ -73,7 +73,7 @@ def test_what_one_user_adds_is_what_the_definition_says(kind: str, window: int) 
 def test_a_window_of_all_likes_is_no_window() -> None:
     ratings = ratings_of(*(rows_of(f"u{seed}", "mixed", 3 + seed, seed) for seed in range(8)))
     (whole, vectors), (windowed, _) = scaled(ratings, 0), scaled(ratings, 100)
-    sums = [opened(users.item_sums(vectors, LEARNED)) for users in (whole, windowed)]
+    sums = [opened(users.item_sums(vectors)) for users in (whole, windowed)]
     np.testing.assert_allclose(*sums, atol=1e-5)
 
 
@@ -85,7 +85,7 @@ def test_one_users_times_change_their_own_contribution_alone(at_once: int, monke
 
     def sums(*users: list[tuple]) -> np.ndarray:
         side, vectors = scaled(ratings_of(*users), 2)
-        return opened(side.item_sums(vectors, LEARNED))
+        return opened(side.item_sums(vectors))
 
     without, found = sums(*others), []
     for kind in KINDS:
@@ -104,7 +104,7 @@ def test_a_user_stays_within_the_bound_whatever_a_server_sends(size: float) -> N
     def sums(*users: list[tuple]) -> np.ndarray:
         side, vectors = scaled(ratings_of(*users), 2)
         vectors[[2, 7, 9]] = np.copysign(size, vectors[[2, 7, 9]])
-        return opened(side.item_sums(vectors, LEARNED))
+        return opened(side.item_sums(vectors))
 
     for kind in KINDS:
         comer = rows_of("comer", kind, N_ITEMS, seed=1)

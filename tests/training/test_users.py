@@ -102,13 +102,11 @@ def test_sums_are_on_the_grid_that_they_declare(size: float) -> None:
     deviations, weights = users.item_deviations(0.2 * size)
     biases = fitted(0)[0].item_biases(fitted(0)[1], 0.4 * size, 1.3)
     residuals = users.item_residuals(items, 0.4 * size, 1.3)
-    products = users.outer_products(items, 0.3 * size, 1.7)
     votes = [users.residual_variance(items, SLOPES, most * size) for most in (0.5, 0.6, 0.7, 0.8)]
     expected = [
         (first, steps_of(0.13 * size)), (biases, steps_of(0.52 * size)), (residuals, steps_of(0.52 * size)),
         (second, [*[steps_of(0.51 * size, 14) ** 2] * 6, steps_of(1.0)]), (users.spreads(), steps_of(4.0)),
         (weights, steps_of(1.0)), (deviations, steps_of(0.4 * size)),
-        (products, steps_of(0.51 * size, 14) ** 2),
     ]  # fmt: skip
     for each, step in expected:
         assert (each.step == step).all() and on_its_grid(each)
@@ -185,19 +183,6 @@ def test_a_fit_uses_up_three_quarters_of_her_ratings_at_most() -> None:
     assert bound and opened(users.residual_variance(items, SLOPES, 100.0)) == near([expected])
 
 
-@pytest.mark.parametrize("clip", [0.02, 0.3, 3.0])
-def test_outer_products_of_residuals(clip: float) -> None:
-    users, items = fitted(0)
-    rows = np.array([shortened(weighted(user, own(user, items)[1]), 1.7 * clip) for user in ROWS])
-    packed = users.outer_products(items, clip, 1.7)
-    expected = (rows.T @ rows)[np.tril_indices(ITEMS)]
-    assert opened(packed) == pytest.approx(expected, rel=1e-3, abs=2e-3 * clip)
-    assert packed.sensitivity("add-remove") == pytest.approx(clip**2)
-    assert packed.weight.tolist() == [
-        1.0 if a == b else math.sqrt(2) for a in range(ITEMS) for b in range(a + 1)
-    ]
-
-
 @pytest.mark.parametrize("clip", [0.03, 0.2, 30.0])
 def test_deviations_and_weights_by_item(clip: float) -> None:
     """Deviations are from a user's own mean, on a range of half width 2; one factor shortens both."""
@@ -248,9 +233,6 @@ def test_levels_far_from_zero_are_fitted_in_float64(level: float, of: str) -> No
     rows_of_all = [weighted(user, own(user, MODEL)[1]) for user in ROWS]
     expected = sum(shortened(row, 0.4 * 1.3) for row in rows_of_all)
     assert opened(users.item_residuals(moved, 0.4, 1.3)) == pytest.approx(expected, abs=1e-6)
-    clipped = np.array([shortened(row, 0.4 * 1.3) for row in rows_of_all])
-    packed = (clipped.T @ clipped)[np.tril_indices(ITEMS)]
-    assert opened(users.outer_products(moved, 0.4, 1.3)) == pytest.approx(packed, abs=1e-3)
 
 
 def test_norms_are_taken_in_float64() -> None:
@@ -344,7 +326,6 @@ def test_who_has_no_rating_adds_to_no_sum() -> None:
                 users.item_residuals(items, 0.4, 1.3),
                 *users.item_sums(items, SLOPES, 0.3, 0.1, 1.7, 1.3),
                 users.residual_variance(items, SLOPES, 0.6),
-                users.outer_products(items, 0.3, 1.7),
             ]
     for without, with_them in zip(*alike, strict=True):
         assert opened(without).tobytes() == opened(with_them).tobytes()

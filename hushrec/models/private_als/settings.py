@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Self
 
 from hushrec.checks import Clip, Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
@@ -26,8 +26,8 @@ from hushrec.types import Array, ModelArrays
 _RESIDUAL_SHARE = 0.004
 #: Above this the number of users limits learning, not the noise.
 _LARGEST_MU = 8.0
-#: Items up to which a planned model starts from a private item x item matrix.
-_LARGEST_SPECTRAL = 4000
+#: Most rounds of the factors. Validation ratings of ML-1M and ML-100K, and generated films.
+_MOST_ROUNDS = 18
 #: Bound of a user's contribution to a bias round and to an iteration, in the units of the tuning.
 _BIAS_CLIP, _FACTOR_CLIP = 0.67, 0.28
 _FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
@@ -106,14 +106,9 @@ class PrivateALS(Estimator[FittedUsers]):
             Bound on the norm of a user's factors, in units of the spread, > 0. None only without privacy.
         weight_exponent : float
             Adaptive weights (Krichene et al. 2023) are the released item weight to this power, in [-1, 0].
-        start : {"random", "spectral"}
-            First learned factors: random, or the top eigenvectors of a private item x item matrix.
-        start_clip : float or None
-            Bound on a user's weighted residuals in that matrix, in units of the spread, > 0. None only
-            without privacy.
-        level_share, weights_share, start_share, bias_share, factor_share : float
+        level_share, weights_share, bias_share, factor_share : float
             Relative budgets (of mu squared), in [0, 1]: the level and as much for the spreads, the item
-            weights, the spectral start, all bias rounds, all iterations. They are scaled to the whole budget.
+            weights, all bias rounds, all iterations. They are scaled to the whole budget.
         gramian_share : float
             Part of an iteration's budget for its Gramian, in (0, 1).
         """
@@ -124,11 +119,8 @@ class PrivateALS(Estimator[FittedUsers]):
         factor_clip: Clip | None = _FACTOR_CLIP
         user_norm: Clip | None = 0.7
         weight_exponent: Annotated[float, "[-1, 0]"] = -0.25
-        start: Literal["random", "spectral"] = "random"
-        start_clip: Clip | None = 0.4
         level_share: Share = 0.01
         weights_share: Share = 0.15
-        start_share: Share = 0.1
         bias_share: Share = 0.4
         factor_share: Share = 0.35
         gramian_share: Part = 0.01
@@ -159,15 +151,13 @@ class PrivateALS(Estimator[FittedUsers]):
         }
         visible = known_part(FACTOR_NOISE, budget, domain, n_users) > 0.5
         if signal >= 1 and domain.n_items >= 8 and visible:
-            large = signal >= 10
+            rank = min(12 if signal >= 10 else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
             settings |= {
-                "rank": min(12 if large else min(8, 2 + int(signal)), max(2, domain.n_items // 8)),
-                # a random start has further to go: ML-1M validation ratings, ML-100K, `realistic` data
-                "iterations": 4 if large else 8,
+                "rank": rank,
+                "iterations": min(3 * rank, _MOST_ROUNDS),  # a random start has far to go
                 "factor_share": min(0.8, 0.3 + 0.1 * signal),
-                "start": "spectral" if large and domain.n_items <= _LARGEST_SPECTRAL else "random",
+                "factor_clip": 0.1 * math.sqrt(rank),
             }
-            settings["factor_clip"] = 0.1 * math.sqrt(settings["rank"])
         return cls.of(settings, changes)
 
     @property
@@ -179,11 +169,6 @@ class PrivateALS(Estimator[FittedUsers]):
     def learned_factors(self) -> int:
         """Factors that do not start from released features."""
         return self.rank - 2 * self.features
-
-    @property
-    def starts_spectral(self) -> bool:
-        """Whether a spectral release starts the learned factors."""
-        return self.factor_rounds > 0 and self.learned_factors > 0 and self.tuning.start == "spectral"
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         if math.isfinite(budget.epsilon):
@@ -200,7 +185,6 @@ class PrivateALS(Estimator[FittedUsers]):
             "bias_clip": self.bias_rounds > 0,
             "factor_clip": self.factor_rounds > 0,
             "user_norm": self.factor_rounds > 0,
-            "start_clip": self.starts_spectral,
         }
         for name, wanted in needed.items():
             if wanted and getattr(self.tuning, name) is None:
@@ -220,11 +204,9 @@ class PrivateALS(Estimator[FittedUsers]):
     def _factor_round(self, step: int) -> list[Round]:
         tuning, share = self.tuning, self.tuning.factor_share / self.iterations
         gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
-        start = Round("start", tuning.start_share, positive(or_infinite(tuning.start_clip) ** 2))
         clip = signed(or_infinite(tuning.factor_clip))
         return [
             Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0)),
-            *([start] if step == 1 and self.starts_spectral else []),
             Round(f"gramian {step}", share * tuning.gramian_share, gramian),
             Round(f"item sums {step}", share * (1 - tuning.gramian_share), clip),
         ]

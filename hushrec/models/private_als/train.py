@@ -14,7 +14,6 @@ import numpy as np
 
 from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
-from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sweeps import START, initial_items
 from hushrec.models.private_als.features import expected_from_features, slope_columns
 from hushrec.models.private_als.updates import (
@@ -158,25 +157,12 @@ def _learn_biases(
     return Biases(items, prior, variance, informative)
 
 
-def _start(
-    model: PrivateALS, users: FittedUsers, gate: Gate, level: Level, items: Array, public: Array, seed: int
-) -> Array:
-    """Return first learned factors, between features and biases: public, random, or spectral (Remark 2)."""
-    n_items = len(items)
-    if model.starts_spectral:
-        released = gate.release(
-            "start", users.outer_products(items, or_infinite(model.tuning.start_clip), level.spread)
-        )
-        matrix = unpacked(released)
-        np.fill_diagonal(matrix, 0.0)  # a diagonal entry is a sum of squares, noise included
-        vectors = top_eigenpairs(matrix, min(model.learned_factors, n_items))[1]
-        vectors = np.pad(vectors, ((0, 0), (0, model.learned_factors - vectors.shape[1])))
-        learned = vectors * math.sqrt(n_items) * model.tuning.factor_prior
-    else:
-        learned = BiasedFactors(initial_items(n_items, model.learned_factors, seed, items.dtype)).factors
-        # item features separate tastes better than a random start
-        usual = START / math.sqrt(max(model.learned_factors, 1))
-        learned[:, : public.shape[1]] = usual * public / _rms(public)
+def _start(model: PrivateALS, items: Array, public: Array, seed: int) -> Array:
+    """Return first learned factors, between features and biases: public or random."""
+    learned = BiasedFactors(initial_items(len(items), model.learned_factors, seed, items.dtype)).factors
+    # item features separate tastes better than a random start
+    usual = START / math.sqrt(max(model.learned_factors, 1))
+    learned[:, : public.shape[1]] = usual * public / _rms(public)
     known = BiasedFactors(items)
     return np.column_stack([known.factors, learned, known.biases]).astype(items.dtype)
 
@@ -197,7 +183,7 @@ def _learn_factors(
         released = gate.release(votes, users.residual_variance(items, slopes, most))
         residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes))
         if step == 1:  # later sums are of the fit that the residual variance was released of
-            items = _start(model, users, gate, level, items, public, seed)
+            items = _start(model, items, public, seed)
             users.fit(items, level.ridge(residual))
         unit = level.spread * math.sqrt(residual)
         contributions = users.item_sums(items, slopes, norm, clip, level.spread, unit)
@@ -206,7 +192,7 @@ def _learn_factors(
         values, vectors, variance = spectrum(gram, gate.noise_sd(gramian), n_users, level)
         factors = BiasedFactors(items).factors
         noisy = noisy - variance * slopes[:, None] * factors
-        if step == 1 and model.tuning.start == "random":  # learned columns were a guess: solve outright
+        if step == 1:  # learned columns were a guess: solve outright
             guess = factors * (np.arange(model.rank) >= 2 * model.features)
             noisy = noisy + slopes[:, None] * ((guess @ vectors) * values) @ vectors.T
             factors -= guess

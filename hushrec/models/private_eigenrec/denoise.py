@@ -16,6 +16,8 @@ _PRECISION = float(np.finfo(np.float64).eps)
 #: Candidates of a regression coefficient of one half of the likes on the other. Negative ones are as usual as
 #: positive ones at first, so that noise alone has a mean of 0.
 _OF_HALVES = np.linspace(-1.0, 1.0, 101)
+#: Their reliabilities for twice as many likes as a half has (Spearman and Brown), with the sign.
+_RELIABILITIES = 2 * _OF_HALVES / (1 + np.abs(_OF_HALVES))
 #: A taste dimension counts as learned if its product of halves is this many times its standard error.
 _LEARNED = 3.0
 
@@ -94,9 +96,9 @@ class Halves(NamedTuple):
     def taste(self, vectors: Array, values: Array, along: Array, n_users: float) -> Taste:
         """Return taste dimensions with their gains (docs/guides/implicit.md, "How far to trust a dimension").
 
-        One half of a user's likes is regressed on the other. The gain is the posterior mean given the
-        product, its noise and its sampling variance, for twice as many likes as a half has. The user's own
-        contribution to the dimension is taken off.
+        One half of a user's likes is regressed on the other. The gain is the posterior mean of the
+        reliability given the product, its noise and its sampling variance, or of its root where a dimension
+        is learned. The user's own contribution to the dimension is taken off.
 
         Parameters
         ----------
@@ -114,11 +116,13 @@ class Halves(NamedTuple):
         product = product - self_part * (product + square)
         deviation = np.sqrt(self.noise_sd**2 + square**2 / n_users)
         misfit = ratio(product[:, None] - square[:, None] * _OF_HALVES, deviation[:, None])
-        half = np.maximum(posterior_means(_OF_HALVES, -(misfit**2) / 2)[0], 0.0)
-        gains = 2 * half / (1 + half)
-        order = np.argsort(-ratio(product, deviation), kind="stable")
+        likelihood = np.vstack([-(misfit**2) / 2, np.zeros(len(_OF_HALVES))])  # and of one more: any
         learned = int((product > _LEARNED * deviation).sum())
-        return Taste(vectors[:, order], gains[order], learned)
+        # posterior means vary less than tastes do; a ranking needs the full spread (Louis 1984)
+        root = np.sign(_OF_HALVES) * np.sqrt(np.abs(_RELIABILITIES))
+        means = posterior_means(root if learned else _RELIABILITIES, likelihood)[0][:-1]
+        order = np.argsort(-ratio(product, deviation), kind="stable")
+        return Taste(vectors[:, order], np.maximum(means, 0.0)[order], learned)
 
 
 class Taste(NamedTuple):

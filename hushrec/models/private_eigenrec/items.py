@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 #: Steps in the largest entry of the popularity vector, as a power of two.
 _POPULARITY_BITS = 5
-#: Smallest gain of a taste dimension that does not exceed noise and chance. `make bench PART=lists`.
+#: Smallest gain of a taste dimension while none exceeds noise and chance. `make bench PART=lists`.
 _LEAST_GAIN = 0.1
 
 
@@ -79,15 +79,12 @@ def served(
     items: ItemStatistics, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
 ) -> dict[str, Any]:
     popularity = popularity_of(noisy, noise_sd)
-    learned = np.arange(len(taste.gains)) < taste.learned
-    counts = (taste.gains > _LEAST_GAIN) | learned
-    # posterior means vary less than tastes do; a ranking needs the full spread (Louis 1984)
-    gains = np.where(learned, np.sqrt(taste.gains), taste.gains)
+    counts = taste.gains > (0.0 if taste.learned else _LEAST_GAIN)
     # scores are popularity plus taste: the coefficient of popularity is divided out (docs/guides/implicit.md)
     length = np.linalg.norm(items.popularity * items.scale)
     factors = np.zeros((len(noisy), int(counts.sum())), dtype=np.float32)
     if factors.size:
-        vectors = (taste.vectors * np.sqrt(gains))[:, counts]
+        vectors = (taste.vectors * np.sqrt(taste.gains))[:, counts]
         factors[items.learned] = length * vectors / items.scale[items.learned, None]
     lowest = ratio(noisy, max(float(noisy.max()), noise_sd))
     return {

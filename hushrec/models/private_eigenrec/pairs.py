@@ -40,7 +40,7 @@ _ALONG_POPULARITY = 0.1
 
 def train_pairs(items: ItemStatistics, rank: int, users: LikingUsers, gate: Gate) -> ModelArrays:
     """Release the item matrix, and regress every item on the others."""
-    matrix = gate.release("item matrix", users.item_matrix(items.learned))
+    matrix = gate.release("item matrix", users.item_matrix())
     return _served(items, users.domain, matrix, _precision(gate), gate, rank)
 
 
@@ -53,7 +53,7 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
     popularity, n_users = popularity_of(noisy, 0.0), float(state["users"][0])
     items = ItemStatistics(n_users, noisy, noise_sd, learned, popularity, scale, first)
     users.scale(scale, first)
-    matrix = gate.release("item matrix", users.item_matrix(learned))
+    matrix = gate.release("item matrix", users.item_matrix())
     precision = _precision(gate)
     total = precision + float(state["pairs_precision"])
     matrix = state["pairs"] + (matrix - state["pairs"]) * (precision / total)

@@ -30,7 +30,6 @@ from hushrec.models.private_eigenrec.week import EXPECTED, train_next_week, week
 from hushrec.privacy import Budget, Plan, counted, positive, signed
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of
 from hushrec.training.gate import Gate
-from hushrec.training.posterior import item_weights
 from hushrec.types import Array, ModelArrays
 
 # Tuned on validation users of MovieLens-1M and -100K, once, at commit 1480e89 (docs/guides/implicit.md).
@@ -258,9 +257,12 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             return train_next_week_of_pairs(users, gate, last)
         return train_next_week(self, users, gate, last)
 
-    def weights_part(self, rounds: int, sums: Sums | None, noisy: Array, noise_sd: float) -> float:
-        """Return the fraction of the next round for item weights: large if taste does not show yet."""
-        doubt = min((1 - item_weights(noisy, noise_sd).known) / _DOUBTFUL, 1.0)
+    def weights_part(self, rounds: int, sums: Sums | None, known: float) -> float:
+        """Return the fraction of the next round for item weights: large if taste does not show yet.
+
+        ``known`` is the part of the popular items' weight that is known, 0 to 1.
+        """
+        doubt = min((1 - known) / _DOUBTFUL, 1.0)
         if sums is None or rounds < 2:
             return round(min(doubt, _MOST_OF_FIRST), 2)
         return round(doubt * (1 - sums.shown()), 2)

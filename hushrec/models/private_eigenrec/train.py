@@ -27,7 +27,7 @@ from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.week import SeasonState
 from hushrec.privacy import Bounded
 from hushrec.training.gate import Gate
-from hushrec.training.posterior import ratio
+from hushrec.training.posterior import item_weights, ratio
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
@@ -71,10 +71,11 @@ def _power_iteration(
     rounds: list[Sums] = []
     sums: Sums | None = None
     weights, weights_sd = items.noisy, items.noise_sd
+    known = item_weights(weights, weights_sd).known
 
     def release(label: str, bounded: Bounded, part: float) -> tuple[Array, float]:
         """Release, combine the item weights with those before, and return the rest with its noise."""
-        nonlocal weights, weights_sd
+        nonlocal weights, weights_sd, known
         noisy, noise_sd = gate.release(label, bounded), gate.noise_sd(label)
         if part > 0:
             again, noisy = np.split(noisy, [len(weights)])
@@ -82,20 +83,21 @@ def _power_iteration(
             total = weights_sd**2 + variance  # 0 without noise
             weights = weights + (again - weights) * ratio(weights_sd**2, total)
             weights_sd *= math.sqrt(ratio(variance, total))
+            known = item_weights(weights, weights_sd).known
         return noisy, noise_sd / math.sqrt(1 - part) if part < 1 else 0.0
 
     for step in range(1, model.iterations + 1):
-        part = model.weights_part(len(rounds), sums, weights, weights_sd)
+        part = model.weights_part(len(rounds), sums, known)
         vectors[learned] = probe
-        noisy, noise_sd = release(f"item sums {step}", users.contributions(vectors, learned, part), part)
+        noisy, noise_sd = release(f"item sums {step}", users.contributions(vectors, part), part)
         if part < 1:
             rounds.append(Sums(probe, project_out(noisy.reshape(probe.shape), first), noise_sd))
             sums = Sums.of_all(rounds, n_users)
             along, values = sums.directions()
             probe = along * (values / values[0]) ** -model.tuning.equalization
     vectors[learned] = along
-    part = model.weights_part(len(rounds), sums, weights, weights_sd)
-    noisy, noise_sd = release("halves of likes", users.halves(vectors, learned, part), part)
+    part = model.weights_part(len(rounds), sums, known)
+    noisy, noise_sd = release("halves of likes", users.halves(vectors, part), part)
     if sums is None or part == 1:
         return NOTHING, UNMEASURED, weights, weights_sd
     measured = Measured(sums, along, noisy, noise_sd)

@@ -52,6 +52,8 @@ class LikingUsers(Users):
 
     # of the last :meth:`scale`
     _scale: Array
+    _learned: NDArray[np.bool_]
+    _learned_likes: sp.csr_array
     _first: Array
     _unit: Array
     _user_weight: Array
@@ -85,19 +87,21 @@ class LikingUsers(Users):
             along = unit * weight_sums(matrix.indptr, matrix.indices, scale * first)
             apart = np.sqrt(np.maximum(1 - along**2 / square, _LONGEST**-2.0))
             per_user = np.column_stack([unit / apart, along / (apart * square)])
-        self._scale, self._first, self._unit = scale, first, unit
+        self._scale, self._first, self._unit, self._learned = scale, first, unit, scale > 0
+        self._learned_likes = at_columns(_likes(self._ratings), self._learned)
         self._user_weight, self._along = finite_or_zero(per_user).T.copy()
 
-    def item_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
+    def item_sums(self, vectors: Array) -> Bounded:
         """Sum over users of (row without popularity, at norm 1) x (factors, at norm 1): norm <= 1.
 
-        Shape (number of learned items) x rank, row by row. It combines two sums of integers: of rows, and of
-        their parts along popularity.
+        Shape (number of learned items) x rank, row by row; learned items have a scale above 0. It combines
+        two sums of integers: of rows, and of their parts along popularity.
         """
         if self._window:
-            return self._windowed_sums(vectors, learned)
+            return self._windowed_sums(vectors)
+        learned, likes = self._learned, self._learned_likes
         step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
-        likes, along_step = at_columns(_likes(self._ratings), learned), step / grid(self._first)
+        along_step = step / grid(self._first)
         factors = self._factors(likes, vectors[learned] * scale[:, None])
         room = self._room(factors.shape[1], step, along_step)
         nothing, weight = np.zeros((likes.shape[1], 0)), room * self._user_weight
@@ -107,18 +111,19 @@ class LikingUsers(Users):
         along = truncated((room * self._along)[:, None] * factors, along_step).sum(axis=0)
         return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
 
-    def _windowed_sums(self, vectors: Array, learned: NDArray[np.bool_]) -> Bounded:
+    def _windowed_sums(self, vectors: Array) -> Bounded:
         """Return :meth:`item_sums` where each like has the factors of the likes near it, itself included.
 
         The sum over a user's likes of (item) x (factors of the likes at most `window` places away, at norm
         1), less its part along popularity, at norm 1: one clip of the whole contribution.
         """
+        learned = self._learned
         step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
         along_step, square = step / grid(self._first), float((self._first**2).sum())
         room, table = self._room(vectors.shape[1], step, along_step), vectors[learned] * scale[:, None]
         total, along = np.zeros((len(first), vectors.shape[1])), np.zeros(vectors.shape[1])
         place, nothing = np.cumsum(learned) - 1, np.zeros((len(first), 0))
-        for users, cells, near in self._near(learned):
+        for users, cells, near in self._near():
             items = place[self._ratings.matrix.indices[cells]].astype(np.int32)
             factors, block = self._factors(near, table[items]), slice(users[0], users[-1] + 1)
             starts = np.searchsorted(users, np.arange(block.start, block.stop + 1))
@@ -135,14 +140,14 @@ class LikingUsers(Users):
             along += truncated((weight / square)[:, None] * sums, along_step).sum(axis=0)
         return Bounded((total - np.outer(first, along)).ravel(), signed(1.0), step=step)
 
-    def _near(self, learned: NDArray[np.bool_]) -> Iterator[tuple[Array, Array, sp.csr_array]]:
+    def _near(self) -> Iterator[tuple[Array, Array, sp.csr_array]]:
         """Yield blocks of users: each learned like's user and cell, in order, and which likes are near it."""
         matrix, window = self._ratings.matrix, self._window
         rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
         # the places of two users are further apart than the window
         places = matrix.indptr[rows + 1] - self._ratings.age() + rows * window
         order = np.argsort(places)
-        order = order[learned[matrix.indices[order]]]
+        order = order[self._learned[matrix.indices[order]]]
         rows, places = rows[order], places[order]
         low = np.searchsorted(places, places - window, "left")
         high = np.searchsorted(places, places + window, "right")
@@ -156,14 +161,14 @@ class LikingUsers(Users):
             yield rows[block], order[block], sp.csr_array((ones, near, starts), shape=(stop - start,) * 2)
             start = stop
 
-    def contributions(self, vectors: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
+    def contributions(self, vectors: Array, part: float) -> Bounded:
         """A round's release: :meth:`item_sums` and, for ``part`` of it, the item weights before.
 
         A vector; counting for the roots of (1 - part) and part, they have norm 1 a user together.
         """
-        return self._beside_weights(self.item_sums(vectors, learned), part, signed(1.0))
+        return self._beside_weights(self.item_sums(vectors), part, signed(1.0))
 
-    def halves(self, basis: Array, learned: NDArray[np.bool_], part: float) -> Bounded:
+    def halves(self, basis: Array, part: float) -> Bounded:
         """Return the products of the two halves of a user's likes, and for ``part`` of it item weights.
 
         Likes of learned items are dealt into two halves by the items' numbers. Let p and q be the halves'
@@ -171,7 +176,7 @@ class LikingUsers(Users):
         packed triangles with norms whose sum is 1. Users who cannot fill both halves add nothing. The basis
         has orthonormal columns, 0 where an item is not learned.
         """
-        likes = at_columns(_likes(self._ratings), learned)
+        likes, learned = self._learned_likes, self._learned
         vectors, first_half = basis[learned] * self._scale[learned, None], _dealt(likes)
         ones = [with_values(likes, half.astype(np.float32)) for half in (first_half, ~first_half)]
         one, two = (self._factors(half, vectors) for half in ones)
@@ -188,7 +193,7 @@ class LikingUsers(Users):
         parts += [sums.times(math.sqrt(1 - part))] if part < 1 else []
         return together(parts, bound)
 
-    def item_matrix(self, learned: NDArray[np.bool_]) -> Bounded:
+    def item_matrix(self) -> Bounded:
         """Sum over users of (row without popularity, at norm 1) x the same: norm <= 1.
 
         A packed triangle of the learned items. Rows are rounded to integers first; all later steps are exact.
@@ -197,8 +202,8 @@ class LikingUsers(Users):
         along_step = step / grid(self._first)
         room = self._room(1, step / 2, along_step / 2)
         cells = np.repeat(room * self._user_weight, np.diff(matrix.indptr)) * self._scale[matrix.indices]
-        rows = at_columns(with_values(matrix, truncated(cells + step / 2, step)), learned)
-        first = self._first[learned]
+        rows = at_columns(with_values(matrix, truncated(cells + step / 2, step)), self._learned)
+        first = self._first[self._learned]
         along = truncated(room * self._along + along_step / 2, along_step)
         sums = outer_sums(rows.indptr, rows.indices, rows.data, len(first))
         both, square = rows.T @ along, float(along @ along)
