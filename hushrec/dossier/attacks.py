@@ -32,8 +32,7 @@ def run(estimator: Any, budget: Budget, limit: float = LIMIT) -> list[dict[str, 
     ``"model"``, ``"time"`` or the error's text. ``limit`` is in seconds.
     """
     outcomes = []
-    tries: list[tuple[str, Callable[..., Any]]] = [("canaries", _canaries), ("membership", _membership)]
-    for name, attack in tries:
+    for name, attack in (("canaries", _canaries), ("membership", _membership)):
         if budget.unit != "user":
             outcome: dict[str, Any] = {"not_run": "unit"}
         elif ESTIMATORS[estimator.name] is not type(estimator):
@@ -50,14 +49,13 @@ def _within(limit: float, attack: Callable[..., Any], *arguments: Any) -> dict[s
     sys.modules["__main__"] = ModuleType("__main__")  # the caller's script is not run there again
     try:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
-            result: dict[str, Any] = pool.apply_async(attack, arguments).get(limit)
+            return dict(pool.apply_async(attack, arguments).get(limit))
     except multiprocessing.TimeoutError:
         return {"not_run": "time"}
     except HushrecError as error:
         return {"not_run": str(error)}
     finally:
         sys.modules["__main__"] = main
-    return result
 
 
 def _canaries(estimator: Any, budget: Budget) -> dict[str, Any]:

@@ -106,18 +106,14 @@ def judge(
     external = None if external is None else own_part(external)
     judges = donors.rows(np.sort(np.argsort(donors.user_keys, kind="stable")[:_MOST_JUDGES]), keyed=True)
     others = [None] if external is None else [None, external]
+    with_features = [False] if donors.domain.item_features is None else [False, True]
     if private.scores == "ratings":
+        fit = partial(ratings_model, private=private, state=state)
         ways = [
-            _Way(
-                other,
-                donors.domain.item_features is not None,
-                partial(ratings_model, external=other, private=private, state=state),
-                lambda gone: private,
-            )
+            _Way(other, with_features[-1], partial(fit, external=other), lambda gone: private)
             for other in others
         ]
     else:
-        with_features = [False] if donors.domain.item_features is None else [False, True]
         voted = None if private.public is None else private.public.model
         without = released.without if voted is None else partial(released.voted, voted)
         ways = [

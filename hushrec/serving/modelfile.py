@@ -35,16 +35,10 @@ DIGEST = "digest"
 
 _MARK = b'{"__metadata__":{"format":"hushrec",'
 _DIGEST_BYTES = 32
+#: Safetensors' names of number types: a letter, and the size in bits.
 _DTYPES = {
-    "U8": "|u1",
-    "I8": "|i1",
-    "U32": "<u4",
-    "I32": "<i4",
-    "U64": "<u8",
-    "I64": "<i8",
-    "F16": "<f2",
-    "F32": "<f4",
-    "F64": "<f8",
+    f"{code[0].upper()}{8 * int(code[1])}": f"<{code}"
+    for code in ("u1", "i1", "u4", "i4", "u8", "i8", "f2", "f4", "f8")
 }
 _NAMES = {np.dtype(code).newbyteorder("="): name for name, code in _DTYPES.items()}
 

@@ -349,9 +349,7 @@ class SampledUsers(FittedUsers):
         """
         settings, users = self._settings, self._fitted
         weighted, shrink = self._item_weight is not None, np.ones(self._rows.n_users)
-        rating_clip, user_clip = clip, math.inf
-        if settings.clipping == "user":
-            rating_clip, user_clip = math.inf, clip
+        rating_clip, user_clip = (math.inf, clip) if settings.clipping == "user" else (clip, math.inf)
         if math.isfinite(user_clip):
             no_factors = np.zeros((len(users), 1)), np.zeros((self.domain.n_items, 1))
             lengths = residual_norms(
