@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from hushrec import __version__
+from hushrec.checks import check_kind
 from hushrec.data import Ratings
 from hushrec.errors import InputError, MissingPackageError
 from hushrec.serving.model import Model, load
@@ -22,7 +23,7 @@ except ImportError:
     raise MissingPackageError("The MLflow flavour", "mlflow") from None
 
 FLAVOR_NAME = "hushrec"
-_FILE = "model.hush"
+_FILE, _HOW = "model.hush", "pass the result of fit"
 
 
 def log_model(model: Model, name: str = "model", **options: Any) -> Any:
@@ -30,8 +31,9 @@ def log_model(model: Model, name: str = "model", **options: Any) -> Any:
 
     ``options`` are ``artifacts`` of `save_model`, ``registered_model_name`` and other parameters of MLflow.
     """
-    this = sys.modules[__name__]
-    return MlflowModel.log(artifact_path=None, name=name, flavor=this, model=_checked(model), **options)
+    check_kind(model, Model, "model", _HOW)
+    flavor = sys.modules[__name__]
+    return MlflowModel.log(artifact_path=None, name=name, flavor=flavor, model=model, **options)
 
 
 def save_model(
@@ -53,13 +55,14 @@ def save_model(
         Public files to store with the model, such as its dossier.
     metadata : dict, optional
     """
+    check_kind(model, Model, "model", _HOW)
     folder, described = Path(path), MlflowModel() if mlflow_model is None else mlflow_model
     if folder.exists() and any(folder.iterdir()):
         raise InputError(f"{str(path)!r} exists and is not empty; pass the name of a new folder.")
     if missing := [str(artifact) for artifact in artifacts if not Path(artifact).is_file()]:
         raise InputError(f"{missing[0]!r} is not a file; pass the paths of files to log with the model.")
     folder.mkdir(parents=True, exist_ok=True)
-    _checked(model).save(folder / _FILE)
+    model.save(folder / _FILE)
     for artifact in artifacts:
         shutil.copy(artifact, folder)
     (folder / "requirements.txt").write_text(f"hushrec[mlflow]=={__version__}\npandas\n", encoding="utf-8")
@@ -96,11 +99,3 @@ class _Lists:
 def _load_pyfunc(path: str) -> _Lists:
     """Load a model for MLflow, which calls this by name."""
     return _Lists(load(path))
-
-
-def _checked(model: Any) -> Model:
-    if not isinstance(model, Model):
-        raise InputError(
-            f"model must be a trained model, not {type(model).__name__}; pass the result of fit."
-        )
-    return model

@@ -82,7 +82,7 @@ class Answers:
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
         self._names = {"localhost", *(name.lower() for name in names)}
         self._threads = ThreadPoolExecutor(_AT_ONCE)
-        self._page = {} if page is None else _files(page, models[models.default].titles is not None)
+        self._page = {} if page is None else _files(page, models.served[models.default].titles is not None)
         description = _json(openapi())
         self._lists: dict[str, Callable[[Served, dict[str, Any]], dict[str, Any]]] = {
             "/v1/recommend": _recommended,
@@ -148,9 +148,9 @@ class Answers:
 
     def _model(self, name: str | None) -> Served:
         name = self._models.default if name is None else name
-        if name not in self._models:
+        if name not in self._models.served:
             raise Refusal(404, "There is no model of this name; /v1/models lists them.")
-        return self._models[name]
+        return self._models.served[name]
 
     def _listed(self) -> dict[str, Any]:
         listed = [
@@ -161,7 +161,7 @@ class Answers:
                 "file": f"/models/{model.name}.hush",
                 "by_digest": f"/models/{model.name}/{model.digest}.hush",
             }
-            for model in self._models.all()
+            for model in self._models.served.values()
         ]
         return {"models": listed}
 
@@ -170,17 +170,17 @@ class Answers:
         self._let_in(request)
         if not self._tokens and not _from_here(request):
             raise Refusal(403, "Metrics are given on the server's own machine, or for a token.")
-        text = self._metrics.text([(model.name, model.digest) for model in self._models.all()])
+        text = self._metrics.text([(model.name, model.digest) for model in self._models.served.values()])
         return Reply(text.encode(), "text/plain; version=0.0.4; charset=utf-8", headers=_NO_STORE)
 
     def _static(self, path: str) -> Callable[[Request], Reply] | None:
-        for model in self._models.all():
+        for model in self._models.served.values():
             if path == f"/models/{model.name}/{model.digest}.hush":
                 return _file(model.content, _MODEL_FILE, model.digest, _IMMUTABLE)
             here = self._page and model.name == self._models.default and path == "/model.hush"
             if here or path == f"/models/{model.name}.hush":
                 return _file(model.content, _MODEL_FILE, model.digest, _NO_CACHE)
-        if self._page and path == "/titles.json" and (titles := self._models[self._models.default].titles):
+        if self._page and path == "/titles.json" and (titles := self._model(None).titles):
             return _file(titles[0], _MEDIA[".json"], titles[1], _NO_CACHE)
         page_file = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
         return page_file and _file(*page_file, _NO_CACHE | _PAGE)

@@ -56,19 +56,10 @@ class Models:
         self._files = {name: (path, *(tables or {}).get(name, (None, None))) for name, path in paths.items()}
         self._stamps = {name: _stamp(*files) for name, files in self._files.items()}
         self._columns = columns
-        self._served = {name: _read(name, *files, columns) for name, files in self._files.items()}
+        self.served = {name: _read(name, *files, columns) for name, files in self._files.items()}
         self.default = next(iter(paths))
         #: Numbers of files taken and refused since the start.
         self.exchanged = self.refused = 0
-
-    def __getitem__(self, name: str) -> Served:
-        return self._served[name]
-
-    def __contains__(self, name: object) -> bool:
-        return name in self._served
-
-    def all(self) -> list[Served]:
-        return list(self._served.values())
 
     def look(self) -> None:
         """Take new files; log one that cannot be served once, and keep the old model."""
@@ -78,14 +69,14 @@ class Models:
                 continue
             self._stamps[name] = stamp
             try:
-                self._served[name] = _read(name, *files, self._columns)
+                self.served[name] = _read(name, *files, self._columns)
             except (HushrecError, OSError, MemoryError) as error:
                 self.refused += 1
                 log.error("Still serving the old model %s: %s", name, _visible(str(error)))
             else:
                 self.exchanged += 1
-                log.warning("Model %s is now the one of digest %s.", name, self._served[name].digest)
-                if warning := warning_of_publishing(self._served[name].model.privacy, str(files[0])):
+                log.warning("Model %s is now the one of digest %s.", name, self.served[name].digest)
+                if warning := warning_of_publishing(self.served[name].model.privacy, str(files[0])):
                     log.warning("%s", _visible(warning))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hushrec.checks import check_listed, plural, shown
+from hushrec.checks import check_count, check_kind, check_listed, plural, shown
 from hushrec.data import Domain, Ratings
 from hushrec.data.ids import encode_ratings
 from hushrec.data.ratings_builder import within_range
@@ -372,12 +372,9 @@ class Recommender:
         **rules: Any,
     ) -> Iterator[Ranked]:
         """Yield the lists of :meth:`recommend_batch` as positions in the catalogue, in blocks of users."""
-        if not isinstance(history, Ratings):
-            raise InputError(
-                f"history must be Ratings, not {type(history).__name__}; load it with Ratings.from_any(table,"
-                " model.domain), or serve one user with recommend."
-            )
-        count = min(count_of(n), self.domain.n_items)
+        how = "load it with Ratings.from_any(table, model.domain), or serve one user with recommend"
+        check_kind(history, Ratings, "history", how)
+        count = min(check_count("n", n), self.domain.n_items)
         evaluated = Rules.of(self.domain, **rules)
         if items is not None or exclude_items is not None:
             among = np.full(self.domain.n_items, items is None)
@@ -581,9 +578,3 @@ def _refuse_unusable(pairs: list[Any], domain: Domain, is_bought: bool) -> None:
         f"Rating {rating!r} of item {item!r} is not a number from {domain.low:g} to {domain.high:g}, the"
         " model's range; leave it out or rescale it."
     )
-
-
-def count_of(n: int) -> int:
-    if not isinstance(n, int | np.integer) or isinstance(n, bool) or n < 1:
-        raise InputError(f"n={n!r} is not a positive number of items; pass for example 10.", parameter="n")
-    return int(n)

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.checks import plural
+from hushrec.checks import check_count, plural
 from hushrec.data import Ratings
 from hushrec.errors import InputError
-from hushrec.serving.recommend import Recommender, count_of
+from hushrec.serving.recommend import Recommender
 from hushrec.serving.score_mixing import lowered
 from hushrec.serving.scoring import UserState, all_scores
 from hushrec.types import Array
@@ -50,7 +50,7 @@ def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
     items = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
     if not items:
         raise InputError("The list of items is empty; pass one item or more.")
-    columns, count, lister = model.columns_of(items), count_of(n), model.lists or model
+    columns, count, lister = model.columns_of(items), check_count("n", n), model.lists or model
     pairs = [(model.domain.items[column], model.domain.high) for column in columns]
     state = lister.fold_in(Ratings.of_user(pairs, model.domain))
     by = _sources(model, lister, state)

@@ -52,7 +52,7 @@ def test_the_scoring_server_answers(tmp_path) -> None:
 
 
 def test_what_is_no_model_is_refused(tmp_path) -> None:
-    with pytest.raises(hushrec.InputError, match="model must be a trained model, not ItemBias"):
+    with pytest.raises(hushrec.InputError, match="model must be Model, not ItemBias"):
         flavour.log_model(hushrec.ItemBias())
     with pytest.raises(hushrec.InputError, match="'nowhere.html' is not a file"):
         flavour.save_model(MODEL, tmp_path / "saved", artifacts=["nowhere.html"])

@@ -87,7 +87,7 @@ def test_lists_are_those_of_the_library(name: str, server, files) -> None:
     if model.scores == "likes":
         liked = entries(server.post("/v1/recommend", ratings=list(HERS), model=name))
         assert [each["score"] for each in liked] == [each.score for each in model.recommend(list(HERS))]
-    assert whole.json()["digest"] == server.models[name].digest
+    assert whole.json()["digest"] == server.models.served[name].digest
     if name in ("als", "both"):
         for options in ({"n": 4}, {}):
             found = entries(server.post("/v1/similar", item=ITEMS[2], model=name, **options))
@@ -603,7 +603,7 @@ def test_metrics_know_nobody(server) -> None:
     assert changed and all(any(f'route="{route}"' in name for route in routes) for name in changed)
     for sort in ("recommend", "predict"):
         assert f'hushrec_request_seconds_count{{route="/v1/{sort}"}}' in after
-    assert f'hushrec_model_info{{model="both",digest="{server.models["both"].digest}"}} 1' in after
+    assert f'hushrec_model_info{{model="both",digest="{server.models.served["both"].digest}"}} 1' in after
     server.client.get("/page.js")
     server.client.get("/of-a-client's-making")
     assert "making" not in server.client.get("/metrics").text
