@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.checks import is_number, plural, shown
+from hushrec.checks import check_numbers, plural
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
@@ -79,19 +79,9 @@ def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, 
         if len(rules) > _MOST_ENTRIES:
             raise InputError(f"{name} has {len(rules):,} entries; pass at most {_MOST_ENTRIES}.")
     for most in at_most.values():
-        if not isinstance(most, int | np.integer) or isinstance(most, bool) or most < 1:
-            raise InputError(
-                f"at_most gives a positive number of items, not {shown(most)}",
-                parameter="at_most",
-                value={"brand": 2},
-            )
+        check_numbers(at_most=(most, int, "[1, inf)"))
     for factor in boost.values():
-        if not is_number(factor) or not 0 < factor <= _MOST_BOOST:
-            raise InputError(
-                f"boost multiplies by a number above 0, at most {_MOST_BOOST}, not {shown(factor)}",
-                parameter="boost",
-                value={"new": 1.1},
-            )
+        check_numbers(boost=(factor, float, f"(0, {_MOST_BOOST}]"))
     return at_most, boost
 
 
