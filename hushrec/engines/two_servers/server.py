@@ -289,9 +289,7 @@ class CollectingServer:
                 "charged."
             )
         self._check_fit(theirs)
-        nonces = {self.settings.role: self._nonce}
-        nonces.setdefault("first", theirs.nonce)
-        nonces.setdefault("second", theirs.nonce)
+        nonces = {self.settings.role: self._nonce, theirs.role: theirs.nonce}
         session = session_of(self.agreement, nonces["first"], nonces["second"])
         if theirs.session not in ("", session):
             raise InputError(
