@@ -68,10 +68,10 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
     """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
-    tasks = ranges(work)
-    if len(tasks) < 2 or count() == 1:
-        for start, _ in tasks[:1]:
-            function(start, len(work))
+    tasks = ranges(work) if count() > 1 else [(0, len(work))]
+    if len(tasks) < 2:
+        if len(work):
+            function(0, len(work))
         return
     with ThreadPoolExecutor(min(count(), len(tasks))) as pool:
         list(pool.map(function, *zip(*tasks)))  # after an error no new range starts
