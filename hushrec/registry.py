@@ -2,31 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections import UserDict
 from importlib import import_module
 from typing import Any
 
 from hushrec.errors import InputError
 
-_PLACES = {
-    "als": "hushrec.models.als.ALS",
-    "private-als": "hushrec.models.private_als.PrivateALS",
-    "dpals": "hushrec.papers.dpals.DPALS",
-    "frank-wolfe": "hushrec.papers.frank_wolfe.FrankWolfe",
-    "private-frank-wolfe": "hushrec.papers.frank_wolfe.PrivateFrankWolfe",
-    "private-svd": "hushrec.papers.frank_wolfe.PrivateSVD",
-    "projected-gradient": "hushrec.papers.frank_wolfe.ProjectedGradient",
-    "private-projected-gradient": "hushrec.papers.frank_wolfe.PrivateProjectedGradient",
-    "cleansed-svd": "hushrec.papers.mcsherry_mironov.CleansedSVD",
-    "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
-    "one-bit-user": "hushrec.models.one_bit_user.UserLevelOneBit",
-    "both": "hushrec.models.both.Both",
-    "private-eigenrec": "hushrec.models.private_eigenrec.PrivateEigenRec",
-    "ease": "hushrec.models.ease.EASE",
-    "item-bias": "hushrec.models.baselines.ItemBias",
-    "global-mean": "hushrec.models.baselines.GlobalMean",
-    "popular": "hushrec.models.baselines.Popular",
-}
+
+class _Registry(UserDict[str, Any]):
+    """Names are known at once; a class is imported when it is looked up."""
+
+    def __getitem__(self, name: str) -> type[Any]:
+        found = self.data[name]
+        if isinstance(found, str):
+            room, _, cls = found.rpartition(".")
+            found = getattr(import_module(room), cls)
+        return found
+
+
+ESTIMATORS = _Registry(
+    {
+        "als": "hushrec.models.als.ALS",
+        "private-als": "hushrec.models.private_als.PrivateALS",
+        "dpals": "hushrec.papers.dpals.DPALS",
+        "frank-wolfe": "hushrec.papers.frank_wolfe.FrankWolfe",
+        "private-frank-wolfe": "hushrec.papers.frank_wolfe.PrivateFrankWolfe",
+        "private-svd": "hushrec.papers.frank_wolfe.PrivateSVD",
+        "projected-gradient": "hushrec.papers.frank_wolfe.ProjectedGradient",
+        "private-projected-gradient": "hushrec.papers.frank_wolfe.PrivateProjectedGradient",
+        "cleansed-svd": "hushrec.papers.mcsherry_mironov.CleansedSVD",
+        "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
+        "one-bit-user": "hushrec.models.one_bit_user.UserLevelOneBit",
+        "both": "hushrec.models.both.Both",
+        "private-eigenrec": "hushrec.models.private_eigenrec.PrivateEigenRec",
+        "ease": "hushrec.models.ease.EASE",
+        "item-bias": "hushrec.models.baselines.ItemBias",
+        "global-mean": "hushrec.models.baselines.GlobalMean",
+        "popular": "hushrec.models.baselines.Popular",
+    }
+)
+"""The name that an estimator has on the command line and in model files -> its class.
+
+Examples
+--------
+>>> hushrec.registry.ESTIMATORS["private-als"]
+<class 'hushrec.models.private_als.settings.PrivateALS'>
+>>> "popular" in hushrec.registry.ESTIMATORS
+True
+"""
 
 
 #: Job -> best model for it, with privacy and without.
@@ -38,8 +61,6 @@ _BEST = {
 
 #: Jobs of a model.
 JOBS = tuple(_BEST)
-
-_REGISTERED: dict[str, type[Any]] = {}
 
 
 def register(estimator: type[Any]) -> type[Any]:
@@ -57,41 +78,10 @@ def register(estimator: type[Any]) -> type[Any]:
     True
     """
     name = estimator.name
-    if not isinstance(name, str) or not name or name in _PLACES:
+    if not isinstance(name, str) or not name or isinstance(ESTIMATORS.data.get(name), str):
         raise InputError(f"An estimator needs a unique name, not {name!r}; set the class's `name`.")
-    _REGISTERED[name] = estimator
+    ESTIMATORS[name] = estimator
     return estimator
-
-
-class _Registry(Mapping[str, type[Any]]):
-    """Names are known at once; a class is imported when it is looked up."""
-
-    def __getitem__(self, name: str) -> type[Any]:
-        if name in _REGISTERED:
-            return _REGISTERED[name]
-        room, _, cls = _PLACES[name].rpartition(".")
-        return getattr(import_module(room), cls)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter([*_PLACES, *_REGISTERED])
-
-    def __len__(self) -> int:
-        return len(_PLACES) + len(_REGISTERED)
-
-    def __contains__(self, name: object) -> bool:
-        return name in _PLACES or name in _REGISTERED
-
-
-ESTIMATORS: Mapping[str, type[Any]] = _Registry()
-"""The name that an estimator has on the command line and in model files -> its class.
-
-Examples
---------
->>> hushrec.registry.ESTIMATORS["private-als"]
-<class 'hushrec.models.private_als.settings.PrivateALS'>
->>> "popular" in hushrec.registry.ESTIMATORS
-True
-"""
 
 
 def best(job: str, private: bool) -> str:

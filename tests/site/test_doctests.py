@@ -22,7 +22,7 @@ def test_every_public_name_has_an_example():
 @pytest.mark.parametrize("name", ["", *NAMES])
 def test_examples_run(name, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(registry, "_REGISTERED", dict(registry._REGISTERED))
+    monkeypatch.setattr(registry.ESTIMATORS, "data", dict(registry.ESTIMATORS.data))
     text = names.thing(name)[1] if name else hushrec.__doc__
     test = PARSER.get_doctest(text, {"hushrec": hushrec, "np": np}, name or "hushrec", None, 0)
     said = []

@@ -94,7 +94,7 @@ def test_weeks_with_item_features_are_held_to_the_contract(model, public: Public
 
 
 def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(registry, "_REGISTERED", {})
+    monkeypatch.setattr(registry.ESTIMATORS, "data", dict(registry.ESTIMATORS.data))
     ratings = ratings_of(hostile_users(np.random.default_rng(0)))
     model = PrivateSLIM().fit(ratings, Accountant(BUDGET))
     model.save(tmp_path / "slim.hush")
