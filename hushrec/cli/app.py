@@ -167,13 +167,12 @@ def check_words(words: Sequence[str]) -> None:
 def note_compilation() -> None:
     import logging
 
-    class Note(logging.Handler):
-        def emit(self, record: logging.LogRecord) -> None:
-            output.note(record.getMessage())
-
     log = logging.getLogger("hushrec.machine_code")
     log.setLevel(logging.INFO)
-    log.handlers[:], log.propagate = [Note()], False  # hushrec serve logs too, and would print it twice
+    log.handlers[:], log.propagate = (
+        [logging.StreamHandler()],
+        False,
+    )  # serve logs too
 
 
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)

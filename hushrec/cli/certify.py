@@ -75,7 +75,7 @@ def certify(
     model
         A model file that was charged to a ledger.
     key
-        An Ed25519 private key to sign with, from: openssl genpkey -algorithm ed25519 -out officer.pem
+        An Ed25519 private key, from: openssl genpkey -algorithm ed25519 -out officer.pem
     out
         dossier.html (with dossier.json next to it), or dossier.json alone.
     dataset

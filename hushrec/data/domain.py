@@ -127,7 +127,7 @@ class Domain:
 
     @property
     def like_threshold(self) -> float | None:
-        """The default threshold of likes: three quarters up the range, 4 on 1 to 5; None for likes."""
+        """Three quarters up the range, 4 on 1 to 5; None for likes."""
         return None if self.likes else self.low + 0.75 * (self.high - self.low)
 
     @property
@@ -175,9 +175,7 @@ class Domain:
 
     @classmethod
     def read_catalogue(cls, path: str | os.PathLike[str]) -> list[str]:
-        """Read the item ids of a UTF-8 text file, one a line.
-
-        Blank lines are ignored. An id may be in double quotes, and must be if most ids hold a delimiter.
+        """Read the item ids of a UTF-8 text file, one a line, in double quotes if they hold a delimiter.
 
         Raises
         ------

@@ -146,7 +146,7 @@ def read_parquet(file: File) -> pa.Table:
 def _metadata_without_schema(file: File) -> Any:
     """Return the metadata without an Arrow schema that Arrow cannot read, else None.
 
-    polars writes integers of 128 bits, which Arrow lacks. Without the schema they are 16 bytes each.
+    polars writes integers of 128 bits, 16 bytes each without the schema.
     """
     from pyarrow import parquet
 

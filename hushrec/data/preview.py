@@ -53,7 +53,6 @@ _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
-_TEXTS = (*WITH_HEADER, "movielens-100k", "movielens-dat")
 #: Names of columns for liking, other than ratings.
 _LABELS = (
     *SYNONYMS["rating"],
@@ -239,7 +238,7 @@ class _Read:
         self.files = files_at(str(source)) if isinstance(source, str | Path) else []
         alone = self.files[0] if len(self.files) == 1 else None
         self.format = file_format(alone, format, columns) if alone else format
-        self.is_text = alone is not None and not alone.keys and self.format in _TEXTS
+        self.is_text = alone is not None and not alone.keys and self.format != "parquet"
         self.columns, self.header, self.source = columns, 0, in_memory(source)
         names = list(getattr(self.source, "column_names", getattr(self.source, "columns", ())))
         names = list(self.source) if isinstance(self.source, Mapping) else names

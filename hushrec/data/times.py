@@ -28,7 +28,7 @@ _FURTHEST = 1 << 62
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _FINER = ("ms", "us", "ns", "ps", "fs", "as")  # NumPy's units below a second
 
-#: Seconds since 1970 reach 10^11 in the year 5138; milliseconds passed it in 1973, and so on.
+#: Seconds since 1970 reach 10^11 in the year 5138, milliseconds in 1973.
 _UNITS = {"seconds": 10**11, "milliseconds": 10**14, "microseconds": 10**17}
 
 
