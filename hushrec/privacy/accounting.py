@@ -12,6 +12,7 @@ real numbers. Proofs: docs/proofs/accounting.md.
 
 import math
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 
 import numpy as np
 from scipy.special import erfcx, erfinv, ndtri_exp
@@ -63,8 +64,11 @@ def epsilon_of(mu: float, delta: float) -> float:
     >>> round(hushrec.privacy.epsilon_of(mu=1.0, delta=1e-6), 2)
     4.89
     """
-    mu = _at_least_zero("mu", mu)
-    delta = valid_delta(delta)
+    return _epsilon_of(_at_least_zero("mu", mu), valid_delta(delta))
+
+
+@lru_cache(maxsize=1024)  # budgets and their parts are converted again at every release
+def _epsilon_of(mu: float, delta: float) -> float:
     if mu == math.inf:
         return math.inf
     target = delta * (1 - _SAFETY)
@@ -95,8 +99,11 @@ def mu_of(epsilon: float, delta: float) -> float:
     >>> round(hushrec.privacy.mu_of(epsilon=3, delta=1e-6), 4)
     0.6477
     """
-    epsilon = valid_epsilon(epsilon)
-    delta = valid_delta(delta)
+    return _mu_of(valid_epsilon(epsilon), valid_delta(delta))
+
+
+@lru_cache(maxsize=1024)
+def _mu_of(epsilon: float, delta: float) -> float:
     if epsilon == math.inf:
         return math.inf
     target = delta * (1 - _SAFETY)

@@ -153,7 +153,7 @@ CHARGED = [  # the charge is not what is released
     bug("sign in the analytic Gaussian formula", f"{ACCOUNTING}::test_golden_table",
         "privacy/accounting:_delta",
         "a, b = centre - half_width, centre + half_width", "a = b = centre - half_width"),
-    bug("mu rounded up", f"{ACCOUNTING}::test_mu_of_is_safe_and_close", "privacy/accounting:mu_of",
+    bug("mu rounded up", f"{ACCOUNTING}::test_mu_of_is_safe_and_close", "privacy/accounting:_mu_of",
         "return math.exp(below) * (1 - 2 * ROUNDING)", "return math.exp(below) * (1 + 1e-11)"),
     bug("pure epsilon charged as mu = epsilon", f"{ACCOUNTING}::test_pure_mu_touches_the_kink",
         "privacy/accounting:mu_of_pure", "return mu * (1 + ROUNDING)", "return epsilon"),
