@@ -1,4 +1,4 @@
-"""The item x item matrix of private EigenRec: its release, its parts, and the regressions."""
+"""The item x item matrix of private EigenRec: its release, its parts, and its lists."""
 
 import math
 
@@ -15,9 +15,7 @@ from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget
 from hushrec.testing import SeededNoise
 from hushrec.training import named
-from hushrec.training.posterior import item_weights
 from tests.models.test_private_eigenrec import likes_of_groups
-from tests.models.twins import full, run
 from tests.opening import opened
 
 
@@ -71,50 +69,6 @@ def test_pairs_are_no_taste_dimensions() -> None:
         parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
         assert parts.certain == certain
         assert not certain or certain <= parts.standing <= certain + 1
-
-
-def test_it_matches_a_slow_twin() -> None:
-    """The released matrix, its parts, and the regressions of each item on the others."""
-    ratings = likes_of_groups(400, 16, 4, 3)
-    estimator = PrivateEigenRec.of(rank=2, pairs=True, weights_share=0.3, support=41.5)
-    model, noise, noise_sd = run(estimator, ratings)
-    likes = (ratings.matrix.toarray() > 0).astype(np.float64)
-    weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
-    learned = np.flatnonzero(weights > 41.5 * noise_sd["item weights"])
-    assert 4 <= len(learned) < 16, "the test needs items of both kinds"
-    popularity = item_weights(weights, noise_sd["item weights"]).mean
-    popularity = popularity[learned] / popularity.max()
-    scale = popularity**-0.3
-    first = popularity * scale / np.linalg.norm(popularity * scale)
-    grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)
-    first = np.floor(first / grid) * grid
-    rows = rows_apart(likes[:, learned], scale, first)
-    exact = rows.T @ rows
-    matrix = exact + full(noise["item matrix"], len(learned))
-    sd = noise_sd["item matrix"] / math.sqrt(2)
-
-    hollow = matrix - np.diag(np.diag(matrix))
-    values, columns = np.linalg.eigh(hollow)
-    edge = 2 * sd * math.sqrt(len(learned))
-    low_rank = np.zeros_like(matrix)
-    for value, column in list(zip(values, columns.T))[-2:]:
-        if value > edge:
-            low_rank += math.sqrt(value**2 - edge**2) * np.outer(column, column)
-    rest = hollow - low_rank
-    rest = np.sign(rest) * np.maximum(np.abs(rest) - 2.5 * sd, 0)
-    along = first / np.linalg.norm(first)
-    strength = 0.1 * np.trace(matrix)
-    whole = rest + low_rank + strength * np.outer(along, along)
-    np.fill_diagonal(whole, np.maximum(np.diag(matrix), 0) + strength * along**2)
-    whole += np.eye(len(whole)) * (0.3 * np.trace(whole) / len(whole) - min(np.linalg.eigvalsh(whole)[0], 0))
-    regressions = np.zeros_like(whole)
-    for item in range(len(whole)):
-        others = np.delete(np.arange(len(whole)), item)
-        regressions[others, item] = np.linalg.solve(whole[np.ix_(others, others)], whole[others, item])
-    expected = likes[:, learned] * scale @ regressions / scale
-    scores = model.predict(ratings, ratings.domain.items)
-    np.testing.assert_allclose(scores[:, learned], expected, atol=0.03 * np.abs(expected).max())
-    assert np.abs(np.delete(scores, learned, axis=1)).max() <= 1e-6
 
 
 @pytest.mark.parametrize("pairs", [False, True])
