@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from hushrec.audit.canaries import canaries
 from hushrec.cli import output
-from hushrec.cli.options import Json, Named, Promise, Seed, Settings, Whole
+from hushrec.cli.options import Json, Named, Promise, Seed, Settings, Whole, settings_given
 from hushrec.data import Domain
 from hushrec.training.named import choose
 
@@ -17,7 +17,7 @@ def audit_canaries(
     model: Named = "private-als",
     promise: Promise,
     n_canaries: Annotated[Whole, Parameter(name="--canaries", validator=Number(gte=20))] = 1000,
-    settings: Settings = Settings(),
+    settings: Settings = (),
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -32,6 +32,6 @@ def audit_canaries(
     """
     budget = promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
-    estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings.given())
+    estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings_given(settings))
     found = canaries(estimator, budget, n_canaries=n_canaries, seed=seed)
     output.result(as_json, found.to_dict(), found.text())

@@ -7,7 +7,7 @@ from cyclopts.validators import Number
 
 from hushrec.audit.distinguish import distinguish
 from hushrec.cli import output
-from hushrec.cli.options import Json, Named, Promise, Seed, Settings, Whole
+from hushrec.cli.options import Json, Named, Promise, Seed, Settings, Whole, settings_given
 from hushrec.data import Domain
 from hushrec.training.named import choose
 
@@ -20,7 +20,7 @@ def audit_distinguish(
     model: Named = "private-als",
     promise: Promise,
     runs: Annotated[Whole, Parameter(validator=Number(gte=10))] = 2000,
-    settings: Settings = Settings(),
+    settings: Settings = (),
     seed: Seed = 0,
     as_json: Json = False,
 ) -> None:
@@ -38,6 +38,6 @@ def audit_distinguish(
     """
     budget = promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
-    estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings.given())
+    estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings_given(settings))
     found = distinguish(estimator, budget, runs=runs, domain=domain, seed=seed)
     output.result(as_json, found.to_dict(), found.text())

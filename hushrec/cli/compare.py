@@ -26,6 +26,7 @@ from hushrec.cli.options import (
     Users,
     listed,
     progress_shown,
+    settings_given,
 )
 from hushrec.cli.tables import Declared, Reading, Table
 from hushrec.data.splits import split_ratings
@@ -47,7 +48,7 @@ def compare(
     draws: Count = 1,
     lists: Lists = Lists(),
     n_users: Users | None = None,
-    settings: Settings = Settings(),
+    settings: Settings = (),
     seed: Seed = 0,
     promises: Promises,
     declared: Declared = Declared(),
@@ -88,7 +89,7 @@ def compare(
         "delta": budget.delta,
         "relation": budget.relation,
         "n_users": n_users,
-        "settings": _by_model(settings.given(), chosen),
+        "settings": _by_model(settings_given(settings), chosen),
         "draws": draws,
         **asdict(lists),
         "seed": seed,

@@ -110,22 +110,13 @@ _RESUME = "Resume the same killed training. Kept values are not charged again; o
 Resume = Annotated[bool, Parameter(help=_RESUME)]
 
 
-@Parameter(name="*")
-@dataclass(frozen=True, kw_only=True)
-class Settings:
-    """Settings of the model.
+_SET = "Change a setting (hushrec settings MODEL)."
+Settings = Annotated[tuple[str, ...], Parameter(name="--set", metavar="NAME=VALUE", help=_SET)]
 
-    Parameters
-    ----------
-    texts
-        Change a setting (hushrec settings MODEL).
-    """
 
-    texts: Annotated[tuple[str, ...], Parameter(name="--set", metavar="NAME=VALUE")] = ()
-
-    def given(self) -> dict[str, Any]:
-        named = pairs(self.texts, "--set", "rank=8")
-        return {name.replace("-", "_"): value_of(value) for name, value in named.items()}
+def settings_given(texts: Sequence[str]) -> dict[str, Any]:
+    named = pairs(texts, "--set", "rank=8")
+    return {name.replace("-", "_"): value_of(value) for name, value in named.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

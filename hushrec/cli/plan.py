@@ -10,7 +10,7 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural, settings_of
 from hushrec.cli import output, output_model, output_plan
-from hushrec.cli.options import Json, ModelName, Promise, Settings, Users, model_for
+from hushrec.cli.options import Json, ModelName, Promise, Settings, Users, model_for, settings_given
 from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -26,7 +26,7 @@ def plan(
     size: Size = Size(),
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] | None = None,
     model: ModelName | None = None,
-    settings: Settings = Settings(),
+    settings: Settings = (),
     releases: Annotated[bool, Parameter(help="List the noise of each release.")] = False,
     settings_used: Annotated[bool, Parameter(name="--settings", help="List the planned settings.")] = False,
     as_json: Json = False,
@@ -59,7 +59,7 @@ def plan(
         budget,
         domain or Domain(tuple(range(n_items)), rating_range=(0, 1)),
         n_users=n_users,
-        settings=settings.given(),
+        settings=settings_given(settings),
     )
     found: dict[str, Any] = {"model": model, **budget.promise, "mu": budget.mu}
     text = [f"Model:      {model}" + ("" if budget.private else "   NOT PRIVATE"), f"Budget:     {budget}"]

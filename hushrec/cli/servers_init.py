@@ -14,7 +14,18 @@ from urllib.parse import urlsplit
 from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.cli.files import output_file
-from hushrec.cli.options import Count, Force, Json, ModelName, Promise, Seed, Settings, Users, model_for
+from hushrec.cli.options import (
+    Count,
+    Force,
+    Json,
+    ModelName,
+    Promise,
+    Seed,
+    Settings,
+    Users,
+    model_for,
+    settings_given,
+)
 from hushrec.cli.tables import Declared
 from hushrec.data import Domain
 from hushrec.errors import InputError
@@ -37,7 +48,7 @@ def servers_init(
     *,
     model: ModelName | None = None,
     n_users: Users | None = None,
-    settings: Settings = Settings(),
+    settings: Settings = (),
     seed: Seed = 0,
     promise: Promise,
     declared: Declared = Declared(),
@@ -74,7 +85,7 @@ def servers_init(
         "format": _FORMAT,
         "model": model_for(model, domain.likes, budget.private),
         "users": n_users,
-        "settings": settings.given(),
+        "settings": settings_given(settings),
         "seed": seed,
         **budget.promise,
         "items": list(domain.items),

@@ -25,6 +25,7 @@ from hushrec.cli.options import (
     Users,
     model_for,
     progress_shown,
+    settings_given,
 )
 from hushrec.cli.tables import Declared, Reading
 from hushrec.data import Domain
@@ -45,7 +46,7 @@ def train(
     model: ModelName | None = None,
     charging: Charging = Charging(),
     n_users: Users | None = None,
-    settings: Settings = Settings(),
+    settings: Settings = (),
     like_threshold: float | None = None,
     season: Annotated[str, Parameter(metavar="NAME")] | None = None,
     attendance: File | None = None,
@@ -80,7 +81,7 @@ def train(
         PRIVATE counts of the users of a lifetime season.
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
-    model, changes = model_for(model, domain.likes, budget.private), settings.given()
+    model, changes = model_for(model, domain.likes, budget.private), settings_given(settings)
     if like_threshold is not None:
         changes["like_threshold"] = like_threshold
     estimator = named.check_run(model, budget, domain, n_users, changes)

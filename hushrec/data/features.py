@@ -65,27 +65,28 @@ def read_item_features(
     InputError
         It is no such table, an id occurs twice, a number is infinite, or no item has a feature.
     """
-    if isinstance(source, list | tuple) and source:
-        parts = [read_item_features(table, texts) for table in source]
-        features = np.column_stack([values for values, *_ in parts])
-        names = tuple(names for _, tables, _ in parts for names in tables)
-        widths = tuple(width for *_, table in parts for width in table)
-    elif isinstance(source, np.ndarray):
-        features, names = _from_array(source, len(texts)), ((),)
-        widths = (features.shape[1],)
+    sources = source if isinstance(source, list | tuple) and source else [source]
+    tables, names = zip(*(_features_of(table, texts) for table in sources))
+    features = np.column_stack(tables)
+    features.setflags(write=False)
+    return features, names, tuple(table.shape[1] for table in tables)
+
+
+def _features_of(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
+    names: tuple[str, ...] = ()
+    if isinstance(source, np.ndarray):
+        features = _from_array(source, len(texts))
     else:
         ids, table, place = read_item_table(source, texts, "item features")
         features = _from_table(len(texts), ids, table, place)
-        names = (tuple(name for at, name in enumerate(table.column_names) if at != ids),)
-        widths = (features.shape[1],)
+        names = tuple(name for at, name in enumerate(table.column_names) if at != ids)
     if np.isinf(features).any():
         raise InputError("Item features must be finite; leave a missing one empty (NaN).")
     if np.isnan(features).all():
         raise InputError(
             "No item of the catalogue has a feature; check that the table uses the catalogue's ids."
         )
-    features.setflags(write=False)
-    return features, names, widths
+    return features, names
 
 
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:

@@ -45,6 +45,7 @@ PARTITIONS = 32
 _MOST_PARTITIONS = 4096  # files of a folder
 _ROW_BYTES = 12  # about, of a row in a text file
 _LOCK = "lock"
+_WORKERS = min(4, os.cpu_count() or 1)
 
 
 def write_store(
@@ -127,7 +128,7 @@ def _deal_out(
     marks: set[str] = set()
     held: dict[int, list[pa.RecordBatch]] = {}
     rows, total, places = 0, 0, Places(domain.item_texts)
-    with ThreadPoolExecutor(_workers()) as pool:
+    with ThreadPoolExecutor(_WORKERS) as pool:
         for chunk, pieces in _ahead(pool, partial(_dealt, places=places, count=count), chunks):
             for number, piece in pieces:
                 held.setdefault(number, []).append(piece)
@@ -161,7 +162,7 @@ def _ahead(pool: ThreadPoolExecutor, function: Callable[[Any], Any], inputs: Ite
     waiting: deque[tuple[Any, Future[Any]]] = deque()
     for chunk in inputs:
         waiting.append((chunk, pool.submit(function, chunk)))
-        if len(waiting) > _workers():
+        if len(waiting) > _WORKERS:
             chunk, future = waiting.popleft()
             yield chunk, future.result()
     while waiting:
@@ -199,7 +200,7 @@ def _dealt(chunk: Columns, places: Places, count: int) -> list[tuple[int, pa.Rec
 
 
 def _clean_all(domain: Domain, folder: Path, count: int, rows: int, is_ordered: bool) -> list[dict[str, Any]]:
-    with ThreadPoolExecutor(min(_workers(), _CLEANED_ROWS // max(rows, 1)) or 1) as pool:
+    with ThreadPoolExecutor(min(_WORKERS, _CLEANED_ROWS // max(rows, 1)) or 1) as pool:
         return list(pool.map(partial(_clean, domain, folder, is_ordered), range(count)))
 
 
@@ -342,7 +343,3 @@ def _write(path: Path, content: Any) -> dict[str, Any]:
 
 def _spill(number: int) -> str:
     return f"rows-{number:05d}.spill"
-
-
-def _workers() -> int:
-    return min(4, os.cpu_count() or 1)

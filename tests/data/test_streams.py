@@ -50,7 +50,7 @@ def test_cuts_order_dictionaries_and_threads_change_no_byte(tmp_path, monkeypatc
     ]  # fmt: skip
     stores = set()
     for number, stream in enumerate(streams):
-        monkeypatch.setattr("hushrec.data.preparing._workers", lambda number=number: 1 + number % 3)
+        monkeypatch.setattr("hushrec.data.preparing._WORKERS", 1 + number % 3)
         monkeypatch.setattr("hushrec.data.preparing._FOLDED_ROWS", (50, 1 << 22)[number % 2])
         monkeypatch.setattr("hushrec.data.readers._TOGETHER", (1000, 1 << 20)[number % 2])
         store = Store.prepare(stream(), tmp_path / "store", DOMAIN, columns=columns, partitions=5, force=True)
