@@ -16,7 +16,7 @@ import numpy as np
 import scipy.sparse as sp
 
 from hushrec import notebook
-from hushrec.checks import check_kind, check_listed, check_numbers, is_number, plural
+from hushrec.checks import check_choice, check_kind, check_listed, check_numbers, plural
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
@@ -235,19 +235,14 @@ def evaluate(
     check_numbers(
         k=(k, int, "[1, inf)"), resamples=(resamples, int, "[0, inf)"), seed=(seed, int, "[0, inf)")
     )
-    if relevant_from is not None and not is_number(relevant_from):
-        raise InputError(
-            f"relevant_from={relevant_from!r} is not a finite rating; pass a number or None.",
-            parameter="relevant_from",
-        )
+    if relevant_from is not None:
+        check_numbers(relevant_from=(relevant_from, float, "(-inf, inf)"))
     check_kind(model, Recommender, "model", "pass the trained model first")
     for name, rows in (("history", history), ("targets", targets)):
         check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, model.domain)")
     check_listed(metrics, "metrics", '["rmse", "recall"]')
-    if unknown := [name for name in metrics if name not in METRICS]:
-        raise InputError(
-            f"metric {unknown[0]!r} is not known; pass some of {', '.join(METRICS)}.", parameter="metrics"
-        )
+    for name in metrics:
+        check_choice(metrics=(name, METRICS))
     if targets.domain.fingerprint != model.domain.fingerprint:
         raise InputError(
             "The held-out ratings were read with another catalogue or rating range than the model's;"

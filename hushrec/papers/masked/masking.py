@@ -7,7 +7,6 @@ server learns, and :mod:`hushrec.papers.masked.reconstruction` computes it.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from hushrec.errors import InputError
+from hushrec.checks import check_numbers
 from hushrec.privacy.noise import SystemNoise
 from hushrec.types import Array
 
@@ -33,8 +32,7 @@ def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
     >>> key.shape
     (10, 2)
     """
-    if not 1 <= mask_rank <= n_items:
-        raise InputError(f"mask_rank={mask_rank!r} is out of range; pass an integer from 1 to {n_items}.")
+    check_numbers(mask_rank=(mask_rank, int, f"[1, {n_items}]"))
     return np.linalg.qr(np.random.default_rng(seed).standard_normal((n_items, mask_rank)))[0]
 
 
@@ -47,8 +45,7 @@ def draw_coefficients(mask_rank: int, noise_sd: float) -> Array:
     >>> draw_coefficients(2, noise_sd=240.0).shape
     (2,)
     """
-    if not 0 < noise_sd < math.inf:
-        raise InputError(f"noise_sd={noise_sd!r} is out of range; pass a finite number > 0.")
+    check_numbers(noise_sd=(noise_sd, float, "(0, inf)"))
     return SystemNoise().add_gaussian(np.zeros(mask_rank), noise_sd, "mask")
 
 
