@@ -4,8 +4,19 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 from weakref import WeakSet
+
+from hushrec.errors import InputError
+
+
+def content_of(path: Any, what: str, refusal: type[InputError] = InputError, **about: Any) -> bytes:
+    """Return the bytes of a file, or refuse it in one sentence."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        sentence = f"{what} {str(path)!r} cannot be read ({error.strerror}); check the path."
+        raise refusal(sentence, **about) from None
 
 
 def sync_folder(folder: Path) -> None:

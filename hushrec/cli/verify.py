@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from hushrec.cli import output
 from hushrec.cli.options import Account, File, Json
-from hushrec.errors import HushrecError, InputError
+from hushrec.disk import content_of
+from hushrec.errors import HushrecError
 
 
 def verify(
@@ -42,10 +42,7 @@ def verify(
     """
     from hushrec.dossier import check, public_key as key_of  # the help does not need it
 
-    try:
-        content = Path(dossier).read_bytes()
-    except OSError as error:
-        raise InputError(f"Dossier {dossier!r} cannot be read ({error.strerror}); check the path.") from None
+    content = content_of(dossier, "Dossier")
     wanted = None if public_key is None else key_of(public_key)
     book = None if ledger is None else Account(ledger=ledger).open()
     found = check(content, model, ledger=book, public_key=wanted)

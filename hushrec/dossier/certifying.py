@@ -14,6 +14,7 @@ from typing import Any
 
 from hushrec import __version__
 from hushrec.checks import check_choice, check_kind, line_of_text, settings_of, shown
+from hushrec.disk import content_of
 from hushrec.dossier import attacks as attacking
 from hushrec.dossier.bounds import own, together
 from hushrec.dossier.form import LANGUAGES, filled, words
@@ -160,14 +161,7 @@ def code() -> dict[str, str]:
 def _consent(statement: PrivacyStatement, text: Any, donors: Any, key: Any) -> dict[str, str]:
     if not statement.public_ratings:
         raise InputError("This model used no donors' ratings; leave consent out.", parameter="consent")
-    contents = []
-    for path in (text, donors, key):
-        try:
-            contents.append(Path(path).read_bytes())
-        except OSError as error:
-            raise InputError(
-                f"{str(path)!r} cannot be read ({error.strerror}); check the path.", parameter="consent"
-            ) from None
+    contents = [content_of(path, "The file", parameter="consent") for path in (text, donors, key)]
     if len(contents[2]) < _KEY_BYTES:
         raise InputError(
             f"The key {str(key)!r} has fewer than {_KEY_BYTES} bytes; make one with: openssl rand -out {key}"

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from hushrec.checks import check_kind
+from hushrec.disk import content_of
 from hushrec.dossier.bounds import of_a_user, own, together
 from hushrec.dossier.certifying import (
     DECLARED,
@@ -130,7 +131,7 @@ def check(
             raise ValueError("it holds more or less than certify writes")
     except _WRONG as error:
         return [Check("form", False, f"the dossier was changed: {_said(error)}")]
-    octets = _content(model)
+    octets = content_of(model, "Model file")
     book = dossier["ledger"]
     checks: list[tuple[str, Callable[[], str | Check]]] = [
         ("signature", lambda: _signature(envelope, public_key)),
@@ -161,15 +162,6 @@ def check(
 def _said(error: Exception) -> str:
     known = isinstance(error, _Wrong | HushrecError)
     return str(error) if known else f"what it says is out of place ({type(error).__name__})"
-
-
-def _content(model: str | Path) -> bytes:
-    try:
-        return Path(model).read_bytes()
-    except OSError as error:
-        raise InputError(
-            f"Model file {str(model)!r} cannot be read ({error.strerror}); check the path."
-        ) from None
 
 
 def _signature(envelope: dict[str, Any], public_key: str | None) -> str:

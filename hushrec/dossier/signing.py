@@ -11,6 +11,7 @@ from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from hushrec.checks import check_kind
+from hushrec.disk import content_of
 from hushrec.dossier.form import PAYLOAD_TYPE, decoded, encoded, payload_of, signed_part
 from hushrec.errors import InputError
 
@@ -82,12 +83,9 @@ def public_key(path: str | os.PathLike[str]) -> str:
 
 def _key(path: str | os.PathLike[str], kind: str, load: Any) -> Any:
     parameter, wanted = ("key", f"{_MAKE} KEY") if kind == "private" else ("public_key", _PUBLIC)
+    content = content_of(path, "The key", parameter=parameter)
     try:
-        key = load(Path(path).read_bytes())
-    except OSError as error:
-        raise InputError(
-            f"The key {str(path)!r} cannot be read ({error.strerror}); check the path.", parameter=parameter
-        ) from None
+        key = load(content)
     except TypeError:
         raise InputError(
             f"The key {str(path)!r} needs a password; pass a key without one, in a file that only you can "

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
+from hushrec.disk import content_of
 from hushrec.errors import HushrecError, ModelFileError
 from hushrec.privacy.statement import warning_of_publishing
 from hushrec.serving.attributes import Attributes
@@ -104,12 +105,7 @@ def _read(
     columns: Mapping[str, str] | None = None,
 ) -> Served:
     """Read a file into memory: writing into a mapped file would end the process."""
-    try:
-        content = path.read_bytes()
-    except OSError as error:
-        raise ModelFileError(
-            f"Model file {str(path)!r} cannot be read ({error.strerror}); check the path."
-        ) from None
+    content = content_of(path, "Model file", ModelFileError)
     try:
         digest, model = read(content).digest, Model.from_bytes(content)
         model.recommend([], 1)  # compile and unpack before the first request

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from hushrec.disk import whole
+from hushrec.disk import content_of, whole
 from hushrec.errors import InputError, ModelFileError
 from hushrec.types import Array
 
@@ -130,14 +130,11 @@ def encode(header: Mapping[str, Any], arrays: Mapping[str, Array]) -> list[bytes
 def read(path: str | Path | bytes) -> ModelFile:
     """Read a model file, or its content."""
     place = "in memory" if isinstance(path, bytes) else str(path)
+    content = path if isinstance(path, bytes) else content_of(path, "Model file", ModelFileError)
     try:
-        return _decode(memoryview(path if isinstance(path, bytes) else Path(path).read_bytes()), place)
+        return _decode(memoryview(content), place)
     except ModelFileError:
         raise
-    except OSError as error:
-        raise ModelFileError(
-            f"Model file {place!r} cannot be read ({error.strerror}); check the path."
-        ) from None
     except _LayoutError as error:
         _damaged(place, error)
     except BAD_HEADER as error:

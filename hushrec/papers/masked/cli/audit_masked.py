@@ -1,10 +1,8 @@
 """``hushrec papers audit-masked``."""
 
-from pathlib import Path
-
 from hushrec.cli import output
 from hushrec.cli.options import Json, Range
-from hushrec.errors import InputError
+from hushrec.disk import content_of
 from hushrec.network.messages import from_json
 from hushrec.papers.masked.messages import Record
 from hushrec.papers.masked.reconstruction import reconstruct
@@ -25,10 +23,7 @@ def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_j
     step
         Ratings are LOW, LOW + step, ...; 0.5 for half stars.
     """
-    try:
-        seen = from_json(Record, Path(record).read_bytes())
-    except OSError as error:
-        raise InputError(f"Cannot read {record!r} ({error.strerror}).") from None
+    seen = from_json(Record, content_of(record, "The record"))
     found = reconstruct(seen.values, seen.public_rows, rating_range=rating_range, step=step)
     result = {
         "uploaded": found.n_ratings,
