@@ -7,7 +7,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from ipaddress import ip_address
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -28,6 +27,7 @@ from hushrec.cli.options import (
 )
 from hushrec.cli.tables import Declared
 from hushrec.data import Domain
+from hushrec.disk import content_of
 from hushrec.errors import InputError
 from hushrec.privacy import Budget
 from hushrec.serving.modelfile import write_atomically
@@ -141,7 +141,7 @@ def is_loopback(host: str) -> bool:
 
 def read_agreement(path: str) -> Agreement:
     try:
-        written = json.loads(Path(path).read_bytes())
+        written = json.loads(content_of(path, "The agreement"))
         if written.get("format") == _FORMAT:
             agreed, known = _made(written), written["fingerprint"]
             if agreed.fingerprint == known:
@@ -150,8 +150,6 @@ def read_agreement(path: str) -> Agreement:
                 f"The agreement {path!r} was changed, or was written by another version of hushrec; write a"
                 " new one with hushrec servers init."
             )
-    except OSError as error:
-        raise InputError(f"The agreement {path!r} cannot be read ({error.strerror}).") from None
     except InputError:
         raise
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):

@@ -7,10 +7,10 @@ import json
 import os
 import re
 from collections.abc import Sequence
-from pathlib import Path
 
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.textfiles import check_utf8, stated_delimiter
+from hushrec.disk import content_of
 from hushrec.errors import InputError
 
 _BINARY = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")
@@ -21,10 +21,7 @@ _HEADERS = {"item": {"title", *SYNONYMS["item"]}, "user": {"donor", *SYNONYMS["u
 def read_id_list(path: str | os.PathLike[str], what: str = "The catalogue", role: str = "item") -> list[str]:
     """See `hushrec.data.Domain.read_catalogue`; ``what`` names the file in errors."""
     name, headers = f"{what} {os.fspath(path)!r}", {"id", "name", *_HEADERS[role]}
-    try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise InputError(f"{name} cannot be read: {error.strerror}.") from None
+    content = content_of(path, what)
     if content.startswith(_BINARY):
         raise InputError(f"{name} is not text; write one id a line.")
     check_utf8(content, os.fspath(path))
