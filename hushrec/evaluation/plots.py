@@ -96,8 +96,7 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
     axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=k))
     axes.grid(axis="y", color="#e4e4e4")
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
+    axes.spines[["top", "right"]].set_visible(False)
     lines_drawn: tuple[Any, list[str]] = axes.get_legend_handles_labels()
     handles, names = lines_drawn
     order = np.argsort([-float(np.asarray(line.get_ydata())[-1]) for line in handles])
