@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, TypedDict, Unpack
@@ -209,14 +210,10 @@ class Recommender:
                 "These ratings were read with another catalogue or rating range than the model's;"
                 " read them with the model's own domain (model.domain)."
             )
-        if history.n_users == 1:  # setting the number of threads takes a millisecond
-            return self._folded(history)
-        with one_blas_thread():
-            return self._folded(history)
-
-    def _folded(self, history: Ratings) -> UserState:
-        history = history if self.takes_purchases else history.starred()
-        state = self.estimator.fold_in(self.arrays, history)
+        # setting the number of threads takes a millisecond
+        with nullcontext() if history.n_users == 1 else one_blas_thread():
+            history = history if self.takes_purchases else history.starred()
+            state = self.estimator.fold_in(self.arrays, history)
         if self.public is None:
             return state
         public = self.public.model.fold_in(history)
