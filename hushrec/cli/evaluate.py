@@ -102,7 +102,7 @@ def evaluate(
     columns["released (1)"].update(_cells(baselines["user means"]) | _cells(baselines["popularity"]))
     plain = {name: None if figures is None else figures.to_dict() for name, figures in baselines.items()}
     found = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
-    output.result(as_json, found, result.text(columns), *map("\n".join, map(output.folded, notes)))
+    output.result(as_json, found, result.text(columns), *notes)
 
 
 def _read(reading: Reading, model: Model, history: str, test: str | None, ordered: bool) -> tuple[Any, Any]:

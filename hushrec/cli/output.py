@@ -122,13 +122,8 @@ def width() -> int:
     return min(80, shutil.get_terminal_size((80, 24)).columns)
 
 
-def folded(words: str) -> list[str]:
-    # --allow-composition is one word, and a path is copied
-    return textwrap.wrap(words, width(), break_on_hyphens=False, break_long_words=False)
-
-
 def paragraph(words: str) -> list[str]:
-    return ["", *folded(words)] if words else []
+    return ["", words] if words else []
 
 
 def warn_of_publishing(trained: Model, path: str) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import textwrap
 from collections.abc import Mapping
 from inspect import getdoc
 from pathlib import Path
@@ -36,7 +35,7 @@ def about(trained: Model, releases: bool = False) -> str:
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
     learned = taste_of(trained).text(), advice(trained), votes(trained), *map(judged, trained.judged)
-    lines = (line for text in learned if text for line in output.folded(text))
+    lines = filter(None, learned)
     return "\n".join([f"Domain:     {rows}", *lines, "", trained.privacy.text(not releases)])
 
 
@@ -113,8 +112,8 @@ def held_against(trained: Model) -> tuple[dict[str, Any], str]:
         "popular_noise_sd": planned_sd,
     }
     words = (
-        f"hushrec evaluate compares it, without privacy cost, with users' own means ({found['user_means']})"
-        f" and item popularity ({popularity}), computed from its own released values."
+        "The command hushrec evaluate compares it, without privacy cost, with users' own means"
+        f" ({found['user_means']}) and item popularity ({popularity}), computed from its own released values."
     )
     if planned_sd is not None:
         first = "" if released_sd is None else f" Item popularity has noise of sd {released_sd:.3g}."
@@ -143,10 +142,7 @@ def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
         + noisy * name.endswith("n_users")
         for name, value in settings_of(estimator).items()
     )
-    indent = "Settings:   "
-    return textwrap.fill(
-        settings or "none", output.width(), initial_indent=indent, subsequent_indent=" " * len(indent)
-    )
+    return f"Settings:   {settings or 'none'}"
 
 
 def counted(trained: Model) -> bool:

@@ -38,9 +38,7 @@ def report(
     begins = ", ".join(str(entry.get("title") or entry["item"]) for entry in newcomer)
     plain = {**output_model.described(trained), "held_against": found, "newcomers_list": newcomer}
     text = [
-        *output.folded(
-            f"Model:      {trained.estimator.name}: {output_model.summary(type(trained.estimator))}"
-        ),
+        f"Model:      {trained.estimator.name}: {output_model.summary(type(trained.estimator))}",
         output_model.about(trained, releases),
         *output.paragraph(f"A new user's list begins with {begins}."),
     ]

@@ -53,7 +53,7 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
     output.result(
         as_json,
         {"model": model, "settings": found},
-        *output.folded(f"{model}: {summary(known(model))}"),
+        f"{model}: {summary(known(model))}",
         "",
         *lines,
         *output.paragraph(f"Change one in a training: --set {example}=VALUE.{more}"),
