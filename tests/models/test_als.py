@@ -10,11 +10,19 @@ from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.models import ALS, als
 from hushrec.privacy import Accountant, Budget
 from hushrec.training.users import user_means
-from tests.models.twins import small
 
 
 def no_privacy() -> Accountant:
     return Accountant(Budget(math.inf, 1e-6))
+
+
+def small(seed: int = 0) -> Ratings:
+    rng = np.random.default_rng(seed)
+    rows = [
+        (f"u{u}", f"i{i}", float(rng.integers(1, 6))) for u in range(40) for i in rng.choice(25, 8, False)
+    ]
+    domain = Domain(items=[f"i{i}" for i in range(25)], rating_range=(1, 5))
+    return Ratings.from_any((*map(list, zip(*rows)),), domain)
 
 
 @pytest.mark.parametrize("rating_range", [(0, 1e30), (-1e30, 1e30), (16777216, 16777219), (0.1, 0.7)])
@@ -48,7 +56,7 @@ def slow_solve(matrix: np.ndarray, seen: np.ndarray, center: float, other: np.nd
 
 
 def test_explicit_ratings_match_a_slow_twin() -> None:
-    ratings = small(40, 25, 8, seed=0)
+    ratings = small()
     dense = ratings.matrix.toarray().astype(np.float64)
     seen = dense > 0
     rank = 3
@@ -77,7 +85,7 @@ def test_explicit_ratings_match_a_slow_twin() -> None:
 
 def test_likes_match_a_slow_twin() -> None:
     domain = Domain(items=[f"i{i}" for i in range(25)], rating_range=(0, 1))
-    base = small(40, 25, 8, seed=0)
+    base = small()
     seen = base.matrix.toarray() > 0
     users, items = np.nonzero(seen)
     likes = Ratings.from_any(
@@ -188,7 +196,7 @@ def test_a_user_is_served_by_a_ridge_that_grows_with_their_ratings() -> None:
     }  # fmt: skip
     sizes = [0, 1, 2, 3, 5, 6, 11, 12, 23]
     cells = [(u, f"i{i}", float(rng.integers(1, 6))) for u, n in enumerate(sizes) for i in range(n)]
-    domain = small(40, 25, 8, seed=0).domain
+    domain = small().domain
     for given in (None, 0.4):
         model = ALS(ridge_exponent=0.8, bias_regularization=given)
         for user, size in enumerate(sizes):

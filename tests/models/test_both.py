@@ -1,6 +1,7 @@
 """One model for ratings and for lists: each job is done by the model that does it alone."""
 
 import math
+from statistics import NormalDist
 
 import numpy as np
 import pytest
@@ -129,6 +130,28 @@ def test_a_wide_catalogue_is_not_ranked_by_noise(name: str) -> None:
             listed = [item for item, *_ in model.recommend({}, n=20)]
             held[each].append(len(set(listed) & set(best)) / 20)
     assert np.mean(held[name]) > np.mean(held["popular"]) - 0.1 > 0.1
+
+
+def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() -> None:
+    """A rating that is no like counts 0.4; the chance of a like follows from the released item biases."""
+    bias = np.linspace(-1, 1, 40)
+    arrays = {"center": np.float64(3.2), "item_bias": bias}
+
+    class Told:
+        weights = np.linspace(10, 50, 40)
+
+        @staticmethod
+        def noise_sd(label):
+            assert label == "item weights"
+            return 2.0
+
+    for like_threshold in (4.0, None):
+        chance = np.ones(40)
+        if like_threshold is not None:
+            chance = np.array([NormalDist().cdf(3.2 + each - like_threshold) for each in bias])
+        found, noise_sd = Both(like_threshold=like_threshold)._expected_weights(Told, arrays, DOMAIN)
+        part = 0.4 + 0.6 * chance
+        assert found == pytest.approx(Told.weights * part) and noise_sd == pytest.approx(2 * part)
 
 
 @pytest.mark.parametrize("job", ["ratings", "lists"])

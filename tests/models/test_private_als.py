@@ -1,4 +1,4 @@
-"""Private ALS on realistic data, and what a private run refuses."""
+"""Private ALS against a slow twin that is given the noise of the run, and its options at work."""
 
 import math
 
@@ -10,8 +10,114 @@ from hushrec.errors import InputError
 from hushrec.models import GlobalMean, ItemBias, PrivateALS
 from hushrec.privacy import Accountant, Budget
 from tests.models.twins import (
+    full,
+    level,
+    likely_factor,
+    likely_weights,
+    run,
+    shown,
     small,
+    start,
 )
+
+
+def test_it_matches_a_slow_twin() -> None:
+    ratings = small()
+    estimator = PrivateALS.of(
+        rank=2,
+        features=False,
+        iterations=1,
+        bias_rounds=1,
+        weight_exponent=-0.5,
+        bias_clip=0.3,
+        factor_clip=0.05,
+        user_norm=0.2,
+        user_variance=1.5,
+    )
+    model, noise, noise_sd = run(estimator, ratings)
+    dense = ratings.matrix.toarray().astype(np.float64)
+    seen = [np.flatnonzero(row) for row in dense]
+    rank, n_items = 2, 12
+
+    # level, spreads and weights; what noise may have made is drawn to usual values
+    center, n_users, unit, damping = level(dense, seen, noise, noise_sd)
+    weights = noise["item weights"].copy()
+    for s in seen:
+        weights[s] += 1 / math.sqrt(len(s))
+    visible = min(max(1 - noise_sd["item weights"] ** 2 / np.var(weights), 0.0), 1.0)
+    weights = likely_weights(weights, noise_sd["item weights"])
+    relative = (weights / weights.max()) ** -0.5
+    slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
+    cells = [relative[s] / math.sqrt((relative[s] ** 2).sum()) for s in seen]
+
+    # one bias round
+    sums = noise["item biases 1"][:, 0].copy()
+    for row, s, cell in zip(dense, seen, cells):
+        offset = (row[s] - center).sum() / (len(s) + damping)
+        contribution = cell * (row[s] - center - offset)
+        contribution *= min(1.0, 0.3 * unit / np.linalg.norm(contribution))
+        sums[s] += contribution
+    slope, prior = 0.5 * slopes, (0.65 * unit) ** 2
+    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
+    popularity /= math.sqrt(np.average(popularity**2, weights=weights))
+    design = np.column_stack([np.ones(n_items), visible * popularity])
+    error = (unit * noise_sd["item biases 1"]) ** 2
+    error = error + unit**2 * slopes * n_users / slopes.sum()
+
+    def regressed(prior):
+        root = np.sqrt(slope**2 * prior + error)
+        stacked = np.vstack([slope[:, None] * design / root[:, None], np.diag([2.0, 2.0]) / unit])
+        return design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
+
+    rest = sums - slope * regressed(prior)
+    prior *= likely_factor(rest, slope**2 * prior, error)
+    common = regressed(prior)
+    bias = common + prior * slope / (slope**2 * prior + error) * (sums - slope * common)
+
+    # residual variance, one vote a user, sets the users' ridge
+    votes = noise["residual variance 1"][0]
+    for row, s in zip(dense, seen):
+        target = row[s] - center - bias[s]
+        rest = target - target.sum() / (len(s) + damping)
+        votes += min((rest**2).sum() / (len(s) - len(s) / (len(s) + damping)), 2 * unit**2)
+    usual = 0.75 * unit**2
+    residual = usual + shown(usual, 2 * unit**2 * noise_sd["residual variance 1"] / n_users) * (
+        votes / n_users - usual
+    )
+    spread_of_users = 1.5 * unit**2
+    ridge = residual / spread_of_users
+
+    # one iteration of factors, from a random start that the first update replaces
+    items = start(n_items, rank)
+    gram = full(noise["gramian 1"][:-1], rank)
+    typical = np.linalg.eigvalsh(items.T @ np.diag(slopes / slopes.sum()) @ items)
+    uncertainty = noise["gramian 1"][-1] + sum(np.mean(ridge / (ridge + len(s) * typical)) for s in seen)
+    sums = noise["item sums 1"].copy()
+    for row, s, cell in zip(dense, seen, cells):
+        design = np.column_stack([items[s], np.ones(len(s))])
+        target = row[s] - center - bias[s]
+        user = np.linalg.solve(design.T @ design + np.diag([ridge, ridge, damping]), design.T @ target)
+        rest = cell * (target - design @ user)
+        factors = user[:2]
+        length = np.linalg.norm(factors)
+        bound = 0.05 * unit * math.sqrt(residual)
+        shrink = min(1, (0.2 * unit / length) ** 2, bound / (length * np.linalg.norm(rest)))
+        gram += shrink * np.outer(factors, factors)
+        sums[s] += shrink * rest[:, None] * factors
+    values, vectors = np.linalg.eigh(gram)
+    gram = (vectors * np.maximum(values, unit**2 * noise_sd["gramian 1"])) @ vectors.T / n_users
+    variance = spread_of_users * min(1.0, uncertainty / n_users)  # of what is known of a user
+    gram = gram + variance * np.eye(rank)
+    expected = np.zeros((n_items, rank))
+    for item in range(n_items):
+        measured = slopes[item] * gram
+        noisy = sums[item] + measured @ items[item] - variance * slopes[item] * items[item]
+        error = (unit * math.sqrt(residual) * noise_sd["item sums 1"]) ** 2 * np.eye(rank)
+        error += residual * measured
+        gain = 0.36 * measured @ np.linalg.inv(0.36 * measured @ measured + error)
+        expected[item] = gain @ noisy
+    np.testing.assert_allclose(model.item_bias, bias, atol=2e-3)  # weights are posterior means between bins
+    np.testing.assert_allclose(model.item_factors, expected, rtol=0.05, atol=2e-3)
 
 
 def rmse(model, history: Ratings, test: Ratings) -> float:

@@ -1,20 +1,141 @@
-"""Private EigenRec: contributions against dense rows, and lists on generated likes."""
+"""Private EigenRec against a slow dense twin with the same noise, and at work."""
 
 import math
+from typing import Any
 
 import numpy as np
 import pytest
+import scipy.linalg
 
 from hushrec.data import Domain, Ratings, strong_generalization
+from hushrec.data.keys import mix
 from hushrec.evaluation import evaluate
 from hushrec.models import Popular, PrivateEigenRec
 from hushrec.models.private_eigenrec.items import ItemStatistics
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget, positive, signed
-from tests.models.twins import small
+from hushrec.training.posterior import item_weights
+from tests.models.twins import full, run, small
 from tests.opening import opened
 
 UNIT = Domain(range(25), rating_range=(0, 1))
+
+
+@pytest.mark.parametrize(("support", "most"), [(9.0, 22), (5.0, 9)])
+def test_it_matches_a_slow_twin(support: float, most: int) -> None:
+    """Three rounds, the halves, then scores by the definition: project a row, undo the scales."""
+    ratings = likes_of_groups(90, 30, 2, 3)
+    settings = {"weight_exponent": -0.4, "support": support, "learned_items": most}
+    model, noise, noise_sd = run(PrivateEigenRec.of(rank=2, iterations=3, **settings), ratings)
+    likes = (ratings.matrix.toarray() > 0).astype(np.float64)
+
+    exact = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0)
+    weights, weights_sd = exact + noise["item weights"], noise_sd["item weights"]
+    ranked = np.argsort(-weights)[:most]
+    learned = np.sort(ranked[weights[ranked] > support * weights_sd])
+    assert 4 <= len(learned) <= most < 30 and (len(learned) < most) == (support > 8)
+    popularity = item_weights(weights, weights_sd).mean
+    popularity /= popularity.max()
+    scale = popularity[learned] ** -0.4
+    first = popularity[learned] * scale / np.linalg.norm(popularity[learned] * scale)
+    grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)  # so that the largest entry is 17 to 32 steps
+    rounded = np.floor(first / grid)
+    apart = np.eye(len(learned)) - np.outer(rounded, rounded) / (rounded @ rounded)
+    n_users = 90 + noise["number of users"][0]
+
+    def again(label: str, part: float) -> np.ndarray:
+        """Return the noise of the sums; weights of this release are averaged with the earlier ones."""
+        nonlocal weights, weights_sd
+        drawn, sd = noise[label], noise_sd[label]
+        if part > 0:
+            variances = np.array([weights_sd**2, sd**2 / part])
+            weights = np.average([weights, exact + drawn[:30]], 0, 1 / variances)
+            weights_sd = (1 / variances).sum() ** -0.5
+        return drawn[30:] if part > 0 else drawn
+
+    vectors, rounds, parts = apart @ np.random.default_rng(4).standard_normal((len(learned), 2)), [], []
+    for label in ("item sums 1", "item sums 2", "item sums 3", "halves of likes"):
+        doubt = min((1 - item_weights(weights, weights_sd).known) / 0.05, 1.0)
+        if len(rounds) >= 2:
+            _, sums, sd = as_one(rounds, n_users)
+            edge = sd * (math.sqrt(len(learned)) + math.sqrt(2))
+            doubt *= 1 - max(0.0, 1 - (edge / np.linalg.norm(sums, 2)) ** 2)
+        parts.append(round(doubt if len(rounds) >= 2 else min(doubt, 0.5), 2))
+        drawn = again(label, parts[-1])
+        sd = noise_sd[label] / math.sqrt(1 - parts[-1])
+        if label == "halves of likes":
+            break
+        sums = np.zeros((len(learned), 2))
+        for row in likes[:, learned] * scale:
+            factors = vectors.T @ row
+            if factors.any():
+                rest = apart @ row / np.linalg.norm(row)
+                sums += np.outer(rest / max(np.linalg.norm(rest), 0.5), factors / np.linalg.norm(factors))
+        rounds.append((vectors, apart @ (sums + drawn.reshape(sums.shape)), sd))
+        left, values, _ = np.linalg.svd(as_one(rounds, n_users)[1], full_matrices=False)
+        left *= [np.sign(max(column, key=abs)) for column in left.T]
+        vectors = left * (values / values[0]) ** -0.5
+    assert 0 < max(parts) < 1, "the test needs rounds of weights and sums"
+
+    # one half of the likes against the other
+    plus, minus = np.zeros((2, 2)), np.zeros((2, 2))
+    for row in likes[:, learned]:
+        dealt = sorted(np.flatnonzero(row), key=lambda item: int(mix(np.array([item], np.uint64))[0]))
+        halves = [left[own].T @ scale[own] for own in (dealt[::2], dealt[1::2])]
+        if all(half.any() for half in halves):
+            one, two = (half / np.linalg.norm(half) for half in halves)
+            plus += np.outer(one + two, one + two) / 4
+            minus += np.outer(one - two, one - two) / 4
+    plus, minus = plus + full(drawn[:3], 2), minus + full(drawn[3:], 2)
+    products, squares = np.diag(plus - minus), np.maximum(np.diag(plus + minus), abs(np.diag(plus - minus)))
+    products = products - (products + squares) * np.minimum(
+        n_users / values.sum() / values, 1
+    )  # what rows owe to themselves
+    deviations = np.sqrt(2 * sd**2 + squares**2 / n_users)
+    candidates = np.linspace(-1, 1, 101)
+    likely = np.exp(-(((products[:, None] - squares[:, None] * candidates) / deviations[:, None]) ** 2) / 2)
+    usual = np.full(101, 1 / 101)
+    for _ in range(100):
+        usual = (likely * usual / (likely @ usual)[:, None]).mean(axis=0)
+    half = np.maximum(likely * usual @ candidates / (likely @ usual), 0)
+    gains = 2 * half / (1 + half)
+    gains[(gains < 0.1) & (products < 3 * deviations)] = 0
+    gains = np.where(products > 3 * deviations, np.sqrt(gains), gains)
+    assert gains.max() < 1 and (gains.max() > 0) == (support > 8), "one case needs a dimension that counts"
+    assert model.arrays["directions"] == (products > 3 * deviations).sum()
+
+    final = item_weights(weights, weights_sd).mean
+    final /= final.max()
+    supported = np.argsort(-weights)[:most]
+    supported = np.union1d(learned, supported[weights[supported] > support * weights_sd])
+    length = np.linalg.norm(popularity[learned] * scale)
+    for user, row in enumerate(likes[:, learned] * scale):
+        if not row.any():
+            continue
+        taste = left @ (gains * (left.T @ row)) / scale
+        expected = np.where(np.isin(np.arange(30), supported), final, weights / weights.max())
+        expected[learned] += taste * length**2 / (likes[user, learned] * scale**2 @ final[learned])
+        history = ratings.rows(np.arange(ratings.n_users) == user)
+        np.testing.assert_allclose(model.predict(history, ratings.domain.items)[0], expected, atol=1e-3)
+
+
+def as_one(rounds: list[Any], n_users: float) -> Any:
+    """M Q from the normal equations of all rounds' sums, as a round would have released it."""
+    probe, noisy, sd = rounds[-1]
+    tells = [np.trace(p.T @ s) > 3 * deviation * np.sqrt((p**2).sum()) for p, s, deviation in rounds]
+    if not tells[-1]:
+        return rounds[-1]
+    axes = scipy.linalg.orth(probe)
+    normal, right = np.zeros((2, 2)), np.zeros_like(probe)
+    for (p, s, deviation), telling in zip(rounds, tells, strict=True):
+        if telling:
+            unit = p / (np.trace(p.T @ s) / n_users)
+            normal += axes.T @ unit @ unit.T @ axes / deviation**2
+            right += s @ unit.T @ axes / deviation**2
+    root = np.real(scipy.linalg.sqrtm(normal))
+    mean = right @ np.linalg.inv(normal)  # the noise of its rows has covariance inv(normal)
+    length = math.sqrt(np.sum(axes @ root * (mean @ root)) / n_users)
+    return axes @ root, mean @ root / length, 1 / length
 
 
 def likes_of_groups(n_users: int, n_items: int, groups: int, seed: int) -> Ratings:

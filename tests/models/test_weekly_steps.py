@@ -7,10 +7,12 @@ import pytest
 
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation import evaluate
-from hushrec.models import PrivateALS, PrivateEigenRec
+from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
+from hushrec.training.kalman import Tracked
 from hushrec.training.run import moved
+from tests.opening import opened
 
 ITEMS = 14
 DATA = realistic(120, ITEMS, 1000, seed=4)
@@ -58,6 +60,44 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     gate.private = False
     found = model.week(gate, gate, replace(last, state=last.state | {"pairs_precision": np.float64(0.0)}))
     assert (found.state["pairs"] == 2.0).all() and found.state["pairs_precision"] == 0.0
+
+
+@pytest.mark.parametrize("model", [ItemBias(clip=0.5, prior_sd=0.3), Popular()], ids=lambda model: model.name)
+def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
+    """Two new items begin with usual values; each part is measured with the noise of its unit."""
+    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
+    first = model.fit(DATA, accountant)
+    position = np.r_[-1, -1, np.arange(2, ITEMS)]
+    last, rng = moved(first, position), np.random.default_rng(3)
+    assert last.state["item_seen"].tolist() == [0.0] * 2 + [1.0] * (ITEMS - 2)
+    half, names = DATA.domain.half_width, ["item_weights"]
+    sd = {"item biases": 0.8, "item weights": 0.6}
+    parts, units = [rng.uniform(1, 9, ITEMS)], [np.ones(ITEMS)]
+    if model.name == "item-bias":
+        names = ["item_sums", "item_weights", "level"]
+        parts = [rng.normal(size=ITEMS), *parts, np.array([4.0, 130.0])]
+        units = [np.full(ITEMS, 0.5 * half), np.full(ITEMS, 1 / 0.7), np.array([half / 0.1, 1 / 0.1])]
+
+    class Gate(Told):
+        def release(self, label, bounded):
+            assert bounded.entry_scale is not None and len(opened(bounded)) == sum(map(len, parts))
+            return np.concatenate(parts)
+
+        def noise_sd(self, label):
+            return sd[label]
+
+    found, noise = model.week(model.users(DATA), Gate({}), last), 0.8 if len(parts) > 1 else 0.6
+    for name, part, unit in zip(names, parts, units):
+        before = Tracked.of(last.state, name)
+        before = before.with_new(last.state["item_seen"] > 0) if name != "level" else before
+        now = before.measured(part, (noise * unit) ** 2, grows=True)
+        wanted = now.to_arrays(name)
+        for key, array in wanted.items():
+            assert found.state[key] == pytest.approx(array), key
+        if model.name == "popular":
+            assert found.serve["item_bias"] == pytest.approx(now.mean) and found.serve["center"] == 0
+    assert found.state["item_seen"].tolist() == [1.0] * ITEMS
+    assert found.serve["item_factors"].shape == (ITEMS, 0)
 
 
 @pytest.mark.parametrize("cls", [PrivateALS, PrivateEigenRec], ids=lambda cls: cls.name)

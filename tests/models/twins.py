@@ -14,11 +14,12 @@ from hushrec.privacy.testing import RecordingNoise, SeededNoise
 BUDGET = Budget(20.0, 1e-5)
 
 
-def small(n_users: int = 60, n_items: int = 12, each: int = 7, seed: int = 2) -> Ratings:
-    rng = np.random.default_rng(seed)
-    chosen = ((u, i) for u in range(n_users) for i in rng.choice(n_items, each, False))
-    rows = [(f"u{u}", f"i{i}", float(rng.integers(1, 6))) for u, i in chosen]
-    domain = Domain(items=[f"i{i}" for i in range(n_items)], rating_range=(1, 5))
+def small() -> Ratings:
+    rng = np.random.default_rng(2)
+    rows = [
+        (f"u{u}", f"i{i}", float(rng.integers(1, 6))) for u in range(60) for i in rng.choice(12, 7, False)
+    ]
+    domain = Domain(items=[f"i{i}" for i in range(12)], rating_range=(1, 5))
     return Ratings.from_any((*map(list, zip(*rows)),), domain)
 
 
@@ -44,9 +45,31 @@ def start(n_items: int, rank: int) -> np.ndarray:
     return np.random.default_rng(4).standard_normal((n_items, rank)) * 0.3 / np.sqrt(rank)
 
 
+def shown(usual: float, noise_sd: float) -> float:
+    """Part of a released deviation from a usual value that is taken for real."""
+    return usual**2 / (usual**2 + noise_sd**2)
+
+
 def surprise(values: np.ndarray, variances: np.ndarray) -> float:
     """Twice the negative log density of independent normal values, but for a constant."""
     return float(sum(math.log(v) + x**2 / v for x, v in zip(values, variances)))
+
+
+def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[float, float, float, float]:
+    """Center, number of users, spread and ridge on offsets of private ALS, on a range from 1 to 5."""
+    half = 2.0
+    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
+    n_users = len(dense) + noise["level"][1]
+    known = shown(1.0, noise_sd["level"] / n_users)
+    center = known * deviations / n_users
+    spread, offsets = noise["spreads"]
+    for row, s in zip(dense, seen):
+        spread += row[s].var(ddof=1)
+        offsets += (row[s].mean() - 3.0) ** 2 - row[s].var(ddof=1) / len(s)
+    error = noise_sd["spreads"] / n_users
+    spread = likely(spread / n_users / half**2, error, 0.25)
+    offsets = likely((offsets / n_users - center**2) / half**2, error, 0.1) + (1 - known)
+    return 3.0 + center, n_users, half * math.sqrt(spread), spread / offsets
 
 
 def likely(measured: float, error: float, usual: float, geometric: bool = True) -> float:
