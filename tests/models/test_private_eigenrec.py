@@ -94,13 +94,14 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
     deviations = np.sqrt(2 * sd**2 + squares**2 / n_users)
     candidates = np.linspace(-1, 1, 101)
     likely = np.exp(-(((products[:, None] - squares[:, None] * candidates) / deviations[:, None]) ** 2) / 2)
+    likely = np.vstack([likely, np.ones(101)])  # a dimension of which nothing is known
     usual = np.full(101, 1 / 101)
     for _ in range(100):
         usual = (likely * usual / (likely @ usual)[:, None]).mean(axis=0)
-    half = np.maximum(likely * usual @ candidates / (likely @ usual), 0)
-    gains = 2 * half / (1 + half)
-    gains[(gains < 0.1) & (products < 3 * deviations)] = 0
-    gains = np.where(products > 3 * deviations, np.sqrt(gains), gains)
+    shown = (products > 3 * deviations).any()
+    reliability = np.sign(candidates) * (2 * abs(candidates) / (1 + abs(candidates))) ** (0.5 if shown else 1)
+    gains = np.maximum(likely * usual @ reliability / (likely @ usual), 0)[:-1]
+    gains[(gains < 0.1) & (not shown)] = 0
     assert gains.max() < 1 and (gains.max() > 0) == (support > 8), "one case needs a dimension that counts"
     assert model.arrays["directions"] == (products > 3 * deviations).sum()
 
