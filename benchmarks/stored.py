@@ -42,7 +42,7 @@ MEASURED = {
     "item-features.txt": ("docs/guides/item-features.md", "9bce974"),
     "likes.txt": ("docs/guides/implicit.md", "4a0e0df"),
     "next.jsonl": ("docs/guides/next.md", "a9a0f64"),
-    "nobody.json": ("docs/guides/two-servers.md", "1480e89"),
+    "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "7fb3dd7"),

@@ -93,7 +93,8 @@ def train(
     generator, noise = np.random.default_rng(seed), SeededNoise(seed)
     totals: list[Any] = []
     rounds: list[Any] = []
-    while isinstance(wanted := agreement.next(totals, public=public), Wanted):
+    published = None if public is None else public.read(agreement.estimator, agreement.nobody)
+    while isinstance(wanted := agreement.next(totals, public=published), Wanted):
         first = int(wanted.question.min())
         if not rounds or rounds[-1][0].stop <= first:
             which = agreement.round_for(totals, first)
