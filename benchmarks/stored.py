@@ -47,7 +47,7 @@ MEASURED = {
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "7fb3dd7"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
-    "seasons.txt": ("docs/guides/seasons.md", "1a3cd1e"),
+    "seasons.txt": ("docs/guides/seasons.md", "de659bf"),
 }
 #: Files of the frontier, and those that `make trust` and `make mutants` write.
 CHECKED = {"frontier.json", "frontier.parquet", "mutants.csv", "trust.json"}

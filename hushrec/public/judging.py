@@ -295,7 +295,8 @@ def _agreement(
         measured, expected = _of_ratings(np.asarray(private.arrays["item_bias"]), donors)
     else:
         measured, expected = _of_likes(np.asarray(private.arrays["item_bias"]), donors, released)
-    return float(np.clip((measured + 1) / max(expected, _TINY), 0.0, 1.0))
+    agreement = measured + 1
+    return float(np.clip(agreement, 0.0, expected) / expected) if expected > 0 else float(agreement > 0)
 
 
 def _of_likes(
