@@ -41,7 +41,7 @@ MEASURED = {
     "homomorphic.txt": ("docs/papers/homomorphic.md", "4a0e0df"),
     "item-features.txt": ("docs/guides/item-features.md", "9bce974"),
     "likes.txt": ("docs/guides/implicit.md", "4a0e0df"),
-    "next.jsonl": ("docs/guides/next.md", "a9a0f64"),
+    "next.jsonl": ("docs/guides/next.md", "fba1e9c"),
     "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
