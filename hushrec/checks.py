@@ -150,7 +150,6 @@ def parts_of(cls: Any) -> list[str]:
 
 
 def check_names(cls: Any, used: Iterable[str]) -> None:
-    """Refuse unknown names of settings."""
     names, parts = names_of(cls), parts_of(cls)
     for name in used:
         if name not in names and name.partition(".")[0] not in parts:
@@ -230,13 +229,11 @@ def check_domain(estimator: Any, domain: Any) -> None:
 
 
 def check_count(name: str, value: Any) -> int:
-    """Return a positive integer, or refuse the value."""
     check_numbers(**{name: (value, int, "[1, inf)")})
     return int(value)
 
 
 def check_choice(**rules: tuple[Any, tuple[Any, ...]]) -> None:
-    """Refuse a word that is not among the choices."""
     for name, (value, choices) in rules.items():
         if not isinstance(value, str) or value not in choices:
             words = ", ".join(map(repr, choices))
@@ -244,14 +241,12 @@ def check_choice(**rules: tuple[Any, tuple[Any, ...]]) -> None:
 
 
 def check_kind(value: Any, kinds: type | tuple[type, ...], name: str, how: str) -> None:
-    """Refuse a value of another kind; the error shows how to make one."""
     if not isinstance(value, kinds):
         wanted = " or ".join(kind.__name__ for kind in (kinds if isinstance(kinds, tuple) else (kinds,)))
         raise InputError(f"{name} must be {wanted}, not {type(value).__name__}; {how}.", parameter=name)
 
 
 def check_listed(value: Any, name: str, example: str) -> None:
-    """Refuse a text, or anything else that is no list."""
     if isinstance(value, str | bytes) or not isinstance(value, Iterable):
         raise InputError(
             f"{name}={shown(value)} is not a list; pass one, for example {example}.", parameter=name
@@ -293,7 +288,7 @@ def line_of_text(parameter: str, value: Any) -> str:
 
 
 def plural(number: int, noun: str) -> str:
-    """Return a number with its noun: ``1 run``, ``2,000 runs``."""
+    """``1 run``, ``2,000 runs``."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

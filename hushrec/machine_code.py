@@ -74,7 +74,6 @@ def _jit(function: Callable[..., Any], folder: Path | None, **options: Any) -> A
 
 @cache
 def _folder() -> Path | None:
-    """Return the folder of the machine code, or None if no folder is writable; log a compilation."""
     name = f"hushrec-{_digest()}"
     folder = next((parent / name for parent in _parents() if _holds(parent / name)), None)
     if folder is None:

@@ -84,7 +84,6 @@ def column_terms(n_cols: int, dtype: np.dtype, offset: Array | None, weight: Arr
 def check_csr(
     indptr: NDArray[np.integer], indices: NDArray[np.integer], values: Array, n_cols: int
 ) -> tuple[NDArray[np.int64], NDArray[np.int32], Array]:
-    """Return the CSR arrays with the types that the compiled functions take, safe to index with."""
     starts = np.ascontiguousarray(indptr, np.int64)
     columns = np.ascontiguousarray(indices, np.int32)
     values = np.ascontiguousarray(values, np.float32 if values.dtype == np.float32 else np.float64)

@@ -195,7 +195,6 @@ def weight_range(indptr, indices, weights, start, stop, sums):
 
 @compiled
 def product_range(users, items, left, right, start, stop, products):
-    """Dot products of the rows users[n] of `left` and items[n] of `right`."""
     lanes = simd.lanes(products)
     rows, columns = left.reshape(-1), right.reshape(-1)
     width = min(left.shape[1], right.shape[1])
@@ -254,7 +253,6 @@ def sum_range(indptr, indices, weights, start, stop, sums):
 
 @compiled
 def outer_range(indptr, columns, values, start, stop, packed):
-    """Rows start, ..., stop - 1 of the packed triangle."""
     for row in range(len(indptr) - 1):
         begin, end = indptr[row], indptr[row + 1]
         for a in range(begin, end):

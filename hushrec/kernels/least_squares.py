@@ -5,8 +5,7 @@ targets ``t_ij = values_ij - col_offset_j`` and weights ``w_ij = row_weight_i * 
 thread sums a row in the order of its entries, so results do not depend on the number of threads or on the
 other rows.
 
-A symmetric matrix of order d is stored as its packed lower triangle, row by row: entry (a, b), b <= a, is
-number ``a * (a + 1) // 2 + b``.
+Symmetric matrices are packed lower triangles (:mod:`hushrec.kernels.packed`).
 """
 
 from __future__ import annotations
@@ -51,8 +50,6 @@ def normal_equations(
     ----------
     factors : (n_cols, d) array
         float32 or float64; results have its type and are computed in it.
-    row_weight, col_weight : (n_rows,) and (n_cols,) arrays, optional
-        Not negative; their product weighs an entry.
     clip : float
         Targets are clipped to [-clip, clip].
     factor_step, rhs_step : float
@@ -95,8 +92,7 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
     """Solve ``(gram_i + diag(ridge)) x_i = rhs_i`` for every row i by Cholesky; shape (n_rows, d).
 
     A pivot up to d * machine epsilon times its diagonal counts as zero, and so does its unknown. Rows without
-    entries solve to zero, and nothing raises. `gram` holds packed lower triangles, `ridge` is added to the
-    diagonals.
+    entries solve to zero, and nothing raises.
     """
     dtype = float_type(gram)  # never read-only, which numba takes for another type
     gram, rhs = np.require(gram, dtype, ("C", "W")), np.require(rhs, dtype, ("C", "W"))

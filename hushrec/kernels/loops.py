@@ -23,7 +23,6 @@ def in_numpy() -> Iterator[None]:
 
 
 def active() -> Any:
-    """Return the module of the loops."""
     if _in_numpy.get():
         return numpy_loops
     from hushrec.kernels import compiled_loops

@@ -1,7 +1,4 @@
-"""NumPy twins of the `compiled_loops` that one user's list needs; the others are compiled here too.
-
-Parameters are theirs.
-"""
+"""NumPy twins of the `compiled_loops` that one user's list needs; the others are compiled here too."""
 
 from __future__ import annotations
 

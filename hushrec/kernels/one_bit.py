@@ -85,12 +85,7 @@ def regress_labels(
     Minimises ``sum_j loss(col_offset_j + x . col_factors_j, target_j) + x . diag(ridge) x / 2`` by steps with
     the loss's largest curvature (Boehning and Lindsay 1988), each of which lowers it.
 
-    Parameters
-    ----------
-    indptr, indices, target : arrays
-        CSR matrix of the rows' targets.
-    ridge : (d,) array
-        Greater than 0.
+    ``ridge``, of shape (d,), is greater than 0.
     """
     n_rows = len(indptr) - 1
     rows = np.repeat(np.arange(n_rows), np.diff(indptr))

@@ -49,25 +49,25 @@ def _pointer(context: Any, builder: Any, array_type: Any, array: Any, index: Any
 
 
 def read(context: Any, builder: Any, array_type: Any, array: Any, index: Any) -> Any:
-    """The register array[index:index + lanes], for code generators."""
+    """The register array[index:index + lanes]."""
     pointer = _pointer(context, builder, array_type, array, index)
     pointer = builder.bitcast(pointer, _llvm(Register(array_type.dtype)).as_pointer())
     return builder.load(pointer, align=array_type.dtype.bitwidth // 8)
 
 
 def write(context: Any, builder: Any, array_type: Any, array: Any, index: Any, value: Any) -> None:
-    """array[index:index + lanes] = value, for code generators."""
+    """array[index:index + lanes] = value."""
     pointer = builder.bitcast(_pointer(context, builder, array_type, array, index), value.type.as_pointer())
     builder.store(value, pointer, align=array_type.dtype.bitwidth // 8)
 
 
 def less(builder: Any, total: Any, left: Any, right: Any) -> Any:
-    """total - left * right, rounded once, for code generators."""
+    """total - left * right, rounded once."""
     return _call(builder, "fma", [builder.fneg(left), right, total])
 
 
 def steps(builder: Any, start: Any, step: Any, count: int) -> list[Any]:
-    """start, start + step, ..., `count` of them, for code generators."""
+    """start, start + step, ..., `count` of them."""
     return [builder.add(start, builder.mul(step, ir.Constant(start.type, n))) for n in range(count)]
 
 
@@ -96,7 +96,6 @@ def _zero(vector: ir.VectorType) -> ir.Constant:
 
 @intrinsic
 def lanes(typingctx: Any, array: Any) -> Any:
-    """Return how many of the array's numbers fit a register."""
     count = ir.Constant(ir.IntType(64), Register(array.dtype).lanes)
     return types.int64(array), _emitted(lambda builder, array: count)
 
@@ -155,8 +154,6 @@ def _exchanged(builder: Any, rows: Sequence[Any], i: int, far: int, count: int) 
 
 @intrinsic
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
-    """array[index:index + lanes] = value."""
-
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         write(context, builder, array, *arguments)
         return context.get_dummy_value()
@@ -231,7 +228,7 @@ def truncate(typingctx: Any, value: Any) -> Any:
 
 
 def inverse_root(builder: Any, value: Any, floor: Any) -> Any:
-    """1 / sqrt(value) in the lanes where value > floor, 0 in the others, for code generators."""
+    """1 / sqrt(value) in the lanes where value > floor, 0 in the others."""
     vector = value.type
     one = ir.Constant(vector, [1.0] * vector.count)
     positive = builder.fcmp_ordered(">", value, floor)
@@ -350,8 +347,6 @@ def subtract_outer(typingctx: Any, totals: Any, left: Any, right: Any) -> Any:
 
 @intrinsic
 def clear(typingctx: Any, array: Any, start: Any, stop: Any) -> Any:
-    """array[start:stop] = 0, whole registers."""
-
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data, first, last = arguments
         vector = _llvm(Register(array.dtype))

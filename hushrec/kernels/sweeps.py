@@ -37,7 +37,6 @@ class SweepSettings:
 
     @property
     def constant(self) -> bool:
-        """Whether the other side's factors get a constant column."""
         return self.bias_regularization is not None
 
     def ridge(self, rank: int, dtype: Any) -> Array:
@@ -54,7 +53,6 @@ class Growth(NamedTuple):
 
 
 def csr(matrix: Any) -> CSR:
-    """``indptr, indices, data`` of a CSR matrix, as the kernels take it."""
     return matrix.indptr, matrix.indices, matrix.data
 
 
@@ -74,7 +72,7 @@ def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
 def half_sweep(
     matrix: CSR, center: float, other: Array, settings: SweepSettings, growth: Growth | None = None
 ) -> Array:
-    """Half sweep (equations 1 and 2): ridge regressions of all rows on the other side's factors.
+    """Run one half sweep (equation 1 or 2).
 
     Parameters
     ----------
@@ -120,11 +118,10 @@ def statistics(
     row_weight: Array | None = None,
     **terms: Any,
 ) -> Iterator[tuple[Array, Array]]:
-    """Yield the normal equations of a half sweep, block by block: what DPALS releases with noise.
+    """Yield the normal equations of a half sweep, block by block.
 
     ``terms`` are ``col_weight``, ``clip``, ``factor_step`` and ``rhs_step`` of
-    `hushrec.kernels.least_squares.normal_equations`. Each block is (gram, rhs): packed lower triangles and
-    right-hand sides.
+    `hushrec.kernels.least_squares.normal_equations`.
     """
     factors = with_ones(other) if settings.constant else BiasedFactors(other).factors
     level = _col_offset(other, center)
@@ -147,7 +144,7 @@ def statistics(
 def solve_statistics(
     blocks: Iterable[tuple[Array, Array]], settings: SweepSettings, rank: int, unobserved: Array | None = None
 ) -> Array:
-    """Solve normal equations from :func:`statistics`: the second part of a half sweep.
+    """Solve normal equations from :func:`statistics`.
 
     ``unobserved``, a packed matrix, is added to every row's: the weighted Gramian of the unobserved cells.
     Returns factors, then offsets (zero without a constant column), shape (n_rows, rank + 1).

@@ -44,7 +44,6 @@ def count() -> int:
 
 @contextlib.contextmanager
 def limit(threads: int) -> Iterator[None]:
-    """Use at most `threads` threads inside a ``with`` block."""
     if threads < 1:
         raise ValueError(f"threads must be at least 1, not {threads}.")
     token = _limit.set(threads)

@@ -31,7 +31,6 @@ from hushrec.types import Array
 #: With fewer ratings, chance is larger than the noise. This and the exponent were chosen on validation
 #: ratings of ML-1M, ML-100K, coat, Flixster and Yahoo! R3.
 _NOISE_PART = 0.72
-#: Rank, and ridge for likes, where none is given.
 _RANK, _RIDGE = 32, 20.0
 #: Largest ridge on offsets and biases, in ratings.
 _LARGEST_RIDGE = 200.0
@@ -164,7 +163,7 @@ class ALS(Estimator[Ratings]):
 
 
 class _Side:
-    """Users or items with their ratings. Their ridge grows as a power of the number of ratings."""
+    """Users or items with their ratings."""
 
     def __init__(self, rows: CSR, bias_regularization: float, exponent: float) -> None:
         counts = np.diff(rows[0])

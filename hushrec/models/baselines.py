@@ -22,7 +22,6 @@ from hushrec.training.posterior import level, ratio
 from hushrec.training.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 from hushrec.types import Array, ModelArrays
 
-#: Inputs of the item biases: sums of deviations, item weights, level and number of users.
 _TRACKED = "item_sums", "item_weights", "level"
 
 

@@ -31,7 +31,6 @@ from hushrec.training.posterior import expected_variance, item_weights, ratio
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-#: Release of both models with the number of ratings, or likes, of each item.
 _WEIGHTS = "item weights"
 #: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
 _USUAL_DEVIATION = 0.02
@@ -56,13 +55,7 @@ class BothUsers(Users):
 
 
 class _Weights(LabelledGate):
-    """The gate of one model. It keeps the released item weights, or combines them with expected ones.
-
-    Parameters
-    ----------
-    expected : (ndarray, float), optional
-        Item weights up to a factor, and their noise.
-    """
+    """The gate of one model. It keeps the released item weights, or combines them with expected ones."""
 
     def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, Array] | None = None) -> None:
         super().__init__(gate, prefix)
@@ -231,10 +224,7 @@ class Both(Estimator[BothUsers]):
     def _expected_weights(
         self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
     ) -> tuple[Array, Array] | None:
-        """Return the likes' item weights that the model of ratings suggests, up to a factor, and their noise.
-
-        It is the weight among all ratings times the chance that a rating is a like.
-        """
+        """Return the likes' item weights expected from the ratings, up to a factor, and their noise."""
         if gate.weights is None:
             return None
         chance = np.ones(domain.n_items)

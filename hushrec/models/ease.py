@@ -25,7 +25,6 @@ from hushrec.types import Array
 
 #: As many items as a matrix of 8 bytes an entry has room for in a gibibyte.
 MOST_ITEMS = 11_585
-#: Rows of the matrix that are counted at a time.
 _ROWS_AT_A_TIME = 512
 #: Ridge, as a multiple of the mean number of likes that an item has; tuned for no table.
 _RIDGE = 5.0

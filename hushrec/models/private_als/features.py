@@ -35,8 +35,6 @@ def slope_columns(scores: Array, unit_variance: float, informative: bool) -> Arr
         From :func:`hushrec.data.features.feature_scores`.
     unit_variance : float
         Residual variance over the prior variance of a user's factors.
-    informative : bool
-        Whether the features explain released biases.
     """
     return np.asarray(math.sqrt(_SLOPES_SHARE[informative] * unit_variance) * scores)
 

@@ -69,7 +69,6 @@ _FEATURE_SLOPE = 0.8
 
 
 def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
-    """Release biases, then factors, in rounds."""
     domain = users.domain
     level = _level(model, users, gate)
     noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")

@@ -157,7 +157,6 @@ class FactorSums(NamedTuple):
     residual: float
 
     def variance(self, slope: Array) -> Array:
-        """Return the variance of the sums: noise and sampling."""
         return np.asarray(self.noise_sd**2 + self.residual * slope)
 
 

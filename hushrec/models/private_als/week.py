@@ -79,10 +79,8 @@ class Numbers(NamedTuple):
     bias_prior: float
 
 
-#: Names of the precisions of the factors.
 _OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
 _BY_ITEM = Expected("f", ("items",), 0.0)
-#: Allowed arrays of a model file.
 EXPECTED = ModelArrays(
     serve={"directions": Expected("iu", (), 0)},
     state=SEEN

@@ -96,10 +96,6 @@ class Halves(NamedTuple):
     def taste(self, vectors: Array, values: Array, along: Array, n_users: float) -> Taste:
         """Return taste dimensions with their gains (docs/guides/implicit.md, "How far to trust a dimension").
 
-        One half of a user's likes is regressed on the other. The gain is the posterior mean of the
-        reliability given the product, its noise and its sampling variance, or of its root where a dimension
-        is learned. The user's own contribution to the dimension is taken off.
-
         Parameters
         ----------
         vectors : ndarray of shape (number of learned items, number of dimensions)

@@ -39,13 +39,11 @@ _ALONG_POPULARITY = 0.1
 
 
 def train_pairs(items: ItemStatistics, rank: int, users: LikingUsers, gate: Gate) -> ModelArrays:
-    """Release the item matrix, and regress every item on the others."""
     matrix = gate.release("item matrix", users.item_matrix())
     return _served(items, users.domain, matrix, _precision(gate), gate, rank)
 
 
 def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-    """Release the item matrix of the same items again, and average by precision."""
     state, learned = last.state, np.zeros(users.domain.n_items, dtype=bool)
     learned[last.serve["learned_items"]] = True
     scale, first, noisy = state["item_scale"], state["item_first"], state["item_weights"]
@@ -189,7 +187,6 @@ class ItemMatrix:
 
 
 def _clean(strengths: Array, edge: float) -> Array:
-    """Remove what noise adds to an eigenvalue, where noise alone has eigenvalues up to ``edge``."""
     return np.sqrt(np.maximum(strengths**2 - edge**2, 0.0))
 
 
@@ -210,8 +207,7 @@ def _described(residual: Array, space: Array) -> Array:
 def _certain(matrix: Array, directions: Array, noise_sd: float) -> int:
     """Return a lower bound on the eigenvalues beyond noise and chance, without the largest entries.
 
-    Rows of norm 1 without a common direction have eigenvalues within ``2 sqrt(trace / n)`` of 0. A matrix has
-    at least as many eigenvalues above a bound as any of its compressions (docs/proofs/private-eigenrec.md).
+    Derivation: docs/proofs/private-eigenrec.md.
     """
     rest = np.where(np.abs(matrix) > _EXCEEDS * noise_sd, 0.0, matrix)
     np.fill_diagonal(rest, 0.0)

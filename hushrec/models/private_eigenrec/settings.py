@@ -212,7 +212,6 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return self.tuning.features_share if possible else 0.0
 
     def rank_in(self, domain: Domain) -> int:
-        """Return the rank, below the number of items."""
         return min(self.rank, domain.n_items - 1)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
@@ -276,7 +275,6 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return folded(arrays, csr(liked.matrix))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        """Local: each liked item's part of the weighted sum."""
         liked = history.liked(self.like_threshold)
         if "learned_items" in arrays:
             return at_ratings(history, liked, weights_for(arrays, liked, column))

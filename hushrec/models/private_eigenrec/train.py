@@ -1,8 +1,4 @@
-"""The first training of private EigenRec: item weights, then rounds of power iteration.
-
-A user contributes the outer product of their row, without popularity, and of their factors, both at norm 1.
-The left singular vectors of the noisy sum are the next item vectors.
-"""
+"""The first training of private EigenRec: item weights, then rounds of power iteration."""
 
 from __future__ import annotations
 
@@ -35,7 +31,6 @@ if TYPE_CHECKING:
 
 
 def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
-    """Release item weights, then rounds of power iteration or the item matrix, then the votes."""
     n_users, counted_sd = float(model.n_users or 1), 0.0
     if gate.planned("number of users"):
         counted_sd = gate.noise_sd("number of users")

@@ -36,7 +36,6 @@ RATED = 0.4
 _LONGEST = 2.0
 #: Users with a sum of squares below this, or above its inverse, count for nothing. No training does this.
 _SMALLEST_SQUARE = 1e-200
-#: Scores of users' lists that are held in memory at once.
 SCORES_AT_ONCE = 1 << 22
 #: Pairs of near likes that are held in memory at once; more where one user has more.
 _NEAR_AT_ONCE = 1 << 20

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 _COUNT, _WEIGHTS, _SUMS, _HALVES = 0.01, 0.09, 0.85, 0.05
 
 _BY_ITEM = Expected("f", ("items",), 0.0)
-#: Allowed arrays of a model file.
 EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
@@ -152,7 +151,6 @@ def train_next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last
 
 
 def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-    """Release counts, item weights, sums and halves again, and update the state by each."""
     rank = model.rank_in(users.domain)
     state = SeasonState.of(last.state, rank)
     counts, weights = counted_again(users, gate, state.users, state.weights)
@@ -187,7 +185,6 @@ def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mod
 
 
 def _measured(before: Tracked | None, released: Array, noise_sd: float) -> Tracked:
-    """Return a statistic after another release of it, or after the first one."""
     if before is None:
         return Tracked.first(released, noise_sd**2)
     return before.measured(released, noise_sd**2, grows=True)
