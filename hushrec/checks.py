@@ -101,11 +101,11 @@ class Settings:
             name = getattr(self, "name", type(self).__name__)
             names = [key for key in known if not key.endswith("planned_for")]
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(names)}.")
-        own = {name: value for name, value in settings.items() if "__" not in name}
-        changed = replace(self, **own)
-        for name in sorted(set(settings) - set(own)):
+        direct = {name: value for name, value in settings.items() if "__" not in name}
+        changed = replace(self, **direct)
+        for name in sorted(set(settings) - set(direct)):
             part, _, key = name.partition("__")
-            if part not in own:  # a model that is given whole has its own settings
+            if part not in direct:  # a model that is given whole has its own settings
                 inner = getattr(changed, part).set_params(**{key: settings[name]})
                 changed = replace(changed, **{part: inner})
         return changed
@@ -121,14 +121,14 @@ def settings_of(model: Any) -> dict[str, Any]:
 
     Settings of an inner model are called ``name.field``, unless the outer model sets them.
     """
-    own = {field.name: getattr(model, field.name) for field in setting_fields(model)}
+    values = {field.name: getattr(model, field.name) for field in setting_fields(model)}
     settings: dict[str, Any] = {}
-    for name, value in own.items():
+    for name, value in values.items():
         if name == "tuning" and isinstance(value, Settings):
             settings |= settings_of(value)
         elif isinstance(value, Settings):
             inner = {"model": getattr(value, "name", "")} | settings_of(value)
-            settings |= {f"{name}.{key}": part for key, part in inner.items() if key not in own}
+            settings |= {f"{name}.{key}": part for key, part in inner.items() if key not in values}
         else:
             settings[name] = value
     return settings
@@ -140,8 +140,8 @@ def behind(cls: Any) -> tuple[str, ...]:
 
 
 def names_of(cls: Any) -> list[str]:
-    own, inner = [field.name for field in setting_fields(cls)], behind(cls)
-    return [key for name in own for key in (inner if name == "tuning" and inner else (name,))]
+    names, inner = [field.name for field in setting_fields(cls)], behind(cls)
+    return [key for name in names for key in (inner if name == "tuning" and inner else (name,))]
 
 
 def parts_of(cls: Any) -> list[str]:

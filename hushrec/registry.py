@@ -13,11 +13,11 @@ class _Registry(UserDict[str, Any]):
     """Names are known at once; a class is imported when it is looked up."""
 
     def __getitem__(self, name: str) -> type[Any]:
-        found = self.data[name]
-        if isinstance(found, str):
-            room, _, cls = found.rpartition(".")
-            found = getattr(import_module(room), cls)
-        return found
+        entry = self.data[name]
+        if isinstance(entry, str):
+            room, _, cls = entry.rpartition(".")
+            entry = getattr(import_module(room), cls)
+        return entry
 
 
 ESTIMATORS = _Registry(

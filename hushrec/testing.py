@@ -117,7 +117,7 @@ def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[
 
     The first one lacks the user, who is the first of all: positions change.
     """
-    rng, found = np.random.default_rng(seed), []
+    rng, families = np.random.default_rng(seed), []
     for begin in range(0, pairs, _COMERS):
         if unit == "rating":
             users = labelled_users(rng, domain=domain)
@@ -129,8 +129,8 @@ def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[
                 for number in range(min(_COMERS, pairs - begin))
             ]
             family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
-        found.append((family, int(rng.integers(2**31))))
-    return found
+        families.append((family, int(rng.integers(2**31))))
+    return families
 
 
 def neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[list[Ratings], int]]:
@@ -423,8 +423,8 @@ def _users(unit: str, rng: np.random.Generator, n_users: int, domain: Domain) ->
 
 @lru_cache(maxsize=8)
 def _edge_family(edge: Edge, *seed: int) -> list[Ratings]:
-    users = _edge_users(edge, np.random.default_rng(seed), edge.domain)
-    return [ratings_of(each, edge.domain) for each in users]
+    data_sets = _edge_users(edge, np.random.default_rng(seed), edge.domain)
+    return [ratings_of(users, edge.domain) for users in data_sets]
 
 
 def _edge_users(edge: Edge, rng: np.random.Generator, domain: Domain) -> Iterator[dict[str, Rows]]:

@@ -37,9 +37,9 @@ class ModelArrays:
     weight: float = 0.0
 
     @classmethod
-    def of(cls, found: ModelArrays | Mapping[str, Any]) -> ModelArrays:
+    def of(cls, arrays: ModelArrays | Mapping[str, Any]) -> ModelArrays:
         """A mapping becomes the arrays for serving."""
-        return found if isinstance(found, ModelArrays) else cls(found)
+        return arrays if isinstance(arrays, ModelArrays) else cls(arrays)
 
     def __or__(self, served: Mapping[str, Any]) -> ModelArrays:
         """Replace arrays for serving."""

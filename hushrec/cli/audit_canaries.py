@@ -33,5 +33,5 @@ def audit_canaries(
     budget = promise.budget()
     domain = Domain((1, 2), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=n_canaries // 2, settings=settings_given(settings))
-    found = canaries(estimator, budget, n_canaries=n_canaries, seed=seed)
-    output.result(as_json, found.to_dict(), found.text())
+    audit = canaries(estimator, budget, n_canaries=n_canaries, seed=seed)
+    output.result(as_json, audit.to_dict(), audit.text())

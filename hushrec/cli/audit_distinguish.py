@@ -39,5 +39,5 @@ def audit_distinguish(
     budget = promise.budget()
     domain = Domain(tuple("abcdefgh"), rating_range=(1, 5))
     estimator = choose(model, budget, domain, n_users=_TUNED_TO, settings=settings_given(settings))
-    found = distinguish(estimator, budget, runs=runs, domain=domain, seed=seed)
-    output.result(as_json, found.to_dict(), found.text())
+    audit = distinguish(estimator, budget, runs=runs, domain=domain, seed=seed)
+    output.result(as_json, audit.to_dict(), audit.text())

@@ -106,14 +106,14 @@ def certify(
     quick = attacks == "quick"
     if quick:
         output.note("Attacking the same configuration on generated data, for at most two minutes.")
-    found = made.certify(
+    unsigned = made.certify(
         model,
         book,
         dataset=dataset,
         attacks=quick,
         **vars(declared),
     )
-    dossier = made.sign(found, signer)
+    dossier = made.sign(unsigned, signer)
     checks = made.check(made.canonical(dossier), model, ledger=book)
     if wrong := [check for check in checks if check.passed is False]:
         raise HushrecError(
@@ -126,9 +126,9 @@ def certify(
     signed_by = dossier["signatures"][0]["keyid"]
     output.done(
         as_json,
-        {"files": list(targets), "public_key": signed_by, "learned": found["learned"]},
+        {"files": list(targets), "public_key": signed_by, "learned": unsigned["learned"]},
         f"Wrote {', '.join(targets)}",
         f"Signed with key {signed_by}",
-        *output.paragraph(made.plain(found)),
+        *output.paragraph(made.plain(unsigned)),
         f"Anyone with the JSON and the model can check both: hushrec verify {next(iter(targets))} {model}",
     )

@@ -37,6 +37,6 @@ def check(
         advance(0, "the catalogue")
         domain = declared.domain(reading.implicit)
         advance(1, "the rows")
-        found = Ratings.check(ratings, domain, **reading.arguments())
+        preview = Ratings.check(ratings, domain, **reading.arguments())
         advance(1)
-    output.result(as_json, found.to_dict(), found.text())
+    output.result(as_json, preview.to_dict(), preview.text())

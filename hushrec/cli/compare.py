@@ -111,15 +111,15 @@ def compare(
     )
 
 
-def _by_model(given: dict[str, Any], models: Sequence[str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for name, value in given.items():
+def _by_model(settings: dict[str, Any], models: Sequence[str]) -> dict[str, dict[str, Any]]:
+    by_model: dict[str, dict[str, Any]] = {}
+    for name, value in settings.items():
         model, _, setting = name.partition(".")
         model = model.replace("_", "-")
         if model not in (*models, *REFERENCES[True]) or not setting:
             raise InputError(f"--set {name} names no model; write for example --set {models[0]}.{name}=...")
-        found.setdefault(model, {})[setting] = value
-    return found
+        by_model.setdefault(model, {})[setting] = value
+    return by_model
 
 
 def _ask(budget: Budget, dataset: str, yes: bool) -> Callable[[int, float], None]:

@@ -81,5 +81,5 @@ def _files(path: str) -> set[tuple[int, int]]:
     """Return device and inode of each file that is named."""
     named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
     inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
-    found = [place.stat() for place in (*named, *inside) if place.exists()]
-    return {(status.st_dev, status.st_ino) for status in found}
+    statuses = [place.stat() for place in (*named, *inside) if place.exists()]
+    return {(status.st_dev, status.st_ino) for status in statuses}

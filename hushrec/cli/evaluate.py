@@ -101,8 +101,8 @@ def evaluate(
         notes = _NOTES[:1]
     columns["released (1)"].update(_cells(baselines["user means"]) | _cells(baselines["popularity"]))
     plain = {name: None if figures is None else figures.to_dict() for name, figures in baselines.items()}
-    found = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
-    output.result(as_json, found, result.text(columns), *notes)
+    payload = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
+    output.result(as_json, payload, result.text(columns), *notes)
 
 
 def _read(reading: Reading, model: Model, history: str, test: str | None, ordered: bool) -> tuple[Any, Any]:
@@ -116,8 +116,8 @@ def _read(reading: Reading, model: Model, history: str, test: str | None, ordere
     return leave_last_out(rows) if test is None else (rows, reading.open(test, model.domain))
 
 
-def _cells(found: Evaluation | None) -> dict[str, str]:
-    metrics = {} if found is None else found.metrics
+def _cells(evaluation: Evaluation | None) -> dict[str, str]:
+    metrics = {} if evaluation is None else evaluation.metrics
     return {
         name: "-" if math.isnan(figure.value) else shown(name, figure.value)
         for name, figure in metrics.items()

@@ -93,15 +93,15 @@ def text_lines(path: str, what: str) -> list[str]:
 
 
 def tokens(path: str, count: int | None = None) -> list[str]:
-    found = text_lines(path, "token")
-    if any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in found) or (
-        len(found) != count if count else not found
+    lines = text_lines(path, "token")
+    if any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in lines) or (
+        len(lines) != count if count else not lines
     ):
         what = f"{plural(count, 'token')}" if count else "bearer tokens"
         raise InputError(
             f"{path!r} must hold {what} of {_SHORTEST_TOKEN} ASCII characters or more, one a line."
         )
-    return found
+    return lines
 
 
 def page_folder() -> Path:

@@ -71,17 +71,17 @@ class Ruled(Titled):
 
 
 def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
-    found = {}
+    numbers = {}
     for text in texts:
         name, value = (part.strip() for part in text.rpartition("=")[::2])
-        if name in found:
+        if name in numbers:
             raise InputError(f"{option} gives {name} twice; give it once.")
         try:
-            found[name] = kind(value)
+            numbers[name] = kind(value)
         except ValueError:
             name = ""
         if not name:
             raise InputError(
                 f"{option} {text!r} does not end in a number; write for example {option} {example}."
             )
-    return found
+    return numbers

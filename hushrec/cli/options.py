@@ -63,15 +63,15 @@ def _epsilon(kind: Any, tokens: Sequence[Token]) -> float:
 
 
 def pairs(texts: Sequence[str], option: str, example: str) -> dict[str, str]:
-    found: dict[str, str] = {}
+    values: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
             raise InputError(f"{option} {text!r} is not NAME=VALUE; write for example {option} {example}.")
-        if name in found:
+        if name in values:
             raise InputError(f"{option} gives {name} twice; give it once.")
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 Whole = Annotated[int, Parameter(converter=whole)]

@@ -51,7 +51,7 @@ def _silence(stream: IO[str]) -> None:
 
 
 def visible(words: str) -> str:
-    return _CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), words)
+    return _CONTROLS.sub(lambda control: control[0].encode("unicode_escape").decode(), words)
 
 
 def text(*parts: str) -> None:
@@ -63,7 +63,7 @@ def text(*parts: str) -> None:
 
 def _sentences(line: str) -> list[str]:
     """Fold a sentence, but no row of a table and no command to copy."""
-    label = found[0] if (found := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
+    label = match[0] if (match := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
     rest = line.removeprefix(label)
     if len(line) <= width() or "  " in rest.strip() or rest.startswith((" ", "hushrec ")):
         return []

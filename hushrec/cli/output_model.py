@@ -66,23 +66,23 @@ def votes(trained: Model) -> str:
     return "Item features: used for lists. The users' votes were for them."
 
 
-def judged(found: Mapping[str, Any]) -> str:
-    job, weight = found["job"], f"{found['weight']:.0%}"
-    if not found["donors"]:
-        alike = f"{found['agreement']:.0%}"
+def judged(judgement: Mapping[str, Any]) -> str:
+    job, weight = judgement["job"], f"{judgement['weight']:.0%}"
+    if not judgement["donors"]:
+        alike = f"{judgement['agreement']:.0%}"
         return f"Public ratings ({job}): weight {weight}. Released biases agree with them by {alike}."
     name = "Recall@20" if job == "lists" else "RMSE"
-    figures = [found[model]["value"] for model in ("private", "public", "together")]
-    donors = plural(found["donors"], "donor")
+    figures = [judgement[model]["value"] for model in ("private", "public", "together")]
+    donors = plural(judgement["donors"], "donor")
     if any(figure is None for figure in figures):
         return f"Public ratings ({job}): weight 0%, because {donors} have too few ratings to judge them."
     private, public, together = (f"{figure:.3f}" for figure in figures)
     start = (
         f"Public ratings ({job}): {name} of {donors} is {private} with the private model and {public} with"
     )
-    if found["weight"]:
+    if judgement["weight"]:
         return f"{start} the public one. Combined it is {together}, with weight {weight} for the public one."
-    why = "donors rate other items" if found["agreement"] < _UNLIKE else "it does not help"
+    why = "donors rate other items" if judgement["agreement"] < _UNLIKE else "it does not help"
     return f"{start} the public one, which has weight 0% because {why}."
 
 
@@ -90,9 +90,9 @@ def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool =
     more = [f"Next: hushrec recommend {target} RATINGS --user ID; hushrec report {target}"]
     if rows and not counted(trained):
         more.append("Run hushrec check to see which rows were used. Training does not report that.")
-    found = {"file": str(target), **described(trained)}
+    payload = {"file": str(target), **described(trained)}
     first = f"{verb} {trained.estimator.name} and wrote {target}"
-    output.done(as_json, found, first, about(trained), *more)
+    output.done(as_json, payload, first, about(trained), *more)
 
 
 def popularity_of(trained: Model) -> str:
@@ -105,7 +105,7 @@ def popularity_of(trained: Model) -> str:
 def held_against(trained: Model) -> tuple[dict[str, Any], str]:
     popularity, means = popularity_of(trained), "user means" in baselines(trained)
     released_sd, planned_sd = released_noise(trained), planned_noise(trained)
-    found = {
+    facts = {
         "user_means": "released" if means else "not released",
         "popularity": popularity,
         "popularity_noise_sd": released_sd,
@@ -113,12 +113,12 @@ def held_against(trained: Model) -> tuple[dict[str, Any], str]:
     }
     words = (
         "The command hushrec evaluate compares it, without privacy cost, with users' own means"
-        f" ({found['user_means']}) and item popularity ({popularity}), computed from its own released values."
+        f" ({facts['user_means']}) and item popularity ({popularity}), computed from its own released values."
     )
     if planned_sd is not None:
         first = "" if released_sd is None else f" Item popularity has noise of sd {released_sd:.3g}."
         words += f"{first} The model popular with the whole budget would have noise of sd {planned_sd:.3g}."
-    return found, words
+    return facts, words
 
 
 def summary(cls: type[Any]) -> str:
@@ -201,13 +201,13 @@ def recommendations(
     cells = [[cell(entry[key]) for key in shown] for entry in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
     listed = output.table([shown, *cells], left=left) if cells else "No item is left for this list."
-    found = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
+    payload = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
     rating = "; rating is what the model predicts" if "rating" in keys else ""
     about = f"The higher the score, the better the match{rating}."
     about += " The list is computed from this user's own ratings." if known else ""
     output.result(
         as_json,
-        found,
+        payload,
         f"For user {user} alone{what}",
         listed,
         about,

@@ -61,11 +61,11 @@ def plan(
         n_users=n_users,
         settings=settings_given(settings),
     )
-    found: dict[str, Any] = {"model": model, **budget.promise, "mu": budget.mu}
+    payload: dict[str, Any] = {"model": model, **budget.promise, "mu": budget.mu}
     text = [f"Model:      {model}" + ("" if budget.private else "   NOT PRIVATE"), f"Budget:     {budget}"]
     if domain is not None:
         planned = estimator.plan(budget, domain)
-        found |= {"hyper_parameters": settings_of(estimator), **output_plan.planned_dict(planned)}
+        payload |= {"hyper_parameters": settings_of(estimator), **output_plan.planned_dict(planned)}
         text.append(f"It makes {plural(len(planned.releases), 'release')}, which together cost this epsilon.")
         if releases:
             text += ["", output_plan.plan_table(planned)]
@@ -75,7 +75,7 @@ def plan(
         text.append(f"Lists get {estimator.lists_share:.0%} of the budget, ratings the rest.")
     if n_users is not None and budget.private and budget.unit == "user":
         rows = nearest(n_users, n_items, budget.epsilon, ratings_per_user)
-        found["measured"] = [asdict(row) for row in rows]
+        payload["measured"] = [asdict(row) for row in rows]
         text += ["", "Measured on the public tables that are most like yours (delta 1e-6):", ""]
         text += output_plan.measured_table(rows)
         lists = model in ("lists", "both", "private-eigenrec")
@@ -84,4 +84,4 @@ def plan(
         text += output.paragraph(decides)
     if not releases:
         text.append("--releases lists the noise. Next: hushrec check, then hushrec train.")
-    output.result(as_json, found, *text)
+    output.result(as_json, payload, *text)

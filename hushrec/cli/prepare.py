@@ -64,10 +64,10 @@ def prepare(
         **arguments,
     )
     parts, blocks = store.partitions(), len(store.blocks())
-    found = {"note": PRIVATE_STORE, "path": str(store.path), "users": store.n_users}
-    found |= {"ratings": store.n_ratings, "partitions": len(parts), "blocks": blocks}
-    found["bytes"] = sum(part.entry["bytes"] for part in parts)
+    payload = {"note": PRIVATE_STORE, "path": str(store.path), "users": store.n_users}
+    payload |= {"ratings": store.n_ratings, "partitions": len(parts), "blocks": blocks}
+    payload["bytes"] = sum(part.entry["bytes"] for part in parts)
     wrote = f"Wrote {store.path}: {plural(store.n_ratings, 'rating')} of {plural(store.n_users, 'user')}"
     if not store.n_ratings:
         wrote += " (no row can be used: hushrec check shows what became of them)"
-    output.done(as_json, found, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")
+    output.done(as_json, payload, f"{wrote}, in {plural(len(parts), 'partition')}", f"{PRIVATE_STORE}.")

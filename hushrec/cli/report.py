@@ -32,11 +32,11 @@ def report(
         A model file.
     """
     trained = load(model)
-    found, baselines = output_model.held_against(trained)
+    facts, baselines = output_model.held_against(trained)
     newcomer = [{"item": entry.item} for entry in trained.recommend([], 5)]
     output_model.name(newcomer, trained.domain, titled.read(trained.domain, columns))
     begins = ", ".join(str(entry.get("title") or entry["item"]) for entry in newcomer)
-    plain = {**output_model.described(trained), "held_against": found, "newcomers_list": newcomer}
+    plain = {**output_model.described(trained), "held_against": facts, "newcomers_list": newcomer}
     text = [
         f"Model:      {trained.estimator.name}: {output_model.summary(type(trained.estimator))}",
         output_model.about(trained, releases),

@@ -42,17 +42,17 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
         lines = [f"{name:<27} {_brief(about, 52)}" for name, about in models.items()]
         output.result(as_json, {"models": models}, *lines, "", "Settings of one: hushrec settings MODEL")
         return
-    found = list(_listed(known(model), "", tuning))
+    listed = list(_listed(known(model), "", tuning))
     lines = []
-    for setting in found:
+    for setting in listed:
         first = f"{setting['name']:<22}  {setting['default']:<8}  "
         about = setting["about"] if tuning else _brief(setting["about"], 85)
         lines += textwrap.wrap(about, 80, initial_indent=first, subsequent_indent=" " * 34) or [first]
     more = "" if tuning else " --tuning also lists tuned settings, with full texts."
-    example = found[0]["name"] if found else "NAME"
+    example = listed[0]["name"] if listed else "NAME"
     output.result(
         as_json,
-        {"model": model, "settings": found},
+        {"model": model, "settings": listed},
         f"{model}: {summary(known(model))}",
         "",
         *lines,
@@ -82,13 +82,13 @@ def _listed(cls: Any, root: str, tuning: bool) -> Iterator[dict[str, Any]]:
 
 
 def _texts(cls: type[Any]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for layer in cls.__mro__:
         for entry in parse(layer.__doc__ or "", DocstringStyle.NUMPYDOC).params:
             if not (entry.description or "As in").startswith("As in"):
                 for name in entry.arg_name.split(","):
-                    found.setdefault(name.strip(), plain(entry.description or ""))
-    return found
+                    texts.setdefault(name.strip(), plain(entry.description or ""))
+    return texts
 
 
 def _planned(cls: Any) -> set[str]:

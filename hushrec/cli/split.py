@@ -99,16 +99,16 @@ def split(
             write_table(part.to_arrow(), file)
         advance(1)
     written = [str(file) for file in files]
-    found: dict[str, Any] = {"files": written}
+    payload: dict[str, Any] = {"files": written}
     lines = [f"Wrote {', '.join(written)}; they are private, like {ratings}."]
     if (date is not None or leave_last) and rows.times is not None:
-        found |= {"note": PRIVATE_LOOK, "without_time": int((rows.times == NO_TIME).sum())}
+        payload |= {"note": PRIVATE_LOOK, "without_time": int((rows.times == NO_TIME).sum())}
         lines += [
-            f"Without a time that can be read, so earlier than all others: {found['without_time']:,} of"
+            f"Without a time that can be read, so earlier than all others: {payload['without_time']:,} of"
             f" {plural(rows.n_ratings, 'rating')}.",
             f"{PRIVATE_LOOK}.",
         ]
-    output.done(as_json, found, *lines)
+    output.done(as_json, payload, *lines)
 
 
 def _by_time(rows: Ratings, date: str) -> tuple[Ratings, Ratings]:

@@ -93,8 +93,8 @@ class Declared:
         features = item_tables(self.item_features, columns)
         declared: dict[str, Any] = {"items": items and tuple(items), "rating_range": self.rating_range}
         declared["max_ratings_per_user"] = self.max_ratings_per_user
-        given = {name: value for name, value in declared.items() if value is not None}
-        return given | {"item_features": features}
+        arguments = {name: value for name, value in declared.items() if value is not None}
+        return arguments | {"item_features": features}
 
 
 @Parameter(name="*", group=_DATA)

@@ -119,11 +119,11 @@ def _generated(n_users: int, domain: Domain, seed: int) -> Ratings:
 
 
 def _list(trials: list[Trial], model: str, budget: Budget, kind: str, as_json: bool) -> None:
-    found = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
+    entries = [{"settings": dict(trial.settings), "rmse": trial.rmse} for trial in trials]
     words = [", ".join(f"{k}={v}" for k, v in trial.settings.items()) or "as planned" for trial in trials]
     output.result(
         as_json,
-        {"model": model, "epsilon": budget.epsilon, "trials": found},
+        {"model": model, "epsilon": budget.epsilon, "trials": entries},
         f"{model} on {kind} ratings, no budget spent, budget of each run: {budget}",
         "    RMSE  (best first)",
         *(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words)),

@@ -45,8 +45,9 @@ def verify(
     content = content_of(dossier, "Dossier")
     wanted = None if public_key is None else key_of(public_key)
     book = None if ledger is None else Account(ledger=ledger).open()
-    found = check(content, model, ledger=book, public_key=wanted)
-    rows = [f"{check.status:<13}{check.what + ':':<12}{check.words}" for check in found]
-    output.result(as_json, {"checks": [check._asdict() | {"status": check.status} for check in found]}, *rows)
-    if failed := [check.what for check in found if check.passed is False]:
+    checks = check(content, model, ledger=book, public_key=wanted)
+    rows = [f"{check.status:<13}{check.what + ':':<12}{check.words}" for check in checks]
+    payload = {"checks": [check._asdict() | {"status": check.status} for check in checks]}
+    output.result(as_json, payload, *rows)
+    if failed := [check.what for check in checks if check.passed is False]:
         raise HushrecError(f"The dossier failed these checks: {', '.join(failed)}.")

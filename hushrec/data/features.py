@@ -152,12 +152,12 @@ def _from_table(n_items: int, ids: int, table: pa.Table, place: np.ndarray) -> n
 
 def _column_of_ids(names: list[str], what: str) -> int:
     words = [plain_name(name) for name in names]
-    found = next((name for name in _ID_NAMES if name in words), _ID_NAMES[0])
-    if words.count(found) != 1:
+    id_name = next((name for name in _ID_NAMES if name in words), _ID_NAMES[0])
+    if words.count(id_name) != 1:
         raise InputError(
             f"{what.capitalize()} need exactly one column of item ids: name it item (--columns id=NAME)."
         )
-    return words.index(found)
+    return words.index(id_name)
 
 
 def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Table:
@@ -297,13 +297,13 @@ def _categories(cells: list[Any], name: str) -> np.ndarray:
             " categories: leave the column out, or give it values that most items share with others."
         )
     place = {word: at for at, word in enumerate(kept[:_MOST_CATEGORIES])}
-    found = np.zeros((len(words_of), len(place)))
+    indicators = np.zeros((len(words_of), len(place)))
     for row, words in enumerate(words_of):
         if not words:
-            found[row] = np.nan
+            indicators[row] = np.nan
         else:
-            found[row, [place[word] for word in words if word in place]] = 1.0
-    return found
+            indicators[row, [place[word] for word in words if word in place]] = 1.0
+    return indicators
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

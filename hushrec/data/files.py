@@ -225,10 +225,10 @@ def _parquet_chunks(file: File, columns: Any, implicit: bool) -> Iterator[Column
         }
         if metadata is not None:
             cells = {role: of_128_bits(column) for role, column in cells.items()}
-        found = columns_of(**cells, implicit=implicit)
+        chunk = columns_of(**cells, implicit=implicit)
         del table, cells
-        yield found._replace(marks=(*found.marks, *marks_of(schema)))
-        del found
+        yield chunk._replace(marks=(*chunk.marks, *marks_of(schema)))
+        del chunk
         pa.default_memory_pool().release_unused()  # Arrow would keep it until the process ends
 
 

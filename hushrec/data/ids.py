@@ -201,8 +201,8 @@ def positions_of(ids: Encoded, texts: pa.Array) -> np.ndarray:
 
 def places(texts: pa.Array, among: pa.Array) -> np.ndarray:
     """Return the position (int32) of each canonical text, -1 where not there."""
-    found = pc.index_in(texts, value_set=among).fill_null(-1)
-    return found.to_numpy(zero_copy_only=False).astype(np.int32)
+    positions = pc.index_in(texts, value_set=among).fill_null(-1)
+    return positions.to_numpy(zero_copy_only=False).astype(np.int32)
 
 
 def given_ids(values: np.ndarray | pa.Array) -> list[Any]:

@@ -48,11 +48,11 @@ class Places:
         if self._table is None:
             at = pc.index_in(pa.array(numbers.astype(np.int64)), value_set=pa.array(self._numbers))
             return np.append(self._places, np.int32(-1))[at.fill_null(-1).to_numpy()]
-        found = np.full(len(numbers), -1, np.int32)
+        positions = np.full(len(numbers), -1, np.int32)
         inside = (numbers >= self._least) & (numbers < self._least + len(self._table))
         numbers = (numbers if inside.all() else numbers[inside]).astype(np.int64)
-        found[inside] = self._table[numbers - self._least]
-        return found
+        positions[inside] = self._table[numbers - self._least]
+        return positions
 
 
 def id_hashes(column: Any) -> tuple[Encoded | np.ndarray, np.ndarray]:

@@ -98,8 +98,8 @@ def _chunks(
         return stream_chunks(source, columns, implicit), 0
     paths = [source] if isinstance(source, (str, os.PathLike)) else source
     if not isinstance(paths, list) or not all(isinstance(path, (str, os.PathLike)) for path in paths):
-        found = read_columns(source, columns, format, implicit, domain.item_texts)
-        return [found], len(found.ratings)
+        chunk = read_columns(source, columns, format, implicit, domain.item_texts)
+        return [chunk], len(chunk.ratings)
     files = [file for path in paths for file in files_at(os.fspath(path))]
     if not files:
         raise InputError("There are no files to read; pass at least one path.")

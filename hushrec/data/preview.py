@@ -156,8 +156,8 @@ def preview(
 ) -> Preview:
     """See `hushrec.data.Ratings.check`."""
     implicit = implicit or domain.likes
-    found = _Read(source, domain, columns, format, implicit)
-    table, numbers = found.table, found.numbers
+    reading = _Read(source, domain, columns, format, implicit)
+    table, numbers = reading.table, reading.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
     positions = positions_of(items, domain.item_texts)
     ratings = within_range(table.ratings.copy(), domain)
@@ -173,7 +173,7 @@ def preview(
     else:
         reasons["the entry is not above 0" if implicit else "the rating is missing or no number"] = ~numeric
         reasons[f"the rating is not from {domain.low:g} to {domain.high:g}"] = ~is_usable
-    dropped, used = found.malformed(), np.ones(len(numbers), dtype=bool)
+    dropped, used = reading.malformed(), np.ones(len(numbers), dtype=bool)
     for why, mask in reasons.items():
         dropped += _dropped(why, numbers[mask & used])
         used &= ~mask
@@ -187,11 +187,11 @@ def preview(
         dropped.append(Dropped("beyond the cap", over, ()))
     ratings = table.ratings[np.isfinite(table.ratings)]
     return Preview(
-        columns=found.names,
-        not_read=tuple(name for name in found.all_names if name not in found.names.values()),
-        format=found.format,
-        counted="line" if found.is_text else "row",
-        rows=len(found.lines),
+        columns=reading.names,
+        not_read=tuple(name for name in reading.all_names if name not in reading.names.values()),
+        format=reading.format,
+        counted="line" if reading.is_text else "row",
+        rows=len(reading.lines),
         usable=rows.matrix.nnz,
         dropped=tuple(dropped),
         users=rows.matrix.shape[0],
@@ -201,13 +201,13 @@ def preview(
         n_items=domain.n_items,
         histogram=() if implicit else _histogram(ratings),
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
-        without_time=None if found.times is None else int((found.times[used] == NO_TIME).sum()),
+        without_time=None if reading.times is None else int((reading.times[used] == NO_TIME).sum()),
         hints=(
-            *found.hints_of_fields(),
-            *found.hints_of_labels(used),
-            *_hints(found, float((positions < 0).mean()) if len(positions) else 0),
-            *found.hints_of_ids("user", users),
-            *found.hints_of_ids("item", items),
+            *reading.hints_of_fields(),
+            *reading.hints_of_labels(used),
+            *_hints(reading, float((positions < 0).mean()) if len(positions) else 0),
+            *reading.hints_of_ids("user", users),
+            *reading.hints_of_ids("item", items),
         ),
     )
 
@@ -289,14 +289,14 @@ class _Read:
         if name is None:
             return None
         # a format without a header takes no names
-        found = self._again(False) if name == "rating" else self._again(False, rating=name)
-        return None if found is None else found.ratings
+        again = self._again(False) if name == "rating" else self._again(False, rating=name)
+        return None if again is None else again.ratings
 
     def _texts(self, rating: Any) -> list[str]:
         if rating is None or not np.isnan(self.table.ratings).any():
             return []
-        found = self._again(True, item=rating)
-        return [] if found is None else encode_ids(found.items).texts.to_pylist()
+        again = self._again(True, item=rating)
+        return [] if again is None else encode_ids(again.items).texts.to_pylist()
 
     def malformed(self) -> list[Dropped]:
         why = f"the line has fewer than {plural(self.n_fields, 'field')}"
@@ -411,14 +411,14 @@ def _is_rounded(cell: Any) -> bool:
     return isinstance(text, str) and _ROUNDED.fullmatch(text.strip()) is not None
 
 
-def _hints(found: _Read, unknown: float) -> Iterator[str]:
-    if any(re.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", word) for word in found.rating_words):
+def _hints(reading: _Read, unknown: float) -> Iterator[str]:
+    if any(re.match(r"\d{1,4}[-./]\d{1,2}[-./]\d{1,4}", word) for word in reading.rating_words):
         yield "some ratings look like dates; name the column of ratings with --columns rating=NAME."
     if unknown > 0.5:
         yield "most items are not in the catalogue: are ids written the same way there?"
-    if found.times is not None and len(found.times) and (found.times == NO_TIME).all():
+    if reading.times is not None and len(reading.times) and (reading.times == NO_TIME).all():
         yield "no time can be read; write dates as 2024-06-30, or seconds since 1970."
-    elif found.times is not None and (unit := unit_of(found.times)) != "seconds":
+    elif reading.times is not None and (unit := unit_of(reading.times)) != "seconds":
         yield (
             f"the times look like {unit}, and dates are compared as seconds since 1970; divide the times or"
             " write them as dates."

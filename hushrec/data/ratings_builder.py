@@ -37,14 +37,14 @@ class Rows(NamedTuple):
 def read_rows(source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool) -> Rows:
     if implicit:
         check_implicit(domain, columns)
-    found = read_columns(source, columns, format, implicit, domain.item_texts)
+    entries = read_columns(source, columns, format, implicit, domain.item_texts)
     del source
     pool = pa.default_memory_pool()  # Arrow keeps unused memory until it is asked to release it
-    found = found._replace(items=positions_of(encode_ids(found.items), domain.item_texts), lines=None)
+    entries = entries._replace(items=positions_of(encode_ids(entries.items), domain.item_texts), lines=None)
     pool.release_unused()
-    found = found._replace(users=encode_ids(found.users))
+    entries = entries._replace(users=encode_ids(entries.users))
     pool.release_unused()
-    return build(domain, found)
+    return build(domain, entries)
 
 
 def check_implicit(domain: Domain, columns: Any = None) -> None:
@@ -66,14 +66,14 @@ def usable(domain: Domain, columns: Columns) -> Columns:
     return columns if kept.all() else columns.where(kept)
 
 
-def rows_of(domain: Domain, found: Columns) -> Rows:
+def rows_of(domain: Domain, entries: Columns) -> Rows:
     """Return the rows of columns from `latest`; a pair that was only bought is NaN, or 1 of likes."""
-    if found.quantities is not None:
-        is_unrated = np.isnan(found.ratings)
-        found = found.where(~is_unrated | (found.quantities > 0))
+    if entries.quantities is not None:
+        is_unrated = np.isnan(entries.ratings)
+        entries = entries.where(~is_unrated | (entries.quantities > 0))
         if domain.likes:
-            found.ratings[:] = 1
-    users, items, values, times, _, marks, *_ = found
+            entries.ratings[:] = 1
+    users, items, values, times, _, marks, *_ = entries
     counts, cap = np.bincount(users.codes, minlength=len(users.texts)), domain.max_ratings_per_user
     if counts.max(initial=0) > cap:
         kept = _within_cap(counts, items, users.texts, cap)
@@ -108,17 +108,17 @@ def latest(columns: Columns, n_items: int) -> Columns:
     """
     if not columns.is_ordered:
         columns = columns._replace(users=_sorted_by_text(columns.users), ratings=columns.ratings + 0.0)
-    found = _by_pair(columns, n_items)
-    codes, items, values, quantities = found.users.codes, found.items, found.ratings, found.quantities
+    ordered = _by_pair(columns, n_items)
+    codes, items, values, quantities = ordered.users.codes, ordered.items, ordered.ratings, ordered.quantities
     ends = np.append((items[1:] != items[:-1]) | (codes[1:] != codes[:-1]), True)[: len(items)]
     if ends.all():
-        return found
-    keys = [key for key in (None if found.is_ordered else values, found.times) if key is not None]
+        return ordered
+    keys = [key for key in (None if ordered.is_ordered else values, ordered.times) if key is not None]
     if quantities is not None:
         keys.append(~np.isnan(values))  # a rating comes before a purchase without one, at any time
         quantities = np.add.reduceat(quantities, np.flatnonzero(np.append(True, ends[:-1])))
     kept = _latest(keys, ends) if keys else ends
-    return found._replace(quantities=None).where(kept)._replace(quantities=quantities)
+    return ordered._replace(quantities=None).where(kept)._replace(quantities=quantities)
 
 
 def has_value(columns: Columns) -> np.ndarray:
@@ -163,10 +163,10 @@ def _by_pair(columns: Columns, n_items: int) -> Columns:
     shape = len(users.texts), n_items
     sort = partial(_by_cell, users.codes, items, shape=shape)
     times, quantities = (None if column is None else sort(column).data for column in columns[3:5])
-    found = sort(columns.ratings)
-    codes = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(found.indptr))
-    places = found.indices.astype(np.int32, copy=False)
-    return Columns(replace(users, codes=codes), places, found.data, times, quantities, *columns[5:])
+    by_pair = sort(columns.ratings)
+    codes = np.repeat(np.arange(shape[0], dtype=np.int32), np.diff(by_pair.indptr))
+    places = by_pair.indices.astype(np.int32, copy=False)
+    return Columns(replace(users, codes=codes), places, by_pair.data, times, quantities, *columns[5:])
 
 
 def _sorted_already(users: np.ndarray, items: np.ndarray) -> bool:

@@ -103,9 +103,9 @@ class _Pipe:
         self.tail = b""
 
     def read(self, size: int) -> bytes:
-        found = self._file.read(size)
-        self.tail = (self.tail + found)[-len(_END_OF_STREAM) :]
-        return found
+        chunk = self._file.read(size)
+        self.tail = (self.tail + chunk)[-len(_END_OF_STREAM) :]
+        return chunk
 
 
 @contextlib.contextmanager
@@ -123,9 +123,9 @@ def _unbroken() -> Iterator[None]:
 
 def stream_chunks(source: Any, columns: Any, implicit: bool) -> Iterator[Columns]:
     """Read some blocks at a time; at least once."""
-    found, schema = batches(source)
+    record_batches, schema = batches(source)
     held: list[pa.RecordBatch] = []
-    for batch in chain(found, [None]):
+    for batch in chain(record_batches, [None]):
         if batch is not None:
             held.append(batch)
         if batch is None or sum(block.num_rows for block in held) >= _TOGETHER:

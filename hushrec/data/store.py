@@ -134,9 +134,9 @@ class Store:
         wanted = encode_ids(ids, exact=True)
         parts = self.partitions()
         chosen = sorted(set((hashes_of(wanted.texts) % np.uint64(len(parts))).tolist()))
-        found = [block() for number in chosen for block in parts[int(number)].blocks()]
-        found = [rows.rows(rows.user_index(ids)[rows.user_index(ids) >= 0]) for rows in found]
-        return joined(self.domain, found).for_users(ids)
+        blocks = [block() for number in chosen for block in parts[int(number)].blocks()]
+        blocks = [rows.rows(rows.user_index(ids)[rows.user_index(ids) >= 0]) for rows in blocks]
+        return joined(self.domain, blocks).for_users(ids)
 
     def verify(self) -> None:
         """Read every byte and refuse a missing or changed file."""
@@ -153,8 +153,8 @@ class Partition:
     @property
     def entry(self) -> Mapping[str, Any]:
         """Its entry in the manifest."""
-        found: Mapping[str, Any] = self.store._manifest["partitions"][self.number]  # noqa: SLF001
-        return found
+        manifest_entry: Mapping[str, Any] = self.store._manifest["partitions"][self.number]  # noqa: SLF001
+        return manifest_entry
 
     @property
     def path(self) -> Path:

@@ -103,23 +103,23 @@ def new_manifest(domain: Domain, partitions: list[dict[str, Any]], **marks: Any)
 
 def _read_manifest(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads((path / MANIFEST).read_bytes())
+        manifest = json.loads((path / MANIFEST).read_bytes())
     except OSError:
         raise InputError(
             f"There is no store at {str(path)!r}: no manifest; `hushrec prepare` makes one."
         ) from None
     except ValueError:
         raise InputError(f"The manifest of the store {str(path)!r} is damaged; prepare it again.") from None
-    if not isinstance(found, dict) or found.get("format") != _FORMAT:
+    if not isinstance(manifest, dict) or manifest.get("format") != _FORMAT:
         raise InputError(f"{str(path)!r} is not a hushrec store; `hushrec prepare` makes one.")
-    if found.get("version") != VERSION:
+    if manifest.get("version") != VERSION:
         raise InputError(
-            f"The store {str(path)!r} is of version {found.get('version')!r}, and this hushrec reads version"
-            f" {VERSION}; prepare the ratings again."
+            f"The store {str(path)!r} is of version {manifest.get('version')!r}, and this hushrec reads"
+            f" version {VERSION}; prepare the ratings again."
         )
-    if found.get("checksum") != _checksum(found):
+    if manifest.get("checksum") != _checksum(manifest):
         raise InputError(f"The manifest of the store {str(path)!r} is damaged; prepare it again.")
-    return found
+    return manifest
 
 
 @lru_cache(maxsize=4)
@@ -217,11 +217,11 @@ def id_columns(users: Encoded) -> dict[str, pa.Array]:
     values: Any = users.values
     if isinstance(values, pa.Array) and pa.types.is_integer(values.type):
         return {"user": values}
-    found = {"text": texts}
+    columns = {"text": texts}
     is_text = isinstance(values, pa.Array) and values.type in (pa.string(), pa.large_string())
     if is_text and not values.cast(pa.large_string()).equals(texts):
-        found["user"] = values.cast(pa.large_string())
-    return found
+        columns["user"] = values.cast(pa.large_string())
+    return columns
 
 
 def _packed_times(times: np.ndarray) -> tuple[np.ndarray, int]:

@@ -70,8 +70,8 @@ def check_utf8(content: bytes, path: str) -> None:
 
 def stated_delimiter(line: bytes) -> str | None:
     """Return the delimiter of a first line such as ``sep=;``."""
-    found = _SEPARATOR.fullmatch(line)
-    return found[1].decode() if found else None
+    match = _SEPARATOR.fullmatch(line)
+    return match[1].decode() if match else None
 
 
 def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], str, Iterator[bytes], int]:

@@ -18,7 +18,7 @@ from hushrec.privacy.season import of_one_user
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
 
 
-def own(statement: PrivacyStatement) -> dict[str, Any]:
+def of_model(statement: PrivacyStatement) -> dict[str, Any]:
     """Return the row of a model, with the earlier weeks of its season or all weeks of a lifetime."""
     week, budget = statement.week, statement.budget
     if week is not None and week.season.lifetime:
@@ -92,7 +92,7 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
         "mu": mu,
         "odds": math.exp(epsilon) if epsilon < 700 else None,
         "belief": [[before, belief(before, epsilon)] for before in SUSPICIONS],
-        "found": [[alarms, found(alarms, epsilon, delta, failure, mu)] for alarms in FALSE_ALARMS],
+        "found": [[alarms, detection_rate(alarms, epsilon, delta, failure, mu)] for alarms in FALSE_ALARMS],
     }
 
 
@@ -110,7 +110,9 @@ def exceeded(level: dict[str, Any]) -> float:
     return float(level["failure"] + ndtr(mu - at))
 
 
-def found(false_alarms: float, epsilon: float, delta: float, failure: float, mu: float | None) -> float:
+def detection_rate(
+    false_alarms: float, epsilon: float, delta: float, failure: float, mu: float | None
+) -> float:
     """Return the largest true-positive rate of a test with a false-positive rate of `false_alarms`.
 
     By the trade-off curves of (epsilon, delta) and mu (Dong, Roth and Su 2022, equation 5, definition 2.6).

@@ -16,7 +16,7 @@ from hushrec import __version__
 from hushrec.checks import check_choice, check_kind, line_of_text, settings_of, shown
 from hushrec.disk import content_of
 from hushrec.dossier import attacks as attacking
-from hushrec.dossier.bounds import own, together
+from hushrec.dossier.bounds import of_model, together
 from hushrec.dossier.form import LANGUAGES, filled, words
 from hushrec.errors import InputError
 from hushrec.privacy import Ledger, PrivacyStatement
@@ -117,7 +117,7 @@ def certify(
         "model": described(trained, octets),
         "promise": {**statement.budget.promise, "failure": statement.budget.failure},
         "ledger": book,
-        "learned": [own(statement), *together(book, statement.budget.delta)],
+        "learned": [of_model(statement), *together(book, statement.budget.delta)],
         "attacks": attacking.run(trained.estimator, statement.budget, limit) if attacks else [],
         "code": code(),
     }
@@ -285,7 +285,7 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
         "from_one": lang["from"][unit],
         "odds": times(last["odds"], lang),
         "delta": f"{last['delta']:g}",
-        "public": ", ".join(lang["public"].get(each, each) for each in model["public"]),
+        "public": ", ".join(lang["public"].get(source, source) for source in model["public"]),
         "rounding": lang["and"].join(inexact),
         "cap": capped(model, lang),
     }
@@ -303,14 +303,14 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
     def chosen(part: str) -> list[str]:
         return filled(lang[part] + [text for key, text in lang[f"{part}_if"].items() if holds[key]], gaps)
 
-    criteria = [filled(each, gaps) for each in lang["criteria"]]
+    criteria = [filled(criterion, gaps) for criterion in lang["criteria"]]
     if holds["donors"]:
         criteria = [[risk, f"{bound} {lang['donors']}", gap] for risk, bound, gap in criteria]
     return {
         "not_covered": chosen("not_covered"),
         "criteria": criteria,
         "deletion": chosen("deletion"),
-        "law": [filled(each, gaps) for each in lang["law"]],
+        "law": [filled(paragraph, gaps) for paragraph in lang["law"]],
     }
 
 

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from hushrec.checks import check_kind
 from hushrec.disk import content_of
-from hushrec.dossier.bounds import of_a_user, own, together
+from hushrec.dossier.bounds import of_a_user, of_model, together
 from hushrec.dossier.certifying import (
     DECLARED,
     booked,
@@ -201,7 +201,7 @@ def _model(dossier: dict[str, Any], octets: bytes) -> str:
         stated = [{**season, "begun": 0, "closed": False} for season in book["seasons"]]
         if season not in stated:
             raise _Wrong("the model's season is left out, or is another one")
-    if not _same(own(model.privacy), dossier["learned"][0]):
+    if not _same(of_model(model.privacy), dossier["learned"][0]):
         raise _Wrong("what is learned from the model at most does not follow from its releases")
     return f"{named['name']}, SHA-256 {named['sha256']}; its releases are in the chain"
 

@@ -164,7 +164,7 @@ def _trained(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
         name["data"]: lang["data"].format(rows=rows, items=f"{model['items']:,}", cap=capped(model, lang)),
         name["protected"]: lang["change"][f"{promise['unit']} {promise['relation']}"],
         name["budget"]: lang["closed"] if book["closed"] else budget,
-        name["public"]: ", ".join(lang["public"].get(each, each) for each in model["public"]),
+        name["public"]: ", ".join(lang["public"].get(source, source) for source in model["public"]),
         name["trust"]: lang["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
         name["noise"]: lang["noise"]["yes" if model["exact_noise"] else "no"],
         name["file"]: lang["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),

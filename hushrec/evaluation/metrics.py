@@ -120,16 +120,16 @@ class Evaluation:
             "note": PRIVATE_FIGURE,
         }
 
-    def text(self, beside: Mapping[str, Mapping[str, str]] | None = None) -> str:
-        """Return a text table; ``beside`` has further columns: heading -> metric -> cell."""
+    def text(self, more_columns: Mapping[str, Mapping[str, str]] | None = None) -> str:
+        """Return a text table; ``more_columns`` has further columns: heading -> metric -> cell."""
         shown_ones = {
             name: metric
             for name, metric in self.metrics.items()
             if name not in METRICS[:2] or not math.isnan(metric.value)  # lists alone have no errors
         } or self.metrics
         width = max(map(len, shown_ones))
-        interval = f"   {self.confidence:.0%} interval{'' if beside else ' (bootstrap over users)'}"
-        lines = [f"{'':{width}}   value{interval}{'':{8 * bool(beside)}}"]
+        interval = f"   {self.confidence:.0%} interval{'' if more_columns else ' (bootstrap over users)'}"
+        lines = [f"{'':{width}}   value{interval}{'':{8 * bool(more_columns)}}"]
         for name, metric in shown_ones.items():
             figures = f"{shown(name, metric.value):>8}"
             if math.isnan(metric.value):
@@ -137,7 +137,7 @@ class Evaluation:
             elif not math.isnan(metric.low):
                 figures += f"   {shown(name, metric.low)} to {shown(name, metric.high)}"
             lines.append(f"{name:{width}}{figures}")
-        for heading, cells in (beside or {}).items():
+        for heading, cells in (more_columns or {}).items():
             column = [heading, *(cells.get(name, "") for name in shown_ones)]
             longest, wide = max(map(len, lines)), max(map(len, column))
             lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column)]

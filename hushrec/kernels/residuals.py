@@ -64,7 +64,7 @@ def added_residuals(
     arrays, work = _arguments(indptr, indices, values, row_factors, col_factors, **terms)
     columns = arrays[5]
     columns[:, 1] /= step
-    reach, shrink = (_ones(each, len(work)) for each in (row_reach, row_shrink))
+    reach, shrink = (_ones(per_row, len(work)) for per_row in (row_reach, row_shrink))
     clip, norms = (reach, float(bound), float(step)), np.empty(len(work))
 
     def accumulate(table: Array, start: int, stop: int) -> None:

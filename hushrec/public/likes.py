@@ -51,9 +51,9 @@ class _Sums(NamedTuple):
         n_rated, n_likes = np.diff(rated.indptr), np.diff(liked.indptr)
         unit = 1 / np.sqrt(np.maximum(n_likes + RATED**2 * (n_rated - n_likes), RATED**2))
         columns, size = (rated.indices, liked.indices), ratings.n_items
-        number, likes = (np.bincount(each, minlength=size).astype(np.float64) for each in columns)
+        number, likes = (np.bincount(items, minlength=size).astype(np.float64) for items in columns)
         cell_weights = np.repeat(RATED * unit, n_rated), np.repeat((1 - RATED) * unit, n_likes)
-        weights = [np.bincount(each, weight, size) for each, weight in zip(columns, cell_weights)]
+        weights = [np.bincount(items, weight, size) for items, weight in zip(columns, cell_weights)]
         return cls(int((n_rated > 0).sum()), number, likes, weights[0] + weights[1])
 
     def likes_per_weight(self) -> Array:

@@ -381,7 +381,7 @@ class Recommender:
             evaluated = evaluated._replace(allowed=allowed)
         lister, predict = self.lists or self, predict and self.scores == "ratings"
         state = lister.fold_in(history)
-        own = state if lister is self or not predict else self.fold_in(history)
+        rating_state = state if lister is self or not predict else self.fold_in(history)
         if next:
             state = UserState.mean([lister.fold_in(rows) for rows in spans(history)])
         excluded = history.matrix if exclude_seen else None
@@ -393,7 +393,7 @@ class Recommender:
                 rows, ranks = np.nonzero(columns >= 0)
                 ratings = np.full(columns.shape, np.nan)
                 ratings[rows, ranks] = self._clip(
-                    scores_at(self.arrays, own.at(users), rows, columns[rows, ranks])
+                    scores_at(self.arrays, rating_state.at(users), rows, columns[rows, ranks])
                 )
             yield Ranked(columns, scores, ratings)
 

@@ -873,7 +873,7 @@ DOSSIERS = [  # what a privacy officer relies on
         "dossier/checking:_seasons", "            season.check_week(week, costs)", "            pass"),
     bug("a dossier whose lifetime promise is what one week cost",
         "dossier/test_dossier.py::test_a_lifetime_dossier_states_what_two_of_its_trainings_cost_one_user[en]",
-        "dossier/bounds:own", "week is not None and week.season.lifetime", "False"),
+        "dossier/bounds:of_model", "week is not None and week.season.lifetime", "False"),
     bug("the cheapest trainings of a lifetime counted",
         "dossier/test_dossier.py::test_a_lifetime_dossier_states_what_two_of_its_trainings_cost_one_user[en]",
         "privacy/season:of_one_user", "by_cost[-lifetimes[season] :]", "by_cost[: lifetimes[season]]"),

@@ -24,19 +24,19 @@ def audit_masked(record: str, /, *, rating_range: Range, step: float = 1.0, as_j
         Ratings are LOW, LOW + step, ...; 0.5 for half stars.
     """
     seen = from_json(Record, content_of(record, "The record"))
-    found = reconstruct(seen.values, seen.public_rows, rating_range=rating_range, step=step)
+    attack = reconstruct(seen.values, seen.public_rows, rating_range=rating_range, step=step)
     result = {
-        "uploaded": found.n_ratings,
-        "recovered": found.recovered,
-        "exact_combinations": found.exact_combinations,
-        "ratings": None if found.ratings is None else found.ratings.tolist(),
-        "reason": found.reason,
+        "uploaded": attack.n_ratings,
+        "recovered": attack.recovered,
+        "exact_combinations": attack.exact_combinations,
+        "ratings": None if attack.ratings is None else attack.ratings.tolist(),
+        "reason": attack.reason,
     }
-    why = f": {found.reason}." if found.reason else "."
+    why = f": {attack.reason}." if attack.reason else "."
     output.result(
         as_json,
         result,
-        f"Recovered {found.recovered} of {found.n_ratings} ratings exactly{why}",
-        f"The mask leaves {found.exact_combinations} exact linear combinations of the ratings untouched,"
+        f"Recovered {attack.recovered} of {attack.n_ratings} ratings exactly{why}",
+        f"The mask leaves {attack.exact_combinations} exact linear combinations of the ratings untouched,"
         " whatever its noise.",
     )
