@@ -40,7 +40,6 @@ MEASURED = {
     "generated-data.json": ("docs/reference/generated-data.md", "4a347e6"),
     "homomorphic.txt": ("docs/papers/homomorphic.md", "de659bf"),
     "item-features.txt": ("docs/guides/item-features.md", "9bce974"),
-    "likes.txt": ("docs/guides/implicit.md", "4a0e0df"),
     "next.jsonl": ("docs/guides/next.md", "fba1e9c"),
     "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
