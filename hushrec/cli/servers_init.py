@@ -61,8 +61,8 @@ def servers_init(
     """Write the AGREEMENT that two servers and all nodes train under: a file that people can read.
 
     Give the same file to both operators and to every node. The model is item-bias, popular, private-als,
-    private-eigenrec or both. As planned, a node sends at most 10 MB, and no item x item matrix is released;
-    --set iterations asks for more.
+    private-eigenrec or both. It is planned without an item x item matrix, and with fewer rounds, down to
+    three, where a node would send more than 10 MB; --set iterations asks for more.
 
       hushrec servers init agreement.json --model private-als --users 6000 --set iterations=2 \\
                            --epsilon 5 --delta 1e-6 --rating-range 1 5 --catalogue items.txt
