@@ -218,7 +218,6 @@ RATINGS = Ratings.from_any((["u", "u", "v"], ["a", "b", "a"], [1, 5, 3]), DOMAIN
 FRAME = pd.DataFrame({"user": ["u"], "item": ["a"], "rating": [3.0]})
 MODEL = ItemBias().fit(RATINGS, Accountant(BUDGET))
 LOAD = "Ratings.from_any(table, "
-PUBLIC = {"delta": 1e-6, "data_is_public": True}
 
 #: Call -> words of its error.
 CALLS = {

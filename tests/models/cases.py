@@ -42,8 +42,7 @@ from hushrec.training.users import FittedUsers
 
 @dataclass(frozen=True)
 class Case:
-    """One configuration, and the releases with a sensitivity that hostile users do not attain, with the
-    reason.
+    """One configuration, and why hostile users do not attain the sensitivity of some releases.
 
     The long checks of a ``twin`` share the users' side of other cases and run with ``FULL=1``.
     """

@@ -129,8 +129,7 @@ def decided(votes: dict[str, float], widths: tuple[int, ...], noise_sd: float = 
 
 
 def test_tables_are_voted_on_alone_and_then_beside_the_accepted_ones() -> None:
-    """The order of the first votes decides the later questions; a table counts if both its votes are for
-    it."""
+    """The order of the first votes decides the later questions; both votes must be for a table."""
     two, three, step, next_step = (f"{VOTES}, {what}" for what in ("table 2", "table 3", "step 2", "step 3"))
     votes = {VOTES: 50.0, two: 200.0, three: -9.0, step: 90.0, next_step: 90.0}
     weight, tables, asked = decided(votes, (1, 2, 4))

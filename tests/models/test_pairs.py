@@ -1,4 +1,4 @@
-"""The item x item matrix of private EigenRec: its release, its parts, and its lists."""
+"""The item x item matrix of private EigenRec: its release, its parts, and the regressions."""
 
 import math
 
@@ -10,12 +10,14 @@ from hushrec.data import Domain, Ratings, split_ratings
 from hushrec.evaluation import evaluate
 from hushrec.kernels.packed import unpacked
 from hushrec.models import PrivateEigenRec
+from hushrec.models.private_eigenrec.items import ItemStatistics
 from hushrec.models.private_eigenrec.pairs import ItemMatrix
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget
 from hushrec.testing import SeededNoise
 from hushrec.training import named
 from tests.models.test_private_eigenrec import likes_of_groups
+from tests.models.twins import run
 from tests.opening import opened
 
 
@@ -30,24 +32,22 @@ def rows_apart(likes: np.ndarray, scale: np.ndarray, first: np.ndarray) -> np.nd
     return np.array(found)
 
 
-def scaled(ratings: Ratings, seed: int = 0) -> tuple[LikingUsers, np.ndarray, np.ndarray, np.ndarray]:
+def scaled(ratings: Ratings, seed: int = 0) -> tuple[LikingUsers, np.ndarray, np.ndarray]:
     """Users with scales and a popularity vector, two of the items not learned."""
-    rng = np.random.default_rng(seed)
-    learned = np.ones(ratings.n_items, dtype=bool)
-    learned[[2, 7]] = False
-    scale = np.where(learned, rng.uniform(0.5, 2.0, len(learned)), 0.0)
-    first = np.where(learned, np.rint(rng.uniform(1, 20, len(learned))) / 64, 0.0)
+    rng, n_items = np.random.default_rng(seed), ratings.n_items
+    scale, first = rng.uniform(0.5, 2.0, n_items), np.rint(rng.uniform(1, 20, n_items)) / 64
+    scale[[2, 7]] = first[[2, 7]] = 0.0
     users = LikingUsers(ratings)
     users.scale(scale, first)
-    return users, scale, first, learned
+    return users, scale, first
 
 
 def test_the_matrix_is_that_of_the_users_rows() -> None:
     ratings = likes_of_groups(80, 16, 2, 3)
-    users, scale, first, learned = scaled(ratings)
+    users, scale, first = scaled(ratings)
     bounded = users.item_matrix()
     rows = rows_apart(ratings.matrix.toarray() > 0, scale, first)
-    expected = (rows.T @ rows)[np.ix_(learned, learned)]
+    expected = (rows.T @ rows)[np.ix_(scale > 0, scale > 0)]
     found = unpacked(opened(bounded))
     np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
     steps = opened(bounded) / float(bounded.step)
@@ -69,6 +69,30 @@ def test_pairs_are_no_taste_dimensions() -> None:
         parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
         assert parts.certain == certain
         assert not certain or certain <= parts.standing <= certain + 1
+
+
+def test_it_matches_a_slow_twin() -> None:
+    ratings = likes_of_groups(400, 16, 4, 3)
+    model, noise, sds = run(PrivateEigenRec.of(rank=2, pairs=True, weights_share=0.3, support=41.5), ratings)
+    likes, sd = 1.0 * (ratings.matrix.toarray() > 0), sds["item matrix"] / math.sqrt(2)
+    weights = (likes / np.sqrt(likes.sum(axis=1, keepdims=True))).sum(axis=0) + noise["item weights"]
+    items = ItemStatistics.of(model.estimator.tuning, 400, weights, sds["item weights"], 2)
+    learned = np.flatnonzero(weights > 41.5 * sds["item weights"])
+    scale, first, edge = items.scale[learned], items.first[learned], 2 * sd * math.sqrt(len(learned))
+    rows = rows_apart(likes[:, learned], scale, first)
+    matrix = rows.T @ rows + unpacked(noise["item matrix"])
+    rest = matrix - np.diag(np.diag(matrix))
+    values, columns = (part[..., -2:] for part in np.linalg.eigh(rest))
+    low_rank = (columns * np.sqrt(np.maximum(values**2 - edge**2, 0) * (values > edge))) @ columns.T
+    rest = np.sign(rest - low_rank) * np.maximum(np.abs(rest - low_rank) - 2.5 * sd, 0) + low_rank
+    np.fill_diagonal(rest, np.maximum(np.diag(matrix), 0))
+    rest += 0.1 * np.trace(matrix) * np.outer(first, first) / (first @ first)
+    rest += np.eye(len(rest)) * (0.3 * np.trace(rest) / len(rest) - min(np.linalg.eigvalsh(rest)[0], 0))
+    precision, expected = np.linalg.inv(rest), np.zeros(likes.shape)
+    regressions = np.eye(len(rest)) - precision / np.diag(precision)
+    expected[:, learned] = likes[:, learned] * scale @ regressions / scale
+    scores = model.predict(ratings, ratings.domain.items)
+    np.testing.assert_allclose(scores, expected, atol=0.03 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("pairs", [False, True])

@@ -155,8 +155,7 @@ def test_finer_thresholds(name, record_property):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_sums_next_to_a_half_integer(name, slow_draws):
-    """Closer than float64 can resolve, on either side; if 64 bits of the place do not decide, further ones
-    do."""
+    """Closer than float64 can resolve, on either side; 64 bits of the place do not always decide."""
     law, rng, scale = law_of(name), np.random.default_rng(0), 27182818.28459045
     for _ in range(100):
         k, sign = int(rng.integers(0, 150)), int(rng.integers(2))
