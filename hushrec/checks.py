@@ -4,7 +4,7 @@ An interval is text, as ``"(0, 1]"``. :func:`check_fields` reads those of a data
 
     rank: Annotated[int, "[0, 900]"] = 8
     regularization: Positive | None = None
-    start: Literal["random", "spectral"] = "random"
+    dtype: Literal["float32", "float64"] = "float32"
 """
 
 from __future__ import annotations

@@ -169,10 +169,8 @@ def note_compilation() -> None:
 
     log = logging.getLogger("hushrec.machine_code")
     log.setLevel(logging.INFO)
-    log.handlers[:], log.propagate = (
-        [logging.StreamHandler()],
-        False,
-    )  # serve logs too
+    log.handlers[:] = [logging.StreamHandler()]
+    log.propagate = False  # hushrec serve logs too, and would print it twice
 
 
 _EXPECTED = (HushrecError, CycloptsError, KeyboardInterrupt, OSError, MemoryError)

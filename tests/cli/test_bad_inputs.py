@@ -223,10 +223,7 @@ LOAD = "Ratings.from_any(table, "
 CALLS = {
     "a frame for ratings": (lambda: ItemBias().fit(FRAME, Accountant(BUDGET)), LOAD),
     "a budget for an accountant": (lambda: ItemBias().fit(RATINGS, BUDGET), "pass Accountant(budget)"),
-    "swapped": (
-        lambda: ItemBias().fit(Accountant(BUDGET), RATINGS),
-        "ratings must be Ratings or Store, not Accountant",
-    ),
+    "swapped": (lambda: ItemBias().fit(Accountant(BUDGET), RATINGS), "Ratings or Store, not Accountant"),
     "epsilon as text": (lambda: Budget("5", 1e-6), "epsilon must be a number"),
     "a negative epsilon": (lambda: Budget(-1, 1e-6), "greater than 0"),
     "donors alone": (lambda: ItemBias().fit(RATINGS, Accountant(BUDGET), public=["u1"]), "PublicRatings"),
