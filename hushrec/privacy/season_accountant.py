@@ -116,8 +116,8 @@ class SeasonAccountant(Accountant):
             self._others = [other for other in seasons if other.name != season.name]
             if skip:
                 number = max(number, summary.begun)
-                if not season.lifetime:  # with the releases of weeks without a model
-                    self._releases = ledger.season_releases(dataset, season.name)
+                if not season.lifetime:  # with the releases of weeks without a model, none of another process
+                    self._releases = ledger.season_releases(dataset, season.name)[: summary.charges]
         if week is not None:
             _check_meant(week, number, season)
         self._before = len(self._releases)

@@ -162,6 +162,7 @@ class PrivateALS(Estimator[FittedUsers]):
 
     @property
     def factor_rounds(self) -> int:
+        """Releases of the item factors; 0 without factors."""
         return self.iterations if self.rank else 0
 
     @property

@@ -212,6 +212,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return self.tuning.features_share if possible else 0.0
 
     def rank_in(self, domain: Domain) -> int:
+        """Return the rank, below the number of items."""
         return min(self.rank, domain.n_items - 1)
 
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
