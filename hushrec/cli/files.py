@@ -26,7 +26,7 @@ _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
 #: Characters: 128 bits in hexadecimal digits.
 _SHORTEST_TOKEN = 32
-#: Lists the file of each user, whose name has no second dot.
+#: The index of the users' files. Its second dot keeps it apart from their names.
 INDEX = "index.private.csv"
 _UNFINISHED = f"{INDEX}.unfinished"
 _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com", "lpt") for i in range(10))}
@@ -144,7 +144,7 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 
 
 def write_a_file_per_user(table: Any, folder: Path) -> None:
-    """Write one CSV file per user, whose rows are consecutive, and their index."""
+    """Write one CSV file for each user, and the index. A user's rows must be consecutive."""
     columns = ["rank", "item", *table.column_names[3:]]
     users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]

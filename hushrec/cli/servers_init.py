@@ -195,9 +195,8 @@ def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MO
     if tuning is not None and "iterations" not in settings:
         while model.iterations > _FEWEST and at_most(model, n_items)[1] > room:
             model = replace(model, iterations=model.iterations - 1)
-    if hasattr(tuning, "learned_items") and "iterations" not in settings:
         over = at_most(model, n_items)[1] - room
-        if over > 0 and "learned_items" not in settings:
+        if over > 0 and hasattr(tuning, "learned_items") and "learned_items" not in settings:
             learned = min(model.tuning.learned_items, n_items)
             kept = max(learned - math.ceil(over / (8 * model.iterations * model.rank)), _LEAST_LEARNED)
             model = replace(model, tuning=replace(model.tuning, learned_items=min(kept, learned)))
@@ -211,18 +210,20 @@ def _of(part: str, settings: Mapping[str, Any]) -> dict[str, Any]:
 def at_most(model: Any, n_items: int) -> tuple[int, int]:
     """Return rounds and bytes that a node sends where all is learned that may be."""
     if hasattr(model, "lists"):
-        rounds, sent = zip(*(at_most(part, n_items) for part in (model.ratings, model.lists)), strict=True)
-        return sum(rounds), sum(sent)
+        (of_ratings, sent), (of_lists, more) = (
+            at_most(part, n_items) for part in (model.ratings, model.lists)
+        )
+        return of_ratings + of_lists, sent + more
     tuning, rank = model.tuning, model.rank
     steps = model.iterations if rank else 0
     if hasattr(tuning, "learned_items"):
-        matrix, learned = model.pairs and rank > 0, min(tuning.learned_items, n_items)
-        width, steps = min(rank, n_items - 1), 0 if model.pairs else steps
-        rounds, words = 1 + matrix + steps, n_items + steps * (n_items + learned * width)
-        if steps:  # the halves of likes, with item weights again
-            rounds, words = rounds + 1, words + n_items + width * (width + 1)
+        learned, width, rounds, words = min(tuning.learned_items, n_items), min(rank, n_items - 1), 1, n_items
+        if model.pairs and rank:
+            rounds, words = 2, words + learned * (learned + 1) // 2
+        elif steps:  # each with item weights again; then the halves of likes
+            rounds, words = rounds + steps + 1, words + steps * (n_items + learned * width)
+            words += n_items + width * (width + 1)
     else:
-        matrix, learned = False, 0
         rounds = 1 + model.bias_rounds + 2 * steps
         words = n_items * (1 + model.bias_rounds + steps * rank) + 3 + steps * (rank * (rank + 1) // 2 + 2)
-    return int(rounds), 8 * (words + matrix * learned * (learned + 1) // 2) + 32 * int(rounds)
+    return rounds, 8 * words + 32 * rounds
