@@ -43,13 +43,11 @@ def item_columns(columns: str | None) -> dict[str, str]:
 
 
 def item_tables(paths: list[str] | None, columns: str | None) -> list[Any] | None:
-    """Return tables of item features without titles, or their paths if no columns are named."""
+    """Return tables of item features, or their paths if no columns are named."""
     asked = item_columns(columns)
     if paths is None or not asked:
         return paths
-    tables = [named_item_table(path, asked, "item features") for path in paths]
-    titles = {"title"} & set(asked)
-    return [table.drop_columns(list(titles & set(table.column_names))) for table in tables]
+    return [named_item_table(path, asked, "item features") for path in paths]
 
 
 @Parameter(name="*", group=_DATA)

@@ -14,9 +14,10 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.checks import check_count, number, plural, shown
-from hushrec.data.features import read_item_features
+from hushrec.data.features import ItemTable, read_item_features
 from hushrec.data.id_list import read_id_list
 from hushrec.data.ids import NO_TEXT, canonical_text, lookup
+from hushrec.data.words import Neighbours
 from hushrec.errors import InputError
 
 #: More than the most active user of MovieLens 100K, 1M, 10M and 20M has rated (9,254).
@@ -51,12 +52,11 @@ class Domain:
         Cap on the ratings of a user; of more, a random sample counts.
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
         Public facts on the items, see `hushrec.data.features.read_item_features`; then an array, NaN where
-        missing. The model file holds their names only.
+        missing, or None if there are only texts. The model file holds the names of the columns only.
     likes : bool
         Every row of a user is a like and counts as 1.
     feature_names : tuple of tuple of str
-    feature_widths : tuple of int
-        Names and numbers of the features of each table.
+        Names of the columns of each group of features.
 
     Raises
     ------
@@ -78,7 +78,7 @@ class Domain:
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
     feature_names: tuple[tuple[str, ...], ...] = field(default=(), repr=False, compare=False)
-    feature_widths: tuple[int, ...] = field(default=(), repr=False, compare=False)
+    _item_table: ItemTable | None = field(default=None, repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -88,13 +88,28 @@ class Domain:
         cap = check_count("max_ratings_per_user", self.max_ratings_per_user)
         object.__setattr__(self, "max_ratings_per_user", cap)
         object.__setattr__(self, "_texts", _check_catalogue(items))
-        if self.item_features is not None:
-            features, names, widths = read_item_features(self.item_features, self._texts)
-            # an array that was made of several tables is read again when another field is replaced
-            kept = isinstance(self.item_features, np.ndarray) and sum(self.feature_widths) == sum(widths)
-            object.__setattr__(self, "feature_widths", self.feature_widths if kept else widths)
-            object.__setattr__(self, "item_features", features)
-            object.__setattr__(self, "feature_names", names if any(names) else self.feature_names)
+        self._read_features()
+
+    def _read_features(self) -> None:
+        """Read the item features, unless a replaced domain had them already."""
+        table = self._item_table
+        if table and table.features is self.item_features and table.texts.equals(self._texts):
+            return
+        table = None if self.item_features is None else read_item_features(self.item_features, self._texts)
+        object.__setattr__(self, "_item_table", table)
+        if table is not None:
+            object.__setattr__(self, "item_features", table.features)
+            object.__setattr__(self, "feature_names", table.names if any(table.names) else self.feature_names)
+
+    @property
+    def feature_widths(self) -> tuple[int, ...]:
+        """Number of features of each group."""
+        return self._item_table.widths if self._item_table else ()
+
+    @property
+    def item_words(self) -> Neighbours | None:
+        """The nearest items of each item by the words of the item features; None without words."""
+        return self._item_table.words if self._item_table else None
 
     def __repr__(self) -> str:
         what = "likes" if self.likes else f"rating_range=({self.low:g}, {self.high:g})"

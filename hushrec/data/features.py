@@ -1,6 +1,6 @@
-"""A public table of item features (genres, text vectors) as one row of numbers for every catalogue item.
+"""Public tables of articles as words and numbers of each item of the catalogue.
 
-Features are public, so they are read as any table is; only ratings need the care of `hushrec.data.readers`.
+They are public, so they are read as any table is; only ratings need the care of `hushrec.data.readers`.
 """
 
 from __future__ import annotations
@@ -10,19 +10,20 @@ import math
 import os
 import re
 from collections import Counter
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from hushrec.checks import plural
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.files import read_parquet, readable
 from hushrec.data.ids import encode_ids, parse_rating, positions_of
 from hushrec.data.sources import File, refuse_other_content
 from hushrec.data.textfiles import check_utf8, read_header
+from hushrec.data.words import Neighbours, neighbours_by_words
 from hushrec.errors import InputError
 
 #: A column named id comes before those that may be another thing's, such as artist_id.
@@ -34,59 +35,139 @@ _NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*"
 _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
 #: Most categories of a column. Bounds the memory.
 _MOST_CATEGORIES = 1000
+#: Most groups of features. Each group is a part of a list, with a weight.
+_MOST_GROUPS = 6
+#: Numbers from here are barcodes, ids or times, and no features.
+_FIRST_CODE = 1e9
 _LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
-def read_item_features(
-    source: Any, texts: pa.Array
-) -> tuple[np.ndarray, tuple[tuple[str, ...], ...], tuple[int, ...]]:
-    """Return features of the catalogue's items, the names of their columns, and the tables' widths.
+@dataclass(frozen=True, eq=False)
+class ItemTable:
+    """What public tables of articles say on the items of a catalogue.
+
+    Parameters
+    ----------
+    texts : Arrow array of str
+        Canonical ids of the catalogue.
+    features : ndarray of float64, shape (n_items, n_features), or None
+        NaN where a feature is missing. None if there are only texts.
+    names : tuple of tuple of str
+    widths : tuple of int
+        Names of the columns and number of the features of each group.
+    words : Neighbours or None
+        None if no two items share a word.
+    """
+
+    texts: pa.Array
+    features: np.ndarray | None
+    names: tuple[tuple[str, ...], ...]
+    widths: tuple[int, ...]
+    words: Neighbours | None
+
+
+def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
+    """Read features and words of the catalogue's items.
+
+    All numbers and truth values make one group of features. A column of vectors makes a group. So does a
+    column of categories: texts, or lists of them such as ``Comedy|Drama``, that most items share with others;
+    the 1,000 with most items stay. The sixth group holds all further columns. All texts are words, and so is
+    the name of a truth value for items where it is true. A column of one value, of times, of numbers from
+    10**9 (barcodes) or of another type is ignored.
 
     Parameters
     ----------
     source : ndarray of shape (n_items, n_features), table or path, or list of these
         An array is in the order of the catalogue. A table (pandas, polars, Arrow, a mapping of columns, or
-        the path of a CSV, TSV or Parquet file) has a column of item ids, named item, movieid or the like. Its
-        other columns are numbers, truth values, vectors of one length, or categories: texts, or lists of them
-        such as ``Comedy|Drama``; the 1,000 with most items stay.
+        the path of a CSV, TSV or Parquet file) has a column of item ids, named item, movieid or the like.
     texts : Arrow array of str
         Canonical ids of the catalogue.
-
-    Returns
-    -------
-    features : ndarray of float64, shape (n_items, n_features)
-        NaN where a feature is missing.
-    names : tuple of tuple of str
-    widths : tuple of int
 
     Raises
     ------
     InputError
-        It is no such table, an id occurs twice, a number is infinite, or no item has a feature.
+        It is no such table, an id occurs twice, a number is infinite, or no item has a feature or a word.
     """
     sources = source if isinstance(source, list | tuple) and source else [source]
-    tables, names = zip(*(_features_of(table, texts) for table in sources))
-    features = np.column_stack(tables)
-    features.setflags(write=False)
-    return features, names, tuple(table.shape[1] for table in tables)
-
-
-def _features_of(source: Any, texts: pa.Array) -> tuple[np.ndarray, tuple[str, ...]]:
-    names: tuple[str, ...] = ()
-    if isinstance(source, np.ndarray):
-        features = _from_array(source, len(texts))
-    else:
-        ids, table, place = read_item_table(source, texts, "item features")
-        features = _from_table(len(texts), ids, table, place)
-        names = tuple(name for at, name in enumerate(table.column_names) if at != ids)
-    if np.isinf(features).any():
-        raise InputError("Item features must be finite; leave a missing one empty (NaN).")
-    if np.isnan(features).all():
+    columns = [column for table in sources for column in _columns_of(table, texts)]
+    groups = _groups(columns)
+    words = [column.words for column in columns if column.words is not None]
+    if not groups and not words:
         raise InputError(
-            "No item of the catalogue has a feature; check that the table uses the catalogue's ids."
+            "No item of the catalogue has a feature or a word; pass titles, categories or numbers."
         )
-    return features, names
+    features = np.column_stack([group for _, group in groups]) if groups else None
+    if features is not None:
+        features.setflags(write=False)
+    return ItemTable(
+        texts,
+        features,
+        tuple(names for names, _ in groups),
+        tuple(group.shape[1] for _, group in groups),
+        neighbours_by_words(["\n".join(filter(None, cells)) for cells in zip(*words)]) if words else None,
+    )
+
+
+class _Column(NamedTuple):
+    """One column in the order of the catalogue: a scalar joins the group of numbers."""
+
+    name: str | None
+    features: np.ndarray | None
+    words: list[str] | None = None
+    scalar: bool = False
+
+
+def _groups(columns: list[_Column]) -> list[tuple[tuple[str, ...], np.ndarray]]:
+    scalars = [(one.name, one.features) for one in columns if one.features is not None and one.scalar]
+    others = [(one.name, one.features) for one in columns if one.features is not None and not one.scalar]
+    groups = [scalars] * bool(scalars) + [[other] for other in others]
+    last = _MOST_GROUPS - 1
+    groups[last:] = [sum(groups[last:], [])] * (len(groups) > last)
+    return [(tuple(name for name, _ in one if name), np.column_stack([x for _, x in one])) for one in groups]
+
+
+def _columns_of(source: Any, texts: pa.Array) -> Iterator[_Column]:
+    if isinstance(source, np.ndarray):
+        yield from _varying(_Column(None, _from_array(source, len(texts))))
+        return
+    ids, table, place = read_item_table(source, texts, "item features")
+    if table.num_columns == 1:
+        raise InputError("The item features hold ids only; add columns of titles, categories or numbers.")
+    (known,) = np.nonzero(place >= 0)
+    if not len(known):
+        raise InputError(
+            "No item of the catalogue is in the item features; check that the table uses the catalogue's ids."
+        )
+    for number, name in enumerate(table.column_names):
+        if number != ids:
+            column = _read(table.column(number), name, known)
+            yield from _varying(_in_catalogue(column, place[known], len(texts)))
+
+
+def _in_catalogue(column: _Column, place: np.ndarray, n_items: int) -> _Column:
+    features, words = column.features, column.words
+    if features is not None:
+        features = np.full((n_items, features.shape[1]), np.nan)
+        features[place] = column.features
+    if words is not None:
+        words = [""] * n_items
+        for at, cell in zip(place.tolist(), column.words or ()):
+            words[at] = cell
+    return column._replace(features=features, words=words)
+
+
+def _varying(column: _Column) -> Iterator[_Column]:
+    """Yield the column without features that are constant, if anything is left."""
+    features = column.features
+    if features is not None:
+        if np.isinf(features).any():
+            raise InputError("Item features must be finite; leave a missing one empty (NaN).")
+        features = features[:, np.fmin.reduce(features) < np.fmax.reduce(features)]
+        features = features if features.shape[1] else None
+    words = column.words if any(column.words or ()) else None
+    if features is not None or words is not None:
+        yield column._replace(features=features, words=words)
 
 
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
@@ -134,20 +215,6 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
     if np.bincount(encoded.codes[encoded.codes >= 0]).max(initial=0) > 1:
         raise InputError(f"The {what} hold an item id twice; give every item one row.")
     return ids, table, positions_of(encoded, texts)
-
-
-def _from_table(n_items: int, ids: int, table: pa.Table, place: np.ndarray) -> np.ndarray:
-    if table.num_columns == 1:
-        raise InputError("The item features hold ids only; add columns of numbers.")
-    (known,) = np.nonzero(place >= 0)
-    if not len(known):
-        return np.full((n_items, 1), np.nan)
-    columns = [
-        _numbers(table.column(k), name, known) for k, name in enumerate(table.column_names) if k != ids
-    ]
-    features = np.full((n_items, sum(values.shape[1] for values in columns)), np.nan)
-    features[place[known]] = np.hstack(columns)
-    return features
 
 
 def _column_of_ids(names: list[str], what: str) -> int:
@@ -249,8 +316,9 @@ def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pa.chunked_array([pa.array([parse_rating(cell) if cell in numbers else None for cell in cells])])
 
 
-def _numbers(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> np.ndarray:
-    """Return the features of some rows; Arrow cannot take rows of every type."""
+def _read(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> _Column:
+    """Return some rows of a column; Arrow cannot take rows of every type."""
+    nothing = _Column(name, None)
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = column.type
@@ -258,52 +326,50 @@ def _numbers(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> np.ndarray
         if pa.types.is_dictionary(kind):
             column, kind = pa.chunked_array([c.dictionary_decode() for c in column.chunks]), kind.value_type
         is_list = isinstance(kind, _LISTS)
-        words = kind.value_type if is_list else kind
-        if pa.types.is_string(words) or pa.types.is_large_string(words) or pa.types.is_string_view(words):
+        inner = kind.value_type if is_list else kind
+        if pa.types.is_string(inner) or pa.types.is_large_string(inner) or pa.types.is_string_view(inner):
             cells = column.to_pylist()
-            return _categories([cells[row] for row in rows], name)
-        if is_list and _is_numeric(words):
+            return _of_texts([cells[row] for row in rows], name)
+        if is_list and _is_numeric(inner):
             cells = column.to_pylist()
             lengths = {len(cell) for cell in cells if cell is not None}
             if len(lengths) != 1 or not max(lengths):
                 raise InputError(f"The vectors of item feature {name!r} must all have one length.")
             missing = [None] * lengths.pop()
-            return np.array([cells[row] or missing for row in rows], dtype=np.float64)
+            return _Column(name, np.array([cells[row] or missing for row in rows], dtype=np.float64))
         if _is_numeric(kind):
-            return column.cast(pa.float64()).to_numpy()[rows, None]
-    except pa.ArrowInvalid:  # an integer of more than 53 bits
-        raise InputError(
-            f"Item feature {name!r} holds integers that float64 cannot hold exactly; pass them as floats, "
-            "or leave out a column of ids."
-        ) from None
-    except pa.ArrowNotImplementedError:
-        pass  # a dictionary of an unusual type
-    raise InputError(
-        f"Item feature {name!r} holds {kind}, but features are numbers, categories or vectors of numbers;"
-        " leave the column out."
-    )
+            return _of_numbers(column.cast(pa.float64()).to_numpy()[rows], name)
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+        pass  # an integer of more than 53 bits, or a dictionary of an unusual type
+    return nothing
 
 
-def _categories(cells: list[Any], name: str) -> np.ndarray:
-    """Return 0 and 1 for each category of texts, or of lists such as ``Comedy|Drama``."""
+def _of_numbers(values: np.ndarray, name: str) -> _Column:
+    present = values[~np.isnan(values)]
+    if len(present) and np.isfinite(present).all() and np.abs(present).max() >= _FIRST_CODE:
+        return _Column(name, None)
+    words = [name if value == 1 else "" for value in values] if np.isin(present, (0, 1)).all() else None
+    return _Column(name, values[:, None], words, scalar=True)
+
+
+def _of_texts(cells: list[Any], name: str) -> _Column:
+    """Return words, and 0 and 1 for each category if most items share theirs with others."""
+    texts = [cell if isinstance(cell, str) else " ".join(filter(None, cell or ())) for cell in cells]
     lists = [cell.split("|") if isinstance(cell, str) else cell for cell in cells]
-    words_of = [{word.strip() for word in words or () if word} - {""} for words in lists]
-    counts = Counter(word for words in words_of for word in words)
+    of_each = [{word.strip() for word in words or () if word} - {""} for words in lists]
+    counts = Counter(word for words in of_each for word in words)
     kept = sorted((word for word in counts if counts[word] > 1), key=lambda word: (-counts[word], word))
-    shared = sum(any(counts[word] > 1 for word in words) for words in words_of)
-    if 2 * shared < sum(map(bool, words_of)) or not kept:
-        raise InputError(
-            f"Item feature {name!r} is text with {plural(len(counts), 'different value')}, which makes no"
-            " categories: leave the column out, or give it values that most items share with others."
-        )
+    shared = sum(any(counts[word] > 1 for word in words) for words in of_each)
+    if 2 * shared < sum(map(bool, of_each)) or not kept:
+        return _Column(name, None, texts)
     place = {word: at for at, word in enumerate(kept[:_MOST_CATEGORIES])}
-    indicators = np.zeros((len(words_of), len(place)))
-    for row, words in enumerate(words_of):
+    indicators = np.zeros((len(of_each), len(place)))
+    for row, words in enumerate(of_each):
         if not words:
             indicators[row] = np.nan
         else:
             indicators[row, [place[word] for word in words if word in place]] = 1.0
-    return indicators
+    return _Column(name, indicators, texts)
 
 
 def _is_numeric(kind: pa.DataType) -> bool:

@@ -300,10 +300,14 @@ def journal(
 
 def public_inputs(domain: Domain) -> dict[str, str]:
     """Return the public inputs to which a journal is bound."""
-    features = b"" if domain.item_features is None else np.ascontiguousarray(domain.item_features).tobytes()
+    words = domain.item_words
+    arrays = (
+        [domain.item_features] if words is None else [domain.item_features, words.items, words.similarity]
+    )
+    octets = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays if array is not None)
     return {
         "catalogue and range": domain.fingerprint,
-        "item features": hashlib.sha256(features + str(domain.feature_widths).encode()).hexdigest(),
+        "item features": hashlib.sha256(octets + str(domain.feature_widths).encode()).hexdigest(),
         VERSION: library_version(),
     }
 

@@ -136,6 +136,6 @@ def test_what_counts_as_a_like_and_what_a_domain_is_told_by() -> None:
     domains += [Domain(["a"], (-1, 1)), Domain(["a"], (0, 1), max_ratings_per_user=9)]
     assert domains[1].like_threshold is None
     assert len({domain.fingerprint for domain in domains}) == len(domains)
-    features = Domain(("a",), [0.0, 1.0], item_features=np.ones((1, 3)))
-    assert domains[0].fingerprint == features.fingerprint and domains[0] == features
+    features = Domain(("a", "b"), [0.0, 1.0], item_features=np.eye(2))
+    assert domains[4].fingerprint == features.fingerprint and domains[4] == features
     assert repr(Domain(range(1200), (0.5, 5))) == "Domain(1,200 items, rating_range=(0.5, 5))"

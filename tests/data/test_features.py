@@ -83,11 +83,10 @@ REFUSED = [
     (np.full((4, 1), np.inf), "finite"),
     ({"item": ["y", "z"], "drama": [1, 0]}, "uses the catalogue.s ids"),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
-    ({"item": ["b", "c"], "title": ["Alien", "Babe"]}, "'title' is text with 2 different values"),
-    ({"item": ["b", "c"], "day": [date(2026, 1, 1)] * 2}, "'day' holds date32.*leave the column out"),
+    ({"item": ["b", "c"], "day": [date(2026, 1, 1), date(2026, 1, 2)]}, "a feature or a word; pass titles"),
+    ({"item": ["b", "c"], "hash": [2**53 + 1, 0], "ean": [4006381333931, None]}, "a feature or a word"),
     ({"item": ["b", "c"], "text": [[1.0], [1.0, 2.0]]}, "one length"),
     ({"name": ["b", "c"], "drama": [1, 0]}, "column of item ids"),
-    ({"item": ["b", "c"], "hash": [2**53 + 1, 0]}, "'hash' holds integers"),
     ("nowhere.csv", "cannot be read"),
 ]
 
