@@ -75,10 +75,10 @@ def tables(targets: Targets, draws: int) -> None:
     kinds = {
         "no features": None,
         "genres and decades": features,
-        "with random columns in one table": whole.item_features,
+        "with random columns in one table": np.array(whole.item_features),
         "and in a table of their own": [features, noise],
     }
-    domains = [replace(whole, item_features=each, feature_widths=()) for each in kinds.values()]
+    domains = [replace(whole, item_features=each) for each in kinds.values()]
     everybody = Ratings.from_any(table, whole)
     for n_users in (300, 600, 1200)[: 1 if TOY else 3]:
         found = []

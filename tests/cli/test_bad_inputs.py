@@ -79,7 +79,6 @@ LINES = {
     f"{TRAIN} --format excel": "--format must be one of parquet, csv",
     f"{TRAIN} --unit rating --model item-bias": "pass --unit user",
     f"{TRAIN} --rank 8": "no option --rank: settings of a model are passed as --set rank=VALUE",
-    f"{TRAIN} --item-features items.csv": "Item feature 'name' is text with",
     f"{TRAIN} --model item-bias --item-features drama.csv": "does not use item features",
     f"train shop.csv {B} {D} --out shop.csv": "one of the inputs and would be overwritten",
     f"train shop.csv {B} {D} --out nowhere/m.hush": "pass a path in a folder that exists",

@@ -17,13 +17,13 @@ from hushrec.training import named
 from tests.models.test_liked_features import LIKES, N_USERS, generated
 
 
-def shop(names: tuple[str, ...] | None = ("category",)) -> Ratings:
+def shop(described: bool = True) -> Ratings:
     """Likes of users who keep to two of six categories, which a table may hold."""
     rows, kinds = generated()
-    if names is None:
+    if not described:
         return rows
     category = [f"kind {place}" for place in kinds.argmax(axis=1)]
-    table = {"item": list(rows.domain.items)} | dict.fromkeys(names, category)
+    table = {"item": list(rows.domain.items), "category": category}
     return replace(rows, domain=replace(rows.domain, item_features=table))
 
 
@@ -40,13 +40,11 @@ def kinds_of(items: list[int]) -> list[int]:
 
 MODELS = {
     "features": trained(shop()),
-    "two features": trained(shop(("category", "brand"))),
-    "three features": trained(shop(("category", "brand", "colour"))),
-    "donors": trained(shop(None), donors=60),
+    "donors": trained(shop(False), donors=60),
     "both": trained(shop(), donors=60),
-    "taste": trained(shop(None), epsilon=50.0),
-    "pairs": trained(shop(None), epsilon=1000.0),
-    "nothing": trained(shop(None), epsilon=0.1),
+    "taste": trained(shop(False), epsilon=50.0),
+    "pairs": trained(shop(False), epsilon=1000.0),
+    "nothing": trained(shop(False), epsilon=0.1),
 }
 
 
@@ -54,8 +52,6 @@ MODELS = {
     ("name", "by"),
     [
         ("features", "category"),
-        ("two features", "category and brand"),
-        ("three features", "3 item features"),
         ("donors", "60 donors"),
         ("both", "category|60 donors"),
         ("taste", f"{MODELS['taste'].directions} taste dimensions"),
