@@ -194,6 +194,7 @@ def check_estimator(
         check_weeks(estimator, budget, domain=domain)
     with PublicSide() as public:
         check_two_processes(public, estimator, budget, domain=domain)
+    check_file(estimator, budget, domain=domain)
 
 
 def check_plan(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN) -> None:
@@ -317,12 +318,12 @@ def check_weeks(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN
     It registers the estimator, since a week continues from a model file.
     """
     seed = 17
-    if estimator.name not in ESTIMATORS:
-        register(type(estimator))
+    _register(estimator)
     rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
     estimator = _with_likes(estimator, domain)
     first = ratings_of(hostile_users(rng, 8, domain), domain)
     model = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
+    model = Model.from_bytes(model.to_bytes())
     features = domain.item_features
     if features is not None:
         features = np.vstack([features[::-1], features[:1]])
@@ -403,7 +404,31 @@ def check_two_processes(
     assert sizes[0] == sizes[1], "the number or size of what is released depends on the rows"
 
 
+def check_file(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN) -> None:
+    """Check that a model file is read, and gives the model and the lists that were saved.
+
+    It registers the estimator.
+    """
+    _register(estimator)
+    ratings = ratings_of(_users(budget.unit, np.random.default_rng(23), 9, domain), domain)
+    model = estimator.fit(ratings, Accountant(budget, noise=SeededNoise(23)), seed=1)
+    for int8 in (False, True):
+        try:
+            content = model.to_bytes(int8=int8)
+            loaded = Model.from_bytes(content)
+        except HushrecError as error:
+            raise AssertionError(f"its model cannot be saved and loaded: {error}") from error
+        assert loaded.to_bytes(int8=int8) == content, "the loaded model is another one than was saved"
+        lists = loaded.recommend_batch(ratings, 5)
+        assert int8 or lists.equals(model.recommend_batch(ratings, 5)), "the loaded model gives other lists"
+
+
 # ---------------------------------------------------------------------- their parts
+
+
+def _register(estimator: Estimator) -> None:
+    if estimator.name not in ESTIMATORS:
+        register(type(estimator))
 
 
 def _with_likes(estimator: Estimator, domain: Domain) -> Estimator:

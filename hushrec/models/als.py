@@ -22,9 +22,10 @@ from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, with_values
 from hushrec.kernels.sweeps import CSR, Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import Estimator, UserState, exact_plan
 from hushrec.training.gate import Gate
-from hushrec.training.users import ridge_on_items, ridge_parts, user_means
+from hushrec.training.users import RIDGES, ridge_on_items, ridge_parts, user_means
 from hushrec.types import Array
 
 #: Part of the variance after biases that the ridge counts as noise, with very many ratings per user and item.
@@ -74,6 +75,7 @@ class ALS(Estimator[Ratings]):
     """
 
     name: ClassVar[str] = "als"
+    expected: ClassVar[dict[str, Expected]] = RIDGES
 
     rank: Annotated[int, "[0, inf)"] | None = None
     iterations: Count = 15

@@ -19,6 +19,8 @@ from scipy.linalg import LinAlgError, lapack
 from hushrec.checks import Positive
 from hushrec.data import Domain, Ratings
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.serving.modelfile import Expected
+from hushrec.serving.stored_arrays import SERVED
 from hushrec.training.estimator import Estimator, UserState, exact_plan
 from hushrec.training.gate import Gate
 from hushrec.types import Array
@@ -56,6 +58,7 @@ class EASE(Estimator[Ratings]):
     """
 
     name: ClassVar[str] = "ease"
+    expected: ClassVar[dict[str, Expected]] = {"learned_items": SERVED["learned_items"]._replace(needed=True)}
     scores: ClassVar[str] = "likes"
 
     regularization: Positive | None = None

@@ -25,7 +25,6 @@ from hushrec.serving.item_rows import ItemRows, compact, without_rows_of_zeros
 from hushrec.serving.judged import Judged
 from hushrec.serving.modelfile import (
     BAD_HEADER,
-    Expected,
     ModelFile,
     encode,
     other_version,
@@ -35,24 +34,10 @@ from hushrec.serving.modelfile import (
 from hushrec.serving.new_items import check_larger, grown
 from hushrec.serving.recommend import Algorithm, PublicPart, Recommender
 from hushrec.serving.similar import Similar, similar_items
-from hushrec.serving.stored_arrays import BYTES, FACTORS, SCALE, from_stored, positions, to_stored
-from hushrec.types import Array, ModelArrays
+from hushrec.serving.stored_arrays import check_arrays, from_stored, to_stored
+from hushrec.types import ModelArrays
 
 Served = TypeVar("Served", bound=Recommender)
-
-#: Arrays of any model; an estimator declares more.
-_SERVED = {
-    "center": Expected(),
-    "item_bias": Expected("f", ("items",)),
-    FACTORS: Expected("f", ("learned", "rank")),
-    BYTES: Expected("i", ("learned", "rank")),
-    SCALE: Expected("f", ("learned",), 0.0, float(np.finfo(np.float32).max) / 128),
-    "learned_items": Expected("iu", ("learned",), 0),
-    "supported": Expected("iu", ("items",), 0, 1),
-    "new": Expected("iu", ("items",), 0, 1),
-    "regularization": Expected("f", (), 0.0),
-    "bias_regularization": Expected("f", (), 0.0),
-}
 
 
 @dataclass(frozen=True, eq=False)
@@ -338,7 +323,6 @@ def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:
     entry, n_items = stored.header["sections"][name], domain.n_items
-    section, kept = stored.section(name), stored.section(state)
     settings = {key: tuple(v) if isinstance(v, list) else v for key, v in entry["settings"].items()}
     if entry["model"] not in ESTIMATORS:
         raise ModelFileError(
@@ -348,43 +332,8 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
     estimator = ESTIMATORS[entry["model"]].of(settings)
     if entry["scores"] != estimator.scores:
         raise ValueError(f"scores of {entry['model']} that are {entry['scores']!r}")
-    sizes, expected = _sizes(section, kept, n_items), ModelArrays.of(estimator.expected)
-    needed = ["center", "item_bias", *((BYTES, SCALE) if BYTES in section else (FACTORS,))]
-    for place, held, declared in (
-        (name, section, {**_SERVED, **expected.serve}),
-        (state, kept, expected.state),
-    ):
-        for array, what in declared.items():
-            if array in held or (place == name and array in needed):
-                places = positions(held, FACTORS if array in (BYTES, SCALE) else array, n_items)
-                rows = {} if places is None else dict.fromkeys(("items", "learned"), len(places))
-                stored.expect(f"{place}/{array}", what, sizes | rows)
-    states = from_stored(kept, n_items, whole=True) if "state" in stored.header["sections"] else {}
-    return Recommender(estimator, domain, from_stored(section, n_items), state=states)
-
-
-def _sizes(section: Mapping[str, Array], state: Mapping[str, Array], n_items: int) -> dict[str, int]:
-    learned = positions(section, FACTORS, n_items)
-    if "learned_items" in section:
-        learned = section["learned_items"].astype(np.int64)
-        if (np.diff(learned, prepend=-1, append=n_items) < 1).any():
-            raise ValueError("the learned items do not fit the catalogue")
-    with_factors = n_items if learned is None else len(learned)
-    rank = (*section[BYTES if BYTES in section else FACTORS].shape, 0, 0)[1]
-
-    def width(name: str, otherwise: int) -> int:
-        return (*state[name].shape, 0, 0)[1] if name in state else otherwise
-
-    # columns of item features have no variance, and taste dimensions without gain are not served
-    own_rank = width("item_probe", min(rank, width("item_factor_variance", rank)))
-    return {
-        "items": n_items,
-        "learned": with_factors,
-        "rank": rank,
-        "own rank": own_rank,
-        "halves": own_rank * (own_rank + 1),
-        "gramian": own_rank * (own_rank + 1) // 2 + 1,
-        "pairs": with_factors * (with_factors + 1) // 2,
-        "components": width("item_components", rank),
-        "tables": (*state["feature_tables"].shape, 0)[0] if "feature_tables" in state else 0,
-    }
+    expected = ModelArrays.of(estimator.expected)
+    weekly = "state" in stored.header["sections"] and name in ("serve", "lists")
+    check_arrays(stored, name, state, expected if weekly else ModelArrays(expected.serve), n_items)
+    states = from_stored(stored.section(state), n_items, whole=True) if weekly else {}
+    return Recommender(estimator, domain, from_stored(stored.section(name), n_items), state=states)

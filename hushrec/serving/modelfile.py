@@ -11,7 +11,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Container, Mapping, MutableMapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
@@ -38,28 +38,40 @@ _DIGEST_BYTES = 32
 #: Safetensors' names of number types: a letter, and the size in bits.
 _DTYPES = {
     f"{code[0].upper()}{8 * int(code[1])}": f"<{code}"
-    for code in ("u1", "i1", "u4", "i4", "u8", "i8", "f2", "f4", "f8")
+    for code in ("u1", "i1", "u4", "i4", "u8", "i8", "f4", "f8")
 }
 _NAMES = {np.dtype(code).newbyteorder("="): name for name, code in _DTYPES.items()}
 
 
+Size = int | str | Callable[[Mapping[str, int]], int]
+
+
 class Expected(NamedTuple):
-    """The kind, shape and range of an array of a model; any other array is refused.
+    """The kind, shape and range of an array that an estimator declares; another array is refused on reading.
 
     Attributes
     ----------
-    kind : {"f", "iu"}
-    shape : tuple of int or str
-        A word stands for a size that follows from the model: ``"items"``, ``"rank"``, ``"own rank"``
-        (the rank without the columns of item features), ``"components"`` (of item features, in lists),
-        ``"tables"`` of these.
+    kind : {"f", "i", "iu"}
+    shape : tuple of int, str or function
+        A name has one value in all arrays of a model and its state. Every model has ``"items"``, and of
+        ``item_factors`` the ``"learned"`` rows and the ``"rank"``; an estimator adds its own names. A
+        function of these sizes is checked after them.
     low, high : float
+    needed : bool or function
+        Whether the array must be there; a function decides it by the names of the arrays that are.
     """
 
     kind: str = "f"
-    shape: tuple[int | str, ...] = ()
+    shape: tuple[Size, ...] = ()
     low: float = -LARGEST
     high: float = LARGEST
+    needed: bool | Callable[[Container[str]], bool] = True
+
+
+def needed_if(
+    condition: Callable[[Container[str]], bool], arrays: Mapping[str, Expected]
+) -> dict[str, Expected]:
+    return {name: expected._replace(needed=condition) for name, expected in arrays.items()}
 
 
 @dataclass(frozen=True)
@@ -76,13 +88,19 @@ class ModelFile:
         parts = ((*full.rpartition("/"), array) for full, array in self.arrays.items())
         return {short: array for section, _, short, array in parts if section == name}
 
-    def expect(self, name: str, expected: Expected, sizes: Mapping[str, int]) -> None:
-        """Refuse an array of another type, shape or range."""
-        array = self.arrays[name]
-        shape = tuple(sizes[size] if isinstance(size, str) else size for size in expected.shape)
-        if array.dtype.kind not in expected.kind:
+    def expect(
+        self, name: str, expected: Expected, shape: tuple[int, ...], sizes: MutableMapping[str, int]
+    ) -> None:
+        """Refuse an array of another type, shape or range; a size without a value gets the array's."""
+        if self.arrays[name].dtype.kind not in expected.kind:
             raise ValueError(f"array {name!r} is of another type")
-        if array.shape != shape:
+        fits = len(shape) == len(expected.shape)
+        for declared, size in zip(expected.shape, shape):
+            if callable(declared):
+                fits &= size == declared(sizes)
+            else:
+                fits &= size == (sizes.setdefault(declared, size) if isinstance(declared, str) else declared)
+        if not fits:
             raise ValueError(f"array {name!r} does not fit the catalogue or the model")
         self.check_range(name, expected.low, expected.high)
 

@@ -11,7 +11,9 @@ from hushrec.checks import plural
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.errors import InputError
+from hushrec.serving.modelfile import Expected
 from hushrec.serving.recommend import Recommender
+from hushrec.serving.stored_arrays import SERVED
 from hushrec.types import Array, ModelArrays
 
 #: Candidate ridges, in units of the features' largest squared singular value; the last leaves only a mean.
@@ -92,7 +94,9 @@ def moved(model: Recommender, position: Array) -> ModelArrays:
     learned = _learned(model, position)
     serve = {name: learned.get(name, array) for name, array in model.arrays.items()}
     lists = None if model.lists is None else moved(model.lists, position)
-    return ModelArrays(rows_moved(serve, position, learned), rows_moved(model.state, position), lists)
+    declared = ModelArrays.of(model.estimator.expected)
+    state = rows_moved(model.state, position, declared.state)
+    return ModelArrays(rows_moved(serve, position, {**SERVED, **declared.serve}, learned), state, lists)
 
 
 def _learned(model: Recommender, position: Array) -> dict[str, Array]:
@@ -110,10 +114,20 @@ def _learned(model: Recommender, position: Array) -> dict[str, Array]:
     return {"learned_items": learned.astype(np.int32), "item_factors": model.arrays["item_factors"]}
 
 
-def rows_moved(arrays: Mapping[str, Array], position: Array, fixed: Container[str] = ()) -> dict[str, Array]:
-    """Move rows of items to another catalogue, except in the fixed arrays."""
+def rows_moved(
+    arrays: Mapping[str, Array],
+    position: Array,
+    declared: Mapping[str, Expected],
+    fixed: Container[str] = (),
+) -> dict[str, Array]:
+    """Move arrays with a row an item to another catalogue, except the fixed ones."""
+
+    def by_item(name: str) -> bool:
+        shape = declared[name].shape if name in declared else ()
+        return name.startswith("item_") or shape[:1] == ("items",)
+
     return {
-        name: at(array, position) if _by_item(name) and name not in fixed else array
+        name: at(array, position) if by_item(name) and name not in fixed else array
         for name, array in arrays.items()
     }
 
@@ -123,7 +137,3 @@ def at(rows: Array, position: Array) -> Array:
     moved_rows = rows[np.maximum(position, 0)].copy()
     moved_rows[position < 0] = 0
     return moved_rows
-
-
-def _by_item(name: str) -> bool:
-    return name.startswith("item_") or name in ("supported", "history_weight")

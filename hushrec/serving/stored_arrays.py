@@ -10,11 +10,27 @@ import numpy as np
 
 from hushrec.errors import InputError
 from hushrec.serving.item_rows import ItemRows
-from hushrec.types import Array
+from hushrec.serving.modelfile import Expected, ModelFile
+from hushrec.types import Array, ModelArrays
 
 FACTORS, BYTES, SCALE = "item_factors", "item_factors_int8", "item_factors_scale"
 #: Suffix of the name of the positions of an array's stored rows.
 ROWS = "_rows"
+#: Arrays that serving uses; an estimator declares more.
+SERVED = {
+    "center": Expected(),
+    "item_bias": Expected("f", ("items",)),
+    FACTORS: Expected("f", ("learned", "rank"), needed=lambda names: BYTES not in names),
+    BYTES: Expected("i", ("learned", "rank"), needed=False),
+    SCALE: Expected(
+        "f", ("learned",), 0.0, float(np.finfo(np.float32).max) / 128, lambda names: BYTES in names
+    ),
+    "learned_items": Expected("iu", ("learned",), 0, needed=False),
+    "supported": Expected("iu", ("items",), 0, 1, needed=False),
+    "directions": Expected("iu", (), 0, needed=False),
+    "feature_columns": Expected("iu", (), 0, needed=False),
+    "new": Expected("iu", ("items",), 0, 1, needed=False),
+}
 #: Largest magnitude of a stored byte.
 _LARGEST = 127
 #: Bits of a scale's significand: its product with a byte is then exact in float32.
@@ -44,6 +60,9 @@ def unpacked(stored: Mapping[str, Array]) -> Array:
 
 
 def to_stored(arrays: Mapping[str, Any], int8: bool) -> dict[str, Array]:
+    reserved = {BYTES, SCALE, *(name + ROWS for name in arrays if name.startswith("item_"))}
+    if taken := sorted(reserved & arrays.keys()):
+        raise InputError(f"A model file has its own array {taken[0]!r}; give the estimator's another name.")
     stored: dict[str, Array] = {}
     for name, array in arrays.items():
         rows = array.rows if isinstance(array, ItemRows) else array
@@ -55,14 +74,16 @@ def to_stored(arrays: Mapping[str, Any], int8: bool) -> dict[str, Array]:
 
 def from_stored(section: Mapping[str, Array], n_items: int, *, whole: bool = False) -> Mapping[str, Any]:
     """Return the arrays of a section, with rows of zeros if ``whole``."""
+    own = {SCALE, *(name + ROWS for name in (*section, FACTORS) if name.startswith("item_"))}
     arrays: dict[str, Any] = {}
     for name, stored in section.items():
-        if name == SCALE or name.endswith(ROWS):
+        if name in own:
             continue
         if name == BYTES:
             name, stored = FACTORS, unpacked(section)
-        if name + ROWS in section:
-            rows = ItemRows(stored, section[name + ROWS], n_items)
+        places = positions(section, name, n_items)
+        if places is not None:
+            rows = ItemRows(stored, places, n_items)
             arrays[name] = np.asarray(rows) if whole else rows
         else:
             arrays[name] = stored
@@ -70,12 +91,39 @@ def from_stored(section: Mapping[str, Array], n_items: int, *, whole: bool = Fal
 
 
 def positions(section: Mapping[str, Array], name: str, n_items: int) -> Array | None:
-    """Return the positions of an array's stored rows; None if all are stored."""
-    if name + ROWS not in section:
+    """Return the positions of the stored rows of an array ``item_...``; None if all are stored."""
+    if not name.startswith("item_") or name + ROWS not in section:
         return None
     places = section[name + ROWS]
     if places.ndim != 1 or places.dtype.kind not in "iu":
         raise ValueError(f"the positions of the rows of {name!r} are of another type")
-    if (np.diff(places.astype(np.int64), prepend=-1, append=n_items) < 1).any():
-        raise ValueError(f"the positions of the rows of {name!r} do not fit the catalogue")
+    _check_ascending(places, n_items, f"positions of the rows of {name!r}")
     return places
+
+
+def check_arrays(stored: ModelFile, section: str, state: str, declared: ModelArrays, n_items: int) -> None:
+    """Refuse a section and its state if an array that serving or the estimator needs is missing or odd."""
+    held = {place: stored.section(place) for place in (section, state)}
+    names = {name for arrays in held.values() for name in arrays}
+    sizes = {"items": n_items, "learned": n_items}
+    if "learned_items" in held[section]:  # items recommend items
+        learned = held[section]["learned_items"]
+        _check_ascending(learned, n_items, "learned items")
+        sizes |= dict.fromkeys(("learned", "rank"), len(learned))
+    parts = (section, SERVED), (section, declared.serve), (state, declared.state)
+    listed = [(place, name, what) for place, arrays in parts for name, what in arrays.items()]
+    for place, name, what in sorted(listed, key=lambda entry: any(map(callable, entry[2].shape))):
+        if name not in held[place]:
+            if what.needed(names) if callable(what.needed) else what.needed:
+                raise ValueError(f"array {f'{place}/{name}'!r} is missing")
+            continue
+        shape = held[place][name].shape
+        places = positions(held[place], FACTORS if name in (BYTES, SCALE) else name, n_items)
+        if places is not None:
+            shape = (n_items if shape[:1] == places.shape else -1, *shape[1:])
+        stored.expect(f"{place}/{name}", what, shape, sizes)
+
+
+def _check_ascending(places: Array, n_items: int, what: str) -> None:
+    if (np.diff(places.astype(np.int64), prepend=-1, append=n_items) < 1).any():
+        raise ValueError(f"the {what} do not fit the catalogue")

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.serving.modelfile import Expected
+from hushrec.serving.modelfile import Expected, Size
 from hushrec.training.gate import Gate
 from hushrec.training.posterior import ratio
 from hushrec.training.users import Users
@@ -88,7 +88,7 @@ class Tracked(NamedTuple):
         return cls(*(state[array] for array in cls.expected(name)))
 
     @staticmethod
-    def expected(name: str, *shape: int | str) -> dict[str, Expected]:
+    def expected(name: str, *shape: Size) -> dict[str, Expected]:
         drifts = name.removeprefix("item_")
         return {
             name: Expected("f", shape),

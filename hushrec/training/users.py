@@ -19,14 +19,18 @@ from hushrec.errors import InputError
 from hushrec.kernels import sparse_rows
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
+from hushrec.kernels.least_squares import ridge_solve
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import added_residuals, added_weights, predict_pairs, residual_norms
 from hushrec.kernels.sweeps import SweepSettings, blocks_of_rows, csr, gramian, half_sweep
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.privacy import Bound, Bounded, counted, positive, signed, together
+from hushrec.serving.modelfile import Expected
 from hushrec.serving.scoring import UserState
 from hushrec.types import Array
 
+#: Ridges on a user's factors and offset, in ratings, of a model whose users fit themselves.
+RIDGES = {"regularization": Expected("f", (), 0.0), "bias_regularization": Expected("f", (), 0.0)}
 #: Sensitivity of `Users.level`, in units of half the range and of 1. Under replace either both data sets hold
 #: a user's ratings, or the mean goes too.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
@@ -298,12 +302,14 @@ def ridge_parts(
     ones = np.ones((row.nnz + 1, int(ridge.constant)))
     table = np.hstack([every_factor[[*row.indices, column]].astype(np.float64), ones])
     rated, toward = table[:-1], table[-1]
-    matrix = rated.T @ rated + np.diag(ridge.ridge(every_factor.shape[1], np.float64))
+    matrix = rated.T @ rated
     if ridge.unobserved_weight:
         table_of_all = every_factor.astype(np.float64)
         matrix += ridge.unobserved_weight * table_of_all.T @ table_of_all
     targets = row.data - (arrays["item_bias"][row.indices] + float(arrays["center"]))
-    return np.asarray(targets * (rated @ np.linalg.solve(matrix, toward)), dtype=np.float64)
+    penalty = ridge.ridge(every_factor.shape[1], np.float64)
+    solved = ridge_solve(matrix[None, *np.tril_indices(len(toward))], toward[None], penalty)[0]
+    return np.asarray(targets * (rated @ solved), dtype=np.float64)
 
 
 def less_user_means(ratings: Ratings) -> Ratings:

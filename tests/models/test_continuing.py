@@ -14,8 +14,9 @@ from hushrec.privacy import Accountant, Budget, Ledger, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving import modelfile
 from hushrec.serving.model import Model, load
-from hushrec.serving.modelfile import encode, read
+from hushrec.serving.modelfile import Expected, encode, read
 from hushrec.serving.new_items import moved, rows_moved
+from hushrec.serving.stored_arrays import SERVED
 from hushrec.training.gate import LocalGate
 from tests.models.cases import InformedALS
 from tests.opening import opened
@@ -235,10 +236,11 @@ def test_what_a_new_item_begins_with():
     """Rows of items over another catalogue; rows of new items are zero."""
     position = np.array([2, -1, 0])
     arrays = {name: np.array([[5.0], [6.0], [7.0]]) for name in ("item_x", "supported")}
-    moved = rows_moved(arrays | {"center": np.ones(3), "history_weight": np.arange(1.0, 4)}, position)
+    arrays_of_mine = {"center": np.ones(3), "weight": np.arange(1.0, 4)}
+    moved = rows_moved(arrays | arrays_of_mine, position, SERVED | {"weight": Expected("f", ("items",))})
     for name in arrays:
         assert moved[name].tolist() == [[7.0], [0.0], [5.0]]
-    assert moved["center"].tolist() == [1, 1, 1] and moved["history_weight"].tolist() == [3, 0, 1]
+    assert moved["center"].tolist() == [1, 1, 1] and moved["weight"].tolist() == [3, 0, 1]
 
 
 # a changing catalogue

@@ -8,6 +8,7 @@ import json
 import math
 import os
 import tracemalloc
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,9 +20,13 @@ import safetensors.numpy
 import hushrec
 from hushrec.data import realistic
 from hushrec.errors import InputError, ModelFileError
-from hushrec.models import Model, PrivateALS
-from hushrec.privacy import Accountant, Budget
+from hushrec.models import ALS, EASE, Model, PrivateALS
+from hushrec.papers.frank_wolfe import FrankWolfe
+from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant
+from hushrec.privacy.testing import SeededNoise
 from hushrec.serving.modelfile import encode, read
+from hushrec.testing import labelled_users, ratings_of
+from tests.models.cases import CASES
 from tests.power_cut import Disk
 
 RATINGS = realistic(80, 30, 900, seed=0)
@@ -316,6 +321,62 @@ def test_numbers_that_are_not_finite_are_refused_in_every_kind_of_file(name: str
     for content in files:
         with pytest.raises(ModelFileError, match=f"holds what no training releases .array 'serve/{name}"):
             Model.from_bytes(content)
+
+
+TRAINED = {case.name: (case.estimator, case.budget()) for case in CASES}
+TRAINED |= {
+    estimator.name: (estimator, Budget(math.inf, 1e-6))
+    for estimator in (ALS(rank=2), EASE(), FrankWolfe(nuclear_norm=30.0))
+}
+
+
+def odd(array: np.ndarray) -> list[np.ndarray]:
+    """Arrays of other shapes and another type."""
+    shapes = (
+        [array[..., None]] if not array.ndim else [array[:0], array[:-1], array[..., :0], array[..., None]]
+    )
+    return [array.astype(np.int32 if array.dtype.kind == "f" else np.float32), *shapes]
+
+
+def served(model: Model) -> None:
+    """Everything that a model is asked for; refusals in words are fine."""
+    first, second = model.domain.items[:2]
+    history = {first: model.domain.high}
+    calls = [lambda: model.recommend(history, 3), lambda: model.predict(history, [second])]
+    calls += [lambda: model.explain(history, second), lambda: model.similar_items(first)]
+    if model.privacy.week is not None:
+        rows = ratings_of(labelled_users(np.random.default_rng(1)))
+        accountant = SeasonAccountant.following(model.privacy, noise=SeededNoise(1))
+        calls.append(lambda: model.continue_training(rows, accountant))
+    for call in calls:
+        with suppress(InputError), np.errstate(all="ignore"):
+            call()
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_a_missing_or_odd_array_is_refused_on_reading_or_was_not_needed(name: str, record_property) -> None:
+    estimator, budget = TRAINED[name]
+    rows, noise = ratings_of(labelled_users(np.random.default_rng(0), 8)), SeededNoise(0)
+    if estimator.supports_seasons:
+        accountant = SeasonAccountant(Season(budget, 3, 0.5), noise=noise)
+    else:
+        accountant = Accountant(budget, noise=noise if budget.private else None)
+    trained = estimator.fit(rows, accountant)
+    file = read(trained.to_bytes())
+    held = {name: array for name, array in file.arrays.items() if not name.startswith(("padding/", "digest"))}
+    refused = 0
+    for changed, array in held.items():
+        others = {name: other for name, other in held.items() if name != changed}
+        for bad in [others, *(others | {changed: other} for other in odd(array))]:
+            try:
+                model = Model.from_bytes(b"".join(encode(file.header, bad)))
+            except ModelFileError as error:
+                assert one_sentence(error)
+                refused += 1
+                continue
+            served(model)
+    record_property("refused", refused)
+    assert refused > 5 * len(trained.arrays)
 
 
 # ---------------------------------------------------------------------- files

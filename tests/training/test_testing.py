@@ -16,10 +16,12 @@ from hushrec import registry
 from hushrec.errors import InputError, ModelFileError
 from hushrec.models import Model, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Bounded, Budget, positive
+from hushrec.serving.modelfile import Expected
 from hushrec.testing import (
     DOMAIN,
     PublicSide,
     check_estimator,
+    check_file,
     check_replay,
     check_sensitivity,
     check_two_processes,
@@ -27,6 +29,7 @@ from hushrec.testing import (
     hostile_users,
     ratings_of,
 )
+from hushrec.types import ModelArrays
 from tests.opening import opened
 
 BUDGET = Budget(3.0, 1e-5)
@@ -37,6 +40,12 @@ def public():
     """One process for all configurations; it starts before there is any row."""
     with PublicSide() as side:
         yield side
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    """Estimators that a test registers are forgotten after it."""
+    monkeypatch.setattr(registry.ESTIMATORS, "data", dict(registry.ESTIMATORS.data))
 
 
 def test_an_estimator_from_outside_passes() -> None:
@@ -93,8 +102,7 @@ def test_weeks_with_item_features_are_held_to_the_contract(model, public: Public
     check_two_processes(public, estimator, BUDGET, domain=domain)
 
 
-def test_its_model_file_is_read_where_it_is_registered(tmp_path, monkeypatch) -> None:
-    monkeypatch.setattr(registry.ESTIMATORS, "data", dict(registry.ESTIMATORS.data))
+def test_its_model_file_is_read_where_it_is_registered(tmp_path) -> None:
     ratings = ratings_of(hostile_users(np.random.default_rng(0)))
     model = PrivateSLIM().fit(ratings, Accountant(BUDGET))
     model.save(tmp_path / "slim.hush")
@@ -154,3 +162,56 @@ class Unclipped(PrivateSLIM):
 def test_a_false_bound_is_found() -> None:
     with pytest.raises(AssertionError, match="'gramian' moved by"):
         check_sensitivity(Unclipped(), BUDGET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grouped(Popular):
+    """Popular items of a few groups, with arrays of sizes of its own."""
+
+    name: ClassVar[str] = "grouped"
+    expected: ClassVar[ModelArrays] = replace(
+        Popular.expected,
+        serve={
+            "group": Expected("iu", ("items",), 0),
+            "weights": Expected("f", ("groups", "half a group")),
+            "weights_rows": Expected("iu", ("groups",), 0),
+            "pairs of groups": Expected("f", (lambda sizes: sizes["groups"] * (sizes["groups"] - 1) // 2,)),
+        },
+    )
+
+    def train(self, users, gate, seed):
+        return super().train(users, gate, seed) | self.groups(users.domain.n_items)
+
+    def week(self, users, gate, last):
+        return super().week(users, gate, last) | self.groups(users.domain.n_items)
+
+    @staticmethod
+    def groups(n_items: int) -> dict[str, np.ndarray]:
+        arrays = {
+            "group": np.arange(n_items) % 3,
+            "weights_rows": np.arange(3),
+            "pairs of groups": np.ones(3),
+        }
+        return arrays | {"weights": np.ones((3, 5), np.float32)}
+
+    def fold_in(self, arrays, history):
+        assert len(arrays["weights"][arrays["group"]]) == history.n_items
+        return super().fold_in(arrays, history)
+
+
+def test_an_estimator_has_arrays_of_sizes_of_its_own() -> None:
+    check_estimator(Grouped(), BUDGET, pairs=4)
+    model = Grouped().fit(ratings_of(hostile_users(np.random.default_rng(0))), Accountant(BUDGET))
+    features = np.random.default_rng(0).standard_normal((DOMAIN.n_items + 1, 2))
+    wider = replace(DOMAIN, items=(*DOMAIN.items, "new"), item_features=features)
+    assert Model.from_bytes(model.with_items(wider).to_bytes()).recommend({"i0": 5.0}, n=9)
+    for bad in (np.ones(3), np.ones((4, 5)), np.ones((3, 5), int)):
+        with pytest.raises(ModelFileError, match="weights"):
+            Model.from_bytes(replace(model, arrays={**model.arrays, "weights": bad}).to_bytes())
+
+
+@pytest.mark.parametrize("arrays", [{"item_factors_rows": np.arange(2)}, {"weights": np.ones(2, np.float16)}])
+def test_an_array_that_no_file_can_hold_is_found(arrays, monkeypatch) -> None:
+    monkeypatch.setattr(Grouped, "groups", staticmethod(lambda n_items: arrays))
+    with pytest.raises(AssertionError, match="saved and loaded"):
+        check_file(Grouped(), BUDGET)

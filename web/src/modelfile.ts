@@ -20,7 +20,7 @@ export interface ModelFile {
 const MARK = '{"__metadata__":{"format":"hushrec",';
 const [ALIGNMENT, DIGEST_BYTES, LARGEST] = [64, 32, 1e150];
 const WIDTHS: Record<string, number> = {
-  U8: 1, I8: 1, U32: 4, I32: 4, U64: 8, I64: 8, F16: 2, F32: 4, F64: 8,
+  U8: 1, I8: 1, U32: 4, I32: 4, U64: 8, I64: 8, F32: 4, F64: 8,
 };
 
 const utf8 = new TextDecoder("utf-8", { fatal: true });
@@ -120,7 +120,6 @@ function numbers(dtype: string, octets: Uint8Array): Numbers {
     case "I32": return new Int32Array(buffer, at, count);
     case "F32": return new Float32Array(buffer, at, count);
     case "F64": return new Float64Array(buffer, at, count);
-    case "F16": return Float32Array.from(new Uint16Array(buffer, at, count), half);
   }
   const whole = dtype === "U64" ? new BigUint64Array(buffer, at, count) : new BigInt64Array(buffer, at, count);
   return Float64Array.from(whole as BigInt64Array, Number);
@@ -131,13 +130,6 @@ function finite(values: Numbers): boolean {
   if (!(values instanceof Float32Array || values instanceof Float64Array)) return true;
   for (let at = 0; at < values.length; at++) if (!(Math.abs(values[at]!) <= LARGEST)) return false;
   return true;
-}
-
-/** The number of a half-precision float. */
-function half(bits: number): number {
-  const [sign, exponent, part] = [bits >> 15 ? -1 : 1, (bits >> 10) & 31, bits & 1023];
-  if (exponent === 31) return part ? NaN : sign * Infinity;
-  return sign * (exponent ? 2 ** (exponent - 25) * (1024 + part) : 2 ** -24 * part);
 }
 
 /** Refuse JSON in which an object has a name twice. */

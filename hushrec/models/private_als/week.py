@@ -30,7 +30,7 @@ from hushrec.models.private_als.updates import (
     weighted_slopes,
 )
 from hushrec.privacy import counted, jointly, positive, signed
-from hushrec.serving.modelfile import Expected
+from hushrec.serving.modelfile import Expected, needed_if
 from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import (
@@ -52,7 +52,7 @@ from hushrec.training.posterior import (
     visible_part,
     wiener_gain,
 )
-from hushrec.training.users import FittedUsers
+from hushrec.training.users import RIDGES, FittedUsers
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
@@ -81,8 +81,15 @@ class Numbers(NamedTuple):
 
 _OF_FACTORS = "item_factor_variance", "gramian", "gramian_variance"
 _BY_ITEM = Expected("f", ("items",), 0.0)
+
+
+def _packed(sizes: Mapping[str, int]) -> int:
+    order = min(sizes["own rank"], sizes["rank"])  # columns of item features have no variance
+    return order * (order + 1) // 2 + 1
+
+
 EXPECTED = ModelArrays(
-    serve={"directions": Expected("iu", (), 0)},
+    serve=RIDGES,
     state=SEEN
     | {
         "numbers": Expected("f", (len(Numbers._fields),), 0.0),
@@ -90,10 +97,15 @@ EXPECTED = ModelArrays(
         "item_weights_variance": _BY_ITEM,
         "item_bias_variance": _BY_ITEM,
         "evidence": Expected("f", (len(_EVIDENCE), len(DRIFTS))),
-        "item_factor_variance": Expected("f", ("items", "own rank"), 0.0),
-        "gramian": Expected("f", ("gramian",)),
-        "gramian_variance": Expected("f", ("gramian",), 0.0),
-    },
+    }
+    | needed_if(
+        lambda names: any(name in names for name in _OF_FACTORS),
+        {
+            "item_factor_variance": Expected("f", ("items", "own rank"), 0.0),
+            "gramian": Expected("f", (_packed,)),
+            "gramian_variance": Expected("f", (_packed,), 0.0),
+        },
+    ),
 )
 
 

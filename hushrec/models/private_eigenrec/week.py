@@ -6,7 +6,7 @@ one thing, which a Kalman filter combines. Sensitivities: docs/proofs/private-ei
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -17,7 +17,7 @@ from hushrec.models.private_eigenrec.denoise import NOTHING, Halves, Measured, S
 from hushrec.models.private_eigenrec.items import ItemStatistics, served
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import counted, positive, signed
-from hushrec.serving.modelfile import Expected
+from hushrec.serving.modelfile import Expected, needed_if
 from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
@@ -29,32 +29,58 @@ if TYPE_CHECKING:
 #: Fractions of a week's budget: number of users, item weights, sums, halves of likes. No study chose them.
 _COUNT, _WEIGHTS, _SUMS, _HALVES = 0.01, 0.09, 0.85, 0.05
 
-_BY_ITEM = Expected("f", ("items",), 0.0)
+_BY_ITEM, _VECTORS = Expected("f", ("items",), 0.0), Expected("f", ("items", "own rank"))
+
+
+def _of_pairs(names: Container[str]) -> bool:
+    return "learned_items" in names
+
+
+def _of_sums(names: Container[str]) -> bool:
+    return "learned_items" not in names
+
+
 EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
-        "feature_columns": Expected("iu", (), 0),
-        "history_weight": _BY_ITEM,
-        "history_total": Expected("f", (), 0.0),
-    },
-    state=SEEN
-    | Tracked.expected("item_weights", "items")
-    | Tracked.expected("halves", "halves")
-    | {
+        "history_total": Expected("f", (), 0.0, needed=False),
+    }
+    | needed_if(_of_sums, {"history_weight": _BY_ITEM}),
+    state={
         "users": Expected("f", (2,), 0.0),
-        "item_probe": Expected("f", ("items", "own rank")),
-        "item_sums": Expected("f", ("items", "own rank")),
-        "item_sums_variance": _BY_ITEM,
-        "sums_drifts": Expected("f", (len(DRIFTS),)),
-        "item_basis": Expected("f", ("items", "own rank")),
-        "beside_weight": Expected("f", (), 0.0, 1.0),
-        "feature_tables": Expected("iu", ("tables",), 0, 1),
-        "item_components": Expected("f", ("items", "components")),
-        "pairs": Expected("f", ("pairs",)),
-        "pairs_precision": Expected("f", (), 0.0),
-        "item_scale": _BY_ITEM,
-        "item_first": _BY_ITEM,
-    },
+        "item_weights": Expected("f", ("items",)),
+        "item_weights_variance": _BY_ITEM,
+        "beside_weight": Expected("f", (), 0.0, 1.0, needed=False),
+    }
+    | needed_if(
+        lambda names: "beside_weight" in names,
+        {
+            "feature_tables": Expected("iu", ("tables",), 0, 1),
+            "item_components": Expected("f", ("items", "components")),
+        },
+    )
+    | needed_if(
+        _of_sums,
+        SEEN
+        | Tracked.expected("halves", lambda sizes: sizes["own rank"] * (sizes["own rank"] + 1))
+        | {
+            "weights_drifts": Expected("f", (len(DRIFTS),)),
+            "item_probe": _VECTORS,
+            "item_sums": _VECTORS,
+            "item_sums_variance": _BY_ITEM,
+            "sums_drifts": Expected("f", (len(DRIFTS),)),
+            "item_basis": _VECTORS,
+        },
+    )
+    | needed_if(
+        _of_pairs,
+        {
+            "pairs": Expected("f", (lambda sizes: sizes["learned"] * (sizes["learned"] + 1) // 2,)),
+            "pairs_precision": Expected("f", (), 0.0),
+            "item_scale": _BY_ITEM,
+            "item_first": _BY_ITEM,
+        },
+    ),
 )
 
 

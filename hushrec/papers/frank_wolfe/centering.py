@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import scipy.sparse as sp
@@ -22,6 +22,7 @@ from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.models.private_als import PrivateALS
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
 from hushrec.privacy import Budget, Plan, Release
+from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import Estimator, PrivateSide, exact_plan
 from hushrec.training.gate import Gate
 from hushrec.training.users import FittedUsers, user_means
@@ -48,6 +49,11 @@ class CentredEstimator(Estimator[PrivateSide]):
     bias_share : float
         Fraction of the budget (of mu squared) for the biases, in (0, 1).
     """
+
+    expected: ClassVar[dict[str, Expected]] = {
+        "bias_regularization": Expected("f", (), 0.0),
+        "sampling_seed": Expected("iu"),
+    }
 
     max_ratings_per_user: Count = 80
     center: Literal["user", "biases", "averages", "middle"] = "user"
@@ -76,7 +82,7 @@ class CentredEstimator(Estimator[PrivateSide]):
         level = _middle(users.domain)
         if self.center == "biases":
             released = self._biases.train(users, gate, seed).serve
-            level = {name: released[name] for name in (*level, "bias_regularization")}
+            level = {name: released[name] for name in level}
         return level | {"sampling_seed": np.int64(seed)}
 
     def rows(self, arrays: Mapping[str, Array], ratings: Ratings) -> tuple[sp.csr_array, Array]:
@@ -88,8 +94,8 @@ class CentredEstimator(Estimator[PrivateSide]):
         values -= float(arrays["center"]) + arrays["item_bias"].astype(np.float64)[matrix.indices]
         offset = np.zeros(ratings.n_users)
         if self.center != "middle":
-            damping = float(arrays["bias_regularization"]) if self.center == "biases" else 0.0
-            offset = row_sums(matrix.indptr, values) / np.maximum(counts + damping, 1)
+            counted = counts + float(arrays["bias_regularization"])
+            offset = row_sums(matrix.indptr, values) / np.maximum(counted, 1)
             values -= np.repeat(offset, counts)
         return with_values(matrix, values), offset
 
@@ -130,7 +136,11 @@ def exact_level(ratings: Ratings, center: str, seed: int) -> dict[str, Any]:
 
 
 def _middle(domain: Domain) -> dict[str, Any]:
-    return {"center": np.float64(domain.midpoint), "item_bias": np.zeros(domain.n_items)}
+    return {
+        "center": np.float64(domain.midpoint),
+        "item_bias": np.zeros(domain.n_items),
+        "bias_regularization": np.float64(0.0),
+    }
 
 
 def _item_averages(ratings: Ratings) -> NDArray[np.float64]:

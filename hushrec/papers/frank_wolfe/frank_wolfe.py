@@ -42,12 +42,19 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
     random_block,
 )
 from hushrec.privacy import Bound, Bounded, Budget, Plan
+from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import UserState
 from hushrec.training.gate import Gate
 from hushrec.types import Array
 
 #: A singular value is not divided by if it is smaller (without noise the residual may vanish).
 _SMALLEST = 1e-12
+
+
+_EXPECTED = CentredEstimator.expected | {
+    "singular_values": Expected("f", ("rank",)),
+    "steps": Expected("f", ("rank",)),
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,6 +82,7 @@ class FrankWolfe(ExactEstimator):
     """
 
     name: ClassVar[str] = "frank-wolfe"
+    expected: ClassVar[dict[str, Expected]] = _EXPECTED
 
     nuclear_norm: Positive
     iterations: Count = 400
@@ -153,6 +161,7 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     """
 
     name: ClassVar[str] = "private-frank-wolfe"
+    expected: ClassVar[dict[str, Expected]] = _EXPECTED
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):

@@ -34,6 +34,7 @@ from hushrec.papers.frank_wolfe.centering import (
     exact_level,
 )
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
+from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import PrivateSide, Round, UserState, plan_of
 from hushrec.training.gate import Gate
 from hushrec.types import Array
@@ -117,6 +118,11 @@ class FullRowUsers(CentredUsers):
 
 @dataclass(frozen=True, kw_only=True)
 class _ProjectedGradient(CentredEstimator[PrivateSide]):
+    expected: ClassVar[dict[str, Expected]] = CentredEstimator.expected | {
+        "projections": Expected("f", ("steps", "items", "rank")),
+        "gains": Expected("f", ("steps", "rank")),
+    }
+
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
         """The steps; ``python -m benchmarks.reproduce_frank_wolfe`` chose them on public data.
@@ -142,10 +148,12 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
         """Local: replay the gradient steps between the released projections."""
         targets, offset = self.rows(arrays, history)
         rows = self.full_rows(targets, history.domain)
-        for directions, gains in zip(arrays["directions"], arrays["gains"]):
+        for directions, gains in zip(arrays["projections"], arrays["gains"]):
             rank = np.count_nonzero(gains)
             rows.project(ProjectionMap(directions[:, :rank].astype(np.float64), gains[:rank]))
-        return UserState(offset, rows.coefficients)
+        factors = np.zeros((history.n_users, arrays["item_factors"].shape[1]))
+        factors[:, : rows.coefficients.shape[1]] = rows.coefficients
+        return UserState(offset, factors)
 
     def full_row_bound(self, domain: Domain) -> float:
         """In rating units."""
@@ -268,4 +276,4 @@ def _model(maps: list[ProjectionMap]) -> dict[str, Array]:
     for step, projection in enumerate(maps):
         directions[step, :, : len(projection.gains)] = projection.directions
         gains[step, : len(projection.gains)] = projection.gains
-    return {"item_factors": maps[-1].directions, "directions": directions, "gains": gains}
+    return {"item_factors": directions[-1], "projections": directions, "gains": gains}

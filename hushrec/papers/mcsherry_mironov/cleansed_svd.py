@@ -23,6 +23,7 @@ from hushrec.kernels.packed import unpacked
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.kernels.sweeps import ridge_fit
 from hushrec.privacy import Bounded, Budget, Plan, positive, signed, together
+from hushrec.serving.modelfile import Expected
 from hushrec.training.estimator import Estimator, Round, UserState, plan_of
 from hushrec.training.gate import Gate
 from hushrec.training.users import Users, outer_product_sum, unit_weights
@@ -75,6 +76,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     """
 
     name: ClassVar[str] = "cleansed-svd"
+    expected: ClassVar[dict[str, Expected]] = {"sampling_seed": Expected("iu")}
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
