@@ -1,13 +1,18 @@
-"""Files that survive a power cut, that only their owner can read, or that a process holds."""
+"""Files with one name, that survive a power cut, that only their owner can read, or that a process holds."""
 
 import os
-from collections.abc import Iterator
+import re
+import stat
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, BinaryIO
 from weakref import WeakSet
 
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
+
+#: The mounts that this process sees, on Linux only.
+_MOUNTS = Path("/proc/self/mountinfo")
 
 
 def content_of(path: Any, what: str, refusal: type[InputError] = InputError, **about: Any) -> bytes:
@@ -17,6 +22,55 @@ def content_of(path: Any, what: str, refusal: type[InputError] = InputError, **a
     except OSError as error:
         sentence = f"{what} {str(path)!r} cannot be read ({error.strerror}); check the path."
         raise refusal(sentence, **about) from None
+
+
+def the_path(path: Any, what: str, refusal: type[HushrecError] = InputError) -> Path:
+    """Return a path without links and `~`, so that a file or folder that keeps a promise has one name."""
+    try:
+        return Path(path).expanduser().resolve()
+    except (OSError, RuntimeError, ValueError) as error:
+        raise refusal(f"{what} {str(path)!r} could not be used ({error}); check the path.") from None
+
+
+def check_only_name(
+    path: Path, what: str, refusal: type[HushrecError] = InputError, beside: Sequence[Path] = ()
+) -> None:
+    """Refuse a file or folder that processes can change under two names.
+
+    These are links, and files mounted apart from their folder: a log, a lock or a new version would be next
+    to one name only. `beside` are its logs and locks.
+    """
+    mounts = _mounts()
+    for part in (path, *beside):
+        try:
+            found = part.lstat()
+        except FileNotFoundError:
+            continue
+        alone = part != path or stat.S_ISREG(found.st_mode)  # a folder may be mounted
+        apart = [
+            name for name in mounts if name.startswith(f"{part}{os.sep}") or (alone and name == str(part))
+        ]
+        called = f"{what} {str(part)!r}"
+        if stat.S_ISLNK(found.st_mode):
+            raise refusal(f"{called} is a link; put the file or folder itself in its place.")
+        if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
+            raise refusal(
+                f"{called} has a second name (a hard link), under which its changes can be missed; remove the"
+                " other name, and make backups by copying."
+            )
+        if apart:
+            raise refusal(
+                f"{called} is mounted apart from its folder ({apart[0]!r}), so other processes can miss its"
+                " changes; mount the whole folder."
+            )
+
+
+def _mounts() -> list[str]:
+    try:
+        lines = os.fsdecode(_MOUNTS.read_bytes()).splitlines()
+    except OSError:
+        return []
+    return [re.sub(r"\\([0-7]{3})", lambda code: chr(int(code[1], 8)), line.split(" ")[4]) for line in lines]
 
 
 def sync_folder(folder: Path) -> None:

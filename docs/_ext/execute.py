@@ -46,6 +46,7 @@ def run_page(
     with tempfile.TemporaryDirectory() as folder, chdir(folder):
         names |= made_up() if yours else {}
         kept = dict(os.environ)
+        Path(folder, ".ledger").mkdir()
         os.environ |= {"COLUMNS": "96", "HUSHREC_LEDGER": f"{folder}/.ledger/ledger.sqlite"}
         os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
         try:

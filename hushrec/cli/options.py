@@ -6,7 +6,6 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Group, Parameter, Token
@@ -286,8 +285,6 @@ class Account:
     dataset: Annotated[str, Parameter(metavar="NAME", group=MAIN)] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
-        if create and self.ledger is not None and not Path(self.ledger).exists():
-            output.note(f"Created a new ledger at {self.ledger}. Charges in other ledgers are not counted.")
         try:
             return Ledger(self.ledger or default_path(), create=create)
         except LedgerError as error:

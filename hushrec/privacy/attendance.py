@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from hushrec.checks import check_kind
-from hushrec.disk import hold, whole
+from hushrec.disk import check_only_name, hold, the_path, whole
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy.season import Week
 
@@ -45,7 +45,7 @@ class Attendance:
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         check_kind(path, (str, os.PathLike), "path", "pass the path of a file")
-        self.path = Path(path).absolute()
+        self.path = the_path(path, "The attendance")
 
     def __repr__(self) -> str:
         return f"Attendance(private counts in {str(self.path)!r})"
@@ -57,6 +57,7 @@ class Attendance:
         once.
         """
         with self._errors(), self._alone():
+            check_only_name(self.path, "The attendance", beside=[self._lock])
             head, counts = self._read(week, last)
             key, most = bytes.fromhex(head["key"]), week.season.weeks
             hashes = [
@@ -110,11 +111,14 @@ class Attendance:
         with whole(self.path.with_name(f".{self.path.name}.part"), self.path) as file:
             file.write(hashlib.sha256(content).digest() + content)
 
+    @property
+    def _lock(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.lock")
+
     @contextmanager
     def _alone(self) -> Iterator[None]:
-        path = self.path.with_name(f"{self.path.name}.lock")
-        path.touch(mode=0o600)
-        held = hold(path)
+        self._lock.touch(mode=0o600)
+        held = hold(self._lock)
         if held is None:
             raise InputError(f"Another training uses the attendance {str(self.path)!r}; wait for it.")
         try:

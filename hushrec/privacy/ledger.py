@@ -6,6 +6,7 @@ returned. BEGIN IMMEDIATE orders processes. A chain of hashes finds a changed, l
 
 from __future__ import annotations
 
+import logging
 import math
 import os
 import sqlite3
@@ -13,13 +14,14 @@ import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from glob import escape
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from hushrec import notebook
 from hushrec.checks import Single, check_kind, line_of_text, plural, shown
-from hushrec.disk import sync_folder
+from hushrec.disk import check_only_name, sync_folder, the_path
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
@@ -27,9 +29,10 @@ from hushrec.privacy.budget import Budget, Charge, Cost, composed_epsilon, pure_
 from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
-from hushrec.privacy.schema import Book, Dataset, by_run
+from hushrec.privacy.schema import Book, Dataset, by_run, looks
 from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, lifetimes_of, of_one_user
 
+_LOG = logging.getLogger("hushrec.privacy.ledger")
 RESUMED = " A training that had begun goes on with --resume."
 #: A week of a season keeps no journal.
 OF_A_WEEK = (
@@ -50,6 +53,10 @@ def default_path() -> Path:
     """
     if chosen := os.environ.get("HUSHREC_LEDGER"):
         return Path(chosen)
+    return _own_path()
+
+
+def _own_path() -> Path:
     try:
         if sys.platform == "win32":
             state = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
@@ -62,6 +69,12 @@ def default_path() -> Path:
     return state / "hushrec" / "ledger.sqlite"
 
 
+def _is_own(path: Path) -> bool:
+    with suppress(LedgerError):  # there is no home folder
+        return path == _own_path().resolve()
+    return False
+
+
 class Ledger(Single):
     """A file of charges that processes share. Each method is one transaction.
 
@@ -69,12 +82,13 @@ class Ledger(Single):
     ----------
     path : str or path
     create : bool
-        Create a missing file, for its owner only.
+        Create a missing file, for its owner only, in a folder that exists; the log reports it.
 
     Raises
     ------
     LedgerError
-        The file cannot be used, is no ledger, or was changed.
+        The file cannot be used, is no ledger, was changed, has a second name, or is mounted apart from its
+        folder.
 
     Examples
     --------
@@ -94,12 +108,7 @@ class Ledger(Single):
 
     def __init__(self, path: str | os.PathLike[str], *, create: bool = True) -> None:
         check_kind(path, (str, os.PathLike), "path", "pass the path of a ledger")
-        try:
-            self.path = Path(path).expanduser().absolute()
-        except RuntimeError:
-            raise LedgerError(
-                f"The ledger {str(path)!r} is in a home folder that does not exist; pass another path."
-            ) from None
+        self.path = the_path(path, "The ledger", LedgerError)
         self._verified = (0, schema.GENESIS)
         with self._errors(""):
             if not self.path.exists():
@@ -201,11 +210,12 @@ class Ledger(Single):
             if delta is None:
                 delta = unless_declared if known.budget is None else known.budget.delta
             delta = valid_delta(delta)
-            rows, charges = book.charges(dataset), book.costs_of_a_user(dataset)
+            rows = [row for spelling in book.spellings(dataset) for row in book.charges(spelling)]
+            charges = book.costs_of_a_user(dataset)
             failures = math.fsum(charge.failure for charge in charges)
             if known.budget is None and composed_epsilon(charges, delta) == math.inf:
                 delta += failures if delta + failures < 1 else 0.0
-            still = [season for season in book.seasons(dataset) if not season.closed]
+            still = book.open_seasons(dataset)
             return LedgerSummary(
                 dataset=dataset,
                 **known._asdict(),
@@ -420,9 +430,9 @@ class Ledger(Single):
             limit = self._open_to(book, dataset, budget.unit, budget.relation)
             known = book.seasons(dataset)
             names = [summary.season.name for summary in known]
-            if season.name in names:
+            if taken := [name for name in names if looks(name) == looks(season.name)]:
                 raise InputError(
-                    f'Data set "{dataset}" has a season {shown(season.name)} already; give this one another'
+                    f'Data set "{dataset}" has a season {ascii(taken[0])} already; give this one another'
                     " name."
                 )
             if known and not allow_composition:
@@ -512,7 +522,14 @@ class Ledger(Single):
         return known
 
     def _open_to(self, book: Book, dataset: str, unit: str, relation: str) -> Budget | None:
-        """Return the budget of a data set; refuse another unit or relation, and a closed data set."""
+        """Return a data set's budget; refuse another spelling, unit or relation, and a closed data set."""
+        for first in book.spellings(dataset)[:1]:
+            if first != dataset:
+                raise InputError(
+                    f"The ledger has a data set {ascii(first)}, and {ascii(dataset)} looks the same; pass the"
+                    " former, or a name that differs visibly. Nothing was charged.",
+                    parameter="dataset",
+                )
         known = book.dataset(dataset) or Dataset(unit, relation, None)
         if (known.unit, known.relation) != (unit, relation):
             raise InputError(
@@ -541,7 +558,7 @@ class Ledger(Single):
         budget = self._open_to(book, dataset, releases[0].unit, releases[0].relation)
         if total_mu(release.mu for release in releases) == math.inf:
             self._check_exact(book, dataset, budget)
-        still = [season for season in book.seasons(dataset) if not season.closed]
+        still = book.open_seasons(dataset)
         if budget is not None:
             self._check_room(book, dataset, budget, releases, trainings)
         elif still and not (allow_composition or book.charges(dataset, "run = ?", run)):
@@ -662,6 +679,7 @@ class Ledger(Single):
             connection.execute("COMMIT")
 
     def _connect(self) -> sqlite3.Connection:
+        self._check_names()
         schema.check_file(self.path)
         uri = f"file:{quote(str(self.path))}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=self.busy_timeout, isolation_level=None)
@@ -673,6 +691,16 @@ class Ledger(Single):
             raise
         return connection
 
+    def _check_names(self) -> None:
+        """Refuse a second name: it would have a log of its own, with charges that this one misses."""
+        if self.path.is_file() and self.path.stat().st_nlink > 1:
+            for draft in self.path.parent.glob(f".{escape(self.path.name)}.*"):  # cut off after its link
+                with suppress(FileNotFoundError):
+                    if draft.samefile(self.path):
+                        draft.unlink()
+        beside = [self.trainings, *(Path(f"{self.path}{log}") for log in ("-wal", "-shm"))]
+        check_only_name(self.path, "The ledger", LedgerError, beside)
+
     def _create(self) -> None:
         """Write an empty ledger, then link it, so no process reads a part of it."""
         for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
@@ -683,6 +711,11 @@ class Ledger(Single):
                     " or move the log away."
                 )
         if not self.path.parent.exists():
+            if not _is_own(self.path):
+                raise LedgerError(
+                    f"There is no folder {str(self.path.parent)!r} for a ledger; check the path, or create"
+                    " the folder if a new ledger shall begin there."
+                )
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
@@ -698,6 +731,7 @@ class Ledger(Single):
                 else:
                     self.path.hardlink_to(draft)
             sync_folder(self.path.parent)
+            _LOG.warning("Created a new ledger at %s; charges in other ledgers are not counted.", self.path)
         finally:
             draft.unlink(missing_ok=True)
 

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import sqlite3
+import unicodedata
 from collections.abc import Iterable
+from functools import cache
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +23,12 @@ from hushrec.privacy.season import Season, SeasonSummary, Week, lifetimes_of, of
 APPLICATION = 0x68726563  # "hrec", SQLite's application_id
 VERSION = 1  # SQLite's user_version
 GENESIS = "0" * 64  # takes the place of the hash before the first charge
+
+#: Signs without a shape: Unicode's default ignorable ones, and the Braille blank.
+_INVISIBLE = re.compile(
+    "[\\xad\\u034f\\u061c\\u115f\\u1160\\u17b4\\u17b5\\u180b-\\u180f\\u200b-\\u200f\\u202a-\\u202e"
+    "\\u2060-\\u206f\\u2800\\u3164\\ufe00-\\ufe0f\\ufeff\\uffa0\\ufff0-\\ufffb\\U000e0000-\\U000e0fff]"
+)
 
 _MAGIC = b"SQLite format 3\0"
 
@@ -90,11 +100,22 @@ def create(connection: sqlite3.Connection) -> None:
     connection.execute(f"PRAGMA user_version = {VERSION}")
 
 
+@cache
+def looks(name: str) -> str:
+    """Return a form that names have in common if they look alike: the same users, or the same season."""
+    seen = None
+    while seen != name:  # each step can make the next one possible
+        seen, name = name, unicodedata.normalize("NFKC", name).casefold()
+        name = "".join(sign for sign in name if not _INVISIBLE.fullmatch(sign)).strip()
+    return name
+
+
 class Book:
     """The tables of a ledger, within one transaction."""
 
     def __init__(self, connection: sqlite3.Connection) -> None:
         self._connection = connection
+        connection.create_function("looks", 1, looks, deterministic=True)
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         return self._connection.execute(query, values).fetchall()
@@ -135,19 +156,32 @@ class Book:
     def datasets(self) -> list[str]:
         return [name for (name,) in self._rows("SELECT name FROM datasets ORDER BY name")]
 
+    def spellings(self, name: str) -> list[str]:
+        """Return all names that look like this one, in the order of their opening; their charges add up."""
+        query = "SELECT name FROM datasets WHERE looks(name) = looks(?) ORDER BY rowid"
+        return [spelling for (spelling,) in self._rows(query, name)]
+
     def dataset(self, name: str) -> Dataset | None:
-        for _, unit, relation, epsilon, delta, failure, closed in self._rows(
-            "SELECT * FROM datasets WHERE name = ?", name
-        ):
-            budget = None if epsilon is None else Budget(epsilon, delta, unit, relation, failure)
-            return Dataset(unit, relation, budget, closed != 0)
-        return None
+        """Return a data set; where the ledger has it under two names, with the least of their budgets."""
+        rows = self._rows("SELECT * FROM datasets WHERE looks(name) = looks(?) ORDER BY rowid", name)
+        if not any(row[0] == name for row in rows):
+            return None
+        _, unit, relation, *_ = rows[0]
+        limits = [row[3:6] for row in rows if row[3] is not None]
+        least = [min(column) for column in zip(*limits, strict=True)]
+        budget = Budget(least[0], least[1], unit, relation, least[2]) if least else None
+        return Dataset(unit, relation, budget, any(row[6] for row in rows))
 
     def put_dataset(self, name: str, dataset: Dataset) -> None:
         budget = dataset.budget
         limits = (None, None, 0.0) if budget is None else (budget.epsilon, budget.delta, budget.failure)
         row = (name, dataset.unit, dataset.relation, *limits, int(dataset.closed))
-        self._rows("INSERT OR REPLACE INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?)", *row)
+        columns = ("unit", "relation", "epsilon", "delta", "failure", "closed")
+        update = ", ".join(f"{column} = excluded.{column}" for column in columns)
+        self._rows(
+            f"INSERT INTO datasets VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (name) DO UPDATE SET {update}",
+            *row,
+        )
         self.seal()
 
     # ---------------------------------------------------------------------- charges
@@ -191,7 +225,8 @@ class Book:
 
     def reservations(self, dataset: str | None = None) -> list[Reserved]:
         """Return reservations, also those of dead processes."""
-        rows = self._rows("SELECT * FROM reservations WHERE ? IS NULL OR dataset = ?", dataset, dataset)
+        query = "SELECT * FROM reservations WHERE ? IS NULL OR looks(dataset) = looks(?)"
+        rows = self._rows(query, dataset, dataset)
         return [Reserved(*row) for row in rows]
 
     def put_reservation(self, reserved: Reserved) -> None:
@@ -253,14 +288,21 @@ class Book:
 
     def costs_of_a_user(self, dataset: str, closed_only: bool = False) -> list[Cost]:
         """Return the charges that one user can be in, at most."""
-        summaries = self.seasons(dataset)
-        still = {summary.season.name for summary in summaries if not summary.closed and closed_only}
-        rows = [row for row in self.charges(dataset) if row.season not in still]
-        return of_one_user(rows, lifetimes_of(summary.season for summary in summaries))
+        costs = list[Cost]()
+        for spelling in self.spellings(dataset):
+            summaries = self.seasons(spelling)
+            still = {summary.season.name for summary in summaries if not summary.closed and closed_only}
+            rows = [row for row in self.charges(spelling) if row.season not in still]
+            costs += of_one_user(rows, lifetimes_of(summary.season for summary in summaries))
+        return costs
+
+    def open_seasons(self, dataset: str) -> list[SeasonSummary]:
+        every = chain.from_iterable(map(self.seasons, self.spellings(dataset)))
+        return [summary for summary in every if not summary.closed]
 
     def committed(self, dataset: str) -> list[Cost]:
         """Return all costs of a data set, and for each open season all of its budget."""
-        still = [summary.season.budget for summary in self.seasons(dataset) if not summary.closed]
+        still = [summary.season.budget for summary in self.open_seasons(dataset)]
         budgets = [Charge(budget.mu, None, budget.failure) for budget in still]
         return [*self.costs_of_a_user(dataset, closed_only=True), *budgets]
 

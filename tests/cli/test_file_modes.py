@@ -41,7 +41,7 @@ def exposed(folder) -> dict[str, str]:
 @pytest.mark.parametrize(
     "line",
     [
-        "train {train} --epsilon 5 --delta 1e-6 --model item-bias --ledger book/l.sqlite --out there/m.hush",
+        "train {train} --epsilon 5 --delta 1e-6 --model item-bias --ledger there/l.sqlite --out there/m.hush",
         "recommend {model} {train} --all-users --out there/lists.private.csv",
         "recommend {model} {train} --all-users --out-dir lists",
         "recommend {model} {train} --all-users --out-dir there --force",

@@ -106,7 +106,7 @@ def test_a_lifetime_season_admits_the_users_that_memory_admits(client, tmp_path,
     users, dice = hostile_users(np.random.default_rng(5), 23), np.random.default_rng(6)
     season = Season(Budget(1000, 1e-6), 2, lifetime=True)
     places = {"memory": None, "store": None, "dask": engine.Dask(client)}
-    books = {place: Ledger(tmp_path / place / "ledger.sqlite") for place in places}
+    books = {place: Ledger(tmp_path / f"{place}.sqlite") for place in places}
     for book in books.values():
         book.open_season("default", season)
     for week in range(4):
@@ -114,7 +114,7 @@ def test_a_lifetime_season_admits_the_users_that_memory_admits(client, tmp_path,
         store = Store.prepare(rows, tmp_path / f"week {week}", rows.domain, partitions=3)
         counts, arrays = [], []
         for place, where in places.items():
-            people = Attendance(tmp_path / place / "people")
+            people = Attendance(tmp_path / f"{place}.people")
             accountant = SeasonAccountant(season, skip=True, ledger=books[place], attendance=people)
             given = rows if place == "memory" else store
             model = named.train("private-als", given, accountant, settings={"rank": 2}, engine=where)

@@ -17,9 +17,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from hushrec.errors import BudgetError, InputError, LedgerError
+from hushrec import disk
+from hushrec.engines.two_servers.book import Book as TwoServersBook
+from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
+from hushrec.papers.masked.client import PrivateKey
 from hushrec.privacy import (
     Accountant,
+    Attendance,
     Bounded,
     Budget,
     Gaussian,
@@ -36,6 +40,7 @@ from hushrec.privacy import (
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.schema import Book
+from hushrec.privacy.season import Week
 from hushrec.serving.modelfile import write_atomically
 
 BUDGET = Budget(1.0, 1e-6)
@@ -44,6 +49,7 @@ FORK = get_context("fork")
 
 @pytest.fixture
 def path(tmp_path):
+    (tmp_path / "state").mkdir()
     return tmp_path / "state" / "ledger.sqlite"
 
 
@@ -375,7 +381,7 @@ def test_processes_race_for_the_last_of_a_budget(tmp_path, races, record_propert
         return won
 
     for number in range(races):
-        path = tmp_path / str(number) / "ledger.sqlite"
+        path = tmp_path / f"{number}.sqlite"
         Ledger(path).open_dataset("default", BUDGET)
         won = sum(in_children(8, race, path))
         assert won == 40 == Ledger(path).summary("default").charges
@@ -573,7 +579,7 @@ def test_a_closed_data_set_is_charged_no_more(path, no_noise):
 def test_files_that_are_no_ledger(path, tmp_path):
     with pytest.raises(LedgerError, match="no ledger"):
         Ledger(path, create=False)
-    assert not path.parent.exists()
+    assert not path.exists()
     (tmp_path / "empty").touch()
     (tmp_path / "text").write_text("not a database, but long enough to be read as one\n" * 100)
     change(tmp_path / "other.sqlite", "CREATE TABLE t (x)")
@@ -586,8 +592,8 @@ def test_files_that_are_no_ledger(path, tmp_path):
         Ledger(None)
 
 
-def test_how_a_file_is_made_and_where(path, monkeypatch):
-    """For its owner alone, in folders that are made for it, with a write-ahead log, and on the disk.
+def test_how_a_file_is_made_and_where(path, monkeypatch, caplog):
+    """For its owner alone, in a folder that exists or is its own, with a write-ahead log, and on the disk.
 
     A power cut after the first charge must not lose its name; SQLite syncs only its content.
     """
@@ -595,13 +601,18 @@ def test_how_a_file_is_made_and_where(path, monkeypatch):
     monkeypatch.setattr(
         "hushrec.privacy.ledger.sync_folder", lambda folder: synced.append((folder, path.exists()))
     )
-    path = path.parent / "a" / "b" / "ledger.sqlite"
+    with pytest.raises(LedgerError, match="no folder .*/typo' .*check the path"):
+        Ledger(path.parent / "typo" / "ledger.sqlite")
+    monkeypatch.setenv("XDG_STATE_HOME", str(path.parent / "a"))
+    path = path.parent / "a" / "hushrec" / "ledger.sqlite"
     with contextlib.closing(Ledger(path)._connect()) as connection:
         names = ("journal_mode", "fullfsync", "synchronous")
         found = [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
     assert found == ["wal", 1, 2] and synced == [(path.parent, True)]
     assert (path.stat().st_mode & 0o777, path.parent.stat().st_mode & 0o777) == (0o600, 0o700)
     assert list(path.parent.iterdir()) == [path]
+    Ledger(path)
+    assert caplog.messages == [f"Created a new ledger at {path}; charges in other ledgers are not counted."]
     monkeypatch.delenv("HUSHREC_LEDGER", raising=False)
     for platform, variable in (("linux", "XDG_STATE_HOME"), ("win32", "LOCALAPPDATA")):
         monkeypatch.setattr(sys, "platform", platform)
@@ -609,6 +620,109 @@ def test_how_a_file_is_made_and_where(path, monkeypatch):
         assert default_path() == Path("/state/hushrec/ledger.sqlite")
     monkeypatch.setenv("HUSHREC_LEDGER", "/mine")
     assert default_path() == Path("/mine")
+
+
+def test_a_training_that_was_killed_while_it_created_the_ledger_leaves_one_name(path):
+    Ledger(path).charge("d", "run", share(0.1))
+    os.link(path, path.with_name(f".{path.name}.0123456789abcdef"))
+    assert Ledger(path).summary("d", 1e-6).charges == 1 and path.stat().st_nlink == 1
+
+
+def keeps_ledger(path):
+    Ledger(path).charge("d", os.urandom(4).hex(), share(0.1))
+
+
+def keeps_attendance(path):
+    Attendance(path).admit(Week(Season(BUDGET, 3, lifetime=True), 0, "d", "run"), None, ["ann"])
+
+
+def keeps_a_server(path):
+    book = TwoServersBook(path.parent)
+    if (kept := book.get(path.name)) is None:
+        book.put(path.name, b"answer")
+    assert kept in (None, b"answer")
+
+
+def keeps_a_key(path):
+    PrivateKey.create(path, "node", "catalogue").save()
+
+
+@pytest.mark.parametrize("keeps", [keeps_ledger, keeps_attendance, keeps_a_server, keeps_a_key])
+def test_a_file_that_keeps_a_promise_has_one_name(path, tmp_path, monkeypatch, keeps):
+    """A second name has logs and locks of its own, and a new version of the file is under one name only."""
+    keeps(path)
+    second = path.with_name("second")
+    os.link(path, second)
+    before = path.read_bytes()
+    for name in (path, second):
+        with pytest.raises(HushrecError, match=f"{name.name}' has a second name .a hard link.*remove the"):
+            keeps(name)
+    second.unlink()
+    mounts = tmp_path / "mountinfo"
+    escaped = str(path).replace("/state", "/st\\141te")
+    mounts.write_text(f"1 2 0:3 / / rw - x x rw\n4 1 0:3 /a {escaped} rw - x x rw\n")
+    monkeypatch.setattr(disk, "_MOUNTS", mounts)
+    with pytest.raises(HushrecError, match="mounted apart from its folder .*mount the whole folder"):
+        keeps(path)
+    mounts.write_text(f"4 1 0:3 /a {path.parent} rw - x x rw\n")
+    assert path.read_bytes() == before
+    (tmp_path / "link").symlink_to(path.parent)
+    (tmp_path / "to-file").symlink_to(path)
+    keeps(tmp_path / "link" / path.name)
+    if keeps is not keeps_a_server:
+        keeps(tmp_path / "to-file")
+    assert (tmp_path / "to-file").is_symlink() and not list(tmp_path.glob("to-file*.*"))
+
+
+ALIKE = [
+    "Caf\u00e9",
+    "Cafe\u0301",
+    "CAF\u00c9",
+    "Caf\u00e9 ",
+    "\uff23afe\u0301",
+    "C\ufe0faf\u00e9",
+    "Caf\u3164\u00e9",
+]
+
+
+def test_names_that_look_alike_are_one_data_set_and_one_season(path, monkeypatch, no_noise):
+    ledger, first = Ledger(path), ALIKE[0]
+    ledger.open_dataset(first, BUDGET)
+    ledger.open_season(first, Season(BUDGET, 3, name=first))
+    for name in ALIKE[1:]:
+        for use in (
+            lambda name=name: ledger.charge(name, "run", share(0.1)),
+            lambda name=name: ledger.open_dataset(name, BUDGET),
+            lambda name=name: ledger.open_season(name, Season(BUDGET, 3)),
+            lambda name=name: release_once(ledger, 1.0, name),
+        ):
+            with pytest.raises(InputError, match=r"has a data set 'Caf\\xe9', and .* looks the same"):
+                use()
+        with pytest.raises(InputError, match=r"has a season 'Caf\\xe9' already"):
+            ledger.open_season(first, Season(BUDGET, 3, name=name), allow_composition=True)
+    assert ledger.datasets() == [first]
+    for other in ("Cafe", "Caf\u00e8", "Caf \u00e9"):
+        ledger.charge(other, "run", share(1.0))
+
+
+def test_a_ledger_with_two_spellings_counts_them_together(path, monkeypatch):
+    ledger = Ledger(path)
+    with monkeypatch.context() as before:
+        before.setattr(schema, "looks", str)
+        for name, part in zip(ALIKE[:3], (0.5, 0.2, 0.2), strict=True):
+            ledger.charge(name, "run", share(part))
+        ledger.open_dataset(ALIKE[1], BUDGET)
+    for name in ALIKE[:3]:
+        summary = ledger.summary(name)
+        assert summary.charges == 3 and summary.mu**2 == pytest.approx(0.9 * BUDGET.mu**2)
+    with pytest.raises(BudgetError, match="over all its runs"):
+        ledger.charge(ALIKE[0], "run", share(0.2))
+    with pytest.raises(InputError, match="looks the same"):
+        ledger.charge(ALIKE[1], "run", share(0.05))
+    ledger.charge(ALIKE[0], "another", share(0.05))
+    ledger.close_dataset(ALIKE[2])
+    with pytest.raises(BudgetError, match="was closed"):
+        ledger.charge(ALIKE[0], "third", share(0.01))
 
 
 def test_a_summary_in_words_and_in_json(path):

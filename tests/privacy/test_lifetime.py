@@ -264,6 +264,7 @@ def test_a_clock_that_goes_back_neither_gives_nor_takes_a_training(tmp_path, mon
 def test_a_week_in_which_nobody_is_left_is_like_any_other(tmp_path, caplog, capfd):
     """Words, shapes, charges and warnings reveal nothing; a model holds nothing of the counts."""
     shop = Shop(tmp_path, estimator=ALS)
+    caplog.clear()
     with warnings.catch_warnings(action="error"):
         weeks = [shop.train(USERS) for _ in range(K + 2)]
     full, nobody = weeks[K - 1].privacy, weeks[K + 1].privacy

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from hushrec.disk import check_only_name, the_path
 from hushrec.errors import InputError
 from hushrec.network.messages import Refusal
 from hushrec.serving.modelfile import write_atomically
@@ -21,14 +22,16 @@ class Book:
     """A folder of small files for its owner alone."""
 
     def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
+        self.path = the_path(path, "The folder")
         try:
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            check_only_name(self.path, "The folder")
+            self.path.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise InputError(f"Cannot make the folder {str(path)!r} ({error.strerror}).") from None
 
     def get(self, name: str) -> bytes | None:
         try:
+            check_only_name(self.path / name, "The file")
             raw = (self.path / name).read_bytes()
         except FileNotFoundError:
             return None
@@ -76,6 +79,7 @@ class Shares:
     """
 
     def __init__(self, path: Path, share_bytes: int, names: Collection[str]) -> None:
+        check_only_name(path, "The file")
         self._path, self._bytes = path, _DIGEST + share_bytes
         self._names = {hashlib.sha256(name.encode()).digest()[:_DIGEST]: name for name in names}
         self._keys = {name: key for key, name in self._names.items()}

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
+from hushrec.disk import check_only_name, the_path
 from hushrec.errors import InputError
 from hushrec.network.messages import check, check_name
 from hushrec.network.transport import Connection
@@ -41,7 +42,7 @@ class PrivateKey:
     @classmethod
     def create(cls, path: str | os.PathLike[str], node: str, catalogue: str) -> PrivateKey:
         check_name(node)
-        return cls(Path(path), node, secrets.token_urlsafe(32), catalogue)
+        return cls(the_path(path, "The key file"), node, secrets.token_urlsafe(32), catalogue)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> PrivateKey:
@@ -53,7 +54,14 @@ class PrivateKey:
             node, token, catalogue = (str(entries[name]) for name in ("node", "token", "catalogue"))
             coefficients = [np.array(part, dtype=np.float64) for part in entries["coefficients"]]
             check(all(np.isfinite(part).all() for part in coefficients), "Coefficients are finite.")
-            key = cls(Path(path), node, token, catalogue, coefficients, [*map(str, entries["uploads"])])
+            key = cls(
+                the_path(path, "The key file"),
+                node,
+                token,
+                catalogue,
+                coefficients,
+                [*map(str, entries["uploads"])],
+            )
         except OSError as error:
             raise InputError(f"Cannot read the key file {str(path)!r} ({error.strerror}).") from None
         except (ValueError, KeyError, TypeError):
@@ -66,6 +74,7 @@ class PrivateKey:
 
     def save(self) -> None:
         """For its owner's eyes only, on the disk before this returns."""
+        check_only_name(self.path, "The key file")
         entries = {**vars(self), "coefficients": [part.tolist() for part in self.coefficients]}
         del entries["path"]
         write_atomically(self.path, [json.dumps(entries).encode()])
