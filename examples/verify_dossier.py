@@ -1,6 +1,6 @@
 """A second verifier of dossiers, without hushrec: it needs cryptography and SciPy.
 
-    python verify_dossier.py dossier.json model.hush officer.pub.pem --ledger team.sqlite
+    python verify_dossier.py dossier.json model.hush officer.pub.pem --page dossier.html --ledger team.sqlite
 
 It prints a line for each check: ok, FAILED, or NOT CHECKED with the parts of the dossier that no check
 compares. Epsilons are computed from the recorded mechanisms.
@@ -18,30 +18,55 @@ from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from cryptography.exceptions import InvalidSignature
+from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 from cryptography.hazmat.primitives.serialization import load_pem_public_key
 from scipy.special import expit, log_ndtr, ndtr, ndtri
 
-COLUMNS = ["id", "dataset", "run", "time", "label", "mechanism", "sensitivity", "mu", "epsilon", "failure"]
-COLUMNS += ["unit", "relation", "season", "step", "previous", "hash"]
-#: Keys of the parts of a dossier.
-PARTS = "language made declared consent model promise ledger learned attacks code not_covered criteria"
-PARTS += " deletion law"
+#: Fields and their types, by the name of the part; ? is "or null", [] a list, () a list of that length.
+RECORDS = {
+    "dossier": "language:text made:text declared:declared consent:consent? model:model promise:promise"
+    " ledger:ledger learned:level[] attacks:attack[] code:code page:hash not_covered:text[]"
+    " criteria:(text,text,text)[] deletion:text[] law:(text,text)[]",
+    "declared": "controller:text purpose:text? period:text? contact:text? review:text?",
+    "consent": "text:hash list:hash",
+    "model": "name:text settings:object sha256:hash bytes:int items:int rating_range:(float,float) likes:bool"
+    " ratings_per_user:int trained_by:text public:text[] notes:text[] public_ratings:bool"
+    " item_features:bool epsilon_of_both_servers:float? exact_noise:bool exact_arithmetic:bool"
+    " week:(text,int)?",
+    "promise": "epsilon:float delta:float failure:float unit:text relation:text",
+    "ledger": "dataset:text unit:text relation:text closed:bool head:head charges:list[] runs:text[]"
+    " budget:budget? seasons:season[]",
+    "head": "count:int hash:hash",
+    "charge": "id:int dataset:text run:text time:text label:text mechanism:text sensitivity:float mu:float"
+    " epsilon:float? failure:float unit:text relation:text season:text? step:int? previous:hash hash:hash",
+    "budget": "epsilon:float delta:float failure:float",
+    "season": "name:text weeks:int first_share:float gap:float lifetime:bool epsilon:float delta:float"
+    " unit:text relation:text failure:float begun:int closed:bool training_mu_squared:float?",
+    "level": "of:text epsilon:float delta:float failure:float mu:float? odds:float? belief:(float,float)[]"
+    " found:(float,float)[]",
+    "canaries": "attack:text users:int measure:text reached:float claim:float mu_reached:float mu_claim:float"
+    " wrong_with_chance:float",
+    "membership": "attack:text users:int measure:text reached:float claim:float margin:float"
+    " without_privacy:float",
+    "not run": "attack:text not_run:text",
+    "code": "version:text sha256:hash",
+    "signature": "keyid:hash sig:text",
+    "envelope": "payload:text payloadType:text signatures:signature[]",
+    "statement": "_type:text subject:object[] predicateType:text predicate:dossier",
+}
+FIELDS = {part: dict(field.split(":") for field in text.split()) for part, text in RECORDS.items()}
+COLUMNS = list(FIELDS["charge"])
+TYPES = {"text": str, "int": int, "float": float, "bool": bool, "list": list, "object": dict}
 PAYLOAD = "application/vnd.in-toto+json"
-TYPES = ["https://in-toto.io/Statement/v1", "https://github.com/hushrec/hushrec/dossier/v1"]
-DECLARED = "controller purpose period contact review"
-LEDGER = "dataset unit relation closed head charges runs budget seasons"
-SEASON = "name weeks first_share gap lifetime epsilon delta unit relation failure begun closed"
-SEASON += " training_mu_squared"
-LEVEL = "of epsilon delta failure mu odds belief found"
-BUDGET = "epsilon delta failure"
-#: Parts of the dossier that no check compares. The first two are compared if a public key or the ledger is
-#: passed.
+FORMATS = ["https://in-toto.io/Statement/v1", "https://github.com/hushrec/hushrec/dossier/v1"]
+#: Parts of the dossier that no check compares. The first three are compared if a public key, the page or the
+#: ledger is passed.
 NOT_CHECKED = {
     "key": ("signature",),
+    "page": ("page",),
     "ledger": ("ledger",),
-    "sentences": ("not_covered", "criteria", "deletion", "law", "code"),
+    "sentences": ("not_covered", "criteria", "deletion", "law", "page", "code"),
     "declared": ("declared", "consent", "made", "attacks", "language"),
 }
 
@@ -56,9 +81,33 @@ def need(holds, what):
         raise Wrong(what)
 
 
-def keys(part, names):
-    """Raise Wrong unless a part of the dossier has exactly these keys."""
-    need(set(part) == set(names.split()), f"a part holds {sorted(set(part) ^ set(names.split()))}")
+def check_types(value, kind, place):
+    """Raise Wrong unless a value has exactly the fields and types of its kind."""
+    if kind.endswith("?"):
+        if value is not None:
+            check_types(value, kind[:-1], place)
+    elif kind.endswith("[]"):
+        need(type(value) is list, f"{place} is no list")
+        for each in value:
+            check_types(each, kind[:-2], place)
+    elif kind.startswith("("):
+        kinds = kind[1:-1].split(",")
+        need(type(value) is list and len(value) == len(kinds), f"{place} has another length")
+        for each, of in zip(value, kinds):
+            check_types(each, of, place)
+    elif kind in FIELDS:
+        need(type(value) is dict and value.keys() == FIELDS[kind].keys(), f"{place} has other fields")
+        for name, of in FIELDS[kind].items():
+            check_types(value[name], of, name)
+    elif kind == "attack":
+        need(type(value) is dict, f"{place} is no object")
+        kinds = ("canaries", "membership", "not run")
+        same_fields = [each for each in kinds if FIELDS[each].keys() == value.keys()]
+        check_types(value, same_fields[0] if same_fields else "not run", place)
+    elif kind == "hash":
+        need(type(value) is str and re.fullmatch("[0-9a-f]{64}", value), f"{place} is no SHA-256 or key")
+    else:
+        need(type(value) is TYPES[kind], f"{place} is no {kind}")
 
 
 def same(one, two):
@@ -82,30 +131,30 @@ def read(content):
     """Return envelope, payload and dossier of a file in canonical form."""
     envelope = json.loads(content)
     need(isinstance(envelope, dict) and canonical(envelope) == content, "not the canonical form")
-    keys(envelope, "payload payloadType signatures")
-    need(envelope["payloadType"] == PAYLOAD and len(envelope["signatures"]) == 1, "another envelope")
-    keys(envelope["signatures"][0], "keyid sig")
+    check_types(envelope, "envelope", "the envelope")
+    need(envelope["payloadType"] == PAYLOAD and len(envelope["signatures"]) <= 1, "another envelope")
     payload = decoded(envelope["payload"])
     statement = json.loads(payload)
     need(isinstance(statement, dict) and canonical(statement) == payload, "not the canonical form")
-    keys(statement, "_type subject predicateType predicate")
+    check_types(statement, "statement", "the statement")
     dossier = statement["predicate"]
-    keys(dossier, PARTS)
-    keys(dossier["declared"], DECLARED)
-    if dossier["consent"] is not None:
-        keys(dossier["consent"], "text list")
+    need(dossier["language"] in ("en", "de"), "another language")
+    charges_of(dossier["ledger"])
     model = dossier["model"]
-    subject = [{"name": f"{model['name']}.hush", "digest": {"sha256": model["sha256"]}}]
-    need(same(statement["subject"], subject), "the statement is about another model")
-    need([statement["_type"], statement["predicateType"]] == TYPES, "another format or version")
+    digests = {f"{model['name']}.hush": model["sha256"], "dossier.html": dossier["page"]}
+    subject = [{"name": name, "digest": {"sha256": digest}} for name, digest in digests.items()]
+    need(same(statement["subject"], subject), "the statement is about another model or page")
+    need([statement["_type"], statement["predicateType"]] == FORMATS, "another format or version")
     return envelope, payload, dossier
 
 
 def check_signature(envelope, payload, wanted=None):
-    """Check the Ed25519 signature of the payload and its type, as DSSE encodes them."""
+    """Check the Ed25519 signature of the payload and its type, as DSSE encodes them; None without one."""
+    if not envelope["signatures"]:
+        need(wanted is None, "nobody has signed it")
+        return None
     (entry,) = envelope["signatures"]
     key = bytes.fromhex(entry["keyid"])
-    need(key.hex() == entry["keyid"], "written in another way")
     need(wanted in (None, key), f"by another key, {key.hex()}")
     signed = f"DSSEv1 {len(PAYLOAD)} {PAYLOAD} {len(payload)} ".encode() + payload
     try:
@@ -113,6 +162,13 @@ def check_signature(envelope, payload, wanted=None):
     except InvalidSignature:
         raise Wrong("not that of the key in the dossier") from None
     return f"by key {key.hex()}"
+
+
+def check_page(dossier, page):
+    """Check that a page is the one of the dossier."""
+    digest = hashlib.sha256(page).hexdigest()
+    need(digest == dossier["page"], "it is not the page of this dossier; something was changed")
+    return f"SHA-256 {digest}"
 
 
 def header_of(octets):
@@ -237,31 +293,28 @@ def same_release(row, release):
 def charges_of(book):
     """Return the charges by the names of their columns."""
     need(all(len(row) == len(COLUMNS) for row in book["charges"]), "a charge has other columns")
-    return [dict(zip(COLUMNS, row)) for row in book["charges"]]
+    rows = [dict(zip(COLUMNS, row)) for row in book["charges"]]
+    check_types(rows, "charge[]", "a charge")
+    return rows
 
 
 def check_chain(dossier):
     """Check the hash of each charge, which covers the charge before it, and the head."""
     book, count, previous = dossier["ledger"], 0, "0" * 64
     for raw, row in zip(book["charges"], charges_of(book)):
-        need(type(row["id"]) is int and row["id"] > count, "charges are not in order")
+        need(row["id"] > count, "charges are not in order")
         need(hashlib.sha256(json.dumps(raw[:-1]).encode()).hexdigest() == row["hash"], "a hash is wrong")
         need(row["id"] > count + 1 or row["previous"] == previous, "a link is wrong")
         need(all(row[each] == book[each] for each in ("dataset", "unit", "relation")), "a charge of others")
         count, previous = row["id"], row["hash"]
     head = book["head"]
     need(head["count"] > count or list(head.values()) == [count, previous], "the head is another one")
-    need(re.fullmatch("[0-9a-f]{64}", head["hash"]) and set(head) == {"count", "hash"}, "the head is no hash")
-    keys(book, LEDGER)
-    need(type(head["count"]) is int and type(book["closed"]) is bool, "the ledger's part holds other values")
     weeks = runs_of(charges_of(book))
     names = [each["name"] for each in book["seasons"]]
     need(len(set(names)) == len(names) and set(weeks) <= set(names), "a season is left out, or there twice")
     for each in book["seasons"]:
-        keys(each, SEASON)
         need(same(each["begun"], len(runs := weeks.get(each["name"], {}))), "a season has begun other weeks")
         need((each["unit"], each["relation"]) == (book["unit"], book["relation"]), "a season of another unit")
-        need(type(each["lifetime"]) is bool and type(each["weeks"]) is int, "a season of another kind")
         if not each["lifetime"]:
             need(each["training_mu_squared"] is None, "a season of another kind")
             continue
@@ -397,13 +450,7 @@ def check_bounds(level, what):
     """Check the odds, beliefs and rates of a level."""
     epsilon, delta, mu = level["epsilon"], level["delta"], level["mu"]
     need(level["odds"] is None if epsilon >= 700 else near(level["odds"], math.exp(epsilon)), f"{what}: odds")
-    keys(level, LEVEL)
-    numbers = [level[name] for name in ("epsilon", "delta", "failure")]
-    numbers += [level[name] for name in ("mu", "odds") if level[name] is not None]
-    numbers += [part[1] for part in [*level["belief"], *level["found"]]]
-    need(all(type(number) is float for number in numbers), f"{what}: a number of another kind")
     need(same([each[0] for each in level["belief"]], [0.5, 0.01]), f"{what}: suspicions")
-    need(all(len(each) == 2 for each in [*level["belief"], *level["found"]]), f"{what}: more than it should")
     for before, after in level["belief"]:
         need(near(after, 1 / (1 + math.exp(-epsilon) * (1 - before) / before)), f"{what}: belief")
     need(same([each[0] for each in level["found"]], [0.01, 0.1]), f"{what}: false alarms")
@@ -433,8 +480,6 @@ def check_arithmetic(dossier):
     need([each["of"] for each in levels] == of[: len(levels)], "a bound is of something else")
     deltas = [promise["delta"], promise["delta"] + costs[1]] if limit is None else [limit["delta"]]
     need(all(each["delta"] in deltas for each in levels[1:]), "a bound at another delta")
-    if limit is not None:
-        keys(limit, BUDGET)
     if more and limit is not None:
         need({key: levels[2][key] for key in ("epsilon", "delta", "failure")} == limit, "the budget")
         need(levels[1]["epsilon"] <= limit["epsilon"] * (1 + 1e-9), "more than the budget")
@@ -480,7 +525,7 @@ def check_ledger(dossier, path):
     need(found == (head["hash"],) and same(charges[:count], book["charges"]), "the ledger has other charges")
     later = [datetime.fromisoformat(row[3]) for row in charges[count:]]
     need(all(time >= made for time in later), "charges from before the dossier was made are left out")
-    stored = None if limit[0] is None else dict(zip(BUDGET.split(), limit))
+    stored = None if limit[0] is None else dict(zip(FIELDS["budget"], limit))
     need(same(stored, book["budget"]), "the ledger has another budget")
     need(bool(limit[3]) or not book["closed"], "the ledger's data set is not closed")
     need(len(seasons) == len(book["seasons"]), "the ledger has other seasons")
@@ -494,11 +539,11 @@ def check_ledger(dossier, path):
     return f"the same charges, seasons and budget; charges that came later: {len(later)}"
 
 
-def verify(content, octets, key=None, ledger=None):
+def verify(content, octets, key=None, ledger=None, page=None):
     """Return the checks: name, whether it passed (None if not compared), finding, parts not compared.
 
-    `content` and `octets` are the bytes of a dossier and of a model, `key` those of a public key, `ledger`
-    the path of the ledger.
+    `content` and `octets` are the bytes of a dossier and of a model, `key` and `page` those of a public key
+    and of the HTML page, `ledger` the path of the ledger.
     """
     try:
         envelope, payload, dossier = read(content)
@@ -507,18 +552,43 @@ def verify(content, octets, key=None, ledger=None):
     found = [("form", True, "an in-toto statement in a DSSE envelope, in canonical form", ())]
     checks = [(check_signature, envelope, payload, key), (check_model, dossier, octets)]
     checks += [(check_chain, dossier), (check_arithmetic, dossier), (check_time, dossier)]
+    checks += [(check_page, dossier, page)] * (page is not None)
     checks += [(check_ledger, dossier, ledger)] * (ledger is not None)
     for check, *given in checks:
         name = check.__name__.removeprefix("check_")
         try:
-            found.append((name, True, check(*given), ()))
+            finding = check(*given)
+            found.append((name, True, finding, ()))
         except Exception as error:  # any error of a forged file is a failed check
-            found.append((name, False, f"{type(error).__name__}: {error}", ()))
-    given = {"key": key, "ledger": ledger}
+            kind = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
+            found.append((name, False, f"{kind}{error}", ()))
+    if not envelope["signatures"] and key is None:
+        found[1] = ("signature", None, "nobody has signed it yet", ("signature",))
+    given = {"key": key or not envelope["signatures"] or None, "ledger": ledger, "page": page}
     for name, parts in NOT_CHECKED.items():
         if given.get(name) is None:
             found.append((name, None, f"not compared: {', '.join(parts)}", parts))
     return found
+
+
+def content_of(path, what):
+    """Return the bytes of a file."""
+    try:
+        return Path(path).read_bytes()
+    except OSError as error:
+        raise ValueError(f"{what} {path} cannot be read ({error.strerror})") from None
+
+
+def key_of(path):
+    """Return the bytes of a public key."""
+    content = content_of(path, "the key")
+    try:
+        key = load_pem_public_key(content)
+    except (ValueError, UnsupportedAlgorithm):
+        key = None
+    if not isinstance(key, Ed25519PublicKey):
+        raise ValueError(f"{path} is no Ed25519 public key in PEM")
+    return key.public_bytes_raw()
 
 
 def main():
@@ -530,17 +600,22 @@ def main():
     parser.add_argument("dossier", help="the JSON file that `hushrec certify` wrote")
     parser.add_argument("model", help="the model file (.hush) that it is about")
     parser.add_argument("key", nargs="?", help="the public key that must have signed: Ed25519, PEM")
+    parser.add_argument("--page", help="the HTML page that should belong to it")
     parser.add_argument("--ledger", help="the ledger (SQLite) of the training; it is only read")
     given = parser.parse_args()
     try:
-        content, octets = Path(given.dossier).read_bytes(), Path(given.model).read_bytes()
-        pem = given.key and Path(given.key).read_bytes()
-        key = load_pem_public_key(pem).public_bytes_raw() if pem else None
-        if given.ledger and not Path(given.ledger).is_file():
-            raise OSError(f"there is no ledger at {given.ledger}")
-    except (OSError, ValueError) as error:
+        content, octets = content_of(given.dossier, "the dossier"), content_of(given.model, "the model")
+        if PAYLOAD.encode() not in content or content.startswith(b"DSSE"):
+            page_first = content.lstrip()[:9].lower() == b"<!doctype"
+            hint = f"a page; pass its .json, and --page {given.dossier}" if page_first else "no dossier"
+            raise ValueError(f"{given.dossier} is {hint}")
+        page = given.page and content_of(given.page, "the page")
+        key = given.key and key_of(given.key)
+        if given.ledger and not content_of(given.ledger, "the ledger").startswith(b"SQLite format 3"):
+            raise ValueError(f"{given.ledger} is no ledger")
+    except ValueError as error:
         parser.error(str(error))
-    found = verify(content, octets, key, given.ledger)
+    found = verify(content, octets, key, given.ledger, page)
     for name, passed, words, _ in found:
         status = {True: "ok", False: "FAILED", None: "NOT CHECKED"}[passed]
         print(f"{status:<13}{name + ':':<12}{words}")

@@ -146,7 +146,14 @@ GROUPS = {
     "dossiers": (
         "Dossiers",
         "What a privacy officer gets, and how anybody checks it.",
-        ["dossier.certify", "dossier.sign", "dossier.check", "dossier.model_card", "dossier.overview"],
+        [
+            "dossier.certify",
+            "dossier.sign",
+            "dossier.attach",
+            "dossier.check",
+            "dossier.model_card",
+            "dossier.overview",
+        ],
     ),
     "audits": (
         "Attacks and tests",

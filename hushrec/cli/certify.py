@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -53,8 +54,7 @@ def certify(
     /,
     *,
     declared: Stated,
-    key: File,
-    out: Annotated[str, Parameter(metavar="FILE")],
+    out: Annotated[str, Parameter(metavar="PAGE")],
     ledger: LedgerFile | None = None,
     dataset: Annotated[str, Parameter(metavar="NAME", show_default="the model's")] | None = None,
     attacks: Literal["quick", "none"] = "quick",
@@ -62,22 +62,20 @@ def certify(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a signed dossier on MODEL for a privacy officer: a page to print and a JSON file.
+    """Write a dossier on MODEL for a privacy officer to sign: a page, its facts, and what a key signs.
 
-    It reads the model and its ledger, and no ratings; both files may be published.
+    It reads the model and its ledger, no ratings and no private key; all files may be published.
 
-      hushrec certify model.hush --controller "ACME GmbH" --key officer.pem --out dossier.html
-      hushrec certify model.hush --ledger team.sqlite --controller "ACME GmbH" --key officer.pem \\
-                      --attacks none --out dossier.json --model-card README.md
+      hushrec certify model.hush --controller "ACME GmbH" --out dossier.html
+      hushrec certify model.hush --ledger team.sqlite --controller "ACME GmbH" --language de \\
+                      --out dossier.html --model-card README.md
 
     Parameters
     ----------
     model
         A model file that was charged to a ledger.
-    key
-        An Ed25519 private key, from: openssl genpkey -algorithm ed25519 -out officer.pem
     out
-        dossier.html (with dossier.json next to it), or dossier.json alone.
+        dossier.html, with dossier.json and dossier.tosign next to it.
     dataset
         Name of the users in the ledger.
     attacks
@@ -88,47 +86,42 @@ def certify(
     from hushrec import dossier as made  # the help does not need it
 
     page = Path(out)
-    if page.suffix not in (".html", ".json"):
-        raise InputError(
-            f"{out!r} is not a dossier; give it a name that ends in .html or .json.", parameter="out"
-        )
-    inputs = (model, ledger, key, *(declared.consent or ()))
-    targets = {str(page.with_suffix(".json")): made.canonical}
-    if page.suffix == ".html":
-        targets[out] = made.render
+    if page.suffix != ".html":
+        raise InputError(f"{out!r} is not a page; give it a name that ends in .html.", parameter="out")
+    facts_out, signed_out = (str(page.with_suffix(end)) for end in (".json", ".tosign"))
+    targets = {out: made.render, facts_out: made.canonical, signed_out: made.to_sign}
     if model_card_out in targets:
         raise InputError(f"{model_card_out!r} is the dossier; pass another name for the model card.")
     if model_card_out is not None:
         targets[model_card_out] = made.model_card
+    inputs = (model, ledger, *(declared.consent or ()))
     places = {name: output_file(name, inputs, force) for name in targets}
-    signer = made.private_key(key)
     book = Account(ledger=ledger).open()
     quick = attacks == "quick"
     if quick:
         output.note("Attacking the same configuration on generated data, for at most two minutes.")
-    unsigned = made.certify(
-        model,
-        book,
-        dataset=dataset,
-        attacks=quick,
-        **vars(declared),
-    )
-    dossier = made.sign(unsigned, signer)
-    checks = made.check(made.canonical(dossier), model, ledger=book)
+    facts = made.certify(model, book, dataset=dataset, attacks=quick, **vars(declared))
+    envelope = made.unsigned(facts)
+    written: dict[str, Any] = {name: form(envelope) for name, form in targets.items()}
+    checks = made.check(written[facts_out], model, page=written[out], ledger=book)
     if wrong := [check for check in checks if check.passed is False]:
         raise HushrecError(
             f"The dossier failed its own check ({wrong[0].words}), so nothing was written; run the command "
             "again when no training is running."
         )
-    written: dict[str, Any] = {name: form(dossier) for name, form in targets.items()}
     for name, content in written.items():
         write_atomically(places[name], [content])
-    signed_by = dossier["signatures"][0]["keyid"]
+    signature, files = str(page.with_suffix(".sig")), " ".join(map(shlex.quote, (facts_out, model)))
     output.done(
         as_json,
-        {"files": list(targets), "public_key": signed_by, "learned": unsigned["learned"]},
-        f"Wrote {', '.join(targets)}",
-        f"Signed with key {signed_by}",
-        *output.paragraph(made.plain(unsigned)),
-        f"Anyone with the JSON and the model can check both: hushrec verify {next(iter(targets))} {model}",
+        {"files": list(targets), "learned": facts["learned"]},
+        f"Wrote {', '.join(targets)}. Nobody has signed it yet.",
+        *output.paragraph(made.plain(facts)),
+        "",
+        "The officer checks the page and signs it with their own key:",
+        f"  hushrec verify {files} --page {shlex.quote(out)}",
+        f"  openssl pkeyutl -sign -rawin -inkey officer.pem -in {shlex.quote(signed_out)}"
+        f" -out {shlex.quote(signature)}",
+        "Then attach the signature:",
+        f"  hushrec sign {shlex.quote(facts_out)} {shlex.quote(signature)} --public-key officer.pub.pem",
     )

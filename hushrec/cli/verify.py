@@ -17,17 +17,18 @@ def verify(
     model: str,
     /,
     *,
+    page: Annotated[File, Parameter(show_default="not checked")] | None = None,
     ledger: Annotated[File, Parameter(show_default="not checked")] | None = None,
     public_key: Annotated[File, Parameter(show_default="the key in the dossier")] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Check DOSSIER (its .json) against MODEL, its signature and, with --ledger, its ledger.
+    """Check DOSSIER (its .json) against MODEL, its signature and, if passed, its page and ledger.
 
     Prints a line for each check: ok, FAILED, or NOT CHECKED with the parts that were compared with nothing.
     The exit code is 1 if a check fails.
 
-      hushrec verify dossier.json model.hush --public-key officer.pub.pem
-      hushrec verify dossier.json model.hush --ledger team.sqlite
+      hushrec verify dossier.json model.hush --page dossier.html --public-key officer.pub.pem
+      hushrec verify dossier.json model.hush --page dossier.html --ledger team.sqlite
 
     Parameters
     ----------
@@ -35,6 +36,8 @@ def verify(
         A JSON file that hushrec certify wrote.
     model
         The model file that it is about.
+    page
+        The HTML page that should belong to it.
     ledger
         Compare charges, seasons and budget with it.
     public_key
@@ -43,9 +46,10 @@ def verify(
     from hushrec.dossier import check, public_key as key_of  # the help does not need it
 
     content = content_of(dossier, "Dossier")
+    shown = None if page is None else content_of(page, "Page")
     wanted = None if public_key is None else key_of(public_key)
     book = None if ledger is None else Account(ledger=ledger).open()
-    checks = check(content, model, ledger=book, public_key=wanted)
+    checks = check(content, model, page=shown, ledger=book, public_key=wanted)
     rows = [f"{check.status:<13}{check.what + ':':<12}{check.words}" for check in checks]
     payload = {"checks": [check._asdict() | {"status": check.status} for check in checks]}
     output.result(as_json, payload, *rows)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hushrec.dossier.certifying import capped, promised
 from hushrec.dossier.form import facts_of, words
 from hushrec.dossier.page import plain
+from hushrec.dossier.wording import capped, promised
 from hushrec.notebook import markdown
 
 
@@ -17,7 +17,7 @@ def model_card(envelope: dict[str, Any]) -> bytes:
     Parameters
     ----------
     envelope : dict
-        A signed dossier, from `sign`.
+        From `sign` or `unsigned`.
 
     Examples
     --------
@@ -64,14 +64,14 @@ def model_card(envelope: dict[str, Any]) -> bytes:
         f"| trainings of this data set in this ledger | {len({row[2] for row in book['charges']})} |",
         f"| head of the ledger's chain | `{book['head']['hash']}` |",
         f"| SHA-256 of the model file | `{model['sha256']}` |",
-        f"| signed with Ed25519 key | `{envelope['signatures'][0]['keyid']}` |",
+        f"| SHA-256 of the dossier's page | `{dossier['page']}` |",
         "",
         "## Not covered",
         *(f"- {markdown(limit)}" for limit in dossier["not_covered"]),
         "",
         "## Training",
         f"Settings: {markdown(json.dumps(model['settings']))}. {capped(model, words())} Trained by hushrec"
-        f" {markdown(model['trained_by'])}. The signed dossier has every charge.",
+        f" {markdown(model['trained_by'])}. The dossier has every charge.",
         "",
     ]
     return "\n".join(lines).encode()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import math
 import re
 from collections.abc import Iterable, Sequence
@@ -10,8 +11,8 @@ from html import escape
 from typing import Any
 
 from hushrec.dossier.bounds import exceeded, of_a_user
-from hushrec.dossier.certifying import capped, promised, season_words, spelled, times
-from hushrec.dossier.form import decoded, facts_of, file, words
+from hushrec.dossier.form import canonical, facts_of, file, words
+from hushrec.dossier.wording import capped, promised, season_words, spelled, times
 from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon
 from hushrec.privacy.ledger_records import Row
@@ -39,8 +40,17 @@ _COUNT = "number of users"
 
 
 def render(envelope: dict[str, Any]) -> bytes:
-    """Return a dossier as HTML, from its signed JSON alone: one page to sign, then the details."""
-    dossier = facts_of(envelope)
+    """Return a dossier as HTML, from its JSON alone: one page to sign, then the details."""
+    return _rendered(facts_of(envelope))
+
+
+def paged(dossier: dict[str, Any]) -> str:
+    """Return SHA-256 of the page on these facts."""
+    read_back = json.loads(canonical(dossier))  # the order of keys is on the page
+    return hashlib.sha256(_rendered(read_back)).hexdigest()
+
+
+def _rendered(dossier: dict[str, Any]) -> bytes:
     lang = words(dossier["language"])
     bodies = {
         "trained": _trained(dossier, lang),
@@ -49,7 +59,7 @@ def render(envelope: dict[str, Any]) -> bytes:
         "deletion": bullets(dossier["deletion"]),
         "law": small(lang["law_note"]) + terms(dict(dossier["law"])),
         "glossary": terms(lang["glossary"]),
-        "code": _code(envelope, dossier, lang),
+        "code": _code(dossier, lang),
     }
     parts = [f'<div class="first">{_first(dossier, lang)}</div>']
     for number, (part, body) in enumerate(bodies.items(), 1):
@@ -321,13 +331,6 @@ def reading(attack: dict[str, Any]) -> str:
     return "below" if least > guessing else "nothing"
 
 
-def _code(envelope: dict[str, Any], dossier: dict[str, Any], lang: dict[str, Any]) -> str:
-    (entry,) = envelope["signatures"]
-    facts = {
-        lang["version"]: lang["version_of"].format(**dossier["code"]),
-        lang["checked"]: lang["checks"],
-        lang["payload"]: hashlib.sha256(decoded(envelope["payload"])).hexdigest(),
-        lang["key"]: entry["keyid"],
-        lang["signature"]: entry["sig"],
-    }
+def _code(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
+    facts = {lang["version"]: lang["version_of"].format(**dossier["code"]), lang["checked"]: lang["checks"]}
     return f"<p>{escape(lang['how'])}</p>{terms(facts)}"

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
-from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from cryptography.hazmat.primitives.serialization import load_pem_public_key
 
 from hushrec.checks import check_kind
 from hushrec.disk import content_of
 from hushrec.dossier.form import PAYLOAD_TYPE, decoded, encoded, payload_of, signed_part
 from hushrec.errors import InputError
 
-_MAKE = "openssl genpkey -algorithm ed25519 -out"
-_PUBLIC = "openssl pkey -in KEY -pubout -out KEY.pub"
+#: Bytes of a signature.
+_SIGNATURE = 64
 
 
 def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
@@ -27,7 +26,7 @@ def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
     facts : dict
         The result of `certify`.
     key : Ed25519PrivateKey
-        `private_key` reads one.
+        A key in this process. For a key elsewhere: `unsigned`, `to_sign` and `attach`.
 
     Returns
     -------
@@ -46,56 +45,71 @@ def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
     >>> dossier["payloadType"]
     'application/vnd.in-toto+json'
     """
-    check_kind(key, Ed25519PrivateKey, "key", "read one with private_key(path)")
-    payload = payload_of(facts)
-    public, value = key.public_key().public_bytes_raw().hex(), key.sign(signed_part(payload))
-    return {
-        "payload": encoded(payload),
-        "payloadType": PAYLOAD_TYPE,
-        "signatures": [{"keyid": public, "sig": encoded(value)}],
-    }
+    check_kind(key, Ed25519PrivateKey, "key", "pass a key of cryptography's Ed25519PrivateKey")
+    envelope = unsigned(facts)
+    return attach(envelope, key.sign(to_sign(envelope)), key.public_key().public_bytes_raw().hex())
+
+
+def unsigned(facts: dict[str, Any]) -> dict[str, Any]:
+    """Return the envelope of `sign`, without a signature."""
+    return {"payload": encoded(payload_of(facts)), "payloadType": PAYLOAD_TYPE, "signatures": []}
+
+
+def to_sign(envelope: dict[str, Any]) -> bytes:
+    """Return the bytes that a key signs: DSSE's encoding of the statement, which is readable JSON."""
+    return signed_part(decoded(envelope["payload"]))
+
+
+def attach(envelope: dict[str, Any], signature: bytes, public_key: str) -> dict[str, Any]:
+    """Return the envelope with a signature of `to_sign`.
+
+    Parameters
+    ----------
+    envelope : dict
+        From `unsigned`.
+    signature : bytes
+        64 bytes, as openssl pkeyutl writes them.
+    public_key : str
+        32 bytes in hexadecimal, from `public_key`.
+
+    Raises
+    ------
+    InputError
+        It is not this key's signature of this dossier.
+    """
+    entry = {"keyid": public_key, "sig": encoded(signature)}
+    complete = {**envelope, "signatures": [entry]}
+    if not signed(complete):
+        what = "is not this key's signature of this dossier"
+        if len(signature) != _SIGNATURE:
+            what = f"has {len(signature)} bytes, and an Ed25519 signature has {_SIGNATURE}"
+        raise InputError(f"The signature {what}; sign its .tosign file.", parameter="signature")
+    return complete
 
 
 def signed(envelope: dict[str, Any]) -> bool:
     """Check the signature with the public key in the envelope."""
     (entry,) = envelope["signatures"]
-    public = bytes.fromhex(entry["keyid"])
     try:
-        key = Ed25519PublicKey.from_public_bytes(public)
-        key.verify(decoded(entry["sig"]), signed_part(decoded(envelope["payload"])))
+        key = Ed25519PublicKey.from_public_bytes(bytes.fromhex(entry["keyid"]))
+        key.verify(decoded(entry["sig"]), to_sign(envelope))
     except InvalidSignature:
         return False
-    return public.hex() == entry["keyid"]
-
-
-def private_key(path: str | os.PathLike[str]) -> Ed25519PrivateKey:
-    """Read an Ed25519 private key in PEM, as openssl writes it."""
-    if not Path(path).exists():
-        raise InputError(f"There is no key at {str(path)!r}; make one with: {_MAKE} {path}", parameter="key")
-    return _key(path, "private", lambda octets: serialization.load_pem_private_key(octets, None))
+    return True
 
 
 def public_key(path: str | os.PathLike[str]) -> str:
     """Read an Ed25519 public key in PEM, as openssl writes it; its 32 bytes in hexadecimal."""
-    key: Ed25519PublicKey = _key(path, "public", serialization.load_pem_public_key)
-    return key.public_bytes_raw().hex()
-
-
-def _key(path: str | os.PathLike[str], kind: str, load: Any) -> Any:
-    parameter, wanted = ("key", f"{_MAKE} KEY") if kind == "private" else ("public_key", _PUBLIC)
-    content = content_of(path, "The key", parameter=parameter)
+    content = content_of(path, "The key", parameter="public_key")
     try:
-        key = load(content)
-    except TypeError:
-        raise InputError(
-            f"The key {str(path)!r} needs a password; pass a key without one, in a file that only you can "
-            "read.",
-            parameter=parameter,
-        ) from None
+        key = load_pem_public_key(content)
     except (ValueError, UnsupportedAlgorithm):
         key = None
-    if not isinstance(key, Ed25519PrivateKey if kind == "private" else Ed25519PublicKey):
-        raise InputError(
-            f"{str(path)!r} is not an Ed25519 {kind} key in PEM; make one with: {wanted}", parameter=parameter
-        )
-    return key
+    if isinstance(key, Ed25519PublicKey):
+        return key.public_bytes_raw().hex()
+    private = " It holds a private key: keep it secret." * (b"PRIVATE KEY" in content)
+    raise InputError(
+        f"{str(path)!r} is not an Ed25519 public key in PEM; make one with: openssl pkey -in officer.pem"
+        f" -pubout -out officer.pub.pem{private}",
+        parameter="public_key",
+    )

@@ -9,7 +9,6 @@ import re
 import shutil
 import sqlite3
 import subprocess
-import sys
 from contextlib import closing
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -31,11 +30,23 @@ from securesystemslib.signer import SSlibKey
 
 import hushrec
 from hushrec import Accountant, Budget, Ledger, Release, Season, SeasonAccountant
-from hushrec.dossier import attacks, bounds, canonical, certify, check, form, model_card, render, sign
+from hushrec.dossier import (
+    attacks,
+    bounds,
+    canonical,
+    certify,
+    check,
+    form,
+    model_card,
+    render,
+    sign,
+    to_sign,
+    unsigned,
+)
 from hushrec.dossier.bounds import learned
-from hushrec.dossier.certifying import worded
 from hushrec.dossier.ledger_page import overview
 from hushrec.dossier.page import plain
+from hushrec.dossier.wording import worded
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
@@ -48,7 +59,7 @@ spec = importlib.util.spec_from_file_location("verify_dossier", ROOT / "examples
 second = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(second)
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
-EMPTY = {"model": {"name": "", "sha256": ""}}
+EMPTY = {"model": {"name": "", "sha256": ""}, "page": ""}
 ORDER = 2**252 + 27742317777372353535851937790883648493  # of Ed25519's group
 
 
@@ -369,7 +380,7 @@ def test_no_verifier_takes_a_model_that_is_not_private(world, tmp_path):
         named = {"sha256": hashlib.sha256(octets).hexdigest(), "bytes": len(octets)}
         content = written({**dossier, "model": {**dossier["model"], **named}})
         for lines in verdicts(content, forged, octets, world.ledger):
-            [words] = [words for what, passed, words, _ in lines if passed is False]
+            [words] = [words for what, passed, words, _ in lines if what == "model" and passed is False]
             assert "NOT PRIVATE" in words
 
 
@@ -420,7 +431,6 @@ def forgeries(dossier, octets, generator):
         ("keyid", entry["keyid"].upper()),
     ]:
         yield canonical({**envelope, "signatures": [{**entry, key: other}]}), octets
-    yield canonical({**envelope, "signatures": []}), octets
     yield canonical({**envelope, "signatures": [entry, entry]}), octets
     yield canonical({**envelope, "payloadType": "application/json"}), octets
     yield canonical({key: part for key, part in envelope.items() if key != "signatures"}), octets
@@ -502,7 +512,7 @@ def test_what_is_of_another_kind_is_refused_with_how_to_make_it(world):
         (lambda: certify(path, str(path), controller="ACME"), r"pass hushrec.Ledger\(path\)"),
         (lambda: overview(path), r"pass hushrec.Ledger\(path\)"),
         (lambda: check(str(path), path), "read_bytes"),
-        (lambda: sign(dossier, "officer.pem"), r"private_key\(path\)"),
+        (lambda: sign(dossier, "officer.pem"), "Ed25519PrivateKey"),
         (lambda: certify(path, world.ledger, controller="ACME", language="fr"), "pass one of 'en', 'de'"),
     ):
         with pytest.raises(InputError, match=says):
@@ -591,32 +601,48 @@ def test_an_overview_has_each_data_set_with_what_is_spent_reserved_and_free(worl
 
 #: A fault, and words of its error.
 WRONG = {
-    "certify MODEL --key nowhere.pem --out d.html": "openssl genpkey -algorithm ed25519 -out nowhere.pem",
-    "certify MODEL --key x25519.pem --out d.html": "--key: 'x25519.pem' is not an Ed25519 private key in PEM",
-    "certify MODEL --key secret.pem --out d.html": "needs a password",
-    "certify MODEL --key officer.pub --out d.html": "is not an Ed25519 private key",
-    "certify MODEL --key officer.pem --out d.pdf": "ends in .html or .json",
-    "certify MODEL --key officer.pem --out no/such/d.html": "in a folder that exists",
-    "certify MODEL --key officer.pem --out there.html": "'there.json' exists already",
-    "certify MODEL --key officer.pem --out d.html --model-card officer.pem --force": "is one of the inputs",
-    "certify MODEL --key officer.pem --out d.html --model-card d.json": "another name for the model card",
-    "certify MODEL --key officer.pem --out d.html --dataset season": "--dataset",
-    "certify MODEL --key officer.pem --out d.html --ledger other.sqlite": 'no data set "people budget"',
-    "certify MODEL --key officer.pem --out d.html --ledger twin.sqlite": "no run that released what",
-    "certify MODEL --key officer.pem --out d.html --ledger damaged.sqlite": "hash chain",
-    "certify public.hush --key officer.pem --out d.html": "NOT PRIVATE (the data were declared public)",
-    "certify infinite.hush --key officer.pem --out d.html": "NOT PRIVATE (the budget is infinite)",
-    "certify alone.hush --key officer.pem --out d.html": "trained without a ledger",
-    "certify officer.pem --key officer.pem --out d.html": "is not a hushrec model file",
+    "certify MODEL --out d.pdf": "ends in .html",
+    "certify MODEL --out d.json": "ends in .html",
+    "certify MODEL --out no/such/d.html": "in a folder that exists",
+    "certify MODEL --out there.html": "'there.json' exists already",
+    "certify MODEL --out d.html --model-card there.json": "exists already",
+    "certify MODEL --out d.html --model-card d.json": "another name for the model card",
+    "certify MODEL --out d.html --model-card d.tosign": "another name for the model card",
+    "certify MODEL --out d.html --ledger twin.sqlite --model-card twin.sqlite": "is one of the inputs",
+    "certify MODEL --out d.html --dataset season": "--dataset",
+    "certify MODEL --out d.html --ledger other.sqlite": 'no data set "people budget"',
+    "certify MODEL --out d.html --ledger twin.sqlite": "no run that released what",
+    "certify MODEL --out d.html --ledger damaged.sqlite": "hash chain",
+    "certify public.hush --out d.html": "NOT PRIVATE (the data were declared public)",
+    "certify infinite.hush --out d.html": "NOT PRIVATE (the budget is infinite)",
+    "certify alone.hush --out d.html": "trained without a ledger",
+    "certify officer.pem --out d.html": "is not a hushrec model file",
+    "certify MODEL --out d.html --key officer.pem": "--key",
+    "sign fresh.json right.sig --public-key officer.pem": "keep it secret",
+    "sign fresh.json right.sig --public-key x25519.pub": "is not an Ed25519 public key",
+    "sign fresh.json right.sig --public-key other.pub": "is not this key's signature of this dossier",
+    "sign fresh.json cut.sig --public-key officer.pub": "has 63 bytes, and an Ed25519 signature has 64",
+    "sign fresh.json nowhere.sig --public-key officer.pub": "check the path",
+    "sign fresh.json there.sig --public-key officer.pub": "is not this key's signature of this dossier",
+    "sign there.json right.sig --public-key officer.pub": "is signed already",
+    "sign fresh.html right.sig --public-key officer.pub": "This is a page; pass its .json",
+    "sign fresh.tosign right.sig --public-key officer.pub": "pass the .json that hushrec certify wrote",
+    "sign cut.json right.sig --public-key officer.pub": "The dossier was changed",
     "verify nowhere.json MODEL": "check the path",
     "verify there.json nowhere.hush": "check the path",
+    "verify there.json MODEL --page nowhere.html": "check the path",
     "verify there.json MODEL --public-key officer.pem": "is not an Ed25519 public key",
     "verify there.json alone.hush": "failed these checks: model",
     "verify there.json MODEL --public-key other.pub": "failed these checks: signature",
+    "verify fresh.json MODEL --public-key officer.pub": "failed these checks: signature",
+    "verify there.json MODEL --page fresh.html": "failed these checks: page",
+    "verify there.json MODEL --page there.json": "failed these checks: page",
     "verify there.json MODEL --ledger twin.sqlite": "failed these checks: ledger",
     "verify there.json MODEL --ledger damaged.sqlite": "hash chain",
     "verify there.json MODEL --ledger officer.pem": "is not a ledger",
     "verify officer.pem MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
+    "verify fresh.tosign MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
+    "verify fresh.html MODEL": "This is a page; pass its .json, and the page with --page.",
     "verify cut.json MODEL": "failed these checks: form",
     "ledger show --ledger twin.sqlite --html no/such/o.html": "in a folder that exists",
     "ledger show --ledger twin.sqlite --html twin.sqlite --force": "is one of the inputs",
@@ -624,19 +650,30 @@ WRONG = {
     "ledger show --ledger twin.sqlite --html o.pdf": "must end in .html",
     "ledger show --ledger damaged.sqlite --html o.html": "hash chain",
 }
+#: Arguments of the second verifier, and words of its error; its exit code is 2.
+WRONG_FOR_THE_SECOND = {
+    "nowhere.json MODEL": "the dossier nowhere.json cannot be read",
+    "there.json nowhere.hush": "the model nowhere.hush cannot be read",
+    "fresh.html MODEL": "fresh.html is a page; pass its .json, and --page fresh.html",
+    "fresh.tosign MODEL": "fresh.tosign is no dossier",
+    "officer.pem MODEL": "officer.pem is no dossier",
+    "there.json MODEL officer.pem": "officer.pem is no Ed25519 public key",
+    "there.json MODEL x25519.pub": "x25519.pub is no Ed25519 public key",
+    "there.json MODEL nowhere.pub": "the key nowhere.pub cannot be read",
+    "there.json MODEL --page nowhere.html": "the page nowhere.html cannot be read",
+    "there.json MODEL --ledger nowhere.sqlite": "the ledger nowhere.sqlite cannot be read",
+    "there.json MODEL --ledger officer.pem": "officer.pem is no ledger",
+}
 
 
-def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkeypatch):
+def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     encoding, form = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
-    plain, secret = serialization.NoEncryption(), serialization.BestAvailableEncryption(b"word")
     public = serialization.PublicFormat.SubjectPublicKeyInfo
-    other = Ed25519PrivateKey.generate()
-    Path("officer.pem").write_bytes(KEY.private_bytes(encoding, form, plain))
-    Path("secret.pem").write_bytes(KEY.private_bytes(encoding, form, secret))
-    Path("x25519.pem").write_bytes(X25519PrivateKey.generate().private_bytes(encoding, form, plain))
-    Path("officer.pub").write_bytes(KEY.public_key().public_bytes(encoding, public))
-    Path("other.pub").write_bytes(other.public_key().public_bytes(encoding, public))
+    other, exchange = Ed25519PrivateKey.generate(), X25519PrivateKey.generate()
+    Path("officer.pem").write_bytes(KEY.private_bytes(encoding, form, serialization.NoEncryption()))
+    for name, key in (("officer", KEY), ("other", other), ("x25519", exchange)):
+        Path(f"{name}.pub").write_bytes(key.public_key().public_bytes(encoding, public))
     Ledger("other.sqlite")
     twin, budget = Ledger("twin.sqlite"), Budget(2, 1e-6)
     Popular().fit(world.ratings, Accountant(budget, ledger=twin, dataset="people budget"))
@@ -647,9 +684,19 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
     damaged.execute("UPDATE charges SET mu = 0.01")
     damaged.commit()
     damaged.close()
-    dossier, path = made(world, "budget")
-    Path("there.json").write_bytes(written(dossier))
-    Path("cut.json").write_bytes(written(dossier)[:-100])
+    facts, path = made(world, "budget")
+    fresh = unsigned({**facts, "made": "2026-01-01T00:00:00+00:00"})
+    for name, content in {
+        "there.json": written(facts),
+        "cut.json": written(facts)[:-100],
+        "there.sig": form_of_signature(sign(facts, KEY)),
+        "fresh.json": canonical(fresh),
+        "fresh.html": render(fresh),
+        "fresh.tosign": to_sign(fresh),
+        "right.sig": KEY.sign(to_sign(fresh)),
+        "cut.sig": KEY.sign(to_sign(fresh))[:-1],
+    }.items():
+        Path(name).write_bytes(content)
     before = {each: each.read_bytes() for each in Path().iterdir() if each.is_file()}
     wrong = []
     for line, says in WRONG.items():
@@ -662,22 +709,122 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
         code = 1 if "failed these checks" in says else 2
         if done.exit_code != code or not one or says not in done.stderr:
             wrong.append(f"{line}\n  -> {done.exit_code} {done.output}  (expected: {says})")
+    for line, says in WRONG_FOR_THE_SECOND.items():
+        monkeypatch.setattr("sys.argv", ["verify_dossier.py", *line.replace("MODEL", str(path)).split()])
+        with pytest.raises(SystemExit) as ended:
+            second.main()
+        said = capsys.readouterr().err
+        if ended.value.code != 2 or says not in said:
+            wrong.append(f"{line}\n  -> {said}  (expected: {says})")
     assert not wrong, "\n".join(wrong)
     assert {each: each.read_bytes() for each in Path().iterdir() if each.is_file()} == before
-    words = f"--ledger {world.ledger.path} --controller ACME --attacks none --key officer.pem".split()
-    done = invoke("certify", path, *words, "--out", "d.html", "--model-card", "README.md", "--json")
-    assert done.exit_code == 0 and json.loads(done.stdout)["files"] == ["d.json", "d.html", "README.md"]
-    done = invoke("verify", "d.json", path, "--public-key", "officer.pub", "--ledger", world.ledger.path)
-    assert done.exit_code == 0 and done.stdout.count("ok ") == 8
-    assert done.stdout.count("NOT CHECKED") == 1
-    line = [sys.executable, ROOT / "examples/verify_dossier.py", "d.json", path, "officer.pub"]
-    line += ["--ledger", world.ledger.path]
-    assert subprocess.run(line, capture_output=True, text=True, cwd="/").returncode == 2  # not there
-    found = subprocess.run(line, capture_output=True, text=True)
-    assert found.returncode == 0 and found.stdout.count("ok ") == 7, found.stderr
-    assert found.stdout.count("NOT CHECKED") == 2
-    told = subprocess.run([*line[:2], "--help"], capture_output=True, text=True).stdout
-    assert all(word in told for word in ("hushrec certify", ".hush", "Ed25519", "--ledger"))
+
+
+def form_of_signature(envelope) -> bytes:
+    return form.decoded(envelope["signatures"][0]["sig"])
+
+
+def test_an_officer_signs_the_page_with_openssl_and_both_verifiers_see_an_edited_one(
+    world, tmp_path, monkeypatch, capsys
+):
+    """The page's steps. The private key has a password, and no command of ours gets it."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(*words, code=0):
+        if words[0] == "openssl":
+            done = subprocess.run(words, capture_output=True, text=True)
+            assert done.returncode == 0, done.stderr
+        elif words[0] == "hushrec":
+            done = invoke(*words[1:])
+            assert done.exit_code == code, done.output
+        else:
+            monkeypatch.setattr("sys.argv", [*map(str, words)])
+            with pytest.raises(SystemExit) as ended:
+                second.main()
+            assert ended.value.code == code
+            return capsys.readouterr().out
+        return done.stdout
+
+    path, ledger = world.folder / "budget.hush", world.ledger.path
+    password = ("pass:word", "-out", "officer.pem")
+    run("openssl", "genpkey", "-algorithm", "ed25519", "-aes256", "-pass", *password)
+    key = ("-inkey", "officer.pem", "-passin", "pass:word")
+    run("openssl", "pkey", "-in", "officer.pem", "-passin", "pass:word", "-pubout", "-out", "o.pub")
+    words = f"--ledger {ledger} --controller ACME --attacks none --out d.html --model-card README.md".split()
+    files = json.loads(run("hushrec", "certify", path, *words, "--json"))["files"]
+    assert files == ["d.html", "d.json", "d.tosign", "README.md"]
+    second_line = ("verify_dossier.py", "d.json", path)
+    given = ("--page", "d.html", "--ledger", ledger)
+    for lines in (run("hushrec", "verify", "d.json", path, *given), run(*second_line, *given)):
+        assert lines.count("NOT CHECKED  signature:  nobody has signed it yet") == 1 and "key:" not in lines
+    run("openssl", "pkeyutl", "-sign", "-rawin", *key, "-in", "d.tosign", "-out", "d.sig")
+    run("hushrec", "sign", "d.json", "d.sig", "--public-key", "o.pub")
+    first, other = ("--public-key", "o.pub", *given), ("o.pub", *given)
+    lines = run("hushrec", "verify", "d.json", path, *first)
+    assert (lines.count("ok "), lines.count("NOT CHECKED")) == (9, 1)
+    lines = run(*second_line, *other)
+    assert (lines.count("ok "), lines.count("NOT CHECKED")) == (8, 2)
+    page = tmp_path / "d.html"
+    text = page.read_bytes()
+    for edited in (
+        text.replace(b"epsilon = 2 ", b"epsilon = 1 "),
+        text + b"\n",
+        text.replace(b"\n", b"\r\n"),
+    ):
+        assert edited != text
+        page.write_bytes(edited)
+        assert "FAILED       page:" in run("hushrec", "verify", "d.json", path, *first, code=1)
+        assert "FAILED       page:" in run(*second_line, *other, code=1)
+    told = run("verify_dossier.py", "--help")
+    assert all(word in told for word in ("hushrec certify", ".hush", "Ed25519", "--ledger", "--page"))
+
+
+def test_a_page_that_does_not_follow_from_the_facts_is_refused(world):
+    """The owner of the key signs the digest of a page with a smaller epsilon."""
+    facts, path = made(world, "budget")
+    lie = render(sign(facts, KEY)).replace(b"epsilon = 2 ", b"epsilon = 1 ")
+    content = written({**facts, "page": hashlib.sha256(lie).hexdigest()})
+    assert failed(check(content, path, page=lie)) == ["sentences"]
+    assert any("page" in parts for _, _, _, parts in second.verify(content, path.read_bytes(), page=lie))
+
+
+#: A value of each type of JSON, of which whole numbers are another than others.
+KINDS = (None, True, 0, 0.0, "x", ["x"], {"x": 1})
+#: Leaves that may be null, and their other type.
+NULLABLE = dict.fromkeys(("purpose", "period", "contact", "review", 12), str) | {13: int}
+NULLABLE |= dict.fromkeys(("mu", "odds", "training_mu_squared", "epsilon_of_both_servers", 8), float)
+NULLABLE |= dict.fromkeys(("consent", "budget", "week"), type(None))
+
+
+@pytest.mark.parametrize("name", ["season", "servers"])
+def test_a_leaf_of_another_type_fails_at_the_form_of_both_verifiers(world, name):
+    """Null, true, 1, 1.0, texts, lists and objects are never taken for one another."""
+    facts, path = made(world, name, purpose="Films")
+    facts["attacks"] = [
+        {"attack": "canaries", "not_run": "time"},
+        {"attack": "membership", "users": 9, "measure": "area", "reached": 0.5, "claim": 0.9}
+        | {"margin": 0.1, "without_privacy": 1.0},
+        {"attack": "canaries", "users": 9, "measure": "epsilon", "reached": 0.0, "claim": 2.0}
+        | {"mu_reached": 0.0, "mu_claim": 1.0, "wrong_with_chance": 0.001},
+    ]
+    octets, tried = path.read_bytes(), 0
+    for place in places(facts):
+        inside = facts
+        for key in place[:-1]:
+            inside = inside[key]
+        old, in_charges = inside[place[-1]], place[:2] == ("ledger", "charges")
+        free = place[:2] == ("model", "settings") or (in_charges and place[2:3] > (0,))
+        if free or (isinstance(old, list | dict) and old):
+            continue
+        nullable = place[-1] in NULLABLE and (in_charges or isinstance(place[-1], str))
+        legal = {type(old), type(None), NULLABLE[place[-1]]} if nullable else {type(old)}
+        wrong = [new for new in KINDS if type(new) not in legal]
+        for new in (wrong[tried % len(wrong)], wrong[(tried + 1) % len(wrong)]):
+            content = written(forged(facts, place, lambda within, key, new=new: within.__setitem__(key, new)))
+            for lines in (check(content, path), second.verify(content, octets)):
+                assert failed(lines) == ["form"], (place, old, new, lines)
+        tried += 1
+    assert tried > 100
 
 
 def test_the_file_is_an_in_toto_statement_that_another_library_verifies(world):
@@ -694,7 +841,8 @@ def test_the_file_is_an_in_toto_statement_that_another_library_verifies(world):
     statement = json.loads(envelope.payload)
     assert statement["_type"] == "https://in-toto.io/Statement/v1"
     digest = hashlib.sha256(path.read_bytes()).hexdigest()
-    assert [each["digest"] for each in statement["subject"]] == [{"sha256": digest}]
+    page = hashlib.sha256(render(sign(facts, KEY))).hexdigest()
+    assert [each["digest"] for each in statement["subject"]] == [{"sha256": digest}, {"sha256": page}]
     assert statement["predicate"] == json.loads(json.dumps(facts))
 
 
