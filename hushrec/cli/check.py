@@ -35,8 +35,10 @@ def check(
         )
     with progress_bar(progress_shown(no_progress), 2, "checking", "steps") as advance:
         advance(0, "the catalogue")
-        domain = declared.domain(reading.implicit)
+        domain = declared.domain(reading.implicit, columns=reading.columns)
         advance(1, "the rows")
         preview = Ratings.check(ratings, domain, **reading.arguments())
         advance(1)
-    output.result(as_json, preview.to_dict(), preview.text())
+    uses = dict(domain.column_uses)
+    described = f"\nArticles: {', '.join(f'{name} ({use})' for name, use in uses.items())}." if uses else ""
+    output.result(as_json, preview.to_dict() | {"item_features": uses}, preview.text() + described)

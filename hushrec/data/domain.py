@@ -111,6 +111,11 @@ class Domain:
         """The nearest items of each item by the words of the item features; None without words."""
         return self._item_table.words if self._item_table else None
 
+    @property
+    def column_uses(self) -> tuple[tuple[str, str], ...]:
+        """Names of the columns of the item features, with their use."""
+        return self._item_table.uses if self._item_table else ()
+
     def __repr__(self) -> str:
         what = "likes" if self.likes else f"rating_range=({self.low:g}, {self.high:g})"
         return f"Domain({plural(self.n_items, 'item')}, {what})"

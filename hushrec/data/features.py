@@ -33,19 +33,21 @@ _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: A number with a point or a comma before its decimals.
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*")
 _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
-#: Most categories of a column. Bounds the memory.
-_MOST_CATEGORIES = 1000
+#: Most categories of a column, and most cells of them. Bounds the memory.
+_MOST_CATEGORIES, _MOST_CELLS = 1000, 1 << 25
 #: Most groups of features. Each group is a part of a list, with a weight.
 _MOST_GROUPS = 6
-#: Numbers from here are barcodes, ids or times, and no features.
-_FIRST_CODE = 1e9
+#: A column of integers with such a name holds categories: brand_id, groupCode, Supplier No.
+_CODE = re.compile(r"(.*[\W_])?(?i:id|code|nr|no)\.?|.*[a-z](Id|ID|Code|Nr|No)")
+#: Numbers from here are barcodes or times, and no features.
+_FIRST_BARCODE = 1e9
 _LISTS = pa.ListType, pa.LargeListType, pa.FixedSizeListType, pa.ListViewType, pa.LargeListViewType
 _HOW = "pass a table with one row an item: a column of item ids, and columns of what is known of them"
 
 
 @dataclass(frozen=True, eq=False)
 class ItemTable:
-    """What public tables of articles say on the items of a catalogue.
+    """Features and words of a catalogue's items, from public tables.
 
     Parameters
     ----------
@@ -58,6 +60,8 @@ class ItemTable:
         Names of the columns and number of the features of each group.
     words : Neighbours or None
         None if no two items share a word.
+    uses : tuple of (str, str)
+        Each column's name, and "words", "features", "words and features" or "not used".
     """
 
     texts: pa.Array
@@ -65,16 +69,18 @@ class ItemTable:
     names: tuple[tuple[str, ...], ...]
     widths: tuple[int, ...]
     words: Neighbours | None
+    uses: tuple[tuple[str, str], ...]
 
 
 def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
     """Read features and words of the catalogue's items.
 
     All numbers and truth values make one group of features. A column of vectors makes a group. So does a
-    column of categories: texts, or lists of them such as ``Comedy|Drama``, that most items share with others;
-    the 1,000 with most items stay. The sixth group holds all further columns. All texts are words, and so is
-    the name of a truth value for items where it is true. A column of one value, of times, of numbers from
-    10**9 (barcodes) or of another type is ignored.
+    column of categories that most items share with others: texts, lists of them such as ``Comedy|Drama``, or
+    integers of a column named id, code or no. The 1,000 with most items stay, fewer with over 33,554 items.
+    The sixth group holds all further columns. All texts are words. The name of a truth value is a word of the
+    items where it is true. A column of one value, of times, of numbers from 10**9 (barcodes) or of another
+    type is not used.
 
     Parameters
     ----------
@@ -90,12 +96,13 @@ def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
         It is no such table, an id occurs twice, a number is infinite, or no item has a feature or a word.
     """
     sources = source if isinstance(source, list | tuple) and source else [source]
-    columns = [column for table in sources for column in _columns_of(table, texts)]
+    columns = [_varying(column) for table in sources for column in _columns_of(table, texts)]
     groups = _groups(columns)
     words = [column.words for column in columns if column.words is not None]
     if not groups and not words:
         raise InputError(
-            "No item of the catalogue has a feature or a word; pass titles, categories or numbers."
+            "No item of the catalogue has a feature or a word; check that the table uses the catalogue's ids,"
+            " and pass titles, categories or numbers."
         )
     features = np.column_stack([group for _, group in groups]) if groups else None
     if features is not None:
@@ -105,17 +112,23 @@ def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
         features,
         tuple(names for names, _ in groups),
         tuple(group.shape[1] for _, group in groups),
-        neighbours_by_words(["\n".join(filter(None, cells)) for cells in zip(*words)]) if words else None,
+        neighbours_by_words(list(zip(*words))) if words else None,
+        tuple((column.name, column.use) for column in columns),
     )
 
 
 class _Column(NamedTuple):
-    """One column in the order of the catalogue: a scalar joins the group of numbers."""
+    """One column; a scalar joins the group of numbers."""
 
-    name: str | None
-    features: np.ndarray | None
+    name: str
+    features: np.ndarray | None = None
     words: list[str] | None = None
     scalar: bool = False
+
+    @property
+    def use(self) -> str:
+        uses = ["words"] * (self.words is not None) + ["features"] * (self.features is not None)
+        return " and ".join(uses) or "not used"
 
 
 def _groups(columns: list[_Column]) -> list[tuple[tuple[str, ...], np.ndarray]]:
@@ -128,21 +141,17 @@ def _groups(columns: list[_Column]) -> list[tuple[tuple[str, ...], np.ndarray]]:
 
 
 def _columns_of(source: Any, texts: pa.Array) -> Iterator[_Column]:
+    """Yield the columns of a table in the order of the catalogue."""
     if isinstance(source, np.ndarray):
-        yield from _varying(_Column(None, _from_array(source, len(texts))))
+        yield _Column("", _from_array(source, len(texts)))
         return
     ids, table, place = read_item_table(source, texts, "item features")
     if table.num_columns == 1:
         raise InputError("The item features hold ids only; add columns of titles, categories or numbers.")
     (known,) = np.nonzero(place >= 0)
-    if not len(known):
-        raise InputError(
-            "No item of the catalogue is in the item features; check that the table uses the catalogue's ids."
-        )
     for number, name in enumerate(table.column_names):
         if number != ids:
-            column = _read(table.column(number), name, known)
-            yield from _varying(_in_catalogue(column, place[known], len(texts)))
+            yield _in_catalogue(_read(table.column(number), name, known), place[known], len(texts))
 
 
 def _in_catalogue(column: _Column, place: np.ndarray, n_items: int) -> _Column:
@@ -157,17 +166,17 @@ def _in_catalogue(column: _Column, place: np.ndarray, n_items: int) -> _Column:
     return column._replace(features=features, words=words)
 
 
-def _varying(column: _Column) -> Iterator[_Column]:
-    """Yield the column without features that are constant, if anything is left."""
+def _varying(column: _Column) -> _Column:
+    """Return the column without constant features and words."""
     features = column.features
     if features is not None:
         if np.isinf(features).any():
             raise InputError("Item features must be finite; leave a missing one empty (NaN).")
         features = features[:, np.fmin.reduce(features) < np.fmax.reduce(features)]
         features = features if features.shape[1] else None
-    words = column.words if any(column.words or ()) else None
-    if features is not None or words is not None:
-        yield column._replace(features=features, words=words)
+    return column._replace(
+        features=features, words=column.words if len(set(column.words or ())) > 1 else None
+    )
 
 
 def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
@@ -318,7 +327,6 @@ def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:
 
 def _read(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> _Column:
     """Return some rows of a column; Arrow cannot take rows of every type."""
-    nothing = _Column(name, None)
     if isinstance(column.type, pa.BaseExtensionType):
         column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
     kind = column.type
@@ -337,17 +345,20 @@ def _read(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> _Column:
                 raise InputError(f"The vectors of item feature {name!r} must all have one length.")
             missing = [None] * lengths.pop()
             return _Column(name, np.array([cells[row] or missing for row in rows], dtype=np.float64))
+        if pa.types.is_integer(kind) and _CODE.fullmatch(name):
+            cells, prefix = column.to_pylist(), plain_name(name)
+            return _of_texts([None if cells[row] is None else f"{prefix}{cells[row]}" for row in rows], name)
         if _is_numeric(kind):
             return _of_numbers(column.cast(pa.float64()).to_numpy()[rows], name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
         pass  # an integer of more than 53 bits, or a dictionary of an unusual type
-    return nothing
+    return _Column(name)
 
 
 def _of_numbers(values: np.ndarray, name: str) -> _Column:
     present = values[~np.isnan(values)]
-    if len(present) and np.isfinite(present).all() and np.abs(present).max() >= _FIRST_CODE:
-        return _Column(name, None)
+    if np.isfinite(present).all() and np.abs(present).max(initial=0) >= _FIRST_BARCODE:
+        return _Column(name)
     words = [name if value == 1 else "" for value in values] if np.isin(present, (0, 1)).all() else None
     return _Column(name, values[:, None], words, scalar=True)
 
@@ -362,7 +373,8 @@ def _of_texts(cells: list[Any], name: str) -> _Column:
     shared = sum(any(counts[word] > 1 for word in words) for words in of_each)
     if 2 * shared < sum(map(bool, of_each)) or not kept:
         return _Column(name, None, texts)
-    place = {word: at for at, word in enumerate(kept[:_MOST_CATEGORIES])}
+    most = min(_MOST_CATEGORIES, _MOST_CELLS // len(of_each))
+    place = {word: at for at, word in enumerate(kept[:most])}
     indicators = np.zeros((len(of_each), len(place)))
     for row, words in enumerate(of_each):
         if not words:

@@ -6,7 +6,7 @@ import html
 import re
 import unicodedata
 from array import array
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
@@ -17,15 +17,15 @@ from hushrec.types import Array
 
 #: Most neighbours of an item. Model files hold 8 bytes for each.
 MOST_NEIGHBOURS = 20
-#: Most characters and different words of an item that count.
-_MOST_CHARACTERS, _MOST_WORDS = 20_000, 500
+#: Most characters of a cell that count.
+_MOST_CHARACTERS = 10_000
 #: Most products of two cells in all cosines: bounds the time. The commonest words go first.
 _MOST_PRODUCTS = 1_000_000_000
 #: Cells of a block of cosines.
-_BLOCK = 1 << 24
-#: Letters of scripts that leave no blank between words: Thai to Khmer, kana, and Han.
+_BLOCK = 1 << 22
+#: Scripts that leave no blank between words: Thai and Lao, Burmese, Khmer, kana, Han.
 _NO_BLANKS = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
     "\U00020000-\U0003ffff"
 )
 _TAG = re.compile(r"</?[A-Za-z!][^<>]*>")
@@ -47,59 +47,58 @@ class Neighbours:
     similarity: Array
 
 
-def neighbours_by_words(texts: Sequence[str]) -> Neighbours | None:
-    """Return each text's nearest other texts by the cosine of TF-IDF rows, or None if none share a word.
+def neighbours_by_words(cells: Sequence[Iterable[str]]) -> Neighbours | None:
+    """Return each item's nearest other items by the cosine of TF-IDF rows, or None if none share a word.
 
-    Words are compared without case (NFKC, case folding). Scripts without blanks between words count by pairs
-    of characters. A word of a single text or of all of them counts for nothing.
+    Parameters
+    ----------
+    cells : sequence of iterables of str
+        The texts of each item. HTML tags count for nothing, nor does a word that all items have.
     """
-    rows = _tf_idf(texts)
-    if not rows.nnz:
-        return None
-    return _nearest(rows)
+    rows = _tf_idf(cells)
+    return _nearest(rows) if rows.nnz else None
 
 
 def words_of(text: str) -> Iterator[str]:
-    """Yield the words of a text; of a script without blanks, pairs of characters."""
+    """Yield the words of a text after NFKC and case folding.
+
+    Scripts without blanks between words count by pairs of characters, alphabets among them by triples.
+    """
     text = text[:_MOST_CHARACTERS]
     text = html.unescape(_TAG.sub(" ", text)) if "<" in text or "&" in text else text
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
     word, run = _patterns()
-    if not run.search(folded):
-        yield from word.findall(folded)
-        return
-    for part in re.split(f"([{_NO_BLANKS}]+)", folded):
+    for part in run.split(folded):
         if run.match(part):
-            yield from (part[at : at + 2] for at in range(max(len(part) - 1, 1)))
+            size = 2 if part >= "\u3000" else 3
+            yield from (part[at : at + size] for at in range(max(len(part) - size + 1, 1)))
         else:
             yield from word.findall(part)
 
 
 @cache
 def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
-    """Return patterns of a word, with vowel signs and other marks, and of a script without blanks."""
+    """Return patterns of a word, with vowel signs and other marks, and of a run without blanks."""
     marks = (chr(code) for code in range(1 << 16) if unicodedata.category(chr(code))[0] == "M")
-    return re.compile(rf"[\w{''.join(marks)}]+"), re.compile(f"[{_NO_BLANKS}]")
+    return re.compile(rf"[\w{''.join(marks)}]+"), re.compile(f"([{_NO_BLANKS}]+)")
 
 
-def _tf_idf(texts: Sequence[str]) -> sp.csr_array:
+def _tf_idf(cells: Sequence[Iterable[str]]) -> sp.csr_array:
+    """Return the words that several items share, in rows that have length 1 with all words."""
     known: dict[str, int] = {}
-    ends, columns = array("q", [0]), array("q")
-    for text in texts:
-        words = list(dict.fromkeys(words_of(text)))[:_MOST_WORDS]
-        columns.extend(known.setdefault(word, len(known)) for word in words)
+    ends, columns = array("q", [0]), array("i")
+    for texts in cells:
+        columns.extend({known.setdefault(word, len(known)) for text in texts for word in words_of(text)})
         ends.append(len(columns))
-    n_texts = int((np.diff(ends) > 0).sum())
-    cells = np.ones(len(columns), np.float32)
-    rows = sp.csr_array((cells, np.asarray(columns), np.asarray(ends)), shape=(len(texts), len(known)))
-    counts = np.bincount(rows.indices, minlength=len(known))
-    order = np.argsort(counts, kind="stable")
-    cheap = np.cumsum(counts[order].astype(np.float64) ** 2) <= _MOST_PRODUCTS
-    kept = np.sort(order[cheap & (counts[order] > 1) & (counts[order] < n_texts)])
-    weights = np.log((1 + n_texts) / (1 + counts[kept])) + 1
-    rows = rows[:, kept] @ sp.diags_array(weights.astype(np.float32))
+    n_items, words, starts = len(cells), np.asarray(columns), np.asarray(ends)
+    counts = np.bincount(words, minlength=len(known))
+    weights = np.where(counts < n_items, np.log((1 + n_items) / (1 + counts)) + 1, 0.0)
+    rows = sp.csr_array((weights[words], words, starts), shape=(n_items, len(known)))
     lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
-    return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ rows).tocsr().astype(np.float32)
+    order = np.argsort(counts, kind="stable")
+    cheap = order[np.cumsum(counts[order].astype(np.float64) ** 2) <= _MOST_PRODUCTS]
+    shared = np.sort(cheap[(counts[cheap] > 1) & (weights[cheap] > 0)])
+    return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ rows[:, shared]).tocsr()
 
 
 def _nearest(rows: sp.csr_array) -> Neighbours:
@@ -111,7 +110,7 @@ def _nearest(rows: sp.csr_array) -> Neighbours:
     for begin in range(0, n_items, step):
         block = (rows[begin : begin + step] @ across).tocsr()
         for row, (first, last) in enumerate(zip(block.indptr, block.indptr[1:]), begin):
-            others, cosines = block.indices[first:last], block.data[first:last]
+            others, cosines = block.indices[first:last], block.data[first:last].astype(np.float32)
             if len(others) > most + 1:
                 least = np.partition(cosines, -most - 1)[-most - 1]
                 others, cosines = others[cosines >= least], cosines[cosines >= least]
@@ -119,4 +118,7 @@ def _nearest(rows: sp.csr_array) -> Neighbours:
             # of equals the next in a circle, so that no item is a neighbour of all others
             best = np.lexsort(((others - row) % n_items, -cosines))[:most]
             items[row, : len(best)], similarity[row, : len(best)] = others[best], cosines[best]
-    return Neighbours(items, np.minimum(similarity, 1))
+    similarity = np.minimum(similarity, 1)
+    items.setflags(write=False)
+    similarity.setflags(write=False)
+    return Neighbours(items, similarity)

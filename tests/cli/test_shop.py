@@ -35,7 +35,10 @@ def shop(run) -> Callable[..., Any]:
 
 
 def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
-    found = json.loads(shop("check", "kauf.csv", *DECLARED, "--json").stdout)
+    found = json.loads(
+        shop("check", "kauf.csv", *DECLARED, "--item-features", "artikel.csv", "--json").stdout
+    )
+    assert found["item_features"] == {"title": "words", "Gruppe": "words and features", "Preis": "features"}
     assert (found["rows"], found["usable"], found["users"], found["hints"]) == (540, 420, 60, [])
     assert not shop("plan", *BUDGET, *DECLARED, "--item-features", "artikel.csv").exit_code
     trained = shop(

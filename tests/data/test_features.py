@@ -83,7 +83,7 @@ REFUSED = [
     (np.full((4, 1), np.inf), "finite"),
     ({"item": ["y", "z"], "drama": [1, 0]}, "uses the catalogue.s ids"),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
-    ({"item": ["b", "c"], "day": [date(2026, 1, 1), date(2026, 1, 2)]}, "a feature or a word; pass titles"),
+    ({"item": ["b", "c"], "day": [date(2026, 1, 1), date(2026, 1, 2)]}, "and pass titles"),
     ({"item": ["b", "c"], "hash": [2**53 + 1, 0], "ean": [4006381333931, None]}, "a feature or a word"),
     ({"item": ["b", "c"], "text": [[1.0], [1.0, 2.0]]}, "one length"),
     ({"name": ["b", "c"], "drama": [1, 0]}, "column of item ids"),

@@ -136,8 +136,11 @@ def test_what_is_not_clipped_is_planned_without_noise_alone() -> None:
         plan_of(unbounded, BUDGET, 1.0)
 
 
+TITLES = [{"item": range(3), "title": titles} for titles in (["a", "a b", "b"], ["a", "c b", "b"])]
+
+
 def test_what_a_training_is_bound_to() -> None:
-    """Other items, another range or other features are another training."""
+    """Other items, another range, other features or other words are another training."""
     plain = Domain(range(3), rating_range=(1, 5))
     seen = [public_inputs(plain)]
     assert public_inputs(Domain(range(3), rating_range=(1, 5))) == seen[0]
@@ -149,9 +152,10 @@ def test_what_a_training_is_bound_to() -> None:
             Domain(range(3), rating_range=(1, 6)),
             Domain(range(3), rating_range=(1, 5), item_features=features),
             Domain(range(3), rating_range=(1, 5), item_features=2 * features),
+            *(Domain(range(3), rating_range=(1, 5), item_features=titles) for titles in TITLES),
         )
     ]
-    assert len({tuple(each.items()) for each in seen}) == 5
+    assert len({tuple(each.items()) for each in seen}) == 7
 
 
 def test_tuned_settings_have_a_class_of_their_own_and_stand_beside_the_others_in_files() -> None:
