@@ -6,6 +6,7 @@ numba is loaded when the first of them is called. Only this module chooses the f
 from __future__ import annotations
 
 import hashlib
+import io
 import logging
 import os
 import sys
@@ -13,7 +14,7 @@ import tempfile
 import threading
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,10 +32,7 @@ def compiled(function: Callable[..., Any]) -> Callable[..., Any]:
             return _dispatcher(function)
 
     def call(*arguments: Any) -> Any:
-        try:
-            return kernel()(*arguments)
-        except OSError:  # the disk is full; the machine code was in memory before numba wrote it
-            return kernel()(*arguments)
+        return kernel()(*arguments)
 
     return call
 
@@ -49,11 +47,62 @@ def _dispatcher(function: Callable[..., Any]) -> Any:
     folder = _folder() if source.is_file() else None
     dispatcher = _jit(function, folder, cache=folder is not None)
     if folder is not None:
-        # numba numbers a function's files: two processes that compile at once would write the same ones
-        with suppress(AttributeError):
-            file = dispatcher._cache._cache_file  # noqa: SLF001
-            file._data_name_pattern = f"{uuid.uuid4().hex[:8]}-{file._data_name_pattern}"  # noqa: SLF001
+        kept = dispatcher._cache  # noqa: SLF001
+        kept._cache_file = _files()(kept._cache_file)  # noqa: SLF001
     return dispatcher
+
+
+@cache
+def _files() -> Any:
+    from numba.core.caching import IndexDataCacheFile
+
+    class Files(IndexDataCacheFile):
+        """A function's files, each with a digest; those that cannot be read or written do not exist."""
+
+        def __init__(self, of_numba: Any) -> None:
+            vars(self).update(vars(of_numba))
+            # numba numbers the files: two processes that compile at once would write the same ones
+            self._data_name_pattern = f"{uuid.uuid4().hex[:8]}-{self._data_name_pattern}"
+
+        def load(self, key: Any) -> Any:
+            try:
+                return super().load(key)
+            except Exception:  # a power cut leaves anything
+                with suppress(OSError):
+                    self.flush()
+                return None
+
+        def save(self, key: Any, data: Any) -> None:
+            with suppress(OSError):  # the disk is full; the machine code is in memory
+                super().save(key, data)
+
+        @contextmanager
+        def _open_for_write(self, path: str) -> Iterator[io.BytesIO]:
+            with super()._open_for_write(path) as file:
+                yield (written := io.BytesIO())
+                file.write(_with_digest(written.getvalue()))
+
+        def _load_index(self) -> Any:
+            _check(self._index_path)
+            return super()._load_index()
+
+        def _load_data(self, name: str) -> Any:
+            _check(self._data_path(name))
+            return super()._load_data(name)
+
+    return Files
+
+
+def _with_digest(content: bytes) -> bytes:
+    """Append a digest, which unpickling does not read."""
+    return content + hashlib.sha256(content).digest()
+
+
+def _check(path: str) -> None:
+    with suppress(FileNotFoundError):
+        raw = Path(path).read_bytes()
+        if raw != _with_digest(raw[: -hashlib.sha256().digest_size]):
+            raise ValueError("a file of machine code is damaged")
 
 
 def _jit(function: Callable[..., Any], folder: Path | None, **options: Any) -> Any:

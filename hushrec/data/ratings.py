@@ -425,6 +425,19 @@ def of_nobody(domain: Domain) -> Ratings:
     return Ratings(domain, matrix, np.array([], dtype=object), pa.array([], pa.large_string()))
 
 
+def made_up(domain: Domain) -> Ratings:
+    """Return ratings of 64 users of two tastes, the same on every machine."""
+    users = np.repeat(np.arange(64), 40)
+    drawn = np.random.default_rng(0).integers(0, domain.n_items, (users.size, 3))
+    places = drawn.min(axis=1)  # low places are popular
+    agrees = (places + users) % 2 == 0
+    if domain.likes:
+        users, places, agrees = users[agrees], places[agrees], agrees[agrees]
+    ratings = np.where(agrees, domain.high, domain.low)
+    items = [domain.items[place] for place in places]
+    return Ratings.from_any((users, items, ratings, np.arange(len(items))), domain)
+
+
 def joined(domain: Domain, parts: Sequence[Ratings]) -> Ratings:
     """Join the ratings of different users over one domain."""
     if not parts:

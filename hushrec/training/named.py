@@ -20,6 +20,8 @@ from hushrec.training.users import Users
 
 #: Numbers of users for which settings are checked while the number is not known.
 _PROBE_USER_COUNTS = tuple(8**power for power in range(10))
+#: Those for which kernels are loaded while the number is not known: more users take more memory.
+_LIKELY_USER_COUNTS = _PROBE_USER_COUNTS[2:5]
 
 
 def choose(
@@ -120,6 +122,10 @@ def train(
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
     binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
+    for count in _LIKELY_USER_COUNTS if counted_first else (n_users,):
+        likely = choose(name, budget, domain, n_users=count, settings=settings)
+        likely_plan = likely.releases(budget, domain, accountant.part(budget_fraction))
+        run.load_kernels(likely, domain, accountant, likely_plan, partial(likely.train, seed=int(seed)))
     writing = run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding)
     with writing as saved, run.admitted(ratings, accountant) as rows:
         somebody = True
@@ -132,6 +138,7 @@ def train(
                 accountant.check(plan)
         if somebody:
             work = partial(estimator.train, seed=int(seed))
+            run.load_kernels(estimator, domain, accountant, plan, work)
             parts = run.ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:

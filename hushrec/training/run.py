@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import itertools
+import re
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
@@ -18,12 +20,14 @@ import numpy as np
 
 from hushrec.checks import check_domain, check_kind, check_numbers, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
+from hushrec.data.ratings import made_up
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.statement import library_version
+from hushrec.privacy.testing import SeededNoise
 from hushrec.progress import progress_bar
 from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
@@ -100,11 +104,12 @@ def fit(
     public_rows = read_public(public, estimator, ratings)
     planned = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
     names = {"model": estimator.name, "settings": settings_of(estimator)}
+    train = partial(estimator.train, seed=int(seed))
+    load_kernels(estimator, ratings.domain, accountant, planned, train)
     with (
         journal(accountant, ratings.domain, planned, seed, **names),
         admitted(ratings, accountant) as rows,
     ):
-        train = partial(estimator.train, seed=int(seed))
         parts = ask(estimator, rows, accountant, planned, train, progress, engine)
     return state(estimator, ratings, accountant, parts, public_rows=public_rows)
 
@@ -141,6 +146,7 @@ def next_week(
     def train(users: Any, gate: Gate) -> ModelArrays:
         return estimator.week(users, LabelledGate(gate, suffix=suffix), last)
 
+    load_kernels(estimator, ratings.domain, accountant, planned, train)
     with admitted(ratings, accountant) as rows:
         parts = ask(estimator, rows, accountant, planned, train, progress, engine)
     kept = model.privacy.item_features
@@ -313,6 +319,28 @@ def public_inputs(domain: Domain) -> dict[str, str]:
 
 
 # ---------------------------------------------------------------------- 4: ask the users
+
+
+#: Trainings whose kernels this process has loaded.
+_loaded: set[object] = set()
+
+
+def load_kernels(
+    estimator: Estimator[Any],
+    domain: Domain,
+    accountant: Accountant,
+    plan: Plan,
+    train: Callable[[Any, Gate], ModelArrays | dict[str, Any]],
+) -> None:
+    """Train on made-up rows before a ledger is charged: kernels that cannot be compiled cost no budget."""
+    labels = tuple(re.sub(r"\d+", "", release.label) for release in plan.releases)
+    key = type(estimator), labels, domain.likes, domain.item_features is None, plan.budget.private
+    if accountant.ledger is None or key in _loaded:
+        return
+    without_ledger = Accountant(plan.budget, noise=SeededNoise(0))
+    with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
+        ask(estimator, made_up(domain), without_ledger, plan, train)
+    _loaded.add(key)
 
 
 def ask(

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import hushrec
+from hushrec import machine_code
 from hushrec.data import realistic
 from hushrec.kernels.loops import in_numpy
 from hushrec.registry import ESTIMATORS
@@ -109,9 +110,9 @@ def test_compilation_is_announced_once_and_a_single_list_needs_none(job, tmp_pat
     """Also if numba is set to compile nothing."""
     kernels = {"NUMBA_CACHE_DIR": str(tmp_path / "kernels"), "HOME": str(tmp_path)}
     assert hushrec_as(job, train("first.hush"), NUMBA_DISABLE_JIT="1", **kernels).count(ONCE) == 1
-    (machine_code,) = (tmp_path / "kernels").iterdir()
-    before = sorted(machine_code.rglob("*.nbi"))
-    assert before and machine_code.stat().st_mode & 0o077 == 0
+    (folder,) = (tmp_path / "kernels").iterdir()
+    before = sorted(folder.rglob("*.nbi"))
+    assert before and folder.stat().st_mode & 0o077 == 0
     again = [
         train("second.hush"),
         ["recommend", "first.hush", "likes.csv", "--user", "7", "--explain"],
@@ -119,9 +120,9 @@ def test_compilation_is_announced_once_and_a_single_list_needs_none(job, tmp_pat
     ]
     for words in again[:2]:
         assert "Compiling" not in hushrec_as(job, words, **kernels)
-    assert sorted(machine_code.rglob("*.nbi")) == before  # one user's list compiled nothing
+    assert sorted(folder.rglob("*.nbi")) == before  # one user's list compiled nothing
     assert "Compiling" not in hushrec_as(job, again[2], **kernels)
-    assert set(machine_code.rglob("*.nbi")) > set(before)
+    assert set(folder.rglob("*.nbi")) > set(before)
 
 
 def load(path):
@@ -143,6 +144,67 @@ def caching(monkeypatch):
         monkeypatch.setattr(IndexDataCacheFile, "_save_data", lambda *arguments: with_(write, *arguments))
 
     return replace
+
+
+DAMAGES = {
+    "empty": lambda raw: b"",
+    "cut short": lambda raw: raw[: len(raw) * 2 // 3],
+    "zeros": lambda raw: bytes(len(raw)),
+    "one bit": lambda raw: raw[: len(raw) // 2] + bytes([raw[len(raw) // 2] ^ 1]) + raw[len(raw) // 2 + 1 :],
+    "of others": lambda raw: b"\x80\x04}\x94.",
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_machine_code_that_cannot_be_read_is_compiled_again(tmp_path, monkeypatch, damage):
+    path, numbers = tmp_path / "total_of_numbers.py", np.arange(1, 4)
+    path.write_text(SOURCE)
+    monkeypatch.setattr(machine_code, "_folder", lambda: tmp_path)
+    load(path)(numbers)
+    for kind in ("nbi", "nbc"):
+        assert (files := list(tmp_path.rglob(f"*total*.{kind}")))
+        for file in files:
+            file.write_bytes(DAMAGES[damage](file.read_bytes()))
+        assert load(path)(numbers) == 6
+    (index,) = tmp_path.rglob("*total*.nbi")
+    written = index.stat().st_mtime_ns
+    assert load(path)(numbers) == 6 and index.stat().st_mtime_ns == written  # it was read
+
+
+CHARGES = """
+import sys, hushrec
+from hushrec import machine_code
+from hushrec.training import named
+
+made, kernels, charge, before = machine_code._dispatcher, [], hushrec.Ledger.charge, []
+machine_code._dispatcher = lambda function: kernels.append(made(function)) or kernels[-1]
+
+def loaded():
+    return {(kernel.py_func.__name__, types) for kernel in kernels for types in kernel.signatures}
+
+def charged(*arguments, **options):
+    before.append(loaded())
+    return charge(*arguments, **options)
+
+hushrec.Ledger.charge = charged
+rows = hushrec.realistic(500, 80, 9000, seed=0)
+if sys.argv[2] == "store":
+    rows = hushrec.Store.prepare(rows, "store", rows.domain, partitions=2)
+accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=hushrec.Ledger("ledger"))
+named.train(sys.argv[1], rows, accountant)
+assert before[0] and before[0] == loaded(), loaded() - before[0]
+"""
+
+
+@pytest.mark.parametrize(
+    "model, place", [("private-als", "store"), ("private-eigenrec", "memory"), ("both", "store")]
+)
+def test_every_kernel_is_loaded_before_the_first_charge(tmp_path, model, place):
+    """A kernel that cannot be compiled must not cost budget."""
+    done = subprocess.run(
+        [sys.executable, "-c", CHARGES, model, place], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
 
 
 def test_a_full_disk_is_no_error(tmp_path, caching):

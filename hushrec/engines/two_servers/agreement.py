@@ -18,7 +18,7 @@ import numpy as np
 
 from hushrec.checks import check_numbers, settings_of
 from hushrec.data import Domain, Ratings
-from hushrec.data.ratings import of_nobody
+from hushrec.data.ratings import made_up, of_nobody
 from hushrec.engines.two_servers.grid import LARGEST_MULTIPLIER
 from hushrec.engines.two_servers.replay import (
     Opened,
@@ -269,19 +269,6 @@ def _per_user(release: Release, nodes: int) -> Release:
     one: Any = release.mechanism
     mechanism = Gaussian(one.noise_multiplier / nodes)
     return replace(release, mechanism=mechanism, sensitivity=nodes * release.sensitivity)
-
-
-def made_up(domain: Domain) -> Ratings:
-    """Return ratings of 64 users of two tastes, the same on every machine."""
-    users = np.repeat(np.arange(64), 40)
-    drawn = np.random.default_rng(0).integers(0, domain.n_items, (users.size, 3))
-    places = drawn.min(axis=1)  # low places are popular
-    agrees = (places + users) % 2 == 0
-    if domain.likes:
-        users, places, agrees = users[agrees], places[agrees], agrees[agrees]
-    ratings = np.where(agrees, domain.high, domain.low)
-    items = [domain.items[place] for place in places]
-    return Ratings.from_any((users, items, ratings, np.arange(len(items))), domain)
 
 
 def session_of(agreement: Agreement, first: str, second: str) -> str:
