@@ -335,7 +335,7 @@ def load_kernels(
     """Train on made-up rows before a ledger is charged: kernels that cannot be compiled cost no budget."""
     labels = tuple(re.sub(r"\d+", "", release.label) for release in plan.releases)
     key = type(estimator), labels, domain.likes, domain.item_features is None, plan.budget.private
-    if accountant.ledger is None or key in _loaded:
+    if accountant.ledger is None or not plan.budget.private or key in _loaded:
         return
     without_ledger = Accountant(plan.budget, noise=SeededNoise(0))
     with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
