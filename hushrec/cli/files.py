@@ -88,8 +88,9 @@ def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) ->
 def text_lines(path: str, what: str) -> list[str]:
     try:
         return [line.strip() for line in Path(path).read_text("utf-8").splitlines() if line.strip()]
-    except (OSError, UnicodeDecodeError):
-        raise InputError(f"{path!r} cannot be read; pass a text file, one {what} a line.") from None
+    except (OSError, UnicodeDecodeError) as error:
+        why = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path!r} cannot be read ({why}); pass a text file, one {what} a line.") from None
 
 
 def tokens(path: str, count: int | None = None) -> list[str]:

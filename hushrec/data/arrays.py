@@ -50,9 +50,14 @@ def typed_or_objects(column: Any) -> pa.ChunkedArray | np.ndarray:
             column = pa.chunked_array(column)
         if isinstance(column, pa.ChunkedArray):
             return pa.chunked_array([plain_chunk(c) for c in column.chunks or [column.combine_chunks()]])
-    except pa.ArrowException:
+    except pa.ArrowException as error:
         kind = getattr(column, "dtype", getattr(column, "type", type(column).__name__))
-        raise InputError(f"A column holds {kind}, which cannot be read as ids, ratings or times.") from None
+        why = (
+            f" ({error})" if isinstance(error, pa.ArrowNotImplementedError) else ""
+        )  # others may hold a cell
+        raise InputError(
+            f"A column holds {kind}, which cannot be read as ids, ratings or times{why}."
+        ) from None
     if isinstance(column, (str, bytes)) or not isinstance(column, Iterable):
         raise InputError(f"A column of ids or ratings must be a sequence, not {type(column).__name__}.")
     array = column if isinstance(column, np.ndarray) else np.fromiter(column, object)
@@ -175,8 +180,10 @@ def dictionary(column: pa.ChunkedArray) -> tuple[np.ndarray, pa.Array]:
         return by_row.indices.fill_null(-1).to_numpy(), values.take(by_row.dictionary)
     try:
         encoded = column.dictionary_encode()
-    except pa.ArrowNotImplementedError:
-        raise InputError(f"A column holds {kind}, which cannot be read as ids or ratings.") from None
+    except pa.ArrowNotImplementedError as error:
+        raise InputError(
+            f"A column holds {kind}, which cannot be read as ids or ratings ({error})."
+        ) from None
     return _codes(encoded), encoded.chunk(encoded.num_chunks - 1).dictionary
 
 

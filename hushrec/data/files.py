@@ -22,7 +22,7 @@ from hushrec.data.columns import (
     with_purchases,
 )
 from hushrec.data.ids import encode_ids
-from hushrec.data.sources import File, files_at, refuse_other_content
+from hushrec.data.sources import File, files_at, refuse_other_content, words_of
 from hushrec.data.textfiles import DELIMITERS, ByteStream, lines_of, read_fields, read_header
 from hushrec.errors import InputError
 
@@ -115,17 +115,26 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
 
 
 @contextlib.contextmanager
-def readable(file: File, kind: str) -> Iterator[None]:
+def readable(file: File, kind: str, *, rows: bool = True) -> Iterator[None]:
+    """Refuse what cannot be read, in the library's own words if no row can be in them."""
     try:
         yield
     except InputError:
         raise
-    except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException):
-        raise InputError(f"{file.path!r} is not a readable {kind}; it may be damaged or cut short.") from None
+    except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException) as error:
+        why = words_of(error, may_hold_a_cell=rows)
+        if isinstance(error, pa.ArrowNotImplementedError):
+            raise InputError(
+                f"pyarrow {pa.__version__} cannot read the {kind} {file.path!r}: {why}. Install a newer one,"
+                " or save the file in another format."
+            ) from None
+        raise InputError(
+            f"{file.path!r} is not a readable {kind} ({why}); it may be damaged or cut short."
+        ) from None
 
 
 def parquet_schema(file: File) -> pa.Schema:
-    with readable(file, "parquet file"):
+    with readable(file, "parquet file", rows=False):
         return _open_parquet(file, _metadata_without_schema(file)).schema_arrow
 
 

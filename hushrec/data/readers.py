@@ -16,6 +16,7 @@ import scipy.sparse as sp
 from hushrec.data.columns import Columns, columns_of, marks_of, pick, with_purchases
 from hushrec.data.files import read_path
 from hushrec.data.ids import Encoded, encode_ids, encode_ratings
+from hushrec.data.sources import words_of
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
 
@@ -85,10 +86,11 @@ def piped(path: str) -> pa.RecordBatchReader:
 
     try:
         reader = pa.ipc.open_stream(pa.PythonFile(pipe, "r"))
-    except (OSError, pa.ArrowException):
+    except (OSError, pa.ArrowException) as error:
+        why = words_of(error, may_hold_a_cell=True)
         raise InputError(
-            f"{path!r} is a pipe without an Arrow stream (IPC); a table of another format is read twice, so"
-            " save it as a file first."
+            f"{path!r} is a pipe without an Arrow stream (IPC; {why}); a table of another format is read"
+            " twice, so save it as a file first."
         ) from None
     return pa.RecordBatchReader.from_batches(reader.schema, read())
 

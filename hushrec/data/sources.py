@@ -71,9 +71,7 @@ class File(NamedTuple):
             with self._system.open_input_stream(self.path, compression=None) as stream:
                 return stream.read(size)
         except (OSError, pa.ArrowException) as error:
-            number = getattr(error, "errno", None)
-            why = os.strerror(number) if number else "it could not be opened"
-            raise InputError(f"{self.path!r} cannot be read: {why}.") from None
+            raise InputError(f"{self.path!r} cannot be read: {words_of(error)}.") from None
 
     def size(self) -> int:
         """0 if unknown."""
@@ -85,6 +83,15 @@ class File(NamedTuple):
     def stream(self) -> Any:
         """Uncompressed; to be closed."""
         return self._system.open_input_stream(self.path, compression="detect")
+
+
+def words_of(error: Exception, *, may_hold_a_cell: bool = False) -> str:
+    """Return the first line of what the system or a library says, else the name of the error."""
+    if isinstance(error, OSError) and error.errno:
+        return os.strerror(error.errno)
+    is_about_files = isinstance(error, (OSError, pa.ArrowNotImplementedError))
+    words = "" if may_hold_a_cell and not is_about_files else str(error).partition("\n")[0].rstrip(". ")
+    return words or type(error).__name__
 
 
 def refuse_other_content(file: File) -> None:
@@ -113,10 +120,10 @@ def files_at(path: str) -> list[File]:
     if _URI.match(path):
         try:
             filesystem, path = fs.FileSystem.from_uri(path)
-        except (OSError, ValueError, pa.ArrowException):
+        except (OSError, ValueError, pa.ArrowException) as error:
             raise InputError(
-                f"{path!r} is not an address that pyarrow's file systems reach; pass for example"
-                " s3://bucket/folder, or a path of this machine."
+                f"{path!r} is not an address that pyarrow's file systems reach ({words_of(error)}); pass for"
+                " example s3://bucket/folder, or a path of this machine."
             ) from None
     if filesystem is None and glob.has_magic(path) and not Path(path).exists():
         names = sorted(glob.glob(path, recursive=True))  # noqa: PTH207
@@ -133,8 +140,10 @@ def files_at(path: str) -> list[File]:
         if info.type != fs.FileType.Directory:
             return [File(path, filesystem)]
         inside = system.get_file_info(fs.FileSelector(path, recursive=True))
-    except (OSError, pa.ArrowException):
-        raise InputError(f"{path!r} cannot be listed; check the address and the access rights.") from None
+    except (OSError, pa.ArrowException) as error:
+        raise InputError(
+            f"{path!r} cannot be listed ({words_of(error)}); check the address and the access rights."
+        ) from None
     root = path.rstrip("/") + "/"
     names = sorted(file.path for file in inside if file.type == fs.FileType.File)
     files = [File(name, filesystem, _keys(name.removeprefix(root))) for name in names]

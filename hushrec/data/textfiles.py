@@ -160,7 +160,7 @@ def _split_block(block: bytes, n_fields: int, wanted: list[int], mark: bytes) ->
     from pyarrow import csv as arrow_csv
 
     if not block:
-        return [pa.array([], _CELL) for _ in wanted]
+        return [pa.array([], pa.large_binary()).dictionary_encode() for _ in wanted]
     names = [str(position) for position in range(n_fields)]
     kept = list(dict.fromkeys(str(position) for position in wanted))
     if block.startswith(_BYTE_ORDER_MARK):  # Arrow drops one on any line

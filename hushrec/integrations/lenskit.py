@@ -94,7 +94,7 @@ class HushrecScorer(Component[ItemList], Trainable):
 
     def __call__(self, query: QueryInput, items: ItemList) -> ItemList:
         """Score some items for the user of a query; NaN where an item is not in the catalogue."""
-        domain, asked = self.model_.domain, RecQuery.create(query).user_items
+        domain, asked = self.model_.domain, RecQuery.create(query).history_items
         history = _rows(asked, domain)
         places = domain.index(items.ids())
         known, scores = places >= 0, np.full(len(items), np.nan)

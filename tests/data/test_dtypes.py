@@ -65,11 +65,12 @@ ARROW |= {
     "union": pa.UnionArray.from_sparse(
         pa.array([0, 1, 0], pa.int8()), [pa.array([1, 2, 3]), pa.array([*"abc"])]
     ),
-    "json": pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["1", None, "{}"])),
     "own": pa.ExtensionArray.from_storage(Own(), pa.array(["1", None, "x"], pa.string_view())),
     "far days": pa.Array.from_buffers(pa.date64(), 3, [None, pa.py_buffer(np.array([2**62, -(2**62), 0]))]),
     "no UTF-8": pa.Array.from_buffers(pa.string(), 3, pa.array([b"\xff", None, b"1"], pa.binary()).buffers()),
 }
+if hasattr(pa, "json_"):  # from pyarrow 19 on
+    ARROW["json"] = pa.ExtensionArray.from_storage(pa.json_(pa.string()), pa.array(["1", None, "{}"]))
 POLARS = [pl.Int128, pl.UInt128, pl.Float32, pl.Boolean, pl.String, pl.Binary, pl.Categorical, pl.Null]
 POLARS += [pl.List(pl.Int128), pl.Struct({"a": pl.Int128}), pl.Enum(["1", "x"]), pl.Decimal(20, 2), pl.Object]
 POLARS += [pl.Date, pl.Datetime, pl.Duration, pl.Time, pl.List(pl.Int64), pl.Array(pl.Int64, 2)]

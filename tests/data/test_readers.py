@@ -337,3 +337,38 @@ def test_positions_count_from_one_and_a_format_may_be_a_delimiter(tmp_path) -> N
         Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 0, "item": 1, "rating": 2})
     with pytest.raises(InputError, match="or the delimiter of the columns"):
         Ratings.from_any(tmp_path / "r.csv", domain, format="#")
+
+
+CELL = "mallory's cell"
+
+
+@pytest.mark.parametrize(
+    "error, said",
+    [
+        (
+            pa.ArrowNotImplementedError("No reader of such dictionaries"),
+            ["pyarrow ", "No reader of such dict"],
+        ),
+        (OSError("inflate failed: bad header"), ["inflate failed: bad header", "damaged or cut short"]),
+        (pa.ArrowInvalid(f"CSV parse error in {CELL}"), ["ArrowInvalid", "damaged or cut short"]),
+        (pa.ArrowTypeError(f"Expected a number, got {CELL}"), ["ArrowTypeError"]),
+    ],
+)
+def test_a_refusal_keeps_the_words_of_the_library_but_never_a_cell(tmp_path, monkeypatch, error, said):
+    def fail(*_, **__):
+        raise error
+
+    path = tmp_path / "r.csv"
+    path.write_text("user,item,rating\na,1,4\n")
+    monkeypatch.setattr("pyarrow.csv.read_csv", fail)
+    with pytest.raises(InputError) as refusal:
+        Ratings.from_any(path, DOMAIN)
+    assert all(words in str(refusal.value) for words in said) and CELL not in str(refusal.value)
+
+
+def test_a_parquet_file_that_cannot_be_opened_is_refused_in_the_words_of_the_library(tmp_path):
+    path = tmp_path / "r.parquet"
+    pq.write_table(pa.table({"user": ["a"], "item": [1], "rating": [4]}), path)
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match="magic bytes not found"):
+        Ratings.from_any(path, DOMAIN)

@@ -1,9 +1,11 @@
 """D8: every dependency has both bounds, is installed within them, and can be imported."""
 
+import ast
 import importlib
 import importlib.metadata
 import importlib.util
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -40,3 +42,17 @@ def test_bounds(line: str, record_property) -> None:
     record_property("imported", 1)
     assert numbers(version) >= numbers(low)
     record_property("within bounds", int(numbers(version) < (int(high),)))
+
+
+def test_every_package_that_the_code_imports_is_declared() -> None:
+    """Killed: a package that comes with another one, until it does not."""
+    root = Path(__file__).parents[2]
+    imported = set()
+    for path in (root / "hushrec").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            names += [node.module] if isinstance(node, ast.ImportFrom) and not node.level else []
+            imported |= {name.partition(".")[0] for name in names}
+    names = [re.split(">=", line)[0] for line in LINES]
+    declared = {MODULES.get(name, name.replace("-", "_")) for name in names} | {"hushrec"}
+    assert imported - set(sys.stdlib_module_names) <= declared
