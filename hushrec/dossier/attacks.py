@@ -74,6 +74,8 @@ def _canaries(estimator: Any, budget: Budget) -> dict[str, Any]:
 def _membership(estimator: Any, budget: Budget) -> dict[str, Any]:
     chosen = settings_of(estimator).items()
     settings = {name: value for name, value in chosen if name.rpartition(".")[2] != "model"}
+    if settings.get("n_users", 0) is None:  # released by the training then
+        del settings["n_users"]
     spent = Budget(budget.epsilon, budget.delta, relation=budget.relation)
     others = realistic(*_GENERATED, seed=0)
     return {

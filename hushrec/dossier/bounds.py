@@ -9,7 +9,7 @@ from typing import Any
 from scipy.optimize import brentq
 from scipy.special import log_ndtr, ndtr, ndtri
 
-from hushrec.privacy import Budget, PrivacyStatement, delta_of, mu_of, total_mu
+from hushrec.privacy import Budget, PrivacyStatement, delta_of, epsilon_of, mu_of, total_mu
 from hushrec.privacy.budget import Charge, Cost, belief, composed_epsilon
 from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.season import of_one_user
@@ -94,6 +94,20 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
         "belief": [[before, belief(before, epsilon)] for before in SUSPICIONS],
         "found": [[alarms, detection_rate(alarms, epsilon, delta, failure, mu)] for alarms in FALSE_ALARMS],
     }
+
+
+def valued(level: dict[str, Any], relation: str) -> dict[str, Any] | None:
+    """Return the row of a level for two values of a rating of somebody who is known to be in the data.
+
+    Removing one value and adding the other are two steps of add-remove, so mu and epsilon double (Dong, Roth
+    and Su 2022, theorem 2.14). None under replace, whose rows are about values.
+    """
+    if relation != "add-remove":
+        return None
+    epsilon, delta, failure, mu = (level[key] for key in ("epsilon", "delta", "failure", "mu"))
+    if mu is not None and not failure:
+        return learned("value", epsilon_of(2 * mu, delta), delta, 0.0, 2 * mu)
+    return learned("value", 2 * epsilon, min(1.0, delta * (1 + math.exp(min(epsilon, 700)))), 0.0, None)
 
 
 def exceeded(level: dict[str, Any]) -> float:

@@ -4,15 +4,28 @@ from __future__ import annotations
 
 import hashlib
 import json
-import math
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from hushrec.dossier.bounds import exceeded, of_a_user
+from hushrec.dossier.bounds import exceeded, of_a_user, valued
 from hushrec.dossier.form import canonical, facts_of, file, words
-from hushrec.dossier.wording import capped, promised, season_words, spelled, times
+from hushrec.dossier.wording import (
+    amount,
+    capped,
+    chance,
+    limited,
+    neighbours,
+    number,
+    percent,
+    promised,
+    rows_of,
+    said,
+    season_words,
+    spelled,
+    times,
+)
 from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon
 from hushrec.privacy.ledger_records import Row
@@ -57,13 +70,13 @@ def _rendered(dossier: dict[str, Any]) -> bytes:
         "learned": _learned(dossier, lang),
         "attacks": _attacked(dossier["attacks"], lang),
         "deletion": bullets(dossier["deletion"]),
-        "law": small(lang["law_note"]) + terms(dict(dossier["law"])),
+        "law": small(lang["law_note"]) + _law(dossier["law"]),
         "glossary": terms(lang["glossary"]),
         "code": _code(dossier, lang),
     }
     parts = [f'<div class="first">{_first(dossier, lang)}</div>']
-    for number, (part, body) in enumerate(bodies.items(), 1):
-        parts += [f"<h2>{number}. {escape(lang['heads'][part])}</h2>", body]
+    for at, (part, body) in enumerate(bodies.items(), 1):
+        parts += [f"<h2>{at}. {escape(lang['heads'][part])}</h2>", body]
     title = f"{lang['kind']}: {dossier['declared']['controller']}, {dossier['ledger']['dataset']}"
     return document(title, "\n".join(parts), dossier["language"])
 
@@ -93,6 +106,10 @@ def bullets(texts: Iterable[str]) -> str:
     return "<ul>\n" + "\n".join(f"<li>{escape(text)}</li>" for text in texts) + "\n</ul>"
 
 
+def heading(text: str) -> str:
+    return f"<h3>{escape(text)}</h3>"
+
+
 def small(text: str) -> str:
     return f'<p class="small">{escape(text)}</p>'
 
@@ -101,39 +118,45 @@ def moment(time: str) -> str:
     return time[:19].replace("T", " ")
 
 
-def percent(value: float, lang: dict[str, Any]) -> str:
-    """Round up."""
-    if value > 0.999:
-        return str(lang["nearly"])
-    digits = 1 if value < 0.1 or value > 0.985 else 0
-    number = f"{math.ceil(value * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}"
-    return str(lang["percent"].format(number.replace(".", lang["decimal"])))
-
-
 def plain(dossier: dict[str, Any]) -> str:
-    """Return the promise in plain words."""
+    """Return the promise in plain words, a line a paragraph."""
     level, promise, lang = dossier["learned"][-1], dossier["promise"], words(dossier["language"])
     sure, hardly, strict, loose = (percent(bound, lang) for _, bound in level["belief"] + level["found"])
+    half, little = (lang["percent"].format(f"{before * 100:g}") for before, _ in level["belief"])
+    of_values, value = valued(level, promise["relation"]), ""
+    if of_values is not None:
+        known, told = (percent(of_values[kind][0][1], lang) for kind in ("belief", "found"))
+        value = lang["value"].format(half=half, known=known, told=told)
     text = lang["plain"].format(
+        half=half,
+        little=little,
         sure=sure,
         hardly=hardly,
+        value=value,
         strict=strict,
         loose=loose,
         suspicion=lang["suspicion"][f"{promise['unit']} {promise['relation']}"],
         of=lang["of"][level["of"]],
-        exceeded=f"{exceeded(level):.2g}",
+        exceeded=_exception(level, promise["relation"], lang),
+        delta=chance(level["delta"], lang),
     )
     others = dossier["model"]["epsilon_of_both_servers"]
     if others is not None:
         either, both = (spelled(dossier, cost, promise["delta"]) for cost in (promise["epsilon"], others))
-        text = lang["servers"].format(either=either, both=both) + text
-    return text + f" {lang['except']}" * dossier["model"]["public_ratings"]
+        text = lang["servers"].format(either=either, both=both) + "\n" + text
+    return text + f"\n{lang['except']}" * dossier["model"]["public_ratings"]
+
+
+def _exception(level: dict[str, Any], relation: str, lang: dict[str, Any]) -> str:
+    """Write the probability of an outcome after which a belief, also in a value, exceeds its bound."""
+    of_values = valued(level, relation)
+    return chance(max(exceeded(each) for each in (level, of_values) if each is not None), lang)
 
 
 def _first(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     book, so_far = dossier["ledger"], dossier["learned"][1]
     gaps = {
-        "name": dossier["model"]["name"],
+        "sha256": dossier["model"]["sha256"],
         "dataset": book["dataset"],
         "made": moment(dossier["made"]),
         "version": dossier["code"]["version"],
@@ -144,46 +167,51 @@ def _first(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
         word: dossier["declared"][field] or lang["undeclared"] for field, word in lang["declared"].items()
     }
     promise, cost = (escape(lang[part].format(**gaps)) for part in ("promise", "cost"))
-    lines = [(who, "", "") for who in lang["signers"]]
+    said_plainly = "".join(f"<p>{escape(text)}</p>" for text in plain(dossier).split("\n"))
+    rated = f"<p>{escape(lang['rated'])}</p>" * dossier["model"]["likes"]
+    declarations = [
+        f"<p>{escape(text)}</p>{lines}" + table((who, *lang["sign"]), [("", "", "")])
+        for (text, who), lines in zip(lang["declarations"], ('<p class="line"></p>', ""))
+    ]
     return "\n".join(
         [
             f'<p class="kind">{escape(lang["kind"])}</p>',
             f"<h1>{escape(dossier['declared']['controller'])}</h1>",
             small(lang["made"].format(**gaps)),
             terms(declared),
-            f'<div class="brief"><p><b>{promise}</b> {cost}</p><p>{escape(plain(dossier))}</p></div>',
+            f'<div class="brief"><p><b>{promise}</b> {cost}</p>{said_plainly}{rated}</div>',
             f"<h2>{escape(lang['heads']['not_covered'])}</h2>",
             bullets(dossier["not_covered"]),
             f"<h2>{escape(lang['heads']['declaration'])}</h2>",
-            f"<p>{escape(lang['declaration'])}</p>",
-            '<p class="line"></p>',
-            table(lang["sign"], lines).replace("<table", '<table class="signed"'),
+            *(each.replace("<table", '<table class="signed"') for each in declarations),
         ]
     )
 
 
 def _trained(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     model, book, promise = dossier["model"], dossier["ledger"], dossier["promise"]
-    low, high = model["rating_range"]
-    rows = lang["likes"] if model["likes"] else lang["ratings"].format(low=low, high=high)
     week = "" if model["week"] is None else lang["week"].format(*model["week"])
-    limit, name = book["budget"], lang["facts"]
-    budget = lang["no_budget"] if limit is None else spelled(dossier, limit["epsilon"], limit["delta"])
+    limit, name, items = book["budget"], lang["facts"], number(model["items"], lang)
+    if limit is not None:
+        budget = spelled(dossier, limit["epsilon"], limit["delta"])
+    else:
+        budget = lang["closed"] if book["closed"] else lang["no_budget"][limited(book)]
+    protects = {"unit": promise["unit"], "relation": promise["relation"], "neighbours": neighbours(dossier)}
     facts = {
         name["model"]: lang["trained_by"].format(name=model["name"], week=week, version=model["trained_by"]),
-        name["data"]: lang["data"].format(rows=rows, items=f"{model['items']:,}", cap=capped(model, lang)),
-        name["protected"]: lang["change"][f"{promise['unit']} {promise['relation']}"],
+        name["data"]: lang["data"].format(rows=rows_of(model, lang), items=items, cap=capped(model, lang)),
+        name["protected"]: lang["protected"].format(**protects),
         name["budget"]: lang["closed"] if book["closed"] else budget,
-        name["public"]: ", ".join(lang["public"].get(source, source) for source in model["public"]),
+        name["public"]: ", ".join(said(source, lang) for source in model["public"]),
         name["trust"]: lang["trust"]["no" if model["epsilon_of_both_servers"] is None else "yes"],
         name["noise"]: lang["noise"]["yes" if model["exact_noise"] else "no"],
-        name["file"]: lang["bytes"].format(bytes=f"{model['bytes']:,}", sha256=model["sha256"]),
+        name["file"]: lang["bytes"].format(bytes=number(model["bytes"], lang), sha256=model["sha256"]),
         name["settings"]: _settings(dossier, lang),
-        **{name["note"].format(at=at): note for at, note in enumerate(model["notes"], 1)},
+        **{name["note"].format(at=at): said(note, lang) for at, note in enumerate(model["notes"], 1)},
     }
     if dossier["consent"] is not None:
         facts[name["consent"]] = lang["consent"].format(**dossier["consent"])
-    heads = {part: f"<h3>{escape(lang['heads'][part])}</h3>" for part in ("released", "runs", "seasons")}
+    heads = {part: heading(lang["heads"][part]) for part in ("released", "runs", "seasons")}
     parts = [terms(facts), heads["released"], _released(book, lang), heads["runs"], _runs(dossier, lang)]
     if book["seasons"]:
         parts += [heads["seasons"], _seasons(dossier, lang)]
@@ -195,12 +223,17 @@ def _settings(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     book = dossier["ledger"]
     counted = any(row[4] == _COUNT for row in book["charges"] if row[2] in book["runs"])
     settings = [
-        f"{key} = {f'{value:g}' if type(value) is float else value}"
-        + lang["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
+        f"{key} = {_setting(value, lang)}" + lang["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
         for key, value in dossier["model"]["settings"].items()
         if value is not None
     ]
-    return ", ".join(settings) or str(lang["none"])
+    return "; ".join(settings) or str(lang["none"])
+
+
+def _setting(value: Any, lang: dict[str, Any]) -> str:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return number(value, lang, "g" if isinstance(value, float) else ",")
+    return str(lang["yes_no"].get(str(value), value))
 
 
 def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
@@ -210,22 +243,23 @@ def _released(book: dict[str, Any], lang: dict[str, Any]) -> str:
         if row.run in book["runs"]:
             release = row.release
             stem = re.sub(r",? ?(week )?\d+(?=$|, week)", "", row.label) or row.label
-            kinds.setdefault((stem, type(release.mechanism).__name__), []).append(release)
+            label = ": ".join(said(part, lang) for part in stem.split(": "))
+            kinds.setdefault((label, said(type(release.mechanism).__name__, lang)), []).append(release)
     rows = [
         (
             *named,
-            _range(release.sensitivity for release in releases),
-            _range(release.noise_sd for release in releases),
-            f"{total_mu(release.mu for release in releases):.3g}",
-            str(len(releases)),
+            _range((release.sensitivity for release in releases), lang),
+            _range((release.noise_sd for release in releases), lang),
+            amount(total_mu(release.mu for release in releases), lang, 3),
+            number(len(releases), lang),
         )
         for named, releases in kinds.items()
     ]
     return table(lang["release"], rows, (2, 3, 4, 5))
 
 
-def _range(values: Iterable[float]) -> str:
-    ordered = [f"{value:.3g}" for value in sorted(values)]
+def _range(values: Iterable[float], lang: dict[str, Any]) -> str:
+    ordered = [amount(value, lang, 3, bound=False) for value in sorted(values)]
     return ordered[0] if ordered[0] == ordered[-1] else f"{ordered[0]}–{ordered[-1]}"
 
 
@@ -245,22 +279,20 @@ def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
             re.sub("([0-9a-f]{8})[0-9a-f]{8,}$", r"\1…", run),
             mine[0][12] or "—",
         )
-        rows.append((*named, str(len(mine)), f"{mu:.4g}", f"{epsilon:.4g}"))
+        rows.append((*named, number(len(mine), lang), amount(mu, lang), amount(epsilon, lang)))
     if early := rows[: max(0, len(rows) - _LISTED)]:
-        count = sum(int(row[3]) for row in early)
+        charges = number(sum(len(mine) for mine in list(runs.values())[: len(early)]), lang)
+        earlier = lang["earlier"].format(count=number(len(early), lang))
         rows = [
-            (early[-1][0].removeprefix("→ "), lang["earlier"].format(count=len(early)), "", str(count))
-            + early[-1][4:],
+            (early[-1][0].removeprefix("→ "), earlier, "", charges) + early[-1][4:],
             *rows[len(early) :],
         ]
     note = lang["runs_note"].format(
-        delta=f"{delta:g}",
-        unit=book["unit"],
-        relation=book["relation"],
-        count=f"{book['head']['count']:,}",
+        delta=amount(delta, lang),
+        neighbours=neighbours(dossier),
+        count=number(book["head"]["count"], lang),
         head=book["head"]["hash"],
     )
-    note += lang["runs_lifetime"] * any(season["lifetime"] for season in book["seasons"])
     return table(lang["run"], rows, (3, 4, 5)) + small(note)
 
 
@@ -268,7 +300,7 @@ def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     rows = [
         (
             season["name"],
-            season_words(season, lang["weeks"]).format(**season),
+            season_words(season, lang["weeks"], lang),
             lang["shut"] if season["closed"] else lang["open"],
             spelled(dossier, season["epsilon"], season["delta"]),
         )
@@ -278,28 +310,33 @@ def _seasons(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 
 
 def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
-    levels, name = dossier["learned"], lang["learned"]
+    levels, name, relation = dossier["learned"], lang["learned"], dossier["promise"]["relation"]
 
-    def rates(kind: str) -> list[str]:
-        parts = (lang["percent"].format(f"{part * 100:g}") for part, _ in levels[0][kind])
-        return [name[kind].format(part) for part in parts]
+    def rates(kind: str, text: str, many: int) -> list[str]:
+        parts = (lang["percent"].format(f"{part * 100:g}") for part, _ in levels[0][kind][:many])
+        return [name[text].format(part) for part in parts]
 
-    lines = [*map(name.get, ("epsilon", "delta", "mu", "odds")), *rates("belief"), *rates("found")]
-    lines.append(name["exceeded"])
-    columns = [
-        (
-            f"{level['epsilon']:.4g}",
-            f"{level['delta']:g}",
-            "—" if level["mu"] is None or level["failure"] else f"{level['mu']:.4g}",
-            f"× {times(level['odds'], lang)}",
-            *(percent(part, lang) for _, part in level["belief"] + level["found"]),
-            f"{exceeded(level):.2g}",
+    lines = [*map(name.get, ("epsilon", "delta", "mu", "odds")), *rates("belief", "belief", 2)]
+    lines += [*rates("found", "found", 2), name["exceeded"]]
+    columns = []
+    for level in levels:
+        columns.append(
+            [
+                amount(level["epsilon"], lang),
+                chance(level["delta"], lang),
+                "—" if level["mu"] is None or level["failure"] else amount(level["mu"], lang),
+                f"× {times(level['odds'], lang)}",
+                *(percent(part, lang) for _, part in level["belief"] + level["found"]),
+                _exception(level, relation, lang),
+            ]
         )
-        for level in levels
-    ]
+        of_values = valued(level, relation)
+        if of_values is not None:
+            columns[-1] += [percent(of_values[kind][0][1], lang) for kind in ("belief", "found")]
+    if len(columns[0]) > len(lines):
+        lines += rates("belief", "value", 1) + rates("found", "told", 1)
     head = (lang["learned_head"], *(lang["of"][level["of"]] for level in levels))
-    promise = dossier["promise"]
-    note = lang["learned_note"].format(unit=promise["unit"], relation=promise["relation"])
+    note = lang["learned_note"].format(neighbours=neighbours(dossier))
     bounds = table(head, list(zip(lines, *columns)), range(1, len(head)))
     return bounds + small(note) + table(lang["criterion"], dossier["criteria"])
 
@@ -311,14 +348,17 @@ def _attacked(attacks: Sequence[dict[str, Any]], lang: dict[str, Any]) -> str:
     for attack in attacks:
         name = lang["attack_names"][attack["attack"]]
         if "not_run" in attack:
-            why = lang["not_run"].get(attack["not_run"], attack["not_run"])
+            error = lang["not_run_error"].format(attack["not_run"])
+            why = lang["not_run"].get(attack["not_run"], error)
             rows.append((name, lang["attack_not_run"].format(why), "", "", ""))
             continue
-        margin, control = attack.get("margin", 0.0), attack.get("without_privacy", 0.0)
-        gaps = {"users": f"{attack['users']:,}", "margin": f"{margin:.2f}", "control": f"{control:.3f}"}
+        reached, claim, control, margin = (
+            amount(attack.get(key, 0.0), lang, digits, bound=False)
+            for key, digits in (("reached", 3), ("claim", 3), ("without_privacy", 3), ("margin", 1))
+        )
+        gaps = {"users": number(attack["users"], lang), "margin": margin, "control": control}
         done = lang["attacks"][attack["attack"]].format(**gaps)
-        figures = f"{attack['reached']:.3f}", f"{attack['claim']:.3f}"
-        rows.append((name, done, *figures, lang["reading"][reading(attack)]))
+        rows.append((name, done, reached, claim, lang["reading"][reading(attack)]))
     return table(lang["attack_head"], rows, (2, 3)) + small(lang["attacks_note"])
 
 
@@ -329,6 +369,14 @@ def reading(attack: dict[str, Any]) -> str:
         return "above"
     guessing = 0.5 if "margin" in attack else 0.0
     return "below" if least > guessing else "nothing"
+
+
+def _law(paragraphs: Iterable[Sequence[str]]) -> str:
+    """Return headings, which have no text, and terms."""
+    parts: list[str] = []
+    for word, text in paragraphs:
+        parts.append(terms({word: text}) if text else heading(word))
+    return "\n".join(parts).replace("\n</dl>\n<dl>", "")
 
 
 def _code(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
