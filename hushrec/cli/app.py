@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Sequence
 from inspect import getdoc
 
@@ -142,7 +143,9 @@ def run(words: Sequence[str]) -> int:
         if asked[1:] and len(asked) == len(words):  # no help is asked for
             note_compilation()
         command = app.parse_commands(asked)[1][-1]
-        app(words, exit_on_error=False, print_error=False)
+        with warnings.catch_warnings():
+            warnings.showwarning = lambda message, *_, **__: output.note(f"Warning: {message}")
+            app(words, exit_on_error=False, print_error=False)
         sys.stdout.flush()
         return 0
     except BrokenPipeError:  # the reader has seen enough

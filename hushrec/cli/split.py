@@ -22,7 +22,7 @@ from hushrec.data import (
     strong_generalization,
 )
 from hushrec.data.preview import PRIVATE_LOOK
-from hushrec.data.splits import check_sides
+from hushrec.data.splits import check_times
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 from hushrec.progress import progress_bar
@@ -74,7 +74,7 @@ def split(
     ways: dict[str, tuple[Any, Callable[[Ratings, Any], tuple[Ratings, ...]]]] = {
         "--test-share": (test_share, lambda rows, part: split_ratings(rows, (1 - part, part), seed=seed)),
         "--leave-out": (leave_out, lambda rows, count: leave_k_out(rows, count, seed=seed)),
-        "--leave-last": (leave_last, lambda rows, _: leave_last_out(rows)),
+        "--leave-last": (leave_last, _last),
         "--test-users": (test_users, lambda rows, part: strong_generalization(rows, part, seed=seed)),
         "--from": (date, _by_time),
     }
@@ -112,5 +112,10 @@ def split(
 
 
 def _by_time(rows: Ratings, date: str) -> tuple[Ratings, Ratings]:
-    check_sides(rows, date)
+    check_times(rows, date)
     return split_by_time(rows, date)
+
+
+def _last(rows: Ratings, _: Any) -> tuple[Ratings, Ratings]:
+    check_times(rows)
+    return leave_last_out(rows)

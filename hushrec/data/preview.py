@@ -40,7 +40,7 @@ from hushrec.data.ratings_builder import build, has_value, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
 from hushrec.data.textfiles import MAX_LINE_BYTES
-from hushrec.data.times import NO_TIME, unit_of
+from hushrec.data.times import HOW_TO_WRITE, NO_TIME, unit_of
 from hushrec.errors import InputError
 
 PRIVATE_LOOK = "PRIVATE: computed from the ratings without noise, for the curator alone; nothing was charged"
@@ -417,7 +417,7 @@ def _hints(reading: _Read, unknown: float) -> Iterator[str]:
     if unknown > 0.5:
         yield "most items are not in the catalogue: are ids written the same way there?"
     if reading.times is not None and len(reading.times) and (reading.times == NO_TIME).all():
-        yield "no time can be read; write dates as 2024-06-30, or seconds since 1970."
+        yield f"no time can be read; {HOW_TO_WRITE}."
     elif reading.times is not None and (unit := unit_of(reading.times)) != "seconds":
         yield (
             f"the times look like {unit}, and dates are compared as seconds since 1970; divide the times or"

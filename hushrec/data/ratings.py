@@ -262,6 +262,11 @@ class Ratings:
         return self.times is not None
 
     @cached_property
+    def any_time(self) -> bool:
+        """Whether a rating has a time that could be read. Private."""
+        return self.times is not None and bool((self.times != NO_TIME).any())
+
+    @cached_property
     def users_differ(self) -> bool:
         """Whether every row is another user's, as training needs."""
         return len(self.user_texts.unique()) == self.n_users

@@ -15,7 +15,7 @@ from hushrec.checks import check_count, check_numbers, is_number
 from hushrec.data.columns import SPLIT
 from hushrec.data.keys import check_seed, part_of, parts_of_cells, smallest_per_row, stream_base
 from hushrec.data.ratings import Ratings
-from hushrec.data.times import NO_TIME, parse_time, unit_of
+from hushrec.data.times import HOW_TO_WRITE, NO_TIME, parse_time, unit_of
 from hushrec.errors import InputError
 
 
@@ -176,10 +176,17 @@ def split_by_time(ratings: Ratings, date: Any) -> tuple[Ratings, Ratings]:
     return ratings.where(~after, keyed=True), ratings.where(after, keyed=True)
 
 
-def check_sides(ratings: Ratings, date: Any) -> None:
-    """Refuse a date with all ratings on one side, or in another unit; the sentence is private."""
+def check_times(ratings: Ratings, date: Any = None) -> None:
+    """Refuse unreadable times, or a date with all ratings on one side or in another unit; private."""
+    if ratings.times is None or not len(ratings.times):
+        return
+    begin = "PRIVATE, for the curator alone:"
+    if not ratings.any_time:
+        raise InputError(
+            f"{begin} no time of these ratings can be read, and nothing was written; {HOW_TO_WRITE}."
+        )
     moment = parse_time(date)
-    if ratings.times is None or moment == NO_TIME or not len(ratings.times):
+    if moment == NO_TIME:
         return
     unit, expected = unit_of(ratings.times), unit_of(np.array([moment]))
     n_after = int((ratings.times >= moment).sum())
@@ -191,7 +198,7 @@ def check_sides(ratings: Ratings, date: Any) -> None:
         how = f"the times look like {unit} and the date counts in {expected}; convert the times."
     else:
         how = "pass another date, which does not depend on the ratings."
-    raise InputError(f"PRIVATE, for the curator alone: {what}, and nothing was written; {how}")
+    raise InputError(f"{begin} {what}, and nothing was written; {how}")
 
 
 def strong_generalization(

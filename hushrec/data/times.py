@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import math
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,11 +26,17 @@ NO_TIME = int(np.iinfo(np.int64).min)
 
 #: No float64 within it is rounded past int64 or to `NO_TIME`.
 _FURTHEST = 1 << 62
+#: 24.12.2025, also with a time of day
+_DOTTED = re.compile(r"([0-9]{1,2})\.([0-9]{1,2})\.([0-9]{4})(?:,?[ T]+([0-9]{1,2})(:.+))?")
 _EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
 _FINER = ("ms", "us", "ns", "ps", "fs", "as")  # NumPy's units below a second
 
 #: Seconds since 1970 reach 10^11 in the year 5138, milliseconds in 1973.
 _UNITS = {"seconds": 10**11, "milliseconds": 10**14, "microseconds": 10**17}
+
+
+#: Advice for a column of which no time can be read.
+HOW_TO_WRITE = "write dates as 2024-06-30 or 30.06.2024, or seconds since 1970"
 
 
 def unit_of(times: np.ndarray) -> str:
@@ -42,8 +49,8 @@ def unit_of(times: np.ndarray) -> str:
 def encode_times(column: Any) -> np.ndarray:
     """Return int64, `NO_TIME` where a cell holds no time.
 
-    Dates, timestamps and ISO 8601 text become seconds since 1970 (UTC). Numbers keep the source's unit. Both
-    are rounded down, numbers from the nearest float64.
+    Dates, timestamps, ISO 8601 text and text such as 24.12.2025 12:51 become seconds since 1970 (UTC).
+    Numbers keep the source's unit. Both are rounded down, numbers from the nearest float64.
     """
     kind = getattr(column, "dtype", None)
     if hasattr(kind, "categories") and hasattr(column, "cat") and hasattr(column.cat, "codes"):  # pandas
@@ -81,7 +88,7 @@ def _time_of(value: Any) -> int:
     if isinstance(value, (bytes, bytearray)):
         value = bytes(value).decode()
     if isinstance(value, str) and "_" not in value and math.isnan(parse_rating(value)):
-        value = datetime.datetime.fromisoformat(value.strip())
+        value = datetime.datetime.fromisoformat(_in_iso(value.strip()))
     if hasattr(value, "to_datetime64"):  # a Timestamp of pandas
         value = value.to_datetime64()
     if isinstance(value, np.datetime64):
@@ -93,6 +100,15 @@ def _time_of(value: Any) -> int:
         return (moment - _EPOCH) // datetime.timedelta(seconds=1)
     number = math.nan if isinstance(value, (bool, np.bool_)) else parse_rating(value)
     return math.floor(number) if abs(number) <= _FURTHEST else NO_TIME
+
+
+def _in_iso(text: str) -> str:
+    dotted = _DOTTED.fullmatch(text)
+    if dotted is None:
+        return text
+    day, month, year, hour, rest = dotted.groups()
+    clock = "" if hour is None else f"T{hour:0>2}{rest}"
+    return f"{year}-{month:0>2}-{day:0>2}{clock}"
 
 
 def _of_typed(column: pa.Array) -> np.ndarray:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from hushrec.data import Domain, Ratings
-from hushrec.data.times import NO_TIME, parse_time
+from hushrec.data.times import HOW_TO_WRITE, NO_TIME, parse_time
 from hushrec.errors import InputError
 
 #: Numbers of a user's latest ratings from which a list of what comes next is computed, next to all of them.
@@ -16,6 +17,8 @@ _SPANS = 1, 2, 4, 8, 16, 32
 
 def spans(history: Ratings) -> list[Ratings]:
     """Return each user's latest ratings for every span, and the whole history."""
+    if history.n_ratings and history.timed and not history.any_time:
+        _warn()
     age = history.age()
     return [*(history.where(age < span, drop_empty=False, keyed=True) for span in _SPANS), history]
 
@@ -31,5 +34,15 @@ def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any],
     order = list(range(len(pairs)))
     if any(len(entry) == 3 for entry in pairs):
         times = [parse_time(entry[2]) if len(entry) == 3 else NO_TIME for entry in pairs]
+        if all(time == NO_TIME for time in times):
+            _warn()
         order.sort(key=lambda at: (times[at], places[at]))
     return [tuple(pairs[at][:2]) for at in order], [places[at] for at in order]
+
+
+def _warn() -> None:
+    warnings.warn(
+        "No time of this history can be read, so lists of what comes next do not know its order;"
+        f" {HOW_TO_WRITE}.",
+        stacklevel=5,
+    )

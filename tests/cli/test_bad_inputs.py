@@ -96,6 +96,8 @@ LINES = {
     f"{RANGED} --catalogue headed.txt": "begins with a header; remove this line",
     f"split ms.csv {D} --out-dir p --from 2020-01-01": "PRIVATE, for the curator alone: all ratings",
     f"split shop.csv {D} --columns time=day --out-dir p --from 2030-01-01": "PRIVATE",
+    f"split us.csv {D} --out-dir p --from 2020-01-01": "no time of these ratings can be read",
+    f"split us.csv {D} --out-dir p --leave-last": "no time of these ratings can be read",
     "evaluate items.txt shop.csv shop.csv": "is not a hushrec model file",
     "evaluate nowhere.hush shop.csv shop.csv": "check the path",
     "evaluate MODEL shop.csv nobody.csv": "no usable rating",
@@ -180,11 +182,12 @@ def shop(run, files):
         "nothing.csv": "",
         "rows.csv": '{"user":"a","item":"b","rating":3}\n',
         "ms.csv": "customer,product,stars,time\n" + lines(*((*row[:3], 10**12) for row in rows)),
+        "us.csv": "customer,product,stars,time\n" + lines(*((*row[:3], "12/24/2025") for row in rows)),
         "typed.item": f"item_id:token\ttitle:token_seq\n{items[0]}\tA red house\n",
         "headed.txt": "item_id\n" + "\n".join(items),
         "plain.csv.gz": head,
         "rows.jsonl": '{"user":"a","item":"b","rating":3}\n',
-        "drama.csv": "id,drama\n" + lines(*((item, 1) for item in items)),
+        "drama.csv": "id,drama\n" + lines(*((item, place % 2) for place, item in enumerate(items))),
         "items.csv": "id,name\n" + lines(*((item, f"Film {item}") for item in items)),
     }
     for name, text in texts.items():

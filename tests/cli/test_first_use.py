@@ -116,6 +116,15 @@ def test_the_curator_is_told_which_ratings_were_given_again(run, files):
     assert dropped["count"] == 2 and tuple(dropped["first"]) == (3, 5) and found["usable"] == 2
 
 
+def test_lists_of_what_comes_next_say_if_no_time_can_be_read(run, files):
+    rows = [f"a,{item},5,{{}}12{{}}2025" for item in files.items[:3]]
+    for first, mark, warned in (("24.", ".", 0), ("24/", "/", 1)):
+        text = "\n".join(["user,item,rating,time", *(row.format(first, mark) for row in rows), ""])
+        Path("dated.csv").write_text(text)
+        done = run("recommend", files.model, "dated.csv", "--user", "a", "--next")
+        assert done.exit_code == 0 and done.stderr.count("Warning: No time of this history can be") == warned
+
+
 def test_the_answer_of_every_command_fits_a_screen(run, files):
     """24 lines of 80 letters; a command to copy may be longer."""
     season = ["--dataset", "weekly", *BUDGET]

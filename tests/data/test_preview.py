@@ -15,7 +15,7 @@ import pytest
 import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
-from hushrec.data.splits import check_sides
+from hushrec.data.splits import check_times
 from hushrec.errors import InputError
 from tests.data.pieces import in_pieces
 
@@ -180,15 +180,15 @@ def test_times_in_another_unit_than_seconds_are_reported(tmp_path: Path, factor:
     rows = Ratings.from_any(table, DOMAIN, columns={"time": True})
     for date in ("2020-01-01", datetime.date(2020, 1, 1)):
         if factor == 1:
-            check_sides(rows, date)
+            check_times(rows, date)
         else:
             with pytest.raises(InputError, match=f"PRIVATE.* look like {unit}"):
-                check_sides(rows, date)
-    check_sides(rows, 1_600_000_000 * factor)  # a number in the unit of the times
+                check_times(rows, date)
+    check_times(rows, 1_600_000_000 * factor)  # a number in the unit of the times
     known = rows.where(rows.times > 0, keyed=True)
     for date, side in (("2030-01-01", "before" if factor == 1 else "after"), ("2010-01-01", "after")):
         with pytest.raises(InputError, match=f"PRIVATE.* all ratings are {side}"):
-            check_sides(known, date)
+            check_times(known, date)
 
 
 def test_ids_that_floats_have_rounded_are_counted() -> None:

@@ -27,10 +27,11 @@ SAME = [
     datetime.datetime(2020, 1, 1, 12), pd.Timestamp("2020-01-01 12:00"), np.datetime64("2020-01-01T12"),
     pd.Timestamp("2020-01-01 07:00", tz="America/New_York"), np.datetime64("2020-01-01T12:00:00.9", "ns"),
     datetime.datetime(2020, 1, 1, 13, tzinfo=datetime.timezone(datetime.timedelta(hours=1))), complex(NOON),
+    "01.01.2020 12:00", "1.1.2020 12:00:00.9", " 1.1.2020, 12:00", b"01.01.2020T13:00+01:00",
 ]  # fmt: skip
 NONE = [
     None, math.nan, math.inf, "", "yesterday", "1_0", b"\xff", "\ud800", True, [], {}, pd.NaT, pd.NA, 1e300,
-    10**400,
+    10**400, "32.01.2020", "12.31.2020", "1.1.20", "1.1.2020 noon", "1.1.2020 25:00", "1. 1. 2020 12:00",
     np.datetime64("NaT"), np.timedelta64(5, "s"), datetime.timedelta(5), datetime.time(5), 3j,
     decimal.Decimal("NaN"),
     2**63, np.datetime64(2**62, "D"), np.datetime64(10**15, "Y"),
