@@ -5,6 +5,7 @@ Proofs of the sensitivities: docs/proofs/baselines.md.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -121,12 +122,12 @@ class ItemBias(Estimator[Users]):
         return self._shrunk([Tracked.first(*release) for release in self._release(users, gate)], users.domain)
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
-        tracked = []
-        for name, (released, variance) in zip(_TRACKED, self._release(users, gate)):
-            before = Tracked.of(last.state, name)
-            if name.startswith("item_"):
-                before = before.with_new(last.state["item_seen"] > 0)
-            tracked.append(before.measured(released, variance, grows=True))
+        seen, made = last.state["item_seen"] > 0, self._release(users, gate)
+        before = [Tracked.of(last.state, name) for name in _TRACKED]
+        before[:2] = [tracked.with_new(seen) for tracked in before[:2]]
+        (counted, variance), n_users = (column[1] for column in made[2]), max(float(before[2].mean[1]), 1.0)
+        part = before[1].part(*made[1], counted / n_users, max(math.sqrt(variance) / n_users, 1e-6))
+        tracked = [one.measured(*release, part) for one, release in zip(before, made, strict=True)]
         return self._shrunk(tracked, users.domain)
 
     def _release(self, users: Users, gate: Gate) -> list[tuple[Array, Array]]:
@@ -191,9 +192,9 @@ class Popular(Estimator[Users]):
         return self._counted(Tracked.first(noisy, gate.noise_sd("item weights") ** 2))
 
     def week(self, users: Users, gate: Gate, last: ModelArrays) -> ModelArrays:
-        noisy = gate.release("item weights", users.item_weights())
+        release = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights") ** 2
         before = Tracked.of(last.state, "item_weights").with_new(last.state["item_seen"] > 0)
-        return self._counted(before.measured(noisy, gate.noise_sd("item weights") ** 2, grows=True))
+        return self._counted(before.measured(*release, before.part(*release)))
 
     @staticmethod
     def _counted(tracked: Tracked) -> ModelArrays:

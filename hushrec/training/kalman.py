@@ -6,6 +6,7 @@ released values: the state holds the log likelihood of every candidate.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 
 from hushrec.serving.modelfile import Expected, Size
 from hushrec.training.gate import Gate
-from hushrec.training.posterior import ratio
+from hushrec.training.posterior import left_after, ratio, wiener_gain
 from hushrec.training.users import Users
 from hushrec.types import Array
 
@@ -26,8 +27,12 @@ SEEN = {"item_seen": Expected("f", ("items",), 0.0, 1.0)}
 DRIFTS = np.concatenate([[0.0], np.geomspace(1e-5, 0.3, 12)])
 #: Prior mean of the drift.
 _USUAL_DRIFT = 2e-3
-#: Prior deviation of a week's growth, and of a declared number of users, as a part of it.
-_USUAL_GROWTH = 0.05
+#: Prior deviation of a week's part of the first week's users where no number of users is released.
+_USUAL_CHANGE = 0.3
+#: Prior deviation of a declared number of users, as a part of it.
+_USUAL_ERROR = 0.05
+#: Least part that is estimated.
+_LEAST_PART = 1e-3
 _TINY = float(np.finfo(np.float64).tiny)
 
 
@@ -106,40 +111,34 @@ class Tracked(NamedTuple):
         usual, square = float(np.median(self.mean[seen])), float((self.mean[seen] ** 2).mean())
         return Tracked(np.where(seen, self.mean, usual), np.where(seen, self.variance, square), self.evidence)
 
-    def measured(self, released: Array, noise_variance: Any, *, grows: bool = False) -> Tracked:
-        """Return the statistic after another release.
+    def part(
+        self, released: Array, noise_variance: Any, center: float = 1.0, sd: float = _USUAL_CHANGE
+    ) -> float:
+        """Estimate this week's users as a part of the first week's; `center` and `sd` are known before.
 
-        ``grows``: all entries may have grown by one factor, as sums over users do.
+        Sums over users are measured in units of the first week, so a part multiplies all of them.
         """
+        total = self.variance + noise_variance
+        weight, square = ratio(self.mean, total), float(ratio(self.mean**2 - self.variance, total).sum())
+        precision = sd**-2.0
+        found = (precision * center + float(weight @ released)) / (precision + max(square, 0.0))
+        return max(found, _LEAST_PART)
+
+    def measured(self, released: Array, noise_variance: Any, part: float = 1.0) -> Tracked:
+        """Return the statistic after another release, of users who are a part of the first week's."""
         noise = np.broadcast_to(np.asarray(noise_variance, dtype=np.float64), released.shape)
-        mean, variance = self.mean, self.variance
-        if grows:
-            factor = _growth(mean, released, variance + noise)
-            mean, variance = factor * mean, factor**2 * variance
-        usual = float((mean**2).mean())
-        one = np.ones_like(released)
-        evidence = learned(self.evidence, released - mean, one, variance, noise, usual)
-        variance = variance + drift(evidence) * usual
-        gain = 1 - ratio(noise, variance + noise)
-        return Tracked(mean + gain * (released - mean), (1 - gain) * variance, evidence)
+        usual, slope = float((self.mean**2).mean()), np.full(released.shape, part)
+        surprise = released - part * self.mean
+        evidence = learned(self.evidence, surprise, slope, self.variance, noise, usual)
+        variance = self.variance + drift(evidence) * usual
+        gain = wiener_gain(slope, variance, noise)
+        return Tracked(self.mean + gain * surprise, left_after(gain, slope, variance), evidence)
 
 
-def first_count(n_users: float, counted_sd: float) -> Array:
-    """The number of users and its variance, released in week 0 or declared then."""
-    return np.array([n_users, max(counted_sd, _USUAL_GROWTH * n_users) ** 2])
-
-
-def counted_again(users: Users, gate: Gate, counts: Array, weights: Tracked) -> tuple[Array, Tracked]:
-    """Release and return the number of users with its variance, and the item weights."""
-    count = Tracked(counts[:1], counts[1:], no_evidence())
-    released = gate.release("number of users", users.count())
-    count = count.measured(released, gate.noise_sd("number of users") ** 2, grows=True)
+def counted_again(users: Users, gate: Gate, n_users: float, weights: Tracked) -> tuple[float, Tracked]:
+    """Release this week's users, as a part of the first week's `n_users`, and their item weights."""
+    counted, sd = float(gate.release("number of users", users.count())[0]), gate.noise_sd("number of users")
     released = gate.release("item weights", users.item_weights())
-    weights = weights.measured(released, gate.noise_sd("item weights") ** 2, grows=True)
-    return np.array([count.mean[0], count.variance[0]]), weights
-
-
-def _growth(mean: Array, released: Array, variance: Array) -> float:
-    precision = _USUAL_GROWTH**-2.0
-    weight = ratio(mean, variance)
-    return (precision + float((weight * released).sum())) / (precision + float((weight * mean).sum()))
+    variance = gate.noise_sd("item weights") ** 2
+    part = weights.part(released, variance, counted / n_users, math.hypot(sd / n_users, _USUAL_ERROR))
+    return part, weights.measured(released, variance, part)

@@ -20,9 +20,12 @@ def weeks(drift_sd: float, noise: list[float]) -> list[np.ndarray]:
 
 
 def test_it_is_the_best_linear_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Oracle: Gaussian conditioning on all weeks' numbers, with the drifts that the filter took."""
-    noise = [1.0, 0.5, 2.0, 0.7]
-    released, gained = weeks(0.3, noise), []
+    """Oracle: Gaussian conditioning on all weeks' numbers, with the drifts that the filter took.
+
+    Of the later weeks' users a part is there, so a week says less.
+    """
+    noise, parts, gained = [1.0, 0.5, 2.0, 0.7], [1.0, 0.8, 0.3, 0.5], list[float]()
+    released = [part * each for part, each in zip(parts, weeks(0.3, noise), strict=True)]
 
     def seen(evidence: np.ndarray) -> float:
         gained.append(drift(evidence))
@@ -30,33 +33,33 @@ def test_it_is_the_best_linear_estimate(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(kalman, "drift", seen)
     found, usual = Tracked.first(released[0], noise[0] ** 2), []
-    for each, sd in zip(released[1:], noise[1:]):
+    for each, sd, part in zip(released[1:], noise[1:], parts[1:], strict=True):
         usual.append(float((found.mean**2).mean()))
-        found = found.measured(each, sd**2)
+        found = found.measured(each, (part * sd) ** 2, part)
     assert min(gained) > 0
-    steps = [part * square for part, square in zip(gained, usual)]
+    steps = [gain * square for gain, square in zip(gained, usual, strict=True)]
     # seen from the last week backwards: a week's value differs by the later drifts
     since = [math.fsum(steps[week:]) for week in range(4)]
     covariance = np.array([[since[max(a, b)] for b in range(4)] for a in range(4)]) + np.diag(noise) ** 2
     precision = np.linalg.inv(covariance)
     assert found.variance == pytest.approx(np.full(40, 1 / precision.sum()))
-    assert found.mean == pytest.approx(precision.sum(axis=0) @ np.array(released) / precision.sum())
+    assert found.mean == pytest.approx(
+        precision.sum(axis=0) @ (np.array(released) / np.array(parts)[:, None]) / precision.sum()
+    )
 
 
-def test_growth_is_what_is_expected_of_it_given_all_entries() -> None:
-    """Oracle: the posterior mean on a grid, with the earlier mean and variance as a prior."""
-    rng = np.random.default_rng(8)
-    variance, noise = rng.uniform(0.5, 20.0, 40), rng.uniform(0.5, 20.0, 40)
-    released = 1.1 * TRUTH + rng.normal(0, np.sqrt(variance + noise))
-    factors = np.linspace(0.5, 1.6, 20_001)
-    misses = released - factors[:, None] * TRUTH
-    log = -((factors - 1) ** 2) / (2 * 0.05**2) - (misses**2 / (2 * (variance + noise))).sum(axis=1)
-    likely = np.exp(log - log.max())
-    expected = likely @ factors / likely.sum()
-    still = Tracked(TRUTH, variance, no_evidence() - 1e9 * (DRIFTS > 0))  # nothing drifts
-    found = still.measured(released, noise, grows=True)
-    gain = expected**2 * variance / (expected**2 * variance + noise)
-    assert found.mean == pytest.approx(expected * TRUTH + gain * (released - expected * TRUTH), rel=1e-6)
+@pytest.mark.parametrize("true", [1.1, 0.5, 0.03])
+def test_the_part_of_the_users_that_is_there_is_found(true: float) -> None:
+    """Also where the statistic is as uncertain as it is large, which draws a regression towards 0."""
+    rng, found = np.random.default_rng(8), []
+    for _ in range(100):
+        statistic = rng.normal(3.0, 1.0, 4000)
+        known = Tracked(statistic + rng.normal(0, 3.0, 4000), np.full(4000, 9.0), no_evidence())
+        found.append(known.part(true * statistic + rng.normal(0, 0.5, 4000), 0.25))
+    assert np.mean(found) == pytest.approx(true, abs=0.01)
+    nothing = Tracked(np.zeros(3), np.ones(3), no_evidence())
+    assert nothing.part(np.ones(3), 1.0, center=0.7) == pytest.approx(0.7)
+    assert nothing.part(np.ones(3), 1.0, center=-0.7) > 0
 
 
 def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:

@@ -10,7 +10,7 @@ from hushrec.evaluation import evaluate
 from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training.kalman import Tracked
+from hushrec.training.kalman import Tracked, no_evidence
 from hushrec.training.run import moved
 from tests.opening import opened
 
@@ -53,8 +53,11 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     assert np.array_equal(scale, last.state["item_scale"]) and np.array_equal(first, last.state["item_first"])
     assert np.flatnonzero(scale).tolist() == sorted(last.serve["learned_items"])
     before, own = float(last.state["pairs_precision"]), 1 / 0.16
-    assert found.state["pairs"] == pytest.approx((before * pairs + own * 2.0) / (before + own))
-    assert found.state["pairs_precision"] == pytest.approx(before + own)
+    known = Tracked(pairs, np.full(len(pairs), 1 / before), no_evidence())
+    part = known.part(values["item matrix"], 0.16)
+    total = before + part**2 * own
+    assert found.state["pairs"] == pytest.approx((before * pairs + part * own * 2.0) / total)
+    assert found.state["pairs_precision"] == pytest.approx(total)
     # without noise a week's matrix is all that counts
     gate = Told(values)
     gate.private = False
@@ -87,10 +90,17 @@ def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
             return sd[label]
 
     found, noise = model.week(model.users(DATA), Gate({}), last), 0.8 if len(parts) > 1 else 0.6
+    before, place = Tracked.of(last.state, "item_weights"), names.index("item_weights")
+    there = {}
+    if model.name == "item-bias":
+        counted = last.state["level"][1]
+        there = {"center": 130.0 / counted, "sd": noise * units[2][1] / counted}
+    release = parts[place], (noise * units[place]) ** 2
+    part_there = before.with_new(last.state["item_seen"] > 0).part(*release, **there)
     for name, part, unit in zip(names, parts, units):
         before = Tracked.of(last.state, name)
         before = before.with_new(last.state["item_seen"] > 0) if name != "level" else before
-        now = before.measured(part, (noise * unit) ** 2, grows=True)
+        now = before.measured(part, (noise * unit) ** 2, part_there)
         wanted = now.to_arrays(name)
         for key, array in wanted.items():
             assert found.state[key] == pytest.approx(array), key

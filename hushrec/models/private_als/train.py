@@ -87,8 +87,7 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
         items = np.column_stack(columns).astype(dtype)
     public = ground.scores[:, : model.learned_factors if biases.informative else 0]
     items, residual, factors = _learn_factors(model, users, gate, ground, items, public, seed)
-    counted_sd = gate.noise_sd("level") if gate.planned("level") and model.n_users is None else 0.0
-    state = State.first(level, residual, counted_sd, (noisy, weights_sd), biases, factors)
+    state = State.first(level, residual, (noisy, weights_sd), biases, factors)
     serve = served(level, residual, items, supported, model.factor_rounds > 0)
     if model.scores == "ratings" and ground.scores.size:
         slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.informative)

@@ -39,7 +39,6 @@ from hushrec.training.kalman import (
     Tracked,
     counted_again,
     drift,
-    first_count,
     learned,
     no_evidence,
 )
@@ -69,10 +68,9 @@ _EVIDENCE = "item weights", "item biases", "item factors"
 
 
 class Numbers(NamedTuple):
-    """Numbers that a week continues; variances, except the number of users and the spread."""
+    """Numbers that a week continues; variances, except the first week's number of users and the spread."""
 
     n_users: float
-    n_users_variance: float
     spread: float
     user_variance: float
     residual: float
@@ -156,14 +154,14 @@ class State(NamedTuple):
         cls,
         level: Level,
         residual: float,
-        counted_sd: float,
         weights: tuple[Array, float],
         biases: Biases,
         factors: KnownFactors | None,
     ) -> State:
-        users = first_count(level.n_users, counted_sd)
         return cls(
-            np.array([*users, level.spread, level.user_variance, residual, float(biases.prior.mean())]),
+            np.array(
+                [level.n_users, level.spread, level.user_variance, residual, float(biases.prior.mean())]
+            ),
             np.ones(len(biases.variance)),
             weights[0],
             np.full(len(biases.variance), weights[1] ** 2),
@@ -216,11 +214,11 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
     scores = feature_scores(domain.item_features, domain.n_items)
     arrays, columns = _divided(model, last, scores)
     items, state = _with_new_items(model, ModelArrays(arrays, last.state), scores)
-    spread, user_variance, residual, _ = state.numbers[2:]
-    counts, tracked = counted_again(users, gate, state.numbers[:2], state.weights)
+    n_users, spread, user_variance, residual, _ = state.numbers.tolist()
+    part, tracked = counted_again(users, gate, n_users, state.weights)
     level = Level(
         float(last.serve["center"]),
-        max(float(counts[0]), 1.0),
+        max(part * n_users, 1.0),
         spread,
         float(last.serve["bias_regularization"]),
         user_variance,
@@ -228,7 +226,7 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
     weights_sd = math.sqrt(float(tracked.variance.mean()))
     weights, supported, _ = item_weights(tracked.mean, weights_sd)
     relative = adaptive_weights(weights, model.tuning.weight_exponent)
-    slopes = weighted_slopes(weights, relative)
+    slopes = part * weighted_slopes(weights, relative)
     if model.bias_rounds:
         state = _with_bias_prior(items, state, np.log(weights))
     bias_prior = state.numbers[-1]
@@ -255,7 +253,7 @@ def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArr
         visible = visible_part(tracked.mean, weights_sd)
         items[:, 0] = (1 - bias_variance / bias_prior) * standardised(BiasedFactors(items).biases, weights)
         items[:, 1] = standardised(np.log(weights), weights) * visible
-    numbers = [level.n_users, float(counts[1]), spread, user_variance, now, bias_prior]
+    numbers = [n_users, spread, user_variance, now, bias_prior]
     following = State(
         np.array(numbers),
         np.ones(len(items)),

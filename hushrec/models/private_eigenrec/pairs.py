@@ -24,6 +24,7 @@ from hushrec.models.private_eigenrec.denoise import project_out
 from hushrec.models.private_eigenrec.items import ItemStatistics, popularity_of
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.training.gate import Gate
+from hushrec.training.kalman import Tracked, no_evidence
 from hushrec.types import Array, ModelArrays
 
 # Tuned on validation users of Yahoo! R3 and MovieLens-1M and on generated likes, once, at commit 1480e89.
@@ -52,9 +53,12 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
     items = ItemStatistics(n_users, noisy, noise_sd, learned, popularity, scale, first)
     users.scale(scale, first)
     matrix = gate.release("item matrix", users.item_matrix())
-    precision = _precision(gate)
-    total = precision + float(state["pairs_precision"])
-    matrix = state["pairs"] + (matrix - state["pairs"]) * (precision / total)
+    part, precision, before = 1.0, _precision(gate), float(state["pairs_precision"])
+    if before:
+        known = np.full(len(matrix), 1 / before)
+        part = Tracked(state["pairs"], known, no_evidence()).part(matrix, 1 / precision)
+    total = part**2 * precision + before
+    matrix = state["pairs"] + (matrix - part * state["pairs"]) * (part * precision / total)
     return _served(items, users.domain, matrix, total, gate, len(last.serve["learned_items"]) - 1)
 
 
@@ -93,7 +97,7 @@ def _served(
     state = {
         "pairs": matrix,
         "pairs_precision": np.float64(precision if gate.private else 0.0),
-        "users": np.array([items.n_users, 0.0]),
+        "users": np.array([items.n_users]),
         "item_weights": items.noisy,
         "item_weights_variance": np.full(len(items.noisy), items.noise_sd**2),
         "item_scale": items.scale,

@@ -31,9 +31,8 @@ if TYPE_CHECKING:
 
 
 def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
-    n_users, counted_sd = float(model.n_users or 1), 0.0
+    n_users = float(model.n_users or 1)
     if gate.planned("number of users"):
-        counted_sd = gate.noise_sd("number of users")
         n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
     noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
     rank = model.rank_in(users.domain)
@@ -46,7 +45,7 @@ def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: in
         start = np.random.default_rng(seed).standard_normal((int(items.learned.sum()), rank))
         taste, measured, noisy, noise_sd = _power_iteration(model, users, items, start, gate)
         supported = supported | most_popular(model.tuning, noisy, noise_sd, rank)
-    state = SeasonState.first(items, counted_sd, (noisy, noise_sd), measured)
+    state = SeasonState.first(items, (noisy, noise_sd), measured)
     arrays = ModelArrays(served(items, noisy, noise_sd, taste, supported), state.to_arrays())
     return voted(arrays, users, gate, n_users) if gate.planned(VOTES) else arrays
 

@@ -20,7 +20,7 @@ from hushrec.privacy import counted, positive, signed
 from hushrec.serving.modelfile import Expected, needed_if
 from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
-from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, first_count, no_evidence
+from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, no_evidence
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ EXPECTED = ModelArrays(
     }
     | needed_if(_of_sums, {"history_weight": _BY_ITEM}),
     state={
-        "users": Expected("f", (2,), 0.0),
+        "users": Expected("f", (1,), 0.0),
         "item_weights": Expected("f", ("items",)),
         "item_weights_variance": _BY_ITEM,
         "beside_weight": Expected("f", (), 0.0, 1.0, needed=False),
@@ -98,8 +98,8 @@ class SeasonState(NamedTuple):
 
     Attributes
     ----------
-    users : ndarray of shape (2,)
-        Number of users and its variance.
+    users : ndarray of shape (1,)
+        Number of users of the first week; the sums are in its units.
     weights : Tracked
         Item weights.
     item_probe : ndarray of shape (n_items, rank)
@@ -122,12 +122,10 @@ class SeasonState(NamedTuple):
     halves: Tracked
 
     @classmethod
-    def first(
-        cls, items: ItemStatistics, counted_sd: float, weights: tuple[Array, float], measured: Measured
-    ) -> SeasonState:
+    def first(cls, items: ItemStatistics, weights: tuple[Array, float], measured: Measured) -> SeasonState:
         learned, sums = items.learned, measured.sums
         return cls(
-            first_count(items.n_users, counted_sd),
+            np.array([items.n_users]),
             Tracked.first(weights[0], weights[1] ** 2),
             _everywhere(sums.probe, learned),
             _everywhere(sums.sums, learned),
@@ -179,24 +177,24 @@ def train_next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last
 def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
     rank = model.rank_in(users.domain)
     state = SeasonState.of(last.state, rank)
-    counts, weights = counted_again(users, gate, state.users, state.weights)
+    n_users = float(state.users[0])
+    part, weights = counted_again(users, gate, n_users, state.weights)
     weights_sd = float(np.sqrt(weights.variance.mean()))
-    n_users = max(float(counts[0]), 1.0)
     items = ItemStatistics.of(model.tuning, n_users, weights.mean, weights_sd, rank)
     learned, taste = items.learned, NOTHING
-    state = state._replace(users=np.maximum(counts, 0.0), weights=weights)  # noise may make it negative
+    state = state._replace(weights=weights)
     if rank:
         users.scale(items.scale, items.first)
         first = items.first[learned]
         probe, before = _carried(state, np.sqrt(last.serve["history_weight"]), items)
         released = gate.release("item sums", users.item_sums(_everywhere(probe, learned)))
         sums = project_out(released.reshape(probe.shape), first)
-        now = _measured(before, sums, gate.noise_sd("item sums"))
+        now = _measured(before, sums, gate.noise_sd("item sums"), part)
         vectors, values = Sums(probe, now.mean, float(np.sqrt(now.variance.mean()))).directions()
         begun = bool(state.item_basis.any())
         basis = state.item_basis if begun else _everywhere(vectors, learned)
         released = gate.release("halves of likes", users.halves(basis, 0.0))
-        halves = _measured(state.halves if begun else None, released, gate.noise_sd("halves of likes"))
+        halves = _measured(state.halves if begun else None, released, gate.noise_sd("halves of likes"), part)
         measured = Halves.of(halves.mean, float(np.sqrt(halves.variance.mean())))
         taste = measured.taste(vectors, values, basis[learned].T @ vectors, n_users)
         state = state._replace(
@@ -210,10 +208,10 @@ def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: Mod
     return ModelArrays(served(items, weights.mean, weights_sd, taste, learned), state.to_arrays())
 
 
-def _measured(before: Tracked | None, released: Array, noise_sd: float) -> Tracked:
+def _measured(before: Tracked | None, released: Array, noise_sd: float, part: float) -> Tracked:
     if before is None:
-        return Tracked.first(released, noise_sd**2)
-    return before.measured(released, noise_sd**2, grows=True)
+        return Tracked.first(released / part, (noise_sd / part) ** 2)
+    return before.measured(released, noise_sd**2, part)
 
 
 def _carried(state: SeasonState, before: Array, items: ItemStatistics) -> tuple[Array, Tracked | None]:
