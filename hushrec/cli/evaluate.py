@@ -14,8 +14,9 @@ from hushrec.cli.tables import Reading
 from hushrec.data import leave_last_out
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
-from hushrec.evaluation.baselines import OF_LISTS, measured
+from hushrec.evaluation.baselines import measured
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
+from hushrec.evaluation.user_metrics import METRICS
 from hushrec.progress import progress_bar
 from hushrec.serving.model import Model, load
 
@@ -91,8 +92,9 @@ def evaluate(
             "which rows are used."
         )
     missing = output_model.popularity_of(trained)
+    of_lists = {metric.called(result.k) for metric in METRICS.values() if metric.job == "lists"}
     columns = {
-        "released (1)": {name: missing for name in result.metrics if name.split("@")[0] in OF_LISTS},
+        "released (1)": dict.fromkeys(of_lists, missing),
         "popular (2)": _cells(baselines["popular"]),
     }
     notes: tuple[str, ...] = _NOTES

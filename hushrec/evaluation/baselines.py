@@ -12,15 +12,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from hushrec.data import Ratings, Store
-from hushrec.evaluation.metrics import METRICS, Evaluation, evaluate
+from hushrec.evaluation.metrics import Evaluation, evaluate
+from hushrec.evaluation.user_metrics import METRICS
 from hushrec.models.baselines import ItemBias, Popular
 from hushrec.serving.recommend import Recommender
 
 if TYPE_CHECKING:
     from hushrec.serving.model import Model
 
-#: Metrics of predictions, and of lists.
-OF_RATINGS, OF_LISTS = METRICS[:2], METRICS[2:]
 #: Label of the release that contains popularity.
 _WEIGHTS = "item weights"
 
@@ -80,8 +79,8 @@ def measured(
     models["popular"] = popular_by_plan(model, history, seed) if engine is None else None
     results: dict[str, Evaluation | None] = {}
     for name, baseline in models.items():
-        job = OF_RATINGS if name == "user means" else OF_LISTS
-        chosen = [metric for metric in metrics if metric in job]
+        job = "ratings" if name == "user means" else "lists"
+        chosen = [metric for metric in metrics if METRICS[metric].job == job]
         options: dict[str, Any] = {**lists, "metrics": chosen, "resamples": 0, "seed": seed, "engine": engine}
         results[name] = evaluate(baseline, history, targets, **options) if baseline and chosen else None
     return results

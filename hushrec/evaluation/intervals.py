@@ -2,15 +2,37 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Generic, TypeVar
 
 import numpy as np
 
 from hushrec.types import Array
 
-#: From how often each user is drawn, shape (n_users,), to the figures, shape (n_figures,).
-Figures = Callable[[Array], Array]
+#: Users, each of whom counts as often as they were drawn.
+Sample = TypeVar("Sample")
+
+
+@dataclass(frozen=True)
+class Metric(Generic[Sample]):
+    """A figure of users, and the range that it cannot leave.
+
+    Attributes
+    ----------
+    name : str
+    of : function
+        From a sample of users to the figure; NaN if there is nothing to measure.
+    low : float
+    high : float or function
+        A function finds it from all users.
+    """
+
+    name: str
+    of: Callable[[Sample], float]
+    low: float = 0.0
+    high: float | Callable[[Sample], float] = 1.0
 
 
 @dataclass(frozen=True)
@@ -37,23 +59,32 @@ class Estimate:
 
 
 def estimates(
-    names: Sequence[str], figures: Figures, n_users: int, resamples: int, seed: int
+    metrics: Sequence[Metric[Sample]],
+    sample: Callable[[Array], Sample],
+    n_users: int,
+    resamples: int,
+    seed: int,
 ) -> dict[str, Estimate]:
     """Return figures with 95% intervals: percentile bootstrap over users, re-centred on the figures.
 
-    A resample holds 63% of the distinct users, so its coverage is biased downwards. Shifting the percentiles
-    by (figure - mean of the resamples) corrects this, and hardly moves the other metrics. An interval is NaN
+    ``sample`` gets how often each user is drawn, shape (n_users,). A resample holds 63% of the distinct
+    users, so its coverage is biased downwards. Shifting the percentiles by (figure - mean of the resamples)
+    corrects this, and hardly moves the other metrics. An interval stays within the metric's range. It is NaN
     where its figure is, or without resamples.
     """
-    values = figures(np.ones(n_users))
-    low, high = np.full((2, len(values)), np.nan)
-    if resamples and n_users:
-        drawn = np.array([figures(weights) for weights in _draws(n_users, resamples, seed)])
-        some = ~np.isnan(drawn).all(axis=0)
-        shift = values[some] - np.nanmean(drawn[:, some], axis=0)
-        ends = np.nanquantile(drawn[:, some], [0.025, 0.975], axis=0) + shift
-        low[some], high[some] = np.clip(ends[0], 0.0, values[some]), np.maximum(ends[1], values[some])
-    return {name: Estimate(*map(float, triple)) for name, *triple in zip(names, values, low, high)}
+    every = sample(np.ones(n_users))
+    draws = map(sample, _draws(n_users, resamples if n_users else 0, seed))
+    drawn_figures = np.array([[metric.of(one) for metric in metrics] for one in draws])
+    found = {}
+    for metric, drawn in zip(metrics, drawn_figures.reshape(-1, len(metrics)).T, strict=True):
+        value, low, high = float(metric.of(every)), math.nan, math.nan
+        if not np.isnan(drawn).all():
+            ends = np.nanquantile(drawn, [0.025, 0.975]) + value - np.nanmean(drawn)
+            highest = metric.high(every) if callable(metric.high) else metric.high
+            low, high = (float(end) for end in ends)
+            low, high = min(max(low, metric.low), value), max(min(high, highest), value)
+        found[metric.name] = Estimate(value, low, high)
+    return found
 
 
 def _draws(n_users: int, resamples: int, seed: int) -> Iterator[Array]:

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import scipy.sparse as sp
@@ -21,6 +21,7 @@ from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
 from hushrec.evaluation.intervals import Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
+from hushrec.evaluation.user_metrics import METRICS, Measured, Users
 from hushrec.serving.recommend import Recommender
 from hushrec.training.partitioned import Streaming
 from hushrec.types import Array
@@ -31,22 +32,10 @@ if TYPE_CHECKING:
 #: The privacy remark of an evaluation, in its text and in its dictionary.
 PRIVATE_FIGURE = "private figure of the curator, computed from held-out ratings without noise"
 
-#: Every metric, in the order of tables; lists' metrics are called by their length too, as in recall@20.
-METRICS: tuple[str, ...] = (
-    *("rmse", "mae"),
-    *("recall", "capped-recall", "precision", "ndcg", "map", "mrr", "hit-rate"),
-    *("head-recall", "tail-recall"),
-    *("coverage", "gini", "novelty", "different-lists", "commonest-first"),
-)
 DEFAULT_METRICS = (
     *("rmse", "mae", "recall", "capped-recall", "ndcg"),
     *("coverage", "different-lists", "commonest-first"),
 )
-_ERRORS = METRICS[:2]
-#: A mean over users; nothing where a user has no relevant item.
-_RANKED = METRICS[2:9]
-#: Metrics of lists before the history's items are removed, which would make any two lists differ.
-_ALIKE = METRICS[-2:]
 
 
 @dataclass(frozen=True)
@@ -56,8 +45,8 @@ class Evaluation:
     Attributes
     ----------
     metrics : mapping of str to Estimate
-        Those of ``hushrec.evaluation.METRICS`` that were asked for; before them ``accuracy``, ``log_loss``
-        and ``auc`` for models of likes and dislikes.
+        The ``hushrec.evaluation.METRICS`` that were asked for, in that order, as ``recall@20`` with the
+        lists' length; before them ``accuracy``, ``log_loss`` and ``auc`` for models of likes and dislikes.
     k, relevant_from
         As in `evaluate`.
     n_users, n_ratings : int
@@ -122,10 +111,11 @@ class Evaluation:
 
     def text(self, more_columns: Mapping[str, Mapping[str, str]] | None = None) -> str:
         """Return a text table; ``more_columns`` has further columns: heading -> metric -> cell."""
+        errors = [metric.name for metric in METRICS.values() if metric.job == "ratings"]
         shown_ones = {
             name: metric
             for name, metric in self.metrics.items()
-            if name not in METRICS[:2] or not math.isnan(metric.value)  # lists alone have no errors
+            if name not in errors or not math.isnan(metric.value)  # lists alone have no errors
         } or self.metrics
         width = max(map(len, shown_ones))
         interval = f"   {self.confidence:.0%} interval{'' if more_columns else ' (bootstrap over users)'}"
@@ -242,7 +232,7 @@ def evaluate(
         check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, model.domain)")
     check_listed(metrics, "metrics", '["rmse", "recall"]')
     for name in metrics:
-        check_choice(metrics=(name, METRICS))
+        check_choice(metrics=(name, tuple(METRICS)))
     if targets.domain.fingerprint != model.domain.fingerprint:
         raise InputError(
             "The held-out ratings were read with another catalogue or rating range than the model's;"
@@ -250,7 +240,7 @@ def evaluate(
         )
     if engine is None:
         history, targets, engine = _readable(model, history, targets)
-    alike = any(name in metrics for name in _ALIKE)
+    alike = any(METRICS[name].alike for name in metrics)
     public = model, k, relevant_from, alike, next
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
         signs = _sign_metrics(model, history, targets, resamples, seed)
@@ -258,34 +248,18 @@ def evaluate(
     else:
         signs = {}
         whole = _over_partitions(history, targets, public, engine)
-    figures = _estimates(whole, resamples, seed)
+    asked = [metric for name, metric in METRICS.items() if name in metrics]
+    users = Users.of(whole, model.domain)
+    figures = estimates(asked, users.sample, users.n_users, resamples, seed)
     return Evaluation(
-        metrics=signs | {_called(name, k): figure for name, figure in figures.items() if name in metrics},
+        metrics=signs | {metric.called(k): figures[metric.name] for metric in asked},
         k=k,
         relevant_from=relevant_from,
-        n_users=len(whole.ranks),
+        n_users=users.n_users,
         n_ratings=whole.n_ratings,
         n_known=whole.n_known,
         purchases=targets.purchases,
     )
-
-
-class _Measured(NamedTuple):
-    """Private measures of some users.
-
-    The first five have a row for each user with held-out ratings; ``relevant`` is 1 where a relevant item is
-    missed, 2 where it is listed. ``raters`` counts the history's users by item, ``history`` all of them.
-    """
-
-    error_sums: Array
-    ranks: Array
-    lists: Array
-    alike: Array
-    relevant: Any
-    raters: Array
-    history: int
-    n_ratings: int
-    n_known: int
 
 
 def _measured(
@@ -296,21 +270,21 @@ def _measured(
     relevant_from: float | None,
     alike: bool,
     next: bool,
-) -> _Measured:
+) -> Measured:
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
     raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
     history = history.aligned_to(targets)
-    error_sums = np.zeros((targets.n_users, 3))
+    users = dict.fromkeys(("squared", "absolute", "rated"), np.zeros(targets.n_users))
     if model.scores == "ratings":
         predicted = model.predict_pairs(history, targets)
-        error_sums = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
+        users = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
     relevant, n_known = _relevant_cells(history, targets, relevant_from)
     ranks, lists = _rank_metrics(model, history, relevant, k, next)
-    before = np.zeros((history.n_users, 2), np.uint64)
+    users |= ranks
     if alike:
-        before = _before_history(model, history, k, next)
+        users |= _before_history(model, history, k, next)
     listed = _found(lists, relevant[0], history.n_items)
-    return _Measured(error_sums, ranks, lists, before, listed, raters, n_history, targets.n_ratings, n_known)
+    return Measured(users, lists, listed, raters, n_history, targets.n_ratings, n_known)
 
 
 def _readable(
@@ -328,19 +302,26 @@ def _readable(
     return whole[0], whole[1], None
 
 
-def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> _Measured:
+def _measured_there(number: int, partitions: Sequence[Partition], public: tuple[Any, ...]) -> Measured:
     history, targets = (partition.ratings() for partition in partitions)
     return _measured(history, targets, *public)
 
 
-def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine: Any) -> _Measured:
+def _over_partitions(history: Any, targets: Any, public: tuple[Any, ...], engine: Any) -> Measured:
     if not (isinstance(history, Store) and isinstance(targets, Store) and engine is not None):
         raise InputError("An engine measures two stores; prepare history and held-out ratings.")
     if public[0].scores == "log-odds":
         raise InputError("Models of likes and dislikes are measured in one process; leave engine out.")
-    parts: list[_Measured] = engine.each(_measured_there, (history, targets), public)
-    joins = [np.concatenate] * 4 + [sp.vstack] + [sum] * 4
-    return _Measured._make(join(columns) for join, columns in zip(joins, zip(*parts)))
+    parts: list[Measured] = engine.each(_measured_there, (history, targets), public)
+    return Measured(
+        users={name: np.concatenate([part.users[name] for part in parts]) for name in parts[0].users},
+        lists=np.concatenate([part.lists for part in parts]),
+        relevant=sp.vstack([part.relevant for part in parts], format="csr"),
+        raters=np.sum([part.raters for part in parts], axis=0),
+        history=sum(part.history for part in parts),
+        n_ratings=sum(part.n_ratings for part in parts),
+        n_known=sum(part.n_known for part in parts),
+    )
 
 
 def _sign_metrics(
@@ -355,17 +336,13 @@ def _sign_metrics(
     return sign_metrics(scores, liked, targets.matrix.indptr, resamples, seed, estimator.link)
 
 
-def user_errors(predicted: Array, actual: Array, indptr: Array) -> Array:
-    """Return squared errors, absolute errors and numbers of ratings, shape (n_users, 3)."""
+def user_errors(predicted: Array, actual: Array, indptr: Array) -> dict[str, Array]:
+    """Return each user's ``squared`` and ``absolute`` errors, summed, and number of ``rated`` items."""
     rows = np.repeat(np.arange(len(indptr) - 1), np.diff(indptr))
     known = ~np.isnan(actual)  # else a purchase without a rating
     errors = np.where(known, predicted - actual, 0.0)
-    columns = [errors**2, np.abs(errors), known]
-    return np.column_stack([np.bincount(rows, weights=c, minlength=len(indptr) - 1) for c in columns])
-
-
-def _called(name: str, k: int) -> str:
-    return name if name in (*_ERRORS, "commonest-first") else f"{name}@{k}"
+    columns = {"squared": errors**2, "absolute": np.abs(errors), "rated": known}
+    return {name: np.bincount(rows, cells, len(indptr) - 1) for name, cells in columns.items()}
 
 
 def relevant(relevant_from: float | None, purchases: bool) -> str:
@@ -375,7 +352,7 @@ def relevant(relevant_from: float | None, purchases: bool) -> str:
 
 
 def shown(name: str, value: float) -> str:
-    return f"{value:,.0f}" if name.startswith("different-lists") else f"{value:.4f}"
+    return f"{value:,.0f}" if name.startswith("different-lists@") else f"{value:.4f}"
 
 
 def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
@@ -421,24 +398,21 @@ def _cells(ratings: Ratings) -> Array:
 
 def _rank_metrics(
     model: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
-) -> tuple[Array, Array]:
+) -> tuple[dict[str, Array], Array]:
     """Return each user's `rank_scores`, and list."""
     keys, n_relevant = relevant
     n_items = model.domain.n_items
-    ranks = np.zeros((history.n_users, len(_RANKED)))
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
+    hits = np.zeros((history.n_users, k), dtype=bool)
     start = 0
     for columns, *_ in model.rank(history, k, predict=False, next=next):
         stop = start + len(columns)
         lists[start:stop, : columns.shape[1]] = columns
         rows = np.arange(start, stop, dtype=np.int64)[:, None]
-        hits = np.zeros((len(columns), k), dtype=bool)
         mine = keys[slice(*np.searchsorted(keys, [start * n_items, stop * n_items]))]
-        hits[:, : columns.shape[1]] = np.isin(rows * n_items + columns, mine) & (columns >= 0)
-        scores = rank_scores(hits, n_relevant[start:stop])
-        ranks[start:stop] = np.column_stack([scores[name] for name in _RANKED])
+        hits[start:stop, : columns.shape[1]] = np.isin(rows * n_items + columns, mine) & (columns >= 0)
         start = stop
-    return ranks, lists
+    return rank_scores(hits, n_relevant), lists
 
 
 def _found(lists: Array, keys: Array, n_items: int) -> Any:
@@ -447,79 +421,16 @@ def _found(lists: Array, keys: Array, n_items: int) -> Any:
     return sp.csr_array((listed + 1, (keys // n_items, keys % n_items)), shape=(len(lists), n_items))
 
 
-def _sliced(whole: _Measured) -> Array:
-    """Return each user's recall in the head, and whether it exists; the same in the tail."""
-    order = np.argsort(-whole.raters, kind="stable")
-    before = np.cumsum(whole.raters[order]) - whole.raters[order]
-    head = np.zeros(len(order))
-    head[order[2 * before < whole.raters.sum()]] = 1
-    columns: list[Array] = []
-    for mask in (head, 1 - head):
-        there = (whole.relevant > 0) @ mask
-        hits = (whole.relevant > 1) @ mask
-        columns += [hits / np.maximum(there, 1), there > 0]
-    return np.column_stack(columns)
-
-
-def gini(counts: Array) -> float:
-    """Return the Gini coefficient of non-negative numbers; NaN if all are 0."""
-    ordered, size = np.sort(counts), len(counts)
-    with np.errstate(invalid="ignore"):
-        return float((2 * np.arange(1, size + 1) - size - 1) @ ordered / (size * ordered.sum()))
-
-
-def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> Array:
+def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> dict[str, Array]:
     """Return a digest of each list and its first item, items of the history included."""
-    marks = [
-        (int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()), int(row[0]))
+    lists = [
+        row
         for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False)
         for row in columns
     ]
-    return np.array(marks, dtype=np.uint64).reshape(-1, 2)
-
-
-def _estimates(whole: _Measured, resamples: int, seed: int) -> dict[str, Estimate]:
-    ranks, lists, n_items = whole.ranks, whole.lists, len(whole.raters)
-    novelty = np.log2((whole.history + 1) / (whole.raters + 1))
-    ranked, listed = ~np.isnan(ranks[:, 0]), lists >= 0
-    n_listed = listed.sum(axis=1)
-    new = np.where(listed, novelty[lists], 0.0).sum(axis=1)
-    per_user = np.column_stack(
-        [
-            whole.error_sums,
-            np.where(ranked[:, None], ranks, 0),
-            ranked,
-            new,
-            n_listed,
-            _sliced(whole),
-        ]
-    )
-    digests, firsts = (np.unique(column, return_inverse=True)[1] for column in whole.alike.T)
-
-    def figures(weights: Array) -> Array:
-        squared, absolute, n_ratings, *ranks, n_ranked, new, n_new, head, heads, tail, tails = (
-            weights @ per_user
-        )
-        exposed = np.bincount(lists[listed], np.repeat(weights, n_listed), n_items)
-        with np.errstate(invalid="ignore", divide="ignore"):
-            return np.array(
-                [
-                    np.sqrt(squared / n_ratings),
-                    absolute / n_ratings,
-                    *np.array(ranks) / n_ranked,
-                    head / heads,
-                    tail / tails,
-                    np.count_nonzero(exposed) / n_items,
-                    gini(exposed),
-                    new / n_new,
-                    np.count_nonzero(np.bincount(digests, weights)) if len(digests) else np.nan,
-                    np.bincount(firsts, weights).max(initial=0.0) / weights.sum(),
-                ]
-            )
-
-    measured = estimates(METRICS, figures, len(per_user), resamples, seed)
-    different = measured["different-lists"]  # no more than there are users
-    return measured | {"different-lists": replace(different, high=min(different.high, float(len(per_user))))}
+    digests = [int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()) for row in lists]
+    firsts = [int(row[0]) for row in lists]
+    return {"list": np.array(digests, np.uint64), "first item": np.array(firsts, np.int64)}
 
 
 def _plain(value: float) -> float | None:

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from hushrec.evaluation.intervals import Estimate, estimates
+from hushrec.evaluation.intervals import Estimate, Metric, estimates
 from hushrec.kernels.one_bit import likelihood
 from hushrec.types import Array
 
 
 def sign_accuracy(scores: Array, liked: Array, weights: Array | None = None) -> float:
     """Return the fraction of right signs; a score of 0 counts as a dislike."""
-    return float(np.average((scores > 0) == (liked > 0), weights=weights))
+    return _mean((scores > 0) == (liked > 0), weights)
 
 
 def log_loss(scores: Array, liked: Array, link: str = "logistic", weights: Array | None = None) -> float:
     """In nats."""
     losses, _ = likelihood(np.asarray(scores, dtype=np.float64), (liked > 0).astype(np.float64), link)
-    return float(np.average(losses, weights=weights))
+    return _mean(losses, weights)
+
+
+def _mean(values: Array, weights: Array | None) -> float:
+    """Return NaN if there is nothing to measure."""
+    some = len(values) if weights is None else np.any(weights)
+    return float(np.average(values, weights=weights)) if some else math.nan
 
 
 def auc(scores: Array, liked: Array, weights: Array | None = None) -> float:
@@ -45,11 +53,9 @@ def sign_metrics(
     """
     counts = np.diff(indptr)
 
-    def figures(users: Array) -> Array:
-        cells = np.repeat(users, counts)
-        if not cells.any():
-            return np.full(3, np.nan)
-        measures = [sign_accuracy(scores, liked, cells), log_loss(scores, liked, link, cells)]
-        return np.array([*measures, auc(scores, liked, cells)])
-
-    return estimates(("accuracy", "log_loss", "auc"), figures, len(counts), resamples, seed)
+    metrics: list[Metric[Array]] = [
+        Metric("accuracy", lambda cells: sign_accuracy(scores, liked, cells)),
+        Metric("log_loss", lambda cells: log_loss(scores, liked, link, cells), high=math.inf),
+        Metric("auc", lambda cells: auc(scores, liked, cells)),
+    ]
+    return estimates(metrics, lambda users: np.repeat(users, counts), len(counts), resamples, seed)

@@ -152,8 +152,9 @@ def score_aggregate(trained: Model, history: Ratings, held_out: Ratings) -> np.n
     In units of half the rating range squared; a user moves each by at most 1.
     """
     predicted = trained.predict_pairs(history, held_out)
-    squared, _, counts = user_errors(predicted, held_out.matrix.data, held_out.matrix.indptr).T
-    means = squared[counts > 0] / counts[counts > 0] / held_out.domain.half_width**2
+    errors = user_errors(predicted, held_out.matrix.data, held_out.matrix.indptr)
+    counts = errors["rated"]
+    means = errors["squared"][counts > 0] / counts[counts > 0] / held_out.domain.half_width**2
     return np.array([truncated(np.minimum(means, 1.0), spacing(1.0)).sum(), float((counts > 0).sum())])
 
 

@@ -24,7 +24,7 @@ import scipy.sparse as sp
 
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
-from hushrec.evaluation.intervals import Estimate, estimates
+from hushrec.evaluation.intervals import Estimate, Metric, estimates
 from hushrec.models.private_eigenrec.users import SCORES_AT_ONCE
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
@@ -179,15 +179,20 @@ def _judged(
     scores: str, votes: _Votes, weight: float, donors: int, used: tuple[bool, bool], agreement: float
 ) -> Judged:
     columns = [0, len(GRID) - 1, round(weight * (len(GRID) - 1))]
-    per_user = np.column_stack([votes.figure[:, columns], votes.number])
 
-    def figures(weights: Array) -> Array:
-        *sums, count = weights @ per_user
-        means = np.array(sums) / count if count else np.full(len(sums), np.nan)
-        return np.sqrt(means) if scores == "ratings" else means
+    def mean(weights: Array, figures: Array) -> float:
+        count = float(weights @ votes.number)
+        found = float(weights @ figures) / count if count else math.nan
+        return math.sqrt(found) if scores == "ratings" else found
 
+    metrics = [
+        Metric(
+            name, partial(mean, figures=votes.figure[:, column]), high=math.inf if scores == "ratings" else 1
+        )
+        for name, column in zip(("private", "public", "together"), columns, strict=True)
+    ]
     resamples = _RESAMPLES if votes.number.any() else 0
-    intervals = estimates(("private", "public", "together"), figures, len(per_user), resamples, 0)
+    intervals = estimates(metrics, lambda weights: weights, len(votes.number), resamples, 0)
     return Judged(
         job="ratings" if scores == "ratings" else "lists",
         donors=donors,

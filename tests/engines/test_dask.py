@@ -15,7 +15,7 @@ import pytest
 from hushrec import Both, ItemBias, PrivateALS, PrivateEigenRec, Store, evaluate
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
-from hushrec.evaluation.metrics import METRICS
+from hushrec.evaluation.user_metrics import METRICS
 from hushrec.privacy import (
     Accountant,
     Attendance,
@@ -162,7 +162,7 @@ def test_an_evaluation_has_the_figures_of_one_process(tmp_path, client):
     stores = [
         Store.prepare(part, tmp_path / str(n), part.domain, partitions=5) for n, part in enumerate(parts)
     ]
-    options = {"k": 5, "metrics": METRICS, "resamples": 20}
+    options = {"k": 5, "metrics": list(METRICS), "resamples": 20}
     whole = evaluate(model, *parts, **options)
     found = evaluate(model, *stores, **options, engine=engine.Dask(client))
     assert (found.n_users, found.n_ratings) == (whole.n_users, whole.n_ratings)

@@ -11,7 +11,7 @@ from hypothesis import given, settings, strategies as st
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate
-from hushrec.evaluation.metrics import METRICS
+from hushrec.evaluation.user_metrics import METRICS
 from hushrec.models import ALS, ItemBias, Model
 from hushrec.privacy import Accountant, Budget
 
@@ -133,14 +133,26 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
     test = random_cells(rng, 6, density=0.3, first=2) or {("u0", "i0"): 3.0}
     model = trained(seed)
     result = evaluate(
-        model, table(history), table(test), k=k, relevant_from=relevant_from, resamples=20, metrics=METRICS
+        model,
+        table(history),
+        table(test),
+        k=k,
+        relevant_from=relevant_from,
+        resamples=20,
+        metrics=list(METRICS),
     )
     expected = slow_twin(model, history, test, k, relevant_from)
     assert {name: metric.value for name, metric in result.metrics.items()} == pytest.approx(
         expected, rel=1e-12, abs=1e-12, nan_ok=True
     )
-    for metric in result.metrics.values():
-        assert math.isnan(metric.value) or metric.low <= metric.value <= metric.high
+    ranges = {"rmse": 4, "mae": 4, f"novelty@{k}": math.inf, f"different-lists@{k}": result.n_users}
+    for name, metric in result.metrics.items():
+        assert math.isnan(metric.value) or 0 <= metric.low <= metric.value <= metric.high
+        assert math.isnan(metric.value) or metric.high <= ranges.get(name, 1)
+    alone = evaluate(
+        model, table(history), table(test), k=k, relevant_from=relevant_from, resamples=20, metrics=["gini"]
+    )
+    assert str(alone.metrics) == str({f"gini@{k}": result[f"gini@{k}"]})  # NaN is not equal to itself
     known = set(history) & set(test)
     assert result.n_known == result.to_dict()["n_known"] == len(known)
     assert (f"In the history, too: {len(known):,} of them" in result.text()) == bool(known)
