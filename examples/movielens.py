@@ -71,5 +71,5 @@ columns = [
 baseline = "baseline: item means / popular items"
 print(f"| | epsilon 1 | with public data | epsilon 5 | with public data | no privacy | {baseline} |")
 print("|---|---|---|---|---|---|---|")
-for name, values in zip(("RMSE", "Recall@20"), zip(*columns)):
+for name, values in zip(("RMSE", "Recall@20"), zip(*columns, strict=True), strict=True):
     print(f"| {name} | " + " | ".join(f"{value:.3f}" for value in values) + " |")

@@ -93,7 +93,7 @@ def check_types(value, kind, place):
     elif kind.startswith("("):
         kinds = kind[1:-1].split(",")
         need(type(value) is list and len(value) == len(kinds), f"{place} has another length")
-        for each, of in zip(value, kinds):
+        for each, of in zip(value, kinds, strict=True):
             check_types(each, of, place)
     elif kind in FIELDS:
         need(type(value) is dict and value.keys() == FIELDS[kind].keys(), f"{place} has other fields")
@@ -293,7 +293,7 @@ def same_release(row, release):
 def charges_of(book):
     """Return the charges by the names of their columns."""
     need(all(len(row) == len(COLUMNS) for row in book["charges"]), "a charge has other columns")
-    rows = [dict(zip(COLUMNS, row)) for row in book["charges"]]
+    rows = [dict(zip(COLUMNS, row, strict=True)) for row in book["charges"]]
     check_types(rows, "charge[]", "a charge")
     return rows
 
@@ -301,7 +301,7 @@ def charges_of(book):
 def check_chain(dossier):
     """Check the hash of each charge, which covers the charge before it, and the head."""
     book, count, previous = dossier["ledger"], 0, "0" * 64
-    for raw, row in zip(book["charges"], charges_of(book)):
+    for raw, row in zip(book["charges"], charges_of(book), strict=True):
         need(row["id"] > count, "charges are not in order")
         need(hashlib.sha256(json.dumps(raw[:-1]).encode()).hexdigest() == row["hash"], "a hash is wrong")
         need(row["id"] > count + 1 or row["previous"] == previous, "a link is wrong")
@@ -525,12 +525,12 @@ def check_ledger(dossier, path):
     need(found == (head["hash"],) and same(charges[:count], book["charges"]), "the ledger has other charges")
     later = [datetime.fromisoformat(row[3]) for row in charges[count:]]
     need(all(time >= made for time in later), "charges from before the dossier was made are left out")
-    stored = None if limit[0] is None else dict(zip(FIELDS["budget"], limit))
+    stored = None if limit[0] is None else dict(zip(FIELDS["budget"], limit[:3], strict=True))
     need(same(stored, book["budget"]), "the ledger has another budget")
     need(bool(limit[3]) or not book["closed"], "the ledger's data set is not closed")
     need(len(seasons) == len(book["seasons"]), "the ledger has other seasons")
-    for row, each in zip(seasons, book["seasons"]):
-        entry = dict(zip(names, row))
+    for row, each in zip(seasons, book["seasons"], strict=True):
+        entry = dict(zip(names, row, strict=True))
         entry["lifetime"] = bool(entry["lifetime"])
         closed = each["closed"] and bool(entry.pop("closed"))
         entry.pop("closed", None)

@@ -74,7 +74,9 @@ def hostile_rows(user: str, rng: np.random.Generator, kind: int, domain: Domain 
     end = high if rng.random() < 0.5 else low
     if kind == 0:
         steps = rng.integers(0, 5, len(items))
-        return [(user, item, low + (high - low) / 4 * int(step)) for item, step in zip(items, steps)]
+        return [
+            (user, item, low + (high - low) / 4 * int(step)) for item, step in zip(items, steps, strict=True)
+        ]
     if kind == 1:
         return [(user, item, end) for item in domain.items]
     if kind == 2:
@@ -83,7 +85,7 @@ def hostile_rows(user: str, rng: np.random.Generator, kind: int, domain: Domain 
         return [(user, items[0], end)]
     if kind == 6:  # as many at either end, whichever they are
         ends = rng.permutation(np.arange(domain.n_items) % 2)
-        return [(user, item, (low, high)[end]) for item, end in zip(domain.items, ends)]
+        return [(user, item, (low, high)[end]) for item, end in zip(domain.items, ends, strict=True)]
     bad = [math.nan, math.inf, -math.inf, 1e308, np.nextafter(high, math.inf) + 1e-6 * abs(high), None]
     rows: Rows = [(user, item, bad[int(rng.integers(len(bad)))]) for item in items]
     if kind == 3:
@@ -100,7 +102,7 @@ def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = D
 
 def ratings_of(users: Mapping[str, Rows], domain: Domain = DOMAIN) -> Ratings:
     rows = [row for rows in users.values() for row in _timed(rows)]
-    columns = [list(column) for column in zip(*rows)] if rows else [[], [], [], []]
+    columns = [list(column) for column in zip(*rows, strict=True)] if rows else [[], [], [], []]
     return Ratings.from_any(tuple(columns), domain)
 
 
@@ -393,7 +395,7 @@ def check_two_processes(
         other = turned(first, domain)
         known = {user: [(user, item, domain.low) for _, item, _ in rows] for user, rows in first.items()}
     sizes = []
-    for users, source in zip((first, other), sources):
+    for users, source in zip((first, other), sources, strict=True):
         public.begin(estimator, budget, domain, known)
         noise = RecordingNoise(source(), public.send)
         model = estimator.fit(ratings_of(users, domain), Accountant(budget, noise=noise), seed=1)
@@ -587,7 +589,7 @@ def exact_excess(
             continue
         power = _power(one)
         scale = np.broadcast_to(_scale(one, charged), one.value.shape)
-        for before, after, factor in zip(one.value.flat, other.value.flat, scale.flat):
+        for before, after, factor in zip(one.value.flat, other.value.flat, scale.flat, strict=True):
             if before != after:
                 change = abs(Fraction(float(before)) - Fraction(float(after)))
                 total += _simple(float(factor) ** power) * change**power

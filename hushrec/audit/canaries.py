@@ -123,7 +123,9 @@ def _owners(values: Any, n_canaries: int) -> tuple[list[Array], list[Array]]:
         for call, part in enumerate(values((numbers >> bit) & 1 == 1)):
             owners[call] += (part != 0).astype(np.int64) << bit
             sole[call] &= (part == 0) | (part == everybody[call])
-    owners = [np.where(mine & (owner <= n_canaries), owner, 0) - 1 for mine, owner in zip(sole, owners)]
+    owners = [
+        np.where(mine & (owner <= n_canaries), owner, 0) - 1 for mine, owner in zip(sole, owners, strict=True)
+    ]
     if not any((owner >= 0).any() for owner in owners):
         raise InputError("No release has entries that one canary alone moves; use the distinguishing test.")
     return owners, everybody

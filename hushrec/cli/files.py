@@ -147,7 +147,10 @@ def write_private_table(table: Any, out: Path, mark: str) -> None:
 def write_a_file_per_user(table: Any, folder: Path) -> None:
     """Write one CSV file for each user, and the index. A user's rows must be consecutive."""
     columns = ["rank", "item", *table.column_names[3:]]
-    users, rows = table["user"].to_pylist(), list(zip(*(table[name].to_pylist() for name in columns)))
+    users, rows = (
+        table["user"].to_pylist(),
+        list(zip(*(table[name].to_pylist() for name in columns), strict=True)),
+    )
     starts = [i for i in range(len(users)) if i == 0 or users[i] != users[i - 1]]
     ids = [users[start] for start in starts]
     names = file_names(ids)
@@ -159,8 +162,8 @@ def write_a_file_per_user(table: Any, folder: Path) -> None:
             for name in _indexed(old):
                 (folder / name).unlink(missing_ok=True)
             old.unlink(missing_ok=True)
-        _write_private_csv(folder / _UNFINISHED, ["id", "file"], zip(ids, names))
-        for name, start, stop in zip(names, starts, [*starts[1:], len(users)]):
+        _write_private_csv(folder / _UNFINISHED, ["id", "file"], zip(ids, names, strict=True))
+        for name, start, stop in zip(names, starts, [*starts[1:], len(users)], strict=True):
             target = folder / name
             _write_private_csv(target, columns, rows[start:stop])
         (folder / _UNFINISHED).replace(folder / INDEX)

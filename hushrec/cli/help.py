@@ -60,7 +60,7 @@ class Help:
         entries = sorted(panel.entries, key=lambda entry: not entry.required)
         labels = [", ".join(entry.display_labels_with_metavar) for entry in entries]
         column = min(_COLUMN, max(_SHORT_COLUMN, 4 + max(map(len, labels))))
-        for entry, names in zip(entries, labels):
+        for entry, names in zip(entries, labels, strict=True):
             first = f"  {names}".ljust(column)
             if not first.endswith("  "):
                 print(first.rstrip())

@@ -135,9 +135,12 @@ def warn_of_publishing(trained: Model, path: str) -> None:
 
 def table(rows: Sequence[Sequence[str]], left: Collection[int]) -> str:
     rows = [[" ".join(visible(cell).splitlines()) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     sides = ["<" if at in left else ">" for at in range(len(widths))]
-    cells = [[f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths)] for row in rows]
+    cells = [
+        [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
+        for row in rows
+    ]
     return "\n".join("  ".join(row).rstrip() for row in cells)
 
 

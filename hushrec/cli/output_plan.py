@@ -25,7 +25,7 @@ def planned_dict(planned: Plan) -> dict[str, Any]:
         "planned_mu": planned.mu,
         "releases": [
             {**release.to_dict(), "share": share}
-            for release, share in zip(planned.releases, _shares(planned))
+            for release, share in zip(planned.releases, _shares(planned), strict=True)
         ],
     }
 
@@ -39,7 +39,7 @@ def plan_table(planned: Plan) -> str:
             *map(output.short, (release.sensitivity, release.noise_sd, release.mu)),
             "-" if math.isnan(share) else f"{share:.1%}",
         )
-        for release, share in zip(planned.releases, _shares(planned))
+        for release, share in zip(planned.releases, _shares(planned), strict=True)
     ]
     header = ("release", "mechanism", "sensitivity", "noise sd", "mu", "of mu^2")
     return output.table([header, *rows], left={0, 1})

@@ -139,7 +139,10 @@ def _wrote(trained: Model, path: str, as_json: bool) -> None:
 @in_numpy()
 def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled: Any) -> None:
     matrix, ids = rows.matrix, trained.domain.items
-    history = {ids[at]: None if math.isnan(x) else x for at, x in zip(matrix.indices, matrix.data.tolist())}
+    history = {
+        ids[at]: None if math.isnan(x) else x
+        for at, x in zip(matrix.indices, matrix.data.tolist(), strict=True)
+    }
     for row in listed:
         why = trained.explain(history, row["item"])
         because = [reason._asdict() for reason in why.because if reason.moved]

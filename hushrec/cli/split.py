@@ -94,7 +94,7 @@ def split(
         folder.mkdir(exist_ok=True)
         if test_users is None:  # of a former split, whose users may be in the new training part
             (folder / "history.parquet").unlink(missing_ok=True)
-        for file, part in zip(files, parts):
+        for file, part in zip(files, parts, strict=True):
             advance(1, file.name)
             write_table(part.to_arrow(), file)
         advance(1)

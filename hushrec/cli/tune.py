@@ -126,5 +126,5 @@ def _list(trials: list[Trial], model: str, budget: Budget, kind: str, as_json: b
         {"model": model, "epsilon": budget.epsilon, "trials": entries},
         f"{model} on {kind} ratings, no budget spent, budget of each run: {budget}",
         "    RMSE  (best first)",
-        *(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words)),
+        *(f"{trial.rmse:8.4f}  {word}" for trial, word in zip(trials, words, strict=True)),
     )

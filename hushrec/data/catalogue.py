@@ -91,7 +91,10 @@ def _unpacked_all(arrays: Mapping[str, NDArray[Any]]) -> Iterable[Any]:
     ends = [offsets[0], offsets[-1]]
     if len(offsets) != len(kinds) + 1 or ends != [0, len(text)] or offsets != sorted(offsets):
         raise ValueError("the catalogue's offsets do not fit its text")
-    return (_unpacked(KINDS[kind], text[begin:end]) for kind, begin, end in zip(kinds, offsets, offsets[1:]))
+    return (
+        _unpacked(KINDS[kind], text[begin:end])
+        for kind, begin, end in zip(kinds, offsets[:-1], offsets[1:], strict=True)
+    )
 
 
 def _unpacked(kind: str, octets: bytes) -> Any:

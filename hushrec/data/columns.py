@@ -68,7 +68,7 @@ def one_below_another(parts: Sequence[Columns]) -> Columns:
     """Join rows with encoded users, and items that are all encoded or all positions."""
     if len(parts) == 1:
         return parts[0]
-    users, items, ratings, times, quantities, marks, is_ordered, lines = zip(*parts)
+    users, items, ratings, times, quantities, marks, is_ordered, lines = zip(*parts, strict=True)
     lengths = list(map(len, ratings))
     return Columns(
         join_ids(users),

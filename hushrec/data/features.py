@@ -112,7 +112,7 @@ def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
         features,
         tuple(names for names, _ in groups),
         tuple(group.shape[1] for _, group in groups),
-        neighbours_by_words(list(zip(*words))) if words else None,
+        neighbours_by_words(list(zip(*words, strict=True))) if words else None,
         tuple((column.name, column.use) for column in columns),
     )
 
@@ -159,9 +159,9 @@ def _in_catalogue(column: _Column, place: np.ndarray, n_items: int) -> _Column:
     if features is not None:
         features = np.full((n_items, features.shape[1]), np.nan)
         features[place] = column.features
-    if words is not None:
+    if column.words is not None:
         words = [""] * n_items
-        for at, cell in zip(place.tolist(), column.words or ()):
+        for at, cell in zip(place.tolist(), column.words, strict=True):
             words[at] = cell
     return column._replace(features=features, words=words)
 

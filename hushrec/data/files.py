@@ -207,7 +207,8 @@ def _text_chunks(stream: Any, file: File, kind: str, columns: Any, implicit: boo
     for block in chain([b""], blocks):
         fields, lines = read_fields(block, len(names), wanted, delimiter, **options)
         cells = {
-            role: as_text(field) if role in ("user", "item") else field for role, field in zip(inside, fields)
+            role: as_text(field) if role in ("user", "item") else field
+            for role, field in zip(inside, fields, strict=True)
         }
         length = len(fields[0])
         cells |= {role: _repeated(file, chosen[role], length) for role in chosen if role not in cells}

@@ -264,7 +264,7 @@ def _in_utf8(values: pa.Array, texts: pa.Array) -> pa.Array:
     try:
         values.validate(full=True)
     except pa.ArrowInvalid:
-        pairs = zip(plain_values(values), texts.to_pylist())
+        pairs = zip(plain_values(values), texts.to_pylist(), strict=True)
         return pa.array([text if isinstance(cell, bytes) else cell for cell, text in pairs], values.type)
     return values
 
@@ -283,8 +283,10 @@ def take(values: np.ndarray | pa.Array, positions: np.ndarray) -> Any:
 
 
 def join_ids(parts: Sequence[Encoded]) -> Encoded:
-    starts = np.cumsum([0, *(len(part.texts) for part in parts)], dtype=np.int32)
-    codes = [np.where(part.codes < 0, -1, part.codes + start) for part, start in zip(parts, starts)]
+    starts = np.cumsum([0, *(len(part.texts) for part in parts[:-1])], dtype=np.int32)
+    codes = [
+        np.where(part.codes < 0, -1, part.codes + start) for part, start in zip(parts, starts, strict=True)
+    ]
     values = [part.values for part in parts]
     texts = pa.concat_arrays([part.texts for part in parts])
     types = {value.type if isinstance(value, pa.Array) else object for value in values}

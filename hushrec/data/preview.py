@@ -387,10 +387,13 @@ def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:
     values, counts = np.unique(ratings, return_counts=True)
     if len(values) <= _SHOWN:
         return tuple(
-            (float(str(value)), float(str(value)), int(count)) for value, count in zip(values, counts)
+            (float(str(value)), float(str(value)), int(count))
+            for value, count in zip(values, counts, strict=True)
         )
     counts, edges = np.histogram(ratings.astype(np.float64), bins=10)
-    return tuple((float(low), float(high), int(n)) for low, high, n in zip(edges, edges[1:], counts))
+    return tuple(
+        (float(low), float(high), int(n)) for low, high, n in zip(edges[:-1], edges[1:], counts, strict=True)
+    )
 
 
 def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
@@ -398,7 +401,7 @@ def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
     width, most = max(map(len, names)), max(count for *_, count in histogram)
     return [
         f"  {name:>{width}} {count:>12,} {'#' * round(_BAR * count / most)}".rstrip()
-        for name, (*_, count) in zip(names, histogram)
+        for name, (*_, count) in zip(names, histogram, strict=True)
     ]
 
 

@@ -87,7 +87,7 @@ def rows_of(domain: Domain, entries: Columns) -> Rows:
 def one_row(domain: Domain, items: list[int], ratings: np.ndarray) -> sp.csr_array:
     """Return the row of one user within the cap."""
     values = within_range(ratings, domain).tolist()
-    last = {item: value for item, value in zip(items, values) if item >= 0 and value == value}
+    last = {item: value for item, value in zip(items, values, strict=True) if item >= 0 and value == value}
     columns = sorted(last)
     matrix = copy(_row_of_nothing(domain.n_items))  # SciPy checks new arrays for longer than a list takes
     matrix.data = np.array([last[column] for column in columns], np.float32)

@@ -17,7 +17,7 @@ def check_sparse(matrix: Any) -> None:
         if matrix.format == "lil" and any(map(lambda a, b: len(a) != len(b), matrix.rows, matrix.data)):
             raise ValueError
         entries = matrix.tocoo(copy=False)
-        places = zip((entries.row, entries.col), matrix.shape)
+        places = zip((entries.row, entries.col), matrix.shape, strict=True)
         fits = all(len(place) == len(entries.data) and _inside(place, size) for place, size in places)
     except (TypeError, ValueError, IndexError, AttributeError):
         fits = False

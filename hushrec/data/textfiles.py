@@ -196,7 +196,7 @@ def _split_each(
 ) -> tuple[list[pa.Array], np.ndarray]:
     lines = [_split_line(line, mark) for line in block.split(b"\n")[:-1]]
     good = [len(fields) == n_fields or (at_least and len(fields) > n_fields) for fields in lines]
-    rows = [fields for fields, is_good in zip(lines, good) if is_good]
+    rows = [fields for fields, is_good in zip(lines, good, strict=True) if is_good]
     columns = ([fields[position] for fields in rows] for position in wanted)
     return [pa.array(column, pa.large_binary()).dictionary_encode() for column in columns], np.array(good)
 

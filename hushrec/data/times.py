@@ -71,7 +71,7 @@ def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], fill
     """Fill missing columns of int64; None if all are missing."""
     if all(part is None for part in parts):
         return None
-    pairs = zip(parts, lengths)
+    pairs = zip(parts, lengths, strict=True)
     return np.concatenate([np.full(length, filler) if part is None else part for part, length in pairs])
 
 

@@ -9,6 +9,7 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 
 import numpy as np
 import scipy.sparse as sp
@@ -109,7 +110,7 @@ def _nearest(rows: sp.csr_array) -> Neighbours:
     across, step = rows.T.tocsr(), max(1, _BLOCK // n_items)
     for begin in range(0, n_items, step):
         block = (rows[begin : begin + step] @ across).tocsr()
-        for row, (first, last) in enumerate(zip(block.indptr, block.indptr[1:]), begin):
+        for row, (first, last) in enumerate(pairwise(block.indptr), begin):
             others, cosines = block.indices[first:last], block.data[first:last].astype(np.float32)
             if len(others) > most + 1:
                 least = np.partition(cosines, -most - 1)[-most - 1]

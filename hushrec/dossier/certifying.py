@@ -90,7 +90,7 @@ def certify(
     >>> facts["promise"]["epsilon"], len(facts["ledger"]["charges"])
     (5.0, 1)
     """
-    declared = dict(zip(DECLARED, (controller, purpose, period, contact, review)))
+    declared = dict(zip(DECLARED, (controller, purpose, period, contact, review), strict=True))
     for field, text in declared.items():
         if text is not None or field == "controller":
             line_of_text(field, text)

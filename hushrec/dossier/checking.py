@@ -358,7 +358,7 @@ def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
         raise _Wrong("the ledger's data set is not closed")
     if [season["name"] for season in now["seasons"]] != [season["name"] for season in book["seasons"]]:
         raise _Wrong("the ledger has other seasons; ask for a dossier of today")
-    for season, stated in zip(now["seasons"], book["seasons"]):
+    for season, stated in zip(now["seasons"], book["seasons"], strict=True):
         closed = stated["closed"] and season["closed"]
         if not _same({**season, "begun": stated["begun"], "closed": closed}, stated):
             raise _Wrong(f"season {stated['name']!r} is another one in the ledger")

@@ -94,7 +94,9 @@ def misfit(value: Any, shape: Any, at: str) -> str | None:
         if type(value) is not list or (isinstance(shape, tuple) and len(value) != len(shape)):
             return at
         shapes = shape if isinstance(shape, tuple) else shape * len(value)
-        pairs = [(one, each, f"{at}, {n}") for n, (one, each) in enumerate(zip(value, shapes), 1)]
+        pairs = [
+            (one, each, f"{at}, {n}") for n, (one, each) in enumerate(zip(value, shapes, strict=True), 1)
+        ]
     elif isinstance(shape, re.Pattern):
         return None if type(value) is str and shape.fullmatch(value) else at
     else:

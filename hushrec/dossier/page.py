@@ -90,7 +90,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]], numbers: Sequence[
 
     def cells(tag: str, row: Sequence[str]) -> str:
         marks = [' class="number"' if at in numbers else "" for at in range(len(row))]
-        return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row))
+        return "".join(f"<{tag}{mark}>{escape(cell)}</{tag}>" for mark, cell in zip(marks, row, strict=True))
 
     lines = [f"<tr>{cells('td', row)}</tr>" for row in rows]
     top = f"<thead><tr>{cells('th', head)}</tr></thead>"
@@ -171,7 +171,7 @@ def _first(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     rated = f"<p>{escape(lang['rated'])}</p>" * dossier["model"]["likes"]
     declarations = [
         f"<p>{escape(text)}</p>{lines}" + table((who, *lang["sign"]), [("", "", "")])
-        for (text, who), lines in zip(lang["declarations"], ('<p class="line"></p>', ""))
+        for (text, who), lines in zip(lang["declarations"], ('<p class="line"></p>', ""), strict=True)
     ]
     return "\n".join(
         [
@@ -337,7 +337,7 @@ def _learned(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
         lines += rates("belief", "value", 1) + rates("found", "told", 1)
     head = (lang["learned_head"], *(lang["of"][level["of"]] for level in levels))
     note = lang["learned_note"].format(neighbours=neighbours(dossier))
-    bounds = table(head, list(zip(lines, *columns)), range(1, len(head)))
+    bounds = table(head, list(zip(lines, *columns, strict=True)), range(1, len(head)))
     return bounds + small(note) + table(lang["criterion"], dossier["criteria"])
 
 

@@ -198,7 +198,9 @@ class Dask:
         """Submit a tree of sums. A thread gets the same blocks at every query: its worker has them mapped."""
         workers, layer = self._workers(), []
         tasks_a_thread = min(max(TABLES_BYTES // max(size, 1), 1), _TASKS_PER_THREAD)
-        for worker, share in zip(workers, np.array_split(np.arange(len(rows.blocks())), len(workers))):
+        for worker, share in zip(
+            workers, np.array_split(np.arange(len(rows.blocks())), len(workers)), strict=True
+        ):
             there: dict[str, Any] = {"workers": [worker], "allow_other_workers": True}
             tasks = [
                 submit(_work, make, rows, numbers.tolist(), shipped, library_version(), **there)

@@ -191,9 +191,11 @@ class Comparison:
         """Return the main metrics as rows of texts, after a head."""
         columns = [self.summary(name) for name in self.main_metrics]
         rows = [["model", "epsilon", *self.main_metrics, "taste dimensions"]]
-        for cells in zip(*columns):
+        for cells in zip(*columns, strict=True):
             model, epsilon = cells[0]["model"], cells[0]["epsilon"]
-            figures = [shown(name, cell["value"]) for name, cell in zip(self.main_metrics, cells)]
+            figures = [
+                shown(name, cell["value"]) for name, cell in zip(self.main_metrics, cells, strict=True)
+            ]
             rows.append([model, _number(epsilon), *figures, self._directions(model, epsilon)])
         return rows
 

@@ -130,7 +130,7 @@ class Evaluation:
         for heading, cells in (more_columns or {}).items():
             column = [heading, *(cells.get(name, "") for name in shown_ones)]
             longest, wide = max(map(len, lines)), max(map(len, column))
-            lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column)]
+            lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column, strict=True)]
         lines = [line.rstrip() for line in lines]
         what = "held-out rating or purchase" if self.purchases else "held-out rating"
         of = f"{plural(self.n_ratings, what)} of {plural(self.n_users, 'user')}"

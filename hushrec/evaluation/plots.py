@@ -64,7 +64,7 @@ def privacy_utility_plot(
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
         drawn = [
             _draw_panel(axes, cells, name, k, interval)
-            for axes, (name, cells) in zip(panels, metrics.items())
+            for axes, (name, cells) in zip(panels, metrics.items(), strict=True)
         ]
         panels[-1].set_xlabel(f"epsilon per {unit}, log scale")
         about = " ".join([stamp, *dict.fromkeys(note for notes in drawn for note in notes)])
@@ -80,7 +80,7 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
     epsilons = sorted({row["epsilon"] for row in cells if math.isfinite(row["epsilon"])})
     lines = _styles(cells, rows)
     apart = [0.0] * len(lines) if len(epsilons) > 1 else np.linspace(-0.5, 0.5, len(lines) + 2)[1:-1]
-    for (model, style), aside in zip(lines, apart):
+    for (model, style), aside in zip(lines, apart, strict=True):
         _draw_line(axes, rows, model, style, aside)
     references = [row for row in rows if math.isinf(row["epsilon"])]
     for row, dashes in zip(references, cycle(_REFERENCE_DASHES)):
@@ -151,7 +151,8 @@ def _styles(
     """Return the models that have a line, with a style that is the same in every panel."""
     models = list(dict.fromkeys(row["model"] for row in cells if math.isfinite(row["epsilon"])))
     others = [model for model in models if model not in _BASELINES]
-    styles = _BASELINES | dict(zip(others, zip(cycle(_COLOURS), cycle(_MARKERS), cycle(_DASHES))))
+    looks = zip(others, cycle(_COLOURS), cycle(_MARKERS), cycle(_DASHES))
+    styles = _BASELINES | {model: (colour, marker, dashes) for model, colour, marker, dashes in looks}
     drawn = {row["model"] for row in rows}
     return [(model, styles[model]) for model in models if model in drawn]
 

@@ -45,7 +45,7 @@ class Trial:
 
 
 def grid(choices: Mapping[str, Sequence[Any]]) -> list[dict[str, Any]]:
-    return [dict(zip(choices, values)) for values in product(*choices.values())]
+    return [dict(zip(choices, values, strict=True)) for values in product(*choices.values())]
 
 
 def try_all(

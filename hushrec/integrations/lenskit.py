@@ -110,4 +110,4 @@ def _rows(asked: ItemList | None, domain: Domain) -> Ratings:
         return Ratings.of_user([], domain)
     values = None if domain.likes else asked.field("rating")
     stars = np.ones(len(asked)) if values is None else np.asarray(values, float)
-    return Ratings.of_user(list(zip(asked.ids().tolist(), stars.tolist())), domain)
+    return Ratings.of_user(list(zip(asked.ids().tolist(), stars.tolist(), strict=True)), domain)

@@ -99,7 +99,7 @@ def _factor_tile(
                     row[column] = simd.less(builder, row[column], row[known], rows[column][known])
             root = simd.inverse_root(builder, rows[column][column], least)
             simd.write(context, builder, inverse, inverses, entry, root)
-            for row, where in zip(rows[column + 1 :], places[column + 1 :]):
+            for row, where in zip(rows[column + 1 :], places[column + 1 :], strict=True):
                 row[column] = builder.fmul(row[column], root)
                 simd.write(context, builder, work, data, where[column], row[column])
         return context.get_dummy_value()
@@ -120,7 +120,7 @@ def _solve_tile(
             simd.read(context, builder, inverse, inverses, entry)
             for entry in _tile(builder, sums.dtype, place, stride)[0]
         ]
-        for row, places in zip(_rows(builder, tile), _tile(builder, sums.dtype, start, stride)):
+        for row, places in zip(_rows(builder, tile), _tile(builder, sums.dtype, start, stride), strict=True):
             for j in range(SIDE):
                 for k in range(j):
                     row[j] = simd.less(builder, row[j], row[k], factor[j][k])
@@ -162,7 +162,7 @@ def _less_products(typingctx: Any, total: Any, work: Any, at: Any, pitch: Any, f
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         rest, data, start, stride, group = arguments
         for place, factor in zip(
-            simd.steps(builder, start, stride, SIDE), cgutils.unpack_tuple(builder, group)
+            simd.steps(builder, start, stride, SIDE), cgutils.unpack_tuple(builder, group), strict=True
         ):
             rest = simd.less(builder, rest, simd.read(context, builder, work, data, place), factor)
         return rest

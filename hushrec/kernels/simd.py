@@ -138,7 +138,9 @@ def store_turned(typingctx: Any, out: Any, to: Any, array: Any, index: Any, step
             rows.append(builder.load(pointer, align=array.dtype.bitwidth // 8))
         for far in (1, 2, 4):  # exchange the quarters of each square of twice this side
             rows = [_exchanged(builder, rows, i, far, wide.count) for i in range(wide.count)]
-        for row, at in zip(rows, steps(builder, place, ir.Constant(ir.IntType(64), wide.count), wide.count)):
+        for row, at in zip(
+            rows, steps(builder, place, ir.Constant(ir.IntType(64), wide.count), wide.count), strict=True
+        ):
             write(context, builder, out, target, at, row if double else builder.fpext(row, wide))
         return context.get_dummy_value()
 
@@ -303,7 +305,7 @@ def add_scaled(
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         tile, data, start, stride, block, first, pitch, _ = arguments
         result, size = cgutils.unpack_tuple(builder, tile), count.literal_value
-        places = zip(steps(builder, start, stride, size), steps(builder, first, pitch, size))
+        places = zip(steps(builder, start, stride, size), steps(builder, first, pitch, size), strict=True)
         for position, (scalar, row) in enumerate(places):
             number = builder.load(_pointer(context, builder, array, data, scalar))
             vector = read(context, builder, rows, block, row)
@@ -321,7 +323,7 @@ def add_rows(typingctx: Any, array: Any, index: Any, step: Any, totals: Any) -> 
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         data, start, stride, tile = arguments
         registers = cgutils.unpack_tuple(builder, tile)
-        for place, total in zip(steps(builder, start, stride, len(registers)), registers):
+        for place, total in zip(steps(builder, start, stride, len(registers)), registers, strict=True):
             before = read(context, builder, array, data, place)
             write(context, builder, array, data, place, builder.fadd(before, total))
         return context.get_dummy_value()

@@ -13,6 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -62,7 +63,7 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
     bounds = np.searchsorted(done, np.linspace(0.0, done[-1], pieces + 1)[1:-1])
     bounds = bounds // ROWS_TOGETHER * ROWS_TOGETHER
     bounds = np.unique(np.concatenate([[0], bounds, [n_rows]])).tolist()
-    return list(zip(bounds[:-1], bounds[1:]))
+    return list(pairwise(bounds))
 
 
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
@@ -73,7 +74,7 @@ def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
             function(0, len(work))
         return
     with ThreadPoolExecutor(min(count(), len(tasks))) as pool:
-        list(pool.map(function, *zip(*tasks)))  # after an error no new range starts
+        list(pool.map(function, *zip(*tasks, strict=True)))  # after an error no new range starts
 
 
 @contextlib.contextmanager

@@ -137,14 +137,14 @@ class ItemBias(Estimator[Users]):
         noisy, sd = gate.release("item biases", together(parts)), gate.noise_sd("item biases")
         units = np.array([self.clip * half, 1 / self._WEIGHT_PART]), np.array([half, 1.0]) / self._LEVEL_PART
         released = np.split(noisy, [n_items, 2 * n_items])
-        return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]))]
+        return [(part, (sd * unit) ** 2) for part, unit in zip(released, (*units[0], units[1]), strict=True)]
 
     def _shrunk(self, tracked: list[Tracked], domain: Domain) -> ModelArrays:
         sums, weights, levels = tracked
         counts = np.maximum(weights.mean, 0.0)
         variance = sums.variance / (self.prior_sd * domain.half_width) ** 2
         state = {"item_seen": np.ones(domain.n_items)}
-        for name, statistic in zip(_TRACKED, tracked):
+        for name, statistic in zip(_TRACKED, tracked, strict=True):
             state |= statistic.to_arrays(name)
         biases = ratio(sums.mean * counts, counts**2 + variance)
         return ModelArrays(_served(level(levels.mean, domain)[0], biases), state)

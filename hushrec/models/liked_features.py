@@ -87,7 +87,9 @@ def voted(parts: ModelArrays, users: LikingUsers, gate: Gate, n_users: float) ->
         return votes - _SURE * math.hypot(gate.noise_sd(label), math.sqrt(n_users))
 
     alone = [with_features(parts, table) for table in tables]
-    gains = [gain(label, parts.serve, model) for label, model in zip(labels, alone)]
+    gains = [
+        gain(label, parts.serve, model) for label, model in zip(labels[: len(alone)], alone, strict=True)
+    ]
     first, *others = np.argsort(-np.array(gains), kind="stable").tolist()
     chosen, model = [first], alone[first]
     for label, table in zip(labels[len(tables) :], others, strict=True):

@@ -196,8 +196,10 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     if len({part.unit for part in parts}) != 1:
         raise InputError("Parts of one release need one unit, all user or all rating.")
     values = [part._take() for part in parts]
-    scales = [np.broadcast_to(part.entry_scale, value.shape) for part, value in zip(parts, values)]
-    steps = [np.broadcast_to(part.step, value.shape) for part, value in zip(parts, values)]
+    scales = [
+        np.broadcast_to(part.entry_scale, value.shape) for part, value in zip(parts, values, strict=True)
+    ]
+    steps = [np.broadcast_to(part.step, value.shape) for part, value in zip(parts, values, strict=True)]
     if bound is None:
         bound = jointly(*(part.bound.times(part.scale) for part in parts))
     return Bounded(

@@ -148,7 +148,7 @@ class PrivacyStatement:
         return self.text()
 
     def _repr_html_(self) -> str:
-        head, values = zip(*[(name, str(value)) for name, value in self.budget.promise.items()])
+        head, values = zip(*[(name, str(value)) for name, value in self.budget.promise.items()], strict=True)
         brief = notebook.table("Privacy statement", [head, values], self.joint_dp)
         return f"{brief}<details><summary>all of it</summary><pre>{html.escape(self.text())}</pre></details>"
 

@@ -229,7 +229,7 @@ def _votes(scores: str, donors: Ratings, judges: Ratings, way: _Way) -> _Votes:
         for history, held in k_folds(held_judges, _FOLDS, seed=0):
             ask = _ratings_votes if scores == "ratings" else _lists_votes
             history, held = history.aligned_to(held_judges), held.aligned_to(held_judges)
-            for totals, added in zip(votes, ask(private, public, history, held)):
+            for totals, added in zip(votes, ask(private, public, history, held), strict=True):
                 totals[chosen] += added
     if scores == "ratings":
         return votes
@@ -256,7 +256,7 @@ def _lists_votes(private: Recommender, public: Recommender, history: Ratings, he
     for start in range(0, held.n_users, step):
         users = slice(start, start + step)
         scores = _standard(private.arrays, states[0].at(users)), _standard(public.arrays, states[1].at(users))
-        for row, (one, other) in enumerate(zip(*scores), start):
+        for row, (one, other) in enumerate(zip(*scores, strict=True), start):
             liked = _row(held, row)
             for at, weight in enumerate(GRID):
                 rank = ranks(mixed(one, other, weight), _row(history, row), liked)

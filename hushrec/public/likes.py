@@ -53,7 +53,9 @@ class _Sums(NamedTuple):
         columns, size = (rated.indices, liked.indices), ratings.n_items
         number, likes = (np.bincount(items, minlength=size).astype(np.float64) for items in columns)
         cell_weights = np.repeat(RATED * unit, n_rated), np.repeat((1 - RATED) * unit, n_likes)
-        weights = [np.bincount(items, weight, size) for items, weight in zip(columns, cell_weights)]
+        weights = [
+            np.bincount(items, weight, size) for items, weight in zip(columns, cell_weights, strict=True)
+        ]
         return cls(int((n_rated > 0).sum()), number, likes, weights[0] + weights[1])
 
     def likes_per_weight(self) -> Array:

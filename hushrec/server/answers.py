@@ -204,7 +204,9 @@ def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     model, items = served.model, fields["items"]
     what = "rating" if model.scores == "ratings" else "score"
     predicted = model.predict(_history(served, fields), items)
-    return {"items": [_entry(served, item, **{what: value}) for item, value in zip(items, predicted)]}
+    return {
+        "items": [_entry(served, item, **{what: value}) for item, value in zip(items, predicted, strict=True)]
+    }
 
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:

@@ -58,11 +58,11 @@ class Metrics:
                 label = f'route="{route}",code="{code + 2}xx"'
                 lines.append(f"hushrec_requests_total{{{label}}} {count:.0f}")
             counts = np.cumsum(row[_CODES:-1])
-            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts):
+            for bound, count in zip((*map(str, _BUCKETS), "+Inf"), counts, strict=True):
                 seconds.append(f'hushrec_request_seconds_bucket{{route="{route}",le="{bound}"}} {count:.0f}')
             seconds.append(f'hushrec_request_seconds_sum{{route="{route}"}} {row[-1]:.6f}')
             seconds.append(f'hushrec_request_seconds_count{{route="{route}"}} {counts[-1]:.0f}')
-        for name, count in zip(_OWN, total[-len(_OWN) :]):
+        for name, count in zip(_OWN, total[-len(_OWN) :], strict=True):
             lines += [
                 f"# TYPE hushrec_models_{name}_total counter",
                 f"hushrec_models_{name}_total {count:.0f}",

@@ -84,7 +84,11 @@ class Attributes:
     def titles_json(self, domain: Domain) -> bytes | None:
         if self.titles is None:
             return None
-        named = {text: title for text, title in zip(domain.text_list, self.titles) if title is not None}
+        named = {
+            text: title
+            for text, title in zip(domain.text_list, self.titles, strict=True)
+            if title is not None
+        }
         return json.dumps(named, ensure_ascii=False).encode(errors="backslashreplace")
 
     def matching(self, condition: str | Condition) -> NDArray[np.bool_]:

@@ -95,7 +95,7 @@ class ModelFile:
         if self.arrays[name].dtype.kind not in expected.kind:
             raise ValueError(f"array {name!r} is of another type")
         fits = len(shape) == len(expected.shape)
-        for declared, size in zip(expected.shape, shape):
+        for declared, size in zip(expected.shape, shape, strict=True) if fits else ():
             if callable(declared):
                 fits &= size == declared(sizes)
             else:

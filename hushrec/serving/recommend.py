@@ -308,7 +308,7 @@ class Recommender:
         ratings = [None] * len(columns) if block.ratings is None else block.ratings[0].tolist()
         return [
             Recommended(self.domain.items[column], score, rating)
-            for column, score, rating in zip(columns, scores, ratings)
+            for column, score, rating in zip(columns, scores, ratings, strict=True)
             if column >= 0
         ]
 

@@ -124,15 +124,15 @@ def _walk(
 ) -> list[int]:
     kinds = [
         np.where(codes[candidates] < 0, len(held) - 1, codes[candidates])
-        for (codes, _), held in zip(limits, seen)
+        for (codes, _), held in zip(limits, seen, strict=True)
     ]
-    full = [held[kind] >= most for kind, held, (_, most) in zip(kinds, seen, limits)]
+    full = [held[kind] >= most for kind, held, (_, most) in zip(kinds, seen, limits, strict=True)]
     chosen: list[int] = []
     for place in np.flatnonzero(~np.any(full, axis=0)).tolist():
         if len(chosen) == count:
             break
-        if all(held[kind[place]] < most for kind, held, (_, most) in zip(kinds, seen, limits)):
+        if all(held[kind[place]] < most for kind, held, (_, most) in zip(kinds, seen, limits, strict=True)):
             chosen.append(int(candidates[place]))
-            for kind, held, (codes, _) in zip(kinds, seen, limits):
+            for kind, held, (codes, _) in zip(kinds, seen, limits, strict=True):
                 held[kind[place]] += codes[candidates[place]] >= 0
     return chosen

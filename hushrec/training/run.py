@@ -386,7 +386,7 @@ def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Ratin
     with accountant.admit(itertools.chain.from_iterable(texts.to_pylist() for texts in ids)) as users:
         if isinstance(ratings, Store):
             ends = np.cumsum([len(texts) for texts in ids])
-            masks = [users[end - len(texts) : end] for texts, end in zip(ids, ends)]
+            masks = [users[end - len(texts) : end] for texts, end in zip(ids, ends, strict=True)]
             yield Admitted(ratings, masks)
         else:
             yield ratings.rows(users, keyed=True)

@@ -88,7 +88,7 @@ def _fit(
         values, vectors = np.linalg.eigh(design.T @ design)
         spectra.append((np.maximum(values, 0.0), vectors.T @ (design.T @ target), vectors))
         alone -= float(np.log(root).sum() + target @ target / 2)
-    values, along, vectors = map(np.stack, zip(*spectra))  # a row a column of sums
+    values, along, vectors = map(np.stack, zip(*spectra, strict=True))  # a row a column of sums
     scaled = explained[:, None, None] * values
     gains = explained[:, None, None] * along**2 / (1 + scaled) - np.log1p(scaled)
     best = int(np.argmax(gains.sum(axis=(1, 2))))

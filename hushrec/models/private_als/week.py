@@ -176,7 +176,7 @@ class State(NamedTuple):
 
     def to_arrays(self) -> dict[str, Array]:
         arrays = {name: value for name, value in self._asdict().items() if name != "factors"}
-        return arrays | dict(zip(_OF_FACTORS, self.factors or ()))
+        return arrays | dict(zip(_OF_FACTORS, self.factors, strict=True) if self.factors else ())
 
     @classmethod
     def of(cls, state: Mapping[str, Array]) -> State:

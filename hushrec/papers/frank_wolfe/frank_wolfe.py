@@ -312,7 +312,7 @@ def replay(
 ) -> NDArray[np.float64]:
     users = Iterates(rows, row_bound)
     vectors = arrays["item_factors"].astype(np.float64).T
-    for vector, value, step in zip(vectors, arrays["singular_values"], arrays["steps"]):
+    for vector, value, step in zip(vectors, arrays["singular_values"], arrays["steps"], strict=True):
         users.advance(users.residuals(), vector, float(step), nuclear_norm / float(value))
     return users.coefficients
 

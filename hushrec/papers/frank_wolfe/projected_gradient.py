@@ -148,7 +148,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
         """Local: replay the gradient steps between the released projections."""
         targets, offset = self.rows(arrays, history)
         rows = self.full_rows(targets, history.domain)
-        for directions, gains in zip(arrays["projections"], arrays["gains"]):
+        for directions, gains in zip(arrays["projections"], arrays["gains"], strict=True):
             rank = np.count_nonzero(gains)
             rows.project(ProjectionMap(directions[:, :rank].astype(np.float64), gains[:rank]))
         factors = np.zeros((history.n_users, arrays["item_factors"].shape[1]))
