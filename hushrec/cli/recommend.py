@@ -24,6 +24,7 @@ from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import InputError
 from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import PRIVATE_TABLE, write_lists
+from hushrec.serving.item_lists import Known
 from hushrec.serving.model import Model, load
 
 
@@ -74,7 +75,7 @@ def recommend(
     n
         Items per user.
     items
-        Text file of the item ids to recommend, one per line.
+        Text file of the item ids to recommend, one per line. Ids that MODEL lacks are skipped.
     exclude_items
         Text file of item ids not to recommend.
     next
@@ -94,9 +95,9 @@ def recommend(
     if scheduler is not None and out_parts is None:
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
     trained = load(model)
-    lists = [None if path is None else Domain.read_catalogue(path) for path in (items, exclude_items)]
     options: dict[str, Any] = {"next": next, "exclude_seen": not include_seen}
-    options |= {"items": lists[0], "exclude_items": lists[1]}
+    for name, path in (("items", items), ("exclude_items", exclude_items)):
+        options[name] = None if path is None else _known(trained.domain, path, name)
     options |= ruled.options(trained.domain, reading.columns)
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
@@ -127,6 +128,13 @@ def recommend(
     elif file is not None:
         write_private_table(table, file, PRIVATE_TABLE)
     _wrote(trained, str(folder or file), as_json)
+
+
+def _known(domain: Domain, path: str, name: str) -> list[Any]:
+    known = Known.of(domain, Domain.read_catalogue(path), name)
+    if known.skipped:
+        output.note(f"--{name.replace('_', '-')}{known.skipped.removeprefix(name)}")
+    return [domain.items[place] for place in known.columns]
 
 
 def _wrote(trained: Model, path: str, as_json: bool) -> None:

@@ -194,10 +194,14 @@ def _from_here(request: Request) -> bool:
 
 def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     options = {name: fields[name] for name in ("n", "next", "exclude_seen", *RULES)}
-    options |= {"items": fields["only"], "attributes": served.attributes}
+    only, position = fields["only"], served.model.domain.position
+    known = [item for item in only or [] if position(item) >= 0]
+    options |= {"items": known or None, "attributes": served.attributes}
     listed = served.model.recommend(_history(served, fields), **options)
+    if only is not None and not known:
+        listed = []
     entries = [_entry(served, item, score=score, rating=rating) for item, score, rating in listed]
-    return {"items": entries}
+    return {"items": entries, "skipped": len(only or []) - len(known)}
 
 
 def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:

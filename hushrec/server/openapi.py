@@ -54,8 +54,8 @@ def _posts() -> dict[str, Any]:
             " titles a title. next needs a list in order, or with times. where, at_most and boost use the"
             " columns of the table of --attributes.",
             {"ratings": _HISTORY, "n": 10},
-            {"items": items},
-            {"items": [best]},
+            {"items": items, "skipped": {"type": "integer", "description": "Unknown ids of only."}},
+            {"items": [best], "skipped": 0},
         ),
         "/v1/predict": (
             "Predicted ratings of some items for one user, in the order of the request; scores of a model of"

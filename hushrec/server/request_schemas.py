@@ -107,7 +107,10 @@ _NEXT = _of_type(bool, "true or false", "Later ratings of a list count more.", d
 _ONLY = Field(
     _are_ids,
     f"a list of item ids, {MOST_IDS:,} at most",
-    _ids(MOST_IDS, description="Recommend among these only; all by default."),
+    _ids(
+        MOST_IDS,
+        description="Recommend among these only; all by default. Ids that the catalogue lacks are skipped.",
+    ),
 )
 RULES = {
     "where": _of_type(

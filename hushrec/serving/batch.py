@@ -23,6 +23,7 @@ from hushrec.kernels import threads
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
+from hushrec.serving.item_lists import known_lists
 from hushrec.serving.recommend import ListOptions, Recommender
 
 #: Metadata of every file of lists.
@@ -114,6 +115,10 @@ def _planned(
 ) -> tuple[list[list[Callable[[], Ratings]]], pa.Schema, dict[str, Any]]:
     if options.get("attributes") is not None:
         options |= {"attributes": Attributes.read(options["attributes"], model.domain)}
+    names = "items", "exclude_items"
+    known = known_lists(model.domain, *(options.get(name) for name in names))
+    for name, columns in zip(names, known, strict=True):
+        options[name] = None if columns is None else [model.domain.items[place] for place in columns]
     schema = model.recommend_batch(of_nobody(model.domain), **options).schema  # refuses wrong options
     parts = _parts(history)
     users = schema.field("user").with_type(parts[0][0]().user_column.type)

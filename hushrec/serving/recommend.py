@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hushrec.checks import check_count, check_kind, check_listed, plural, shown
+from hushrec.checks import check_count, check_kind, plural, shown
 from hushrec.data import Domain, Ratings
 from hushrec.data.ids import encode_ratings
 from hushrec.data.ratings_builder import within_range
@@ -21,15 +21,13 @@ from hushrec.errors import InputError
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
+from hushrec.serving.item_lists import known_lists, positions
 from hushrec.serving.recency import in_order, spans
 from hushrec.serving.rules import Rules
 from hushrec.serving.score_mixing import lowered, standard
 from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
 from hushrec.serving.vectors import item_vectors, queries, reach
 from hushrec.types import Array, ModelArrays
-
-#: Up to this many ids are looked up one by one, which is faster.
-_FEW_IDS = 1000
 
 
 class RuleOptions(TypedDict, total=False):
@@ -283,7 +281,8 @@ class Recommender:
         exclude_seen : bool
             Leave out the items in the history.
         items, exclude_items : sequence of item ids, optional
-            Recommend among these only, and none of those.
+            Recommend among these only, and none of those. Ids that the catalogue lacks are skipped with a
+            warning; a list without any of its items is refused.
         attributes : Attributes, table or path, optional
             Public table of the items (:meth:`hushrec.serving.Attributes.read`) for the rules below
             (docs/guides/rules.md).
@@ -373,12 +372,8 @@ class Recommender:
         check_kind(history, Ratings, "history", how)
         count = min(check_count("n", n), self.domain.n_items)
         evaluated = Rules.of(self.domain, **rules)
-        if items is not None or exclude_items is not None:
-            among = np.full(self.domain.n_items, items is None)
-            among[self.columns_of([] if items is None else items)] = True
-            among[self.columns_of([] if exclude_items is None else exclude_items)] = False
-            allowed = among if evaluated.allowed is None else among & evaluated.allowed
-            evaluated = evaluated._replace(allowed=allowed)
+        listed = known_lists(self.domain, items, exclude_items)
+        evaluated = evaluated.among(self.domain.n_items, *listed)
         lister, predict = self.lists or self, predict and self.scores == "ratings"
         state = lister.fold_in(history)
         rating_state = state if lister is self or not predict else self.fold_in(history)
@@ -519,10 +514,8 @@ class Recommender:
         return rows, True
 
     def columns_of(self, items: Sequence[Any]) -> NDArray[np.int64]:
-        check_listed(items, "items", '["matrix", "alien"]')
         items = list(items) if isinstance(items, Iterator) else items  # an iterator is read once only
-        few = isinstance(items, list | tuple) and len(items) <= _FEW_IDS
-        columns = np.fromiter(map(self.domain.position, items), np.int64) if few else self.domain.index(items)
+        columns = positions(self.domain, items)
         if (columns < 0).any():
             unknown = list(items)[int(np.argmin(columns))]
             raise InputError(

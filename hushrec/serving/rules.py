@@ -18,6 +18,7 @@ from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.conditions import Condition
 
+Columns = NDArray[np.int64]
 Limits = tuple[tuple[NDArray[np.int64], int], ...]
 
 #: A larger boost has no further effect, and a product of several could be infinite.
@@ -70,6 +71,15 @@ class Rules(NamedTuple):
         for text, factor in boost.items():
             factors = np.where(table.matching(conditions[text]), factors * factor, factors)
         return cls(allowed, factors if boost else None, limits)
+
+    def among(self, n_items: int, items: Columns | None, exclude_items: Columns | None) -> Rules:
+        """Return the rules for lists of some items only, and without others."""
+        if items is None and exclude_items is None:
+            return self
+        among = np.full(n_items, items is None)
+        among[[] if items is None else items] = True
+        among[[] if exclude_items is None else exclude_items] = False
+        return self._replace(allowed=among if self.allowed is None else among & self.allowed)
 
 
 def _checked(at_most: Any, boost: Any) -> tuple[Mapping[str, int], Mapping[str, float]]:

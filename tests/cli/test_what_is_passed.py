@@ -3,6 +3,7 @@
 import json
 import math
 import os
+from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -39,15 +40,15 @@ def test_recommend(files, run):
     """To one user and to all, in every form, the lists of the library."""
     model, rows = hushrec.load(files.model), Ratings.from_any(files.train, Domain(files.items, (1, 5)))
     some, none = files.items[5:30], files.items[10:15]
-    with open("some.txt", "w") as file:
-        file.write("\n".join(some))
-    with open("none.txt", "w") as file:
-        file.write("\n".join(none))
+    for name, listed in (("some", some), ("none", none)):
+        for more in ([], ["newer than the model"]):
+            Path(f"{name}{len(more)}.txt").write_text("\n".join([*listed, *more]))
     user = str(rows.users[3])
     for more, options in [
         ([], {}),
         (["--include-seen"], {"exclude_seen": False}),
-        (["--items", "some.txt", "--exclude-items", "none.txt"], {"items": some, "exclude_items": none}),
+        (["--items", "some0.txt", "--exclude-items", "none0.txt"], {"items": some, "exclude_items": none}),
+        (["--items", "some1.txt", "--exclude-items", "none1.txt"], {"items": some, "exclude_items": none}),
     ]:
         line = ["recommend", files.model, files.train, "-n", "4", *more, "--force"]
         wanted = model.recommend_batch(rows, 4, **options)
@@ -57,7 +58,9 @@ def test_recommend(files, run):
         with open("lists.private.csv", encoding="utf-8") as file:
             assert len(file.readlines()) == wanted.num_rows + 1
         hers = [row for row in wanted.to_pylist() if row["user"] == user]
-        shown = json.loads(run(*line[:-1], "--user", user, "--json").stdout)
+        answer = run(*line[:-1], "--user", user, "--json")
+        assert answer.stderr.count("skipped 1 of") == 2 * ("some1.txt" in more)
+        shown = json.loads(answer.stdout)
         listed = next(value for value in shown.values() if isinstance(value, list))
         assert [(row["rank"], row["item"]) for row in listed] == [(row["rank"], row["item"]) for row in hers]
 

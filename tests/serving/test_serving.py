@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.serving.batch import stream_lists
 from hushrec.serving.item_rows import compact
 from hushrec.serving.recommend import Recommender
 from hushrec.serving.scoring import UserState
@@ -110,7 +111,22 @@ OPTIONS = [
     {"exclude_items": [ITEMS[0], ITEMS[5]], "exclude_seen": False},
     {"items": ITEMS[1:], "exclude_items": ITEMS[4:7]},
     {"items": []},
+    {"exclude_items": []},
 ]
+
+
+@pytest.mark.parametrize("made", [list, tuple, iter, np.array])
+def test_unknown_items_of_a_public_list_are_skipped_and_counted(made) -> None:
+    model, more = served(), ["newer than the model", 77]
+    for options in ({"items": ITEMS[2:9]}, {"exclude_items": ITEMS[4:7]}, {"items": ITEMS[:3] * 500}):
+        [(name, items)] = options.items()
+        for ask, history in ((model.recommend, {}), (model.recommend_batch, ROWS), (stream_lists, ROWS)):
+            arguments = (model, history) if ask is stream_lists else (history,)
+            with pytest.warns(UserWarning, match=f"^{name}: skipped 2 of {len(items) + 2:,} items") as warned:
+                found = ask(*arguments, **{name: made([*items, *more])})
+            assert len(warned) == 1 and warned[0].filename == __file__
+            wanted = ask(*arguments, **options)
+            assert found == wanted if ask == model.recommend else list(found) == list(wanted)
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes", "log-odds"])
@@ -283,10 +299,10 @@ def test_items_are_a_list_of_those_of_the_catalogue() -> None:
     ):
         with pytest.raises(InputError, match=words):
             model.predict({}, items)
-    for items in ("i1", b"i1", 5, ["i1", "other"]):
-        for options in ({"items": items}, {"exclude_items": items}):
-            with pytest.raises(InputError, match="items=|Item 'other'"):
-                model.recommend({}, **options)
+    for items in ("i1", b"i1", 5, ["other", "another"], [*map(str, range(2000))]):
+        for name in ("items", "exclude_items"):
+            with pytest.raises(InputError, match=f"{name}=|{name} has no item of the model's"):
+                model.recommend({}, **{name: items})
     for n in (0, -1, True, 2.0, "3", None):
         for ask in (model.recommend, model.recommend_batch):
             with pytest.raises(InputError, match="n=.* is out of range; pass an integer >= 1") as error:

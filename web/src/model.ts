@@ -26,7 +26,7 @@ export interface ListOptions extends Rules {
   next?: boolean;
   /** Items to leave out; the rated ones by default. */
   exclude?: Iterable<Id>;
-  /** Recommend among these only. */
+  /** Recommend among these only. Ids that the catalogue lacks are skipped with a warning, here and in `exclude`. */
   only?: Iterable<Id>;
 }
 
@@ -80,10 +80,10 @@ class Recommender {
     const { scores: every, supported, rated } = this.scored(ratings, next && inOrder(ratings));
     const said = new Applied(this.items.length, rules);
     const scores = ranking(said.boosted(every), supported);
-    const among = only && new Set(this.positions(only));
+    const among = only && new Set(this.known(only, "only"));
     if (among) scores.forEach((_, item) => among.has(item) || (scores[item] = -Infinity));
     said.allowed?.forEach((allowed, item) => allowed || (scores[item] = -Infinity));
-    for (const item of exclude ? this.positions(exclude) : rated) scores[item] = -Infinity;
+    for (const item of exclude ? this.known(exclude, "exclude") : rated) scores[item] = -Infinity;
     return this.named(said.best(scores, count(n), supported), (item) => scores[item]!);
   }
 
@@ -162,14 +162,28 @@ class Recommender {
     return { state: meanState(this.section, rows, midpoint), rated: rows.at(-1)!.items, rows, midpoint };
   }
 
+  private get catalogue() {
+    return `the model's catalogue of ${this.items.length.toLocaleString("en-US")} items`;
+  }
+
   private positions(ids: Iterable<Id>): number[] {
-    if (typeof ids === "string") throw new InputError(`'${ids as string}' is one id; pass a list of ids.`);
-    return Array.from(ids, (id) => {
-      const at = this.items.indexOf(id);
-      if (at >= 0) return at;
-      const of = `the model's catalogue of ${this.items.length.toLocaleString("en-US")} items`;
-      throw new InputError(`Item '${id}' is not in ${of}; leave it out.`);
-    });
+    const given = listed(ids);
+    const places = given.map((id) => this.items.indexOf(id));
+    const unknown = places.findIndex((at) => at < 0);
+    if (unknown >= 0) throw new InputError(`Item '${given[unknown]}' is not in ${this.catalogue}; leave it out.`);
+    return places;
+  }
+
+  /** The positions of the items of a public list that the catalogue has. */
+  private known(ids: Iterable<Id>, name: string): number[] {
+    const given = listed(ids);
+    const places = given.map((id) => this.items.indexOf(id)).filter((at) => at >= 0);
+    const skipped = given.length - places.length;
+    if (name === "exclude" && skipped && !places.length) {
+      throw new InputError(`exclude has no item of ${this.catalogue}; pass a list with the ids of the catalogue.`);
+    }
+    if (skipped) console.warn(`${name}: skipped ${skipped} of ${plural(given.length, "item")}, not in ${this.catalogue}.`);
+    return places;
   }
 
   private named(items: number[], score: (item: number) => number): Scored[] {
@@ -237,6 +251,11 @@ interface About {
 function rated({ items, values }: Row): Row {
   const kept = items.map((_, i) => !Number.isNaN(values[i]));
   return { items: items.filter((_, i) => kept[i]), values: values.filter((_, i) => kept[i]) };
+}
+
+function listed(ids: Iterable<Id>): Id[] {
+  if (typeof ids === "string") throw new InputError(`'${ids as string}' is one id; pass a list of ids.`);
+  return [...ids];
 }
 
 const known = (factors: Float64Array) => factors.some((entry) => entry !== 0);

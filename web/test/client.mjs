@@ -152,6 +152,8 @@ async function checkLists(model, { InputError }, report) {
     }
   }
   expect("the statement is there", model.privacy.private === true && model.privacy.unit === "user");
+  expect("unknown ids are skipped", model.recommend([], { n: 1, only: ["no such item", all[5]] }).map(({ item }) => item).join() === all[5]);
+  expect("only unknown ids", !model.recommend([], { only: ["no such item"] }).length);
   report("lists: exclude, only, n, mappings, search; wrong inputs refused in one sentence", !faults.length, faults.join("; "));
 }
 
