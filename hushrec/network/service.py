@@ -250,10 +250,11 @@ def _application(respond: Respond, limits: Limits, note: Note | None, admit: Adm
     rates, waiting = Rates(limits.requests_per_second), Waiting(limits)
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
-        request, path, start = Request(scope, receive), scope["path"], time.perf_counter()
+        request = Request(scope, _at_most(limits.body_bytes, receive))
+        path, start = scope["path"], time.perf_counter()
         try:
             rates.admit(scope["client"][0])
-            length = _length(request, limits.body_bytes)
+            length = _length(request, limits.body_bytes, known=admit is not None)
             if admit is not None:
                 head = request.method, _parts(request), bearer(request), length
                 await _in_thread(lambda: admit(*head))
@@ -294,15 +295,39 @@ async def _send(reply: Reply, headers: Mapping[str, str], send: Any) -> None:
         await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-def _length(request: Request, longest: int) -> int:
+def _length(request: Request, longest: int, known: bool) -> int:
+    """Return the length of the body, or of the longest where chunks arrive and it need not be known."""
     length = request.headers.get("Content-Length", "" if request.method == "POST" else "0")
-    if not length.isdecimal() or "Transfer-Encoding" in request.headers:
+    if "Transfer-Encoding" in request.headers:
+        encodings = [value.lower() for value in request.headers.getlist("Transfer-Encoding")]
+        chunked = encodings == ["chunked"] and not known
+        length = str(longest) if chunked and "Content-Length" not in request.headers else ""
+    if not length.isdecimal():
         raise Refusal(411, "A POST request needs a Content-Length.")
     if request.method != "POST" and int(length):
         raise Refusal(413, f"A {request.method} request must have no body; send a POST request.")
     if int(length) > longest:
-        raise Refusal(413, f"A POST request has at most {longest:,} bytes.")
+        raise _too_long(longest)
     return int(length)
+
+
+def _too_long(longest: int) -> Refusal:
+    return Refusal(413, f"A POST request has at most {longest:,} bytes.")
+
+
+def _at_most(longest: int, receive: Any) -> Any:
+    """Refuse a body as soon as more bytes than that have arrived."""
+    arrived = 0
+
+    async def counted() -> Any:
+        nonlocal arrived
+        message = await receive()
+        arrived += len(message.get("body", b""))
+        if arrived > longest:
+            raise _too_long(longest)
+        return message
+
+    return counted
 
 
 def _protocol(parser: Any, seconds: float) -> Any:

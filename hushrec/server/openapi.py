@@ -15,7 +15,7 @@ _ERRORS = {
     "403": "Metrics from another machine need a token.",
     "404": "No such address, or no model of this name.",
     "405": "The address answers another method; Allow names it.",
-    "411": "The request has no Content-Length.",
+    "411": "The request has no Content-Length and no chunks.",
     "413": "The request is too long.",
     "421": "The Host header names neither an address, localhost nor a --server-name.",
     "429": "Too many requests from this address; try again in a second.",

@@ -243,7 +243,7 @@ def test_requests_that_are_none(server) -> None:
         same = ("etag", "content-length", "content-type", "cache-control")
         assert asked.status_code == 200 and asked.content == b"" and told.content
         assert [asked.headers.get(name) for name in same] == [told.headers.get(name) for name in same]
-    post = b"POST /v1/recommend HTTP/1.1\r\nHost: h\r\n"
+    post = b"POST /v1/recommend HTTP/1.1\r\nHost: localhost\r\n"
     for raw, status in (
         (b"nonsense\r\n\r\n", 400),
         (b"\x16\x03\x01\x02\x00", 400),  # TLS
@@ -252,7 +252,10 @@ def test_requests_that_are_none(server) -> None:
         (b"GET / HTTP/1.1\r\nx: " + b"a" * 200_000, 431),
         (b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 20_000, 431),
         (post + b"\r\n", 411),
-        (post + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),
+        (post + b"Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
+        (post + b"Transfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n", 411),
+        (post + b"Transfer-Encoding: chunked\r\n\r\n10001\r\n" + b" " * 65_537, 413),
+        (b"GET / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 413),
         (post + b"Content-Length: -1\r\n\r\n", 411),
         (post + b"Content-Length: \xb2\r\n\r\n{}", 411),
         (post + b"Content-Length: 2\r\nContent-Length: 3\r\n\r\n{} ", 400),
@@ -275,6 +278,20 @@ def test_requests_that_are_none(server) -> None:
         for _ in range(1000):
             connection.sendall(endless)
     assert server.client.get("/healthz").status_code == 200
+
+
+def test_a_request_in_chunks_is_read_up_to_the_limit(server) -> None:
+    body = json.dumps({"ratings": HERS, "n": 3}).encode()
+    wanted = server.client.post("/v1/recommend", content=body)
+    for size in (1, 7, 1000):
+        pieces = [body[start : start + size] for start in range(0, len(body), size)]
+        found = server.client.post("/v1/recommend", content=iter(pieces))
+        assert found.request.headers["transfer-encoding"] == "chunked"
+        assert (found.status_code, found.content) == (200, wanted.content)
+    whole = (body[:-1] + b" " * ((1 << 16) - len(body)) + b"}", body[:-1] + b" " * (1 << 16) + b"}")
+    for content, status in zip(whole, (200, 413), strict=True):
+        assert server.client.post("/v1/recommend", content=iter([content])).status_code == status
+    assert server.client.post("/v1/recommend", content=body).content == wanted.content
 
 
 def test_tokens(files) -> None:
