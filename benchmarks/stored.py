@@ -39,7 +39,7 @@ MEASURED = {
     "frank-wolfe.txt": ("docs/papers/frank-wolfe.md", "4a0e0df"),
     "generated-data.json": ("docs/reference/generated-data.md", "4a347e6"),
     "homomorphic.txt": ("docs/papers/homomorphic.md", "de659bf"),
-    "item-features.txt": ("docs/guides/item-features.md", "9bce974"),
+    "item-features.txt": ("docs/guides/article-table.md", "9bce974"),
     "next.jsonl": ("docs/guides/next.md", "fba1e9c"),
     "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),

@@ -28,7 +28,7 @@ def extend(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Add new items to MODEL from public features of all items, without training and without cost.
+    """Add new items to MODEL from a public table of all articles, without training and without cost.
 
       hushrec extend model.hush --catalogue items.txt --item-features features.csv --out grown.hush
 
@@ -39,7 +39,7 @@ def extend(
     catalogue
         Text file of all items, old and new, one per line.
     item_features
-        Public table of all items, old and new: ids, numbers, categories; repeatable.
+        Public table of all articles, old and new: ids, titles, categories, numbers; repeatable.
     out
         File for the larger model.
     """

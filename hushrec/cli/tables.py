@@ -62,7 +62,7 @@ class Declared:
     max_ratings_per_user
         Cap on the ratings of a user. By default 10,000.
     item_features
-        Public table of items: ids, numbers, categories; repeatable.
+        Public table of articles: ids, titles, categories, numbers; repeatable.
     """
 
     catalogue: Annotated[Catalogue, Parameter(group=MAIN)] | None = None

@@ -33,7 +33,7 @@ VOTES = "votes on the item features"
 #: in deviations of chance and noise.
 _NOISE, _MOST_SHARE, _SURE = 0.1, 0.05, 0.5
 
-# Tuned on 600 users of MovieLens-1M, with genres and decades (docs/guides/item-features.md).
+# Tuned on 600 users of MovieLens-1M, with genres and decades (docs/guides/article-table.md).
 
 #: Factors of the features: strength relative to popularity, power of an item's popularity as their weight,
 #: and ridge, in parts of the strongest component's variance.

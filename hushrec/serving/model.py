@@ -164,7 +164,7 @@ class Model(Recommender):
         return tuple(self.domain.items[place] for place in np.flatnonzero(fresh).tolist())
 
     def with_items(self, domain: Domain) -> Model:
-        """Return the model with new items, placed by their public features (docs/guides/item-features.md).
+        """Return the model with new items, placed by their public features (docs/guides/article-table.md).
 
         The other items keep their bias and factors. In a season, the next week continues from the model as it
         was trained.
