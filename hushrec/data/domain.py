@@ -16,7 +16,7 @@ import pyarrow as pa
 from hushrec.checks import check_count, number, plural, shown
 from hushrec.data.features import ItemTable, read_item_features
 from hushrec.data.id_list import read_id_list
-from hushrec.data.ids import NO_TEXT, canonical_text, lookup
+from hushrec.data.ids import NO_TEXT, canonical_text, lookup, why_no_id
 from hushrec.data.words import Neighbours
 from hushrec.errors import InputError
 
@@ -273,13 +273,11 @@ def _check_catalogue(items: tuple[Any, ...]) -> pa.Array:
         raise InputError("The item catalogue must hold fewer than 2**31 ids.")
     texts = [canonical_text(item) for item in items]
     seen: dict[str, int] = {}
-    for position, text in enumerate(texts):  # shown by number: the file may be the wrong one
+    for position, text in enumerate(texts):
+        item = shown(items[position])
         if text is None:
-            raise InputError(
-                f"Item {position + 1} of the catalogue has no id; an id is text, a number or a UUID of at"
-                " most 1,024 bytes."
-            )
+            raise InputError(f"Item {position + 1} of the catalogue, {item}, {why_no_id(items[position])}.")
         if (first := seen.setdefault(text, position)) != position:
             which = f"items {first + 1} and {position + 1}"
-            raise InputError(f"The catalogue holds an id twice ({which}); list every item once.")
+            raise InputError(f"The catalogue holds the id {item} twice ({which}); list every item once.")
     return pa.array(texts, pa.large_string())

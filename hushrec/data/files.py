@@ -105,6 +105,7 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
             parameter="format",
         )
     if kind == "parquet" and magic != b"PAR1":
+        refuse_other_content(file)
         raise InputError(
             f"{file.path!r} is no Parquet file by its first bytes; end its name in .csv if it is text."
         )

@@ -9,12 +9,25 @@ import re
 from collections.abc import Sequence
 
 from hushrec.data.columns import SYNONYMS, plain_name
-from hushrec.data.textfiles import check_utf8, stated_delimiter
+from hushrec.data.textfiles import MAX_LINE_BYTES, check_utf8, stated_delimiter
 from hushrec.disk import content_of
 from hushrec.errors import InputError
 
 _BINARY = (b"PK\x03\x04", b"PAR1", b"\x1f\x8b", b"BZh", b"\x28\xb5\x2f\xfd")
 _DELIMITERS = ("\t", "::", "|", ";", ",")
+_ITSELF, _ALONE = "download the file itself", "write the column of ids alone, one id a line"
+_RULE = r"[-+=|: \u2500-\u257f]*([-=]{3}|[\u2500-\u257f]{3})[-+=|: \u2500-\u257f]*$"
+_REFUSED = "(not found|forbidden|denied|server error)"
+#: What a text is instead of a list, its form, and the remedy. The form is that of its lines 1, 2, 3 and the
+#: last one, in lower case.
+_OTHER_TEXTS = (
+    ("a pointer to a file", r"version https://git-lfs|/annex/objects/", f"{_ITSELF}, as with git lfs pull"),
+    ("a web page or XML", r"<[!?a-z](.|\n)*>$", _ITSELF),
+    ("a server's refusal", rf"(http\S+ )?([45]\d\d)?\W*[\w ]*{_REFUSED}\W*$", _ITSELF),
+    ("a printed list", r"\w*\(?[\[{]'", _ALONE),
+    ("a printed table", r"(.|\n)*(dtype[:=].*|\[\d+ rows x \d+ columns\]|\(\d+ rows?\))$", _ALONE),
+    ("a printed table", rf"(?m)(.*\n){{0,2}}{_RULE}", _ALONE),
+)
 _HEADERS = {"item": {"title", *SYNONYMS["item"]}, "user": {"donor", *SYNONYMS["user"]}}
 
 
@@ -34,6 +47,8 @@ def read_id_list(path: str | os.PathLike[str], what: str = "The catalogue", role
         raise InputError(f"{name} is not text; write one id a line.")
     if _is_json(lines):
         raise InputError(f"{name} is JSON; write one id a line.")
+    if what_else := _other_text(lines):
+        raise InputError(f"{name} is {what_else[0]}, not a list of ids; {what_else[1]}.")
     if n_columns := _columns_of_table(lines, headers):
         raise InputError(
             f"{name} is a table of {n_columns} columns, not a list; write one id a line, and put an id"
@@ -68,6 +83,15 @@ def _is_json(lines: Sequence[str]) -> bool:
         except ValueError:
             continue
     return False
+
+
+def _other_text(lines: Sequence[str]) -> tuple[str, str] | None:
+    numbered = (re.match(r"(\d+)\s+\S", line) for line in lines)
+    places = [int(match[1]) for match in numbered if match]
+    if len(lines) > 1 and len(places) >= len(lines) - 1 and places == list(range(len(places))):
+        return "a printed table", _ALONE
+    ends = "\n".join([*lines[:3], *lines[3:][-1:]]).lower()[:MAX_LINE_BYTES]
+    return next(((what, remedy) for what, form, remedy in _OTHER_TEXTS if re.match(form, ends)), None)
 
 
 def _columns_of_table(lines: Sequence[str], headers: set[str]) -> int:

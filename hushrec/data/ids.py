@@ -38,7 +38,8 @@ _MOST_BITS = 3400  # of an integer with at most 1,024 digits
 _TEXT_OF_WHOLE_FLOAT = re.compile(r"-?(0|[1-9][0-9]*)\.0")
 #: 3,5 and 1.234,50
 _DECIMAL_COMMA = re.compile(r"[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+),[0-9]+")
-_TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9](\.[0-9]*)?[eE]\+[0-9]+")
+_TEXT_OF_LARGE_FLOAT = re.compile(r"-?[0-9]([.,][0-9]*)?[eE]\+[0-9]+")
+_DIGITS = re.compile(r"-?[0-9]{16,}(\.0*)?")
 NO_TEXT = "\ufffd"  # begins the canonical text of bytes and surrogates that are no text
 _TIMES = (datetime.date, datetime.time, datetime.timedelta, np.datetime64, np.timedelta64)
 
@@ -100,6 +101,27 @@ def _text_of_text(text: str) -> str | None:
     if _TEXT_OF_WHOLE_FLOAT.fullmatch(text):
         return str(int(text[:-2])) if abs(float(text)) < _LARGEST else None
     return None if not text or _TEXT_OF_LARGE_FLOAT.fullmatch(text) else text
+
+
+def is_rounded(cell: Any) -> bool:
+    """Return whether a cell is a number that a float or a spreadsheet rounded, which several ids share."""
+    if isinstance(cell, (int, np.integer)):
+        return abs(int(cell)) >= _LARGEST
+    if isinstance(cell, (float, np.floating)):
+        return _LARGEST <= abs(float(cell)) < math.inf
+    text = bytes(cell).decode("utf-8", "replace") if isinstance(cell, (bytes, bytearray)) else cell
+    if not isinstance(text, str):
+        return False
+    return any(form.fullmatch(text.strip()) for form in (_TEXT_OF_LARGE_FLOAT, _DIGITS))
+
+
+def why_no_id(cell: Any) -> str:
+    """Return why `canonical_text` gives None, as the end of a sentence."""
+    if is_rounded(cell):
+        return "is a number whose last digits a spreadsheet or a float has lost; write it as text"
+    if isinstance(cell, _TIMES):
+        return "is a date or a time; write an id as text or as an integer"
+    return "is no id, which is text, a number or a UUID of at most 1,024 bytes"
 
 
 def _is_unicode(text: str) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.checks import plural
+from hushrec.checks import plural, shown
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import (
     SYNONYMS,
@@ -35,7 +35,7 @@ from hushrec.data.files import (
     readable,
     with_keys,
 )
-from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, encode_ratings, positions_of
+from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, encode_ratings, is_rounded, positions_of
 from hushrec.data.ratings_builder import build, has_value, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
@@ -50,6 +50,7 @@ _ADVICE = (
 )
 #: Scales that rating forms usually have.
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
+_UNKNOWN = "the item is not in the catalogue"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
@@ -64,11 +65,12 @@ _LABELS = (
 
 @dataclass(frozen=True)
 class Dropped:
-    """Rows that are not used; the first are lines of a text file, else rows."""
+    """Rows that are not used; the first are lines of a text file, else rows. ``such``: ids of the first."""
 
     why: str
     count: int
     first: tuple[int, ...]
+    such: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -138,7 +140,8 @@ class Preview:
         for rows in self.dropped:
             numbers = ", ".join(map(str, rows.first)) + (", ..." if rows.count > len(rows.first) else "")
             at = f" ({self.counted}{'s' * (rows.count > 1)} {numbers})" if rows.first else ""
-            lines.append(f"  {rows.count:>10,} not used: {rows.why}{at}")
+            such = f", such as {', '.join(map(shown, rows.such))}" if rows.such else ""
+            lines.append(f"  {rows.count:>10,} not used: {rows.why}{such}{at}")
         if self.without_time is not None:
             lines.append(f"Times     unreadable or missing in {self.without_time:,} of the rows")
         lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
@@ -166,7 +169,7 @@ def preview(
     reasons = {
         "no user id": users.codes < 0,
         "no item id": items.codes < 0,
-        "the item is not in the catalogue": positions < 0,
+        _UNKNOWN: positions < 0,
     }
     if entries.quantities is not None:
         reasons["neither a rating nor a quantity"] = ~is_usable
@@ -175,7 +178,9 @@ def preview(
         reasons[f"the rating is not from {domain.low:g} to {domain.high:g}"] = ~is_usable
     dropped, used = reading.malformed(), np.ones(len(numbers), dtype=bool)
     for why, mask in reasons.items():
-        dropped += _dropped(why, numbers[mask & used])
+        codes = items.codes[mask & used][: _NAMED if why == _UNKNOWN else 0]
+        such = dict.fromkeys(items.texts[int(code)].as_py() for code in codes)
+        dropped += _dropped(why, numbers[mask & used], *such)
         used &= ~mask
     entries = entries.where(used)
     rows = build(domain, entries)
@@ -212,8 +217,8 @@ def preview(
     )
 
 
-def _dropped(why: str, numbers: np.ndarray) -> list[Dropped]:
-    return [Dropped(why, len(numbers), tuple(numbers[:_NAMED].tolist()))] if len(numbers) else []
+def _dropped(why: str, numbers: np.ndarray, *such: str) -> list[Dropped]:
+    return [Dropped(why, len(numbers), tuple(numbers[:_NAMED].tolist()), such)] if len(numbers) else []
 
 
 def _pairs(entries: Columns, n_items: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -340,12 +345,13 @@ class _Read:
                 f"the {role} id is not UTF-8 text in {plural(n_rows, 'row')}, perhaps Latin-1; save the file"
                 " as UTF-8."
             )
-        if (ids.codes < 0).any() and (n_rows := sum(map(_is_rounded, self._cells_without_id(f"{role}s")))):
+        cells = self._cells_without_id(f"{role}s") if (ids.codes < 0).any() else ()
+        if rounded := list(filter(is_rounded, cells)):
             how = "as text" if self.is_text else f"""with frame["{role}"].astype("string")"""
             yield (
-                f"the {role} id is a number of 16 digits or more, which floats round, in"
-                f" {plural(n_rows, 'row')}; write these ids {how} before they become floats, or read them"
-                " from Parquet."
+                f"the {role} id is a number whose last digits a spreadsheet or a float has lost, such as"
+                f" {_quoted(rounded[0])}, in {plural(len(rounded), 'row')}; write these ids {how} before they"
+                " become floats, or read them from Parquet."
             )
 
     def _cells_without_id(self, role: str) -> Iterator[Any]:
@@ -357,6 +363,10 @@ class _Read:
             column = self.source[0] if isinstance(column, Encoded) else column  # of a matrix
             lost, cells = np.flatnonzero(encode_ids(column).codes < 0), typed_or_objects(column)
             yield from cells.take(lost).to_pylist() if isinstance(cells, pa.ChunkedArray) else cells[lost]
+
+
+def _quoted(cell: Any) -> str:
+    return shown(cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell)
 
 
 def _n_fields(line: bytes, delimiter: bytes) -> int:
@@ -376,11 +386,6 @@ def _label(names: Sequence[Any], columns: Any) -> Any:
     word = next((word for word in _LABELS if words.count(word) == 1), None)
     name = None if word is None else names[words.index(word)]
     return None if name in asked.values() else name
-
-
-_LARGEST = 1 << 53  # from here on floats skip integers
-#: Return the texts of a whole number beyond, as an integer and as a float.
-_ROUNDED = re.compile(r"-?(\d{16,}(\.0*)?|\d(\.\d+)?e\+?\d\d)")
 
 
 def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:
@@ -403,15 +408,6 @@ def _bars(histogram: tuple[tuple[float, float, int], ...]) -> list[str]:
         f"  {name:>{width}} {count:>12,} {'#' * round(_BAR * count / most)}".rstrip()
         for name, (*_, count) in zip(names, histogram, strict=True)
     ]
-
-
-def _is_rounded(cell: Any) -> bool:
-    if isinstance(cell, (int, np.integer)):
-        return abs(int(cell)) >= _LARGEST
-    if isinstance(cell, (float, np.floating)):
-        return _LARGEST <= abs(float(cell)) < np.inf
-    text = cell.decode("utf-8", "replace") if isinstance(cell, bytes) else cell
-    return isinstance(text, str) and _ROUNDED.fullmatch(text.strip()) is not None
 
 
 def _hints(reading: _Read, unknown: float) -> Iterator[str]:

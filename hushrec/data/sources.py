@@ -26,6 +26,9 @@ _OTHER_CONTENT = {
     b"\xfe\xff": ("UTF-16 text", "save it as UTF-8"),
     b"SQLite format 3": ("a database", "export the table as CSV or Parquet"),
     b"PAR1": ("a Parquet file", "end its name in .parquet"),
+    b"version https://git-lfs": ("a Git LFS pointer", "fetch the file itself with git lfs pull"),
+    b"/annex/objects/": ("a git-annex pointer", "fetch the file itself with git annex get"),
+    **dict.fromkeys((b"<!", b"<html", b"<?xml"), ("a web page or XML", "download the file itself")),
     b"{": ("JSON", "write it as CSV or Parquet, one row per rating or item"),
     b"[": ("JSON", "write it as CSV or Parquet, one row per rating or item"),
 }
@@ -106,7 +109,7 @@ def refuse_other_content(file: File) -> None:
     with file.stream() as stream:  # the header only: a row must not decide
         head = re.split(rb"[\r\n]", stream.read(_HEAD_BYTES), maxsplit=1)[0].strip()
     for magic, (what, advice) in _OTHER_CONTENT.items():
-        if head.startswith(magic):
+        if head.lower().startswith(magic.lower()):
             raise InputError(f"{file.path!r} is {what} by its first bytes; {advice}.")
     if b"\0" in head:
         raise InputError(f"{file.path!r} is not UTF-8 text by its first line; save it as CSV or Parquet.")

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 import scipy.sparse as sp
 
+from hushrec.checks import shown
 from hushrec.data import Domain, Ratings
 from hushrec.data.splits import check_times
 from hushrec.errors import InputError
@@ -55,6 +56,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     assert [hint.split(";")[0] for hint in found.hints] == [
         "some ratings look like dates",
     ]
+    assert "the item is not in the catalogue, such as 'i9' (line 7)" in found.text()
     assert found.text().startswith("PRIVATE") and found.to_dict()["note"].startswith("PRIVATE")
 
 
@@ -83,6 +85,8 @@ def test_it_counts_what_is_read_of_any_table(tmp_path: Path, seed: int) -> None:
 FILES = [
     (b"PK\x03\x04rest", "a zip archive or an Excel workbook .*; unpack it"),
     (b'{"user": 1, "item": "i0", "rating": 3}\n', "JSON"),
+    (b"version https://git-lfs.github.com/spec/v1\noid sha256:00\n", "a Git LFS pointer .* git lfs pull"),
+    (b"<!doctype html>\n<html></html>\n", "a web page or XML"),
     (b'[\n{"user": [1]\n}\n', "JSON"),
     (b"PAR1 cut short", "not a readable parquet file"),
     (gzip.compress(b"user,item,rating\n", mtime=0), "is compressed; end its name in .gz"),
@@ -194,13 +198,19 @@ def test_times_in_another_unit_than_seconds_are_reported(tmp_path: Path, factor:
 def test_ids_that_floats_have_rounded_are_counted() -> None:
     """Killed: "no user id" and no more, where NumPy or pandas hold ids of 64 bits."""
     table = {"item": ["i0", "i1", "i2"], "rating": [3, 4, 5]}
-    for users, n_rows in ([2**62, 2**60 + 1, 5], 2), ([2.0**62, None, 5.0], 1), (["1.1529e+18", "u", "v"], 1):
+    for users, n_rows in (
+        ([2**62, 2**60 + 1, 5], 2),
+        ([2.0**62, None, 5.0], 1),
+        (["1.1529e+18", "1,15E+18", "v"], 2),
+    ):
         for frame in (pd.DataFrame, pl.DataFrame):
             exact = frame is pl.DataFrame and isinstance(users[0], int)
             hints = Ratings.check(frame({"user": users, **table}), DOMAIN).hints
             assert len(hints) == (not exact)
             for hint in hints:
-                assert f"in {n_rows} row" in hint and 'frame["user"].astype("string")' in hint
+                assert (
+                    f"{shown(users[0])}, in {n_rows} row" in hint and 'frame["user"].astype("string")' in hint
+                )
     assert not Ratings.check(pd.DataFrame({"user": ["u", None, "v"], **table}), DOMAIN).hints
     matrix = sp.csr_array([[3.0, 0], [0, 4.0]])
     domain = Domain(["i0", "i1"], rating_range=(1, 5))
