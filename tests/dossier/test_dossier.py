@@ -10,7 +10,7 @@ import shutil
 import sqlite3
 import subprocess
 from collections import Counter
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from html import unescape
 from html.parser import HTMLParser
@@ -47,7 +47,7 @@ from hushrec.dossier import (
 )
 from hushrec.dossier.bounds import learned
 from hushrec.dossier.ledger_page import overview
-from hushrec.dossier.page import plain
+from hushrec.dossier.page import paged, plain
 from hushrec.dossier.wording import said, worded
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
@@ -64,6 +64,8 @@ second = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(second)
 KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
 EMPTY = {"model": {"name": "", "sha256": ""}, "page": ""}
+#: What facts that cannot be true raise.
+WRONG_FACTS = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, InputError)
 ORDER = 2**252 + 27742317777372353535851937790883648493  # of Ed25519's group
 
 
@@ -125,8 +127,11 @@ def made(world, name, **words):
     return certify(path, book_of(world, name), **words), path
 
 
-def written(facts) -> bytes:
-    """The file that the owner of the key writes of any facts."""
+def written(facts, page=True) -> bytes:
+    """The file that the owner of the key writes of any facts, with the digest of their own page."""
+    if page:
+        with suppress(WRONG_FACTS):  # else they have no page
+            facts = {**facts, "page": paged(facts)}
     return canonical(sign(facts, KEY))
 
 
@@ -231,7 +236,7 @@ def rehashed(dossier):
         dossier["learned"][1:] = bounds.together(book, dossier["promise"]["delta"])
         dossier.update(worded(dossier))
         written(dossier)
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, InputError):
+    except WRONG_FACTS:
         return {}  # there are none
     return dossier
 
@@ -261,10 +266,10 @@ def shown(lines, part) -> bool:
     return bool(failed(lines)) or any(part in parts for _, passed, _, parts in lines if passed is None)
 
 
-def signed_or_not(facts) -> bytes:
+def signed_or_not(facts, page) -> bytes:
     """Return the file of these facts; another form is used if they name no model."""
     try:
-        return written(facts)
+        return written(facts, page)
     except (LookupError, TypeError):
         payload = form.encoded(canonical({"predicate": facts}))
         return canonical({**sign(EMPTY, KEY), "payload": payload})
@@ -284,7 +289,8 @@ def every_change_is_refused_or_shown(world, name, at_most) -> int:
             lies = [lie]
             if place[0] == "ledger" and len(place) > 1:
                 lies += [whole] if (whole := rehashed(copy.deepcopy(lie))) else []
-            for content in set(map(signed_or_not, lies)) - {written(dossier)}:
+            contents = {signed_or_not(lie, place[0] != "page") for lie in lies}
+            for content in contents - {written(dossier)}:
                 for book in (None, ledger) if place[0] == "ledger" else (ledger,):
                     for lines in verdicts(content, path, octets, book):
                         assert shown(lines, place[0]), (place, lines)
@@ -352,6 +358,31 @@ def test_no_dossier_leaves_out_a_season_or_earlier_charges(world, with_ledger):
             content = written(rehashed(copy.deepcopy(lie)) or lie)
             for lines in verdicts(content, path, path.read_bytes(), ledger):
                 assert failed(lines), lie["ledger"]["head"]
+
+
+def test_a_dossier_reserves_what_an_open_season_had_left_at_the_training(tmp_path):
+    """Week 0 spent half of a season; another model was trained then. The lie: a season with less left.
+
+    The owner of the key makes all else consistent: the season is smaller, and week 0 had a larger part of it.
+    """
+    ledger, ratings = Ledger(tmp_path / "l.sqlite"), hushrec.realistic(60, 9, 400, seed=0)
+    given = {"ledger": ledger, "dataset": "people"}
+    ledger.open_season("people", Season(Budget(4, 1e-6), 4))
+    ItemBias().fit(ratings, SeasonAccountant(ledger.season("people", "1").season, **given))
+    accountant = Accountant(Budget(1, 1e-6), allow_composition=True, **given)
+    Popular().fit(ratings, accountant).save(path := tmp_path / "m.hush")
+    facts = certify(path, ledger, controller="ACME", attacks=False)
+    whole = second.mu_of(4, 1e-6) ** 2
+    for part in (0.999, 0.8, 0.51):
+        lie = copy.deepcopy(facts)
+        (season,) = lie["ledger"]["seasons"]
+        season.update(epsilon=epsilon_of((part * whole) ** 0.5, 1e-6), first_share=0.5 / part)
+        content = written(rehashed(lie))
+        for lines in verdicts(content, path, path.read_bytes(), None):
+            assert failed(lines) == ["model"], (part, lines)
+    content = written(facts)
+    for lines in verdicts(content, path, path.read_bytes(), ledger):
+        assert failed(lines) == []
 
 
 def test_charges_of_before_a_dossier_cannot_be_left_out_of_it(tmp_path):
@@ -787,7 +818,7 @@ def test_a_page_that_does_not_follow_from_the_facts_is_refused(world):
     """The owner of the key signs the digest of a page with a smaller epsilon."""
     facts, path = made(world, "budget")
     lie = render(sign(facts, KEY)).replace(b"epsilon = 2 ", b"epsilon = 1 ")
-    content = written({**facts, "page": hashlib.sha256(lie).hexdigest()})
+    content = written({**facts, "page": hashlib.sha256(lie).hexdigest()}, page=False)
     assert failed(check(content, path, page=lie)) == ["sentences"]
     assert any("page" in parts for _, _, _, parts in second.verify(content, path.read_bytes(), page=lie))
 
@@ -824,7 +855,8 @@ def test_a_leaf_of_another_type_fails_at_the_form_of_both_verifiers(world, name)
         legal = {type(old), type(None), NULLABLE[place[-1]]} if nullable else {type(old)}
         wrong = [new for new in KINDS if type(new) not in legal]
         for new in (wrong[tried % len(wrong)], wrong[(tried + 1) % len(wrong)]):
-            content = written(forged(facts, place, lambda within, key, new=new: within.__setitem__(key, new)))
+            lie = forged(facts, place, lambda within, key, new=new: within.__setitem__(key, new))
+            content = written(lie, page=False)
             for lines in (check(content, path), second.verify(content, octets)):
                 assert failed(lines) == ["form"], (place, old, new, lines)
         tried += 1
@@ -1095,6 +1127,7 @@ def test_a_lifetime_dossier_states_what_two_of_its_trainings_cost_one_user(world
     (season,) = facts["ledger"]["seasons"]
     assert season["training_mu_squared"] == pytest.approx(max(squares)) == pytest.approx(largest / 2)
     assert [level["of"] for level in facts["learned"]] == ["lifetime", "so far", "weeks"]
+    assert facts["model"]["week"] == ["1", 4] and made(world, "season")[0]["model"]["week"] == ["1", 1]
     for level in facts["learned"]:
         assert level["mu"] ** 2 == pytest.approx(largest)
         assert gaussian_mechanism.get_epsilon_gaussian(1 / level["mu"], 1e-6) == pytest.approx(4, rel=1e-6)
@@ -1102,6 +1135,7 @@ def test_a_lifetime_dossier_states_what_two_of_its_trainings_cost_one_user(world
     page, card = render(sign(facts, KEY)).decode(), model_card(sign(facts, KEY)).decode()
     text = re.sub(r"\s+", " ", re.sub("<[^>]*>", " ", page))
     assert all(word in text for word in words) and words[0] in card
+    assert re.search("week 4 of season “1”|Woche 4 der Saison „1“", text)
     most = 1e-4 * math.ceil(1e4 * largest / 2)
     assert f"{most:.4f}".replace(".", "." if language == "en" else ",") in text
 
