@@ -65,7 +65,7 @@ ROWS = [
         "A2",
         "the sensitivity is attained",
         (SENSITIVITY,),
-        "less than 0.999 of it is attained, but where the proof says why",
+        "less than 0.9 of it is attained, but where a reason is written beside the case",
         "smallest attained {smallest attained:.6f} of the claim; {attained:.0f} releases ({loose:.0f} more"
         " are loose, with the reason)",
     ),
