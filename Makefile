@@ -67,7 +67,7 @@ trust: $(VENV)/.test ## every property behind the guarantee with its figure, 5 m
 
 mutants: $(VENV)/.test ## planted privacy bugs and the tests that kill them, then MUTANTS sampled ones of ROOMS
 	$(if $(TOY),,$(PYTEST) -m "full or not full" tests/mutants)
-	$(BIN)/python -m benchmarks.mutate $(MUTANTS) --rooms $(ROOMS)
+	$(if $(filter 0,$(MUTANTS)),,$(BIN)/python -m benchmarks.mutate $(MUTANTS) --rooms $(ROOMS))
 
 docs: $(VENV)/.docs ## the site, in build/site; NOTEBOOKS=1 runs its notebooks too
 	HUSHREC_NOTEBOOKS=$(NOTEBOOKS) $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees$(NOTEBOOKS) docs build/site

@@ -41,7 +41,9 @@ ROOMS = ["privacy", "training", "engines", "data", "kernels", "models"]
 NETS = "models/test_*.py", "endtoend/test_*.py", "evaluation/test_*.py", "test_*.py"
 _COPIED = ("hushrec", "tests", "benchmarks", "examples", "docs")
 TOY = os.environ.get("TOY") == "1"
-_HEAVY = ["hypothesis", "mpmath", "numba", "pandas", "pyarrow.parquet", "pytest", "scipy.sparse.linalg"]
+_HEAVY = ["hypothesis", "mpmath", "pandas", "pyarrow.parquet", "pytest", "scipy.stats", "benchmarks.warm"]
+#: Modules that stay loaded, with their machine code, where none of them is changed.
+_MACHINE_CODE = {"machine_code", "kernels.simd", "kernels.cholesky", "kernels.compiled_loops"}
 
 
 # definition of a mutant
@@ -248,7 +250,10 @@ class Copy:
                 (self.tree / path).write_bytes(raw)
             context = multiprocessing.get_context("forkserver")  # of one that has imported what takes long
             context.set_forkserver_preload(_HEAVY)
-            process = context.Process(target=_run, args=(self.tree, out, tests, longest))
+            kept = {f"hushrec.{name}" for name in _MACHINE_CODE}
+            if kept & {path.removesuffix(".py").replace("/", ".") for path in changed}:
+                kept = set()
+            process = context.Process(target=_run, args=(self.tree, out, tests, longest, kept))
             process.start()
             process.join()
             with contextlib.suppress(ProcessLookupError):
@@ -281,7 +286,7 @@ class _Recorder:
         self.failed[node.nodeid] = call.excinfo.type.__name__
 
 
-def _run(tree: Path, out: Path, tests: list[str], longest: float) -> None:
+def _run(tree: Path, out: Path, tests: list[str], longest: float, kept: set[str]) -> None:
     """Run tests in a tree, in a process of its own; planted files leave no byte code."""
     os.setsid()
     os.dup2(os.dup2(os.open(out / "log", os.O_WRONLY | os.O_CREAT), 1), 2)
@@ -293,12 +298,13 @@ def _run(tree: Path, out: Path, tests: list[str], longest: float) -> None:
     sys.dont_write_bytecode = True
     os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in [n for n in sys.modules if n.split(".")[0] in ("hushrec", "tests", "benchmarks")]:
-        del sys.modules[name]
+        if name not in kept:
+            del sys.modules[name]
     calm = {"deadline": None, "suppress_health_check": list(hypothesis.HealthCheck), "database": None}
     phases = [phase for phase in hypothesis.Phase if phase.name not in ("shrink", "explain")]
     hypothesis.settings.register_profile("calm", derandomize=True, phases=phases, **calm)
     hypothesis.settings.load_profile("calm")
-    options = ["-qx", "-p", "no:cacheprovider", "-p", "no:xdist", f"--basetemp={out}/tmp"]
+    options = ["-qx", "-p", "no:cacheprovider", "-p", "no:xdist", "--assert=plain", f"--basetemp={out}/tmp"]
     recorder = _Recorder(longest)
     code = pytest.main([*options, *tests], plugins=[recorder])
     status = {0: "survived", 4: "no tests", 5: "no tests"}.get(int(code), "killed")
