@@ -108,7 +108,9 @@ def long_rows(user: str, rng: np.random.Generator, domain: Domain) -> list[Rows]
         halves = rng.permutation(np.arange(count) % 2)
         for ends in (np.zeros(count, int), np.ones(count, int), halves, np.minimum(np.arange(count), 1)):
             items = rng.permutation(domain.n_items)[:count]
-            found.append([(user, domain.items[item], (low, high)[end]) for item, end in zip(items, ends)])
+            found.append(
+                [(user, domain.items[item], (low, high)[end]) for item, end in zip(items, ends, strict=True)]
+            )
     return found
 
 
@@ -530,7 +532,9 @@ def _along(calls: Sequence[NoiseCall], domain: Domain) -> Iterator[Ratings]:
         if len(call.output) == domain.n_items:
             signs = call.output.reshape(domain.n_items, -1)[:, 0] > 0
             ends = np.where(signs, domain.high, domain.low)
-            yield ratings_of({"along": [("along", *each) for each in zip(domain.items, ends)]}, domain)
+            yield ratings_of(
+                {"along": [("along", *each) for each in zip(domain.items, ends, strict=True)]}, domain
+            )
 
 
 def _fitted(estimator: Estimator, budget: Budget) -> Run:
