@@ -13,7 +13,7 @@ from hushrec.cli.items import Titled
 from hushrec.cli.options import File, Force, Json
 from hushrec.cli.tables import Columns
 from hushrec.errors import InputError
-from hushrec.serving.attributes import titled_page
+from hushrec.serving.attributes import page_with
 from hushrec.serving.model import load
 from hushrec.serving.modelfile import write_atomically
 
@@ -85,7 +85,7 @@ def export(
         trained.save(written[0], int8=int8)
         for target in written[1:]:
             content = (page / target.name).read_bytes() if target.name != "titles.json" else titles or b""
-            write_atomically(target, [titled_page(content) if titles else content])
+            write_atomically(target, [page_with(content, ["titles"] if titles else [])])
             target.chmod(0o644)
         written[0].chmod(0o644)
     sizes = {str(path): path.stat().st_size for path in written}

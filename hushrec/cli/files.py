@@ -123,7 +123,7 @@ def _check_writable(folder: Path) -> None:
         ) from None
 
 
-def private_table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
+def table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
     if Path(path).suffix.lower() not in _TABLES:
         raise InputError(
             f"{path!r} is not a table; give it a name that ends in .parquet or .csv.", parameter="out"

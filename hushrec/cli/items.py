@@ -64,24 +64,24 @@ class Ruled(Titled):
             raise InputError(
                 "--where, --at-most and --boost are about a table of the items; pass --attributes FILE."
             )
-        most = _numbers(self.at_most, "--at-most", "brand=2", int)
-        boost = _numbers(self.boost, "--boost", "new=1.1", float)
+        most = numbers(self.at_most, "--at-most", "brand=2", int)
+        boost = numbers(self.boost, "--boost", "new=1.1", float)
         attributes = self.read(domain, columns)
         return {"attributes": attributes, "where": self.where, "at_most": most, "boost": boost}
 
 
-def _numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
-    numbers = {}
+def numbers(texts: Sequence[str], option: str, example: str, kind: type) -> dict[str, Any]:
+    found = {}
     for text in texts:
         name, value = (part.strip() for part in text.rpartition("=")[::2])
-        if name in numbers:
+        if name in found:
             raise InputError(f"{option} gives {name} twice; give it once.")
         try:
-            numbers[name] = kind(value)
+            found[name] = kind(value)
         except ValueError:
             name = ""
         if not name:
             raise InputError(
                 f"{option} {text!r} does not end in a number; write for example {option} {example}."
             )
-    return numbers
+    return found

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 
 from hushrec.cli import output
-from hushrec.cli.files import private_table_file, write_private_table
+from hushrec.cli.files import table_file, write_private_table
 from hushrec.cli.options import File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.data.ids import Encoded, encode_ids
@@ -57,7 +57,7 @@ def predict(
             f"{trained.estimator.name} ranks items and predicts no ratings; use recommend, or train for"
             " ratings or both."
         )
-    target = private_table_file(out, (model, history, pairs), force)
+    target = table_file(out, (model, history, pairs), force)
     with progress_bar(progress_shown(no_progress), 2, "predicting", "steps") as advance:
         advance(0, "reading")
         rows = reading.read(history, trained.domain)

@@ -13,7 +13,7 @@ from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
     output_folder,
-    private_table_file,
+    table_file,
     write_a_file_per_user,
     write_private_table,
 )
@@ -101,7 +101,7 @@ def recommend(
     options |= ruled.options(trained.domain, reading.columns)
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
-    file = None if out is None else private_table_file(out, inputs, force)
+    file = None if out is None else table_file(out, inputs, force)
     read = partial(reading.read, times=True) if next else reading.open
     rows_or_store: Any = read(history, trained.domain)
     if out_parts is not None:

@@ -11,11 +11,13 @@ from cyclopts import Parameter
 
 from hushrec.cli import output
 from hushrec.cli.files import page_folder, tokens as tokens_of
+from hushrec.cli.items import numbers
 from hushrec.cli.options import Count, File, Serving
 from hushrec.cli.tables import Columns, item_columns
 from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import load
+from hushrec.serving.rules import Rules
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 _HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?")
@@ -30,6 +32,8 @@ def serve(
     demo: bool = False,
     attributes: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
     titles: Annotated[tuple[str, ...], Parameter(metavar="FILE")] = (),
+    where: Annotated[str | None, Parameter(metavar="CONDITION")] = None,
+    at_most: Annotated[tuple[str, ...], Parameter(metavar="COLUMN=N")] = (),
     columns: Columns | None = None,
     workers: Count = 1,
     server_name: Annotated[tuple[str, ...], Parameter(metavar="NAME")] = (),
@@ -45,6 +49,7 @@ def serve(
 
       hushrec serve model.hush --demo
       hushrec serve model.hush --titles titles.csv --origin https://shop.example
+      hushrec serve model.hush --attributes items.csv --where in_stock --at-most brand=2
       hushrec serve films=films.hush books=books.hush --workers 2 --tokens tokens.txt
 
     Parameters
@@ -58,6 +63,10 @@ def serve(
         NAME=FILE.
     titles
         The same for titles alone, in a column named title.
+    where
+        Rule for every list, as in --where "in_stock and price < 50". A request may narrow it.
+    at_most
+        Most items of one value in every list, as in --at-most brand=2; repeatable. A request may lower it.
     workers
         Processes. Each holds the models and has the limits.
     server_name
@@ -76,6 +85,7 @@ def serve(
         models=paths,
         tables=_tables(paths, attributes, titles),
         columns=item_columns(columns),
+        rules=process.OwnRules(where, numbers(at_most, "--at-most", "brand=2", int)),
         tokens=() if tokens is None else tokens_of(tokens),
         names=_names(server_name),
         origins=_origins(origin),
@@ -85,9 +95,11 @@ def serve(
         key=listening.certificate_key,
     )
     for name, path in paths.items():  # refused here, in one sentence
-        domain = load(path).domain
+        domain, table = load(path).domain, None
         if name in settings.tables:
-            Attributes.read(settings.tables[name][0], domain, settings.tables[name][1], settings.columns)
+            files, named = settings.tables[name]
+            table = Attributes.read(files, domain, named, settings.columns)
+        Rules.of(domain, table, where, settings.rules.at_most)
     logging.basicConfig(format="%(asctime)s %(message)s", level=logging.WARNING)
 
     def ready(url: str) -> None:

@@ -18,10 +18,10 @@ from starlette.requests import Request
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Reply, bearer
 from hushrec.server.metrics import Metrics
-from hushrec.server.models import Models, Served
+from hushrec.server.models import Models, OwnRules, Served
 from hushrec.server.openapi import openapi
-from hushrec.server.request_schemas import BODIES, RULES, body_of
-from hushrec.serving.attributes import titled_page
+from hushrec.server.request_schemas import BODIES, body_of
+from hushrec.serving.attributes import page_with
 
 _NO_STORE = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 _NO_CACHE = {"Cache-Control": "no-cache", "X-Content-Type-Options": "nosniff"}
@@ -82,7 +82,9 @@ class Answers:
         self._tokens = [hashlib.sha256(token.encode()).digest() for token in tokens]
         self._names = {"localhost", *(name.lower() for name in names)}
         self._threads = ThreadPoolExecutor(_AT_ONCE)
-        self._page = {} if page is None else _files(page, models.served[models.default].titles is not None)
+        first = models.served[models.default]
+        data = ["titles"] * (first.titles is not None) + ["rules"] * (first.rules != OwnRules())
+        self._page = {} if page is None else _files(page, data)
         description = _json(openapi())
         self._lists: dict[str, Callable[[Served, dict[str, Any]], dict[str, Any]]] = {
             "/v1/recommend": _recommended,
@@ -182,6 +184,9 @@ class Answers:
                 return _file(model.content, _MODEL_FILE, model.digest, _NO_CACHE)
         if self._page and path == "/titles.json" and (titles := self._model(None).titles):
             return _file(titles[0], _MEDIA[".json"], titles[1], _NO_CACHE)
+        if self._page and path == "/rules.json" and self._model(None).rules != OwnRules():
+            content, digest = self._model(None).page_rules
+            return _file(content, _MEDIA[".json"], digest, _NO_CACHE)
         page_file = self._page.get("index.html" if path == "/" else path.removeprefix("/"))
         return page_file and _file(*page_file, _NO_CACHE | _PAGE)
 
@@ -193,15 +198,19 @@ def _from_here(request: Request) -> bool:
 
 
 def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    options = {name: fields[name] for name in ("n", "next", "exclude_seen", *RULES)}
+    options = {name: fields[name] for name in ("n", "next", "exclude_seen")} | _rules(served, fields)
     only, position = fields["only"], served.model.domain.position
     known = [item for item in only or [] if position(item) >= 0]
-    options |= {"items": known or None, "attributes": served.attributes}
+    options["items"] = known or None
     listed = served.model.recommend(_history(served, fields), **options)
     if only is not None and not known:
         listed = []
     entries = [_entry(served, item, score=score, rating=rating) for item, score, rating in listed]
     return {"items": entries, "skipped": len(only or []) - len(known)}
+
+
+def _rules(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
+    return {"attributes": served.attributes, **served.rules.narrowed(fields)}
 
 
 def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
@@ -214,7 +223,7 @@ def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    similar = served.model.similar_items(fields["item"], fields["n"])
+    similar = served.model.similar_items(fields["item"], fields["n"], **_rules(served, fields))
     entries = [_entry(served, other.item, score=other.score) for other in similar]
     return {"items": entries, "by": list(similar[0].by) if similar else []}
 
@@ -262,11 +271,11 @@ def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> C
     return reply
 
 
-def _files(folder: Path, titled: bool) -> dict[str, tuple[bytes, str, str]]:
+def _files(folder: Path, data: Sequence[str]) -> dict[str, tuple[bytes, str, str]]:
     files = {}
     for path in sorted(folder.iterdir()):
         if path.suffix in _MEDIA:
-            content = titled_page(path.read_bytes()) if titled else path.read_bytes()
+            content = page_with(path.read_bytes(), data)
             files[path.name] = content, _MEDIA[path.suffix], hashlib.sha256(content).hexdigest()
     return files
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from hushrec.disk import content_of
 from hushrec.errors import HushrecError, ModelFileError
@@ -15,6 +17,7 @@ from hushrec.privacy.statement import warning_of_publishing
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
 from hushrec.serving.modelfile import read
+from hushrec.serving.rules import Rules
 
 log = logging.getLogger("hushrec.server")
 
@@ -22,6 +25,26 @@ log = logging.getLogger("hushrec.server")
 _Stamp = tuple[int, int, int]
 #: Files of attributes and of titles.
 Tables = tuple[Path | None, Path | None]
+
+
+@dataclass(frozen=True)
+class OwnRules:
+    """The server's rules for all lists; a request can narrow them, and never widen them."""
+
+    where: str | None = None
+    at_most: Mapping[str, int] = field(default_factory=dict)
+
+    def narrowed(self, asked: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the rules ``where``, ``at_most`` and ``boost`` of a request together with these."""
+        most = asked["at_most"] or {}
+        if isinstance(most, dict):  # else it is refused later
+            own = {
+                name: min(limit, most[name]) if type(most.get(name)) is int else most.get(name, limit)
+                for name, limit in self.at_most.items()
+            }
+            most = most | own
+        conditions = [text for text in (self.where, asked["where"]) if text is not None]
+        return {"where": conditions, "at_most": most, "boost": asked["boost"]}
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +56,7 @@ class Served:
     digest: str
     model: Model
     attributes: Attributes | None = None
+    rules: OwnRules = OwnRules()
 
     @cached_property
     def titles(self) -> tuple[bytes, str] | None:
@@ -41,11 +65,27 @@ class Served:
         content = self.attributes.titles_json(self.model.domain)
         return None if content is None else (content, hashlib.sha256(content).hexdigest())
 
+    @cached_property
+    def page_rules(self) -> tuple[bytes, str]:
+        """The server's rules for the page, evaluated for every item, as options of the browser's client."""
+        own, domain = self.rules, self.model.domain
+        found = Rules.of(domain, self.attributes, own.where, own.at_most)
+        columns: dict[str, Any] = {"item": domain.text_list}
+        options: dict[str, Any] = {"attributes": columns}
+        if found.allowed is not None:
+            columns["allowed"], options["where"] = found.allowed.tolist(), "allowed"
+        options["atMost"] = {f"limit {number}": most for number, (_, most) in enumerate(found.limits)}
+        for name, (codes, _) in zip(options["atMost"], found.limits, strict=True):
+            columns[name] = [None if code < 0 else code for code in codes.tolist()]
+        content = json.dumps(options).encode()
+        return content, hashlib.sha256(content).hexdigest()
+
 
 class Models:
     """Models by name; the first is the default. A request keeps its model while a new file replaces it.
 
-    ``tables`` are files of attributes and of titles by model, ``columns`` as in `Attributes.read`.
+    ``tables`` are files of attributes and of titles by model, ``columns`` as in `Attributes.read`. ``rules``
+    are for the lists of all models.
     """
 
     def __init__(
@@ -53,11 +93,12 @@ class Models:
         paths: Mapping[str, Path],
         tables: Mapping[str, Tables] | None = None,
         columns: Mapping[str, str] | None = None,
+        rules: OwnRules = OwnRules(),
     ) -> None:
         self._files = {name: (path, *(tables or {}).get(name, (None, None))) for name, path in paths.items()}
         self._stamps = {name: _stamp(*files) for name, files in self._files.items()}
-        self._columns = columns
-        self.served = {name: _read(name, *files, columns) for name, files in self._files.items()}
+        self._options = columns, rules
+        self.served = {name: _read(name, *files, *self._options) for name, files in self._files.items()}
         self.default = next(iter(paths))
         #: Numbers of files taken and refused since the start.
         self.exchanged = self.refused = 0
@@ -70,7 +111,7 @@ class Models:
                 continue
             self._stamps[name] = stamp
             try:
-                self.served[name] = _read(name, *files, self._columns)
+                self.served[name] = _read(name, *files, *self._options)
             except (HushrecError, OSError, MemoryError) as error:
                 self.refused += 1
                 log.error("Still serving the old model %s: %s", name, _visible(str(error)))
@@ -102,7 +143,8 @@ def _read(
     path: Path,
     attributes: Path | None,
     titles: Path | None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | None,
+    rules: OwnRules,
 ) -> Served:
     """Read a file into memory: writing into a mapped file would end the process."""
     content = content_of(path, "Model file", ModelFileError)
@@ -116,9 +158,10 @@ def _read(
         raise ModelFileError(
             f"Model file {str(path)!r} cannot be served ({type(error).__name__}); train it again."
         ) from None
-    if attributes is None and titles is None:
-        return Served(name, content, digest, model)
-    items = Attributes.read(attributes, model.domain, titles, columns)
-    served = Served(name, content, digest, model, items)
+    tables = attributes is not None or titles is not None
+    items = Attributes.read(attributes, model.domain, titles, columns) if tables else None
+    served = Served(name, content, digest, model, items, rules)
     served.titles  # noqa: B018 - computed here, not by the first request in the event loop
+    if rules != OwnRules():
+        served.page_rules  # noqa: B018 - which refuses rules that the table does not fit
     return served

@@ -65,7 +65,8 @@ def _posts() -> dict[str, Any]:
             {"items": [{"item": "alien", "rating": 4.2}]},
         ),
         "/v1/similar": (
-            "Items that go together with one or several, and what says so.",
+            "Items that go together with one or several, and what says so. where, at_most and boost as for"
+            " /v1/recommend; the server's own rules hold, too.",
             {"item": "matrix", "n": 10},
             {"items": items, "by": sources},
             {"items": [{"item": "alien", "score": 0.87}], "by": ["5 taste dimensions", "40 donors"]},

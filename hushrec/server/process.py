@@ -20,7 +20,7 @@ from hushrec.errors import HushrecError
 from hushrec.network.service import Limits, Service, listen
 from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
-from hushrec.server.models import Models, Tables, log
+from hushrec.server.models import Models, OwnRules, Tables, log
 
 #: Seconds between two checks of the model files, and seconds in which a worker must finish its requests.
 _LOOK, _FINISH = 1.0, 10.0
@@ -38,6 +38,7 @@ class Settings:
     models: Mapping[str, Path]
     tables: Mapping[str, Tables] = field(default_factory=dict)
     columns: Mapping[str, str] = field(default_factory=dict)
+    rules: OwnRules = OwnRules()
     tokens: Sequence[str] = ()
     names: Sequence[str] = ()
     origins: Sequence[str] = ()
@@ -83,7 +84,7 @@ def serve(settings: Settings, host: str, port: int, workers: int, ready: Callabl
     before = {name: signal.signal(name, lambda *_: stop.set()) for name in (signal.SIGTERM, signal.SIGINT)}
     try:
         if workers == 1:
-            models = Models(settings.models, settings.tables, settings.columns)
+            models = Models(settings.models, settings.tables, settings.columns, settings.rules)
             metrics = Metrics(bytearray(8 * SIZE))
             with settings.service(listen(host, port), models, metrics) as service:
                 ready(service.url)
@@ -163,7 +164,7 @@ def _work(settings: Settings, listening: socket, counts: Any, worker: int, up: A
     _more_files()
     metrics = Metrics(counts, worker)
     try:
-        models = Models(settings.models, settings.tables, settings.columns)
+        models = Models(settings.models, settings.tables, settings.columns, settings.rules)
         service = settings.service(listening, models, metrics)
     except HushrecError as error:
         up.put(("", str(error)))

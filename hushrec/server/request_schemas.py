@@ -166,6 +166,7 @@ BODIES: dict[str, dict[str, Field]] = {
             needed=True,
         ),
         "n": _N,
+        **RULES,
         "model": _MODEL,
     },
     "/v1/explain": {"ratings": _RATINGS, "skip_unknown": _SKIP, "item": _ITEM, "model": _MODEL},

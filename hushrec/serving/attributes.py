@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,8 +115,11 @@ class Attributes:
         return self.columns[name]
 
 
-def titled_page(page: bytes) -> bytes:
-    return page.replace(b'data-titles=""', b'data-titles="titles.json"')
+def page_with(page: bytes, data: Sequence[str]) -> bytes:
+    """Return a file of the page that fetches these, as ``titles`` from titles.json."""
+    for name in data:
+        page = page.replace(f'data-{name}=""'.encode(), f'data-{name}="{name}.json"'.encode())
+    return page
 
 
 def _read(source: Any, domain: Domain, what: str, columns: Mapping[str, str] | None) -> dict[str, pa.Array]:

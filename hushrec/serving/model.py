@@ -8,9 +8,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar, Unpack, cast
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from hushrec import notebook
@@ -32,8 +33,8 @@ from hushrec.serving.modelfile import (
     write_atomically,
 )
 from hushrec.serving.new_items import check_larger, grown
-from hushrec.serving.recommend import Algorithm, PublicPart, Recommender
-from hushrec.serving.similar import Similar, similar_items
+from hushrec.serving.recommend import Algorithm, PublicPart, Recommender, RuleOptions
+from hushrec.serving.similar import Similar, similar_batch, similar_items
 from hushrec.serving.stored_arrays import check_arrays, from_stored, to_stored
 from hushrec.types import ModelArrays
 
@@ -109,17 +110,37 @@ class Model(Recommender):
         """SHA-256 of the model file, hexadecimal."""
         return encode(*self._stored(int8=False))[-1].hex()
 
-    def similar_items(self, item: Any, n: int = 10) -> list[Similar]:
+    def similar_items(self, item: Any, n: int = 10, **rules: Unpack[RuleOptions]) -> list[Similar]:
         """Return at most n items that go together with an item, or with a list of them; public.
 
         They are ranked as in the list of a user who likes only the given ones.
+
+        Parameters
+        ----------
+        item : item id or list of them
+        n : int
+        **rules
+            ``attributes``, ``where``, ``at_most`` and ``boost`` as in :meth:`recommend`.
 
         Raises
         ------
         InputError
             An item is not in the catalogue, or the model knows nothing of any of them.
         """
-        return similar_items(self, item, n)
+        return similar_items(self, item, n, rules)
+
+    def similar_batch(self, n: int = 10, **rules: Unpack[RuleOptions]) -> pa.Table:
+        """Return the lists of :meth:`similar_items` for every item of the catalogue; public.
+
+        Items that the model knows nothing of have no list.
+
+        Returns
+        -------
+        pyarrow.Table
+            Columns ``item``, ``similar``, ``rank`` (from 1), ``score``, ``by`` (the sources, as text) and,
+            where it exists, the ``title`` of the similar item.
+        """
+        return similar_batch(self, n, rules)
 
     def continue_training(
         self,

@@ -32,7 +32,7 @@ from hushrec.types import Array, ModelArrays
 
 class RuleOptions(TypedDict, total=False):
     attributes: Any
-    where: str | None
+    where: str | Sequence[str] | None
     at_most: Mapping[str, int] | None
     boost: Mapping[str, float] | None
 
@@ -286,8 +286,8 @@ class Recommender:
         attributes : Attributes, table or path, optional
             Public table of the items (:meth:`hushrec.serving.Attributes.read`) for the rules below
             (docs/guides/rules.md).
-        where : str, optional
-            Recommend items that meet this condition, such as ``"in_stock and price < 50"``.
+        where : str or list of str, optional
+            Recommend items that meet this condition, such as ``"in_stock and price < 50"``, or all of them.
         at_most : mapping of str to int, optional
             Most items that share a value of a column: ``{"brand": 2}``.
         boost : mapping of str to float, optional

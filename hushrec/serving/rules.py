@@ -6,7 +6,7 @@ private ratings, such as sales, is not public.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,11 +44,12 @@ class Rules(NamedTuple):
         cls,
         domain: Domain,
         attributes: Any = None,
-        where: str | None = None,
+        where: str | Sequence[str] | None = None,
         at_most: Mapping[str, int] | None = None,
         boost: Mapping[str, float] | None = None,
     ) -> Rules:
-        if where is None and not at_most and not boost:
+        wanted = [where] if isinstance(where, str) else [] if where is None else list(where)
+        if not wanted and not at_most and not boost:
             return cls()
         if attributes is None:
             raise InputError(
@@ -56,7 +57,7 @@ class Rules(NamedTuple):
                 " with --attributes FILE."
             )
         at_most, boost = _checked(at_most or {}, boost or {})
-        conditions = {text: Condition(text) for text in ([] if where is None else [where]) + list(boost)}
+        conditions = {text: Condition(text) for text in [*wanted, *boost]}
         operations = sum(condition.operations for condition in conditions.values())
         if operations * domain.n_items > _MOST_WORK:
             raise InputError(
@@ -66,7 +67,7 @@ class Rules(NamedTuple):
             )
         table = Attributes.read(attributes, domain)
         limits = tuple((table.codes(name), int(most)) for name, most in at_most.items())
-        allowed = None if where is None else table.matching(conditions[where])
+        allowed = np.all([table.matching(conditions[text]) for text in wanted], axis=0) if wanted else None
         factors = np.ones(domain.n_items)
         for text, factor in boost.items():
             factors = np.where(table.matching(conditions[text]), factors * factor, factors)

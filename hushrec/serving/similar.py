@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
+import pyarrow as pa
 import scipy.sparse as sp
 
 from hushrec.checks import check_count, plural
 from hushrec.data import Ratings
 from hushrec.errors import InputError
+from hushrec.serving.attributes import Attributes
 from hushrec.serving.recommend import Recommender
-from hushrec.serving.score_mixing import lowered
-from hushrec.serving.scoring import UserState, all_scores
+from hushrec.serving.rules import Rules
+from hushrec.serving.scoring import UserState, best_columns
 from hushrec.types import Array
 
 if TYPE_CHECKING:
@@ -46,21 +48,62 @@ class Similar(NamedTuple):
     by: tuple[str, ...]
 
 
-def similar_items(model: Model, item: Any, n: int) -> list[Similar]:
+def similar_items(model: Model, item: Any, n: int, rules: Mapping[str, Any]) -> list[Similar]:
     items = list(item) if isinstance(item, list | tuple | set | frozenset) else [item]
     if not items:
         raise InputError("The list of items is empty; pass one item or more.")
-    columns, count, lister = model.columns_of(items), check_count("n", n), model.lists or model
-    pairs = [(model.domain.items[column], model.domain.high) for column in columns]
-    state = lister.fold_in(Ratings.of_user(pairs, model.domain))
-    by = _sources(model, lister, state)
-    if not by:
-        _refuse(model, lister, items)
-    supported = None if state.public and state.public.ranks else lister.arrays.get("supported")
-    scores = np.array(lowered(all_scores(lister.arrays, state), supported)[0])
-    scores[columns] = -np.inf
-    best = np.argsort(-scores, kind="stable")[: min(count, len(scores) - len(set(columns.tolist())))]
-    return [Similar(model.domain.items[column], float(scores[column]), by) for column in best]
+    columns = np.unique(model.columns_of(items))
+    rows = Ratings.of_user([(model.domain.items[at], model.domain.high) for at in columns], model.domain)
+    for _, best, scores, by in _lists(model, rows, columns[None], n, rules):
+        if by[0]:
+            listed = zip(best[0].tolist(), scores[0].tolist(), strict=True)
+            return [Similar(model.domain.items[at], score, by[0]) for at, score in listed if at >= 0]
+    return _refuse(model, items)
+
+
+def similar_batch(model: Model, n: int, rules: Mapping[str, Any]) -> pa.Table:
+    """Return the lists of all items that the model knows, item by item."""
+    domain, every = model.domain, np.arange(model.domain.n_items)
+    ones = np.full(len(every), domain.high, np.float32), every.astype(np.int32)
+    matrix = sp.csr_array((*ones, np.arange(len(every) + 1, dtype=np.int32)), shape=(len(every), len(every)))
+    rows = Ratings(domain, matrix, np.array(domain.items, dtype=object), domain.item_texts)
+    parts: dict[str, list[Any]] = {name: [] for name in ("item", "similar", "rank", "score", "by")}
+    for users, best, scores, by in _lists(model, rows, every[:, None], n, rules):
+        known = np.array([bool(sources) for sources in by])
+        at, ranks = np.nonzero((best >= 0) & known[:, None])
+        found = every[users][at], best[at, ranks], (ranks + 1).astype(np.int32), scores[at, ranks]
+        for name, cells in zip(parts, (*found, ["; ".join(by[place]) for place in at]), strict=True):
+            parts[name].append(cells)
+    if not any(map(len, parts["item"])):
+        _refuse(model, list(domain.items[:1]))
+    joined = {name: np.concatenate(cells) for name, cells in parts.items()}
+    table = {
+        name: domain.item_column.take(pa.array(cells)) if name in ("item", "similar") else pa.array(cells)
+        for name, cells in joined.items()
+    }
+    titles = Attributes.read(rules.get("attributes"), domain).title_column
+    if titles is not None:
+        table["title"] = titles.take(pa.array(joined["similar"]))
+    return pa.table(table)
+
+
+def _lists(
+    model: Model, rows: Ratings, given: Array, n: int, rules: Mapping[str, Any]
+) -> Iterator[tuple[slice, Array, Array, list[tuple[str, ...]]]]:
+    """Yield blocks of rows: places, best columns, scores, and the sources of each row.
+
+    ``given`` has the columns that each row's list leaves out.
+    """
+    domain, lister = model.domain, model.lists or model
+    count, applied = min(check_count("n", n), domain.n_items), Rules.of(domain, **rules)
+    state = lister.fold_in(rows)
+    ends = np.arange(0, given.size + 1, given.shape[1])
+    excluded = sp.csr_array((np.ones(given.size), given.ravel(), ends), shape=rows.matrix.shape)
+    options: dict[str, Any] = {"first": lister.supported, "excluded": excluded, "rules": applied}
+    for users, columns, scores in best_columns(lister.arrays, state, count, **options):
+        places = range(users.start, users.start + len(columns))
+        by = [_sources(model, lister, state.at(slice(place, place + 1))) for place in places]
+        yield slice(users.start, users.start + len(columns)), columns, scores, by
 
 
 def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
@@ -99,7 +142,8 @@ def _features(model: Model) -> str:
     return " and ".join(names) if len(names) <= _MOST_NAMED else plural(len(names), "item feature")
 
 
-def _refuse(model: Model, lister: Recommender, items: list[Any]) -> None:
+def _refuse(model: Model, items: list[Any]) -> NoReturn:
+    lister = model.lists or model
     if lister.directions is None and model.privacy.private and lister.public is None:
         raise InputError(
             "This model cannot distinguish the tastes that it learned from noise, so items cannot be"

@@ -1,5 +1,6 @@
 """Real tables of a shop: German names, decimal commas, leading zeros, returns, umlauts, two tables."""
 
+import csv
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -58,6 +59,15 @@ def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
         shop("similar", "m.hush", "0001", "--titles", "artikel.csv", "--columns", COLUMNS, "--json").stdout
     )
     assert like["items"][0]["title"].startswith("Käse")
+    ruled = ["--attributes", "artikel.csv", "--where", "Preis < 20.5", "--columns", COLUMNS]
+    like = json.loads(shop("similar", "m.hush", "0001", *ruled, "--json").stdout)
+    assert like["items"] and all(entry["item"] <= "0021" for entry in like["items"])
+    done = shop("similar", "m.hush", "--all", "--out", "s.csv", "-n", "2", *ruled)
+    assert done.exit_code == 0 and "Wrote the lists of" in done.stdout, done.stderr
+    with open("s.csv", encoding="utf-8") as file:
+        rows = list(csv.DictReader(file))
+    assert len({row["item"] for row in rows}) * 2 == len(rows) > 40
+    assert all(row["similar"] <= "0021" and row["similar"] != row["item"] for row in rows)
 
 
 def test_likes_by_quantity_and_splits_that_keep_them(shop) -> None:

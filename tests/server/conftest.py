@@ -61,7 +61,7 @@ class Server:
 @contextlib.contextmanager
 def serving(paths: dict[str, Path], limits: Limits = FREE, **options: Any):
     settings = Settings(models=paths, limits=limits, **options)
-    models, metrics = Models(paths, settings.tables), Metrics(bytearray(8 * SIZE))
+    models, metrics = Models(paths, settings.tables, rules=settings.rules), Metrics(bytearray(8 * SIZE))
     with (
         settings.service(listen("127.0.0.1", 0), models, metrics) as service,
         httpx.Client(base_url=service.url, trust_env=False, timeout=30) as client,

@@ -15,6 +15,7 @@ import tempfile
 import threading
 import time
 import weakref
+from collections import Counter
 from pathlib import Path
 
 import httpx
@@ -24,11 +25,12 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from starlette.requests import Request
 
 import hushrec
+from hushrec.errors import InputError
 from hushrec.network.messages import Refusal
 from hushrec.network.service import Limits
 from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
-from hushrec.server.models import Models
+from hushrec.server.models import Models, OwnRules
 from tests.server.conftest import ITEMS, serving, trained
 
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
@@ -137,6 +139,73 @@ def test_lists_keep_to_the_rules_of_a_request(files, tmp_path) -> None:
         ):
             refused = server.post("/v1/recommend", ratings=HERS, **body)
             assert refused.status_code == 400 and words in refused.json()["error"]
+
+
+ASKED = [
+    {},
+    {"where": "not in_stock"},
+    {"where": "true) or (true"},
+    {"where": "true or true"},
+    {"where": "brand = 'b1'"},
+    {"at_most": {"brand": 1000}},
+    {"at_most": {"brand": 1}},
+    {"at_most": {"brand": True}},
+    {"at_most": {"brand": -1}},
+    {"at_most": {"title": 1}},
+    {"boost": {"not in_stock": 1e6}},
+]
+
+
+def test_a_request_narrows_the_rules_of_a_server_and_never_widens_them(files, tmp_path) -> None:
+    """The page's rules are the same; a table that they do not fit is not taken."""
+    table, own = tmp_path / "items.csv", OwnRules("in_stock", {"brand": 2})
+    stock, brand = (
+        {item: value(place) for place, item in enumerate(ITEMS)}
+        for value in (lambda at: at % 4 > 0, lambda at: at % 3)
+    )
+    rows = [f"{item},{stock[item]},b{brand[item]},The {item}" for item in ITEMS]
+    table.write_text("\n".join(["id,in_stock,brand,title", *rows]))
+    tables, page = {"both": (table, None)}, Path(hushrec.__file__).parent / "web"
+    with serving({"both": files["both"]}, tables=tables, rules=own, page=page) as server:
+        for path, question in (
+            ("/v1/recommend", {"ratings": HERS, "exclude_seen": False}),
+            ("/v1/similar", {"item": ITEMS[2]}),
+        ):
+            whole = [each["item"] for each in entries(server.post(path, n=1000, **question))]
+            for asked in ASKED:
+                answer = server.post(path, n=1000, **question, **asked)
+                if answer.status_code != 200:
+                    assert "true) or" in str(asked) or asked["at_most"]["brand"] in (True, -1)
+                    continue
+                listed = [each["item"] for each in entries(answer)]
+                assert all(stock[item] for item in listed)
+                counts = Counter(brand[item] for item in listed)
+                assert all(count <= 2 for count in counts.values())
+                if asked == {"where": "brand = 'b1'"}:
+                    assert listed == [item for item in whole if brand[item] == 1]
+                if asked == {"at_most": {"brand": 1}}:
+                    assert list(counts.values()) == [1, 1, 1]
+                if asked == {"where": "not in_stock"}:
+                    assert not listed
+            assert len(whole) == 6
+        assert b'data-rules="rules.json"' in server.client.get("/").content
+        found = server.client.get("/rules.json").json()
+        columns, (limit,) = found["attributes"], found["atMost"]
+        assert (columns["item"], found["where"], found["atMost"][limit]) == (ITEMS, "allowed", 2)
+        assert columns["allowed"] == [stock[item] for item in ITEMS]
+        pairs = set(zip(columns[limit], brand.values(), strict=True))
+        assert len(pairs) == len({code for code, _ in pairs}) == 3
+        table.write_text("\n".join(["id,brand,title", *(f"{item},b1,The {item}" for item in ITEMS)]))
+        server.models.look()
+        assert server.models.refused == 1
+        assert [each["item"] for each in entries(server.post(path, n=1000, **question))] == whole
+    with (
+        pytest.raises(InputError, match="no column 'in_stock'"),
+        serving({"both": files["both"]}, tables=tables, rules=own),
+    ):
+        pass
+    with pytest.raises(InputError, match="need a table"), serving({"both": files["both"]}, rules=own):
+        pass
 
 
 def test_a_server_remembers_nobody_between_requests(files) -> None:

@@ -4,6 +4,7 @@ import json
 import math
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -32,6 +33,15 @@ def trained(rows: Ratings, epsilon: float = 2.0, donors: int = 0, seed: int = 1)
     public = PublicRatings(donors=[f"u{number}" for number in range(donors)]) if donors else None
     model = named.train("private-eigenrec", rows, accountant, n_users=N_USERS, public=public)
     return replace(model, privacy=replace(model.privacy, reasons=()))  # as of noise that is no test's
+
+
+#: A public table of the items.
+TABLE = {
+    "item": list(LIKES.domain.items),
+    "title": [f"The {item}" for item in LIKES.domain.items],
+    "odd": [place % 2 for place in range(LIKES.n_items)],
+    "kind": [f"k{place % 5}" for place in range(LIKES.n_items)],
+}
 
 
 def kinds_of(items: list[int]) -> list[int]:
@@ -77,6 +87,35 @@ def test_ranks_are_those_of_a_list_for_these_items(name: str, basket: list) -> N
     asked = basket if len(basket) > 1 else basket[0]
     assert [each[:2] for each in model.similar_items(asked, count)] == wanted
     assert [each[:2] for each in model.similar_items(asked, 7)] == wanted[:7]
+    for rules in (
+        {"where": "odd"},
+        {"at_most": {"kind": 2}},
+        {"where": ["odd", "kind = 'k1'"]},
+        {"boost": {"odd": 3}},
+    ):
+        wanted = [each[:2] for each in model.recommend(basket, 9, attributes=TABLE, **rules)]
+        found = model.similar_items(asked, 9, attributes=TABLE, **rules)
+        assert [each[:2] for each in found] == wanted and wanted
+
+
+@pytest.mark.parametrize("rules", [{}, {"where": "odd", "at_most": {"kind": 1}}])
+@pytest.mark.parametrize("name", ["features", "donors", "both", "taste", "pairs"])
+def test_the_lists_of_all_items_are_those_of_each(name: str, rules: dict) -> None:
+    """Items that the model knows nothing of have no list."""
+    model, wanted = MODELS[name], []
+    rules = rules and {"attributes": TABLE} | rules
+    for item in model.domain.items:
+        with suppress(InputError):
+            listed = model.similar_items(item, 4, **rules)
+            wanted += [(item, *each[:2], "; ".join(each.by), rank) for rank, each in enumerate(listed, 1)]
+    table = model.similar_batch(4, **rules)
+    columns = [table[name].to_pylist() for name in ("item", "similar", "score", "by", "rank")]
+    found = list(zip(*columns, strict=True))
+    assert [row[:2] + row[3:] for row in found] == [row[:2] + row[3:] for row in wanted]
+    assert [row[2] for row in found] == pytest.approx([row[2] for row in wanted], rel=1e-12)
+    assert ("title" in table.column_names) == bool(rules) and len({row[0] for row in wanted}) > 60
+    if rules:
+        assert table["title"].to_pylist() == [f"The {item}" for item in table["similar"].to_pylist()]
 
 
 @pytest.mark.true("E5")
@@ -129,7 +168,10 @@ def test_it_is_refused_where_nothing_is_known_and_says_what_helps() -> None:
     private = hushrec.PrivateALS(rank=2, iterations=1, n_users=300).fit(
         ratings, Accountant(Budget(5.0, 1e-6))
     )
-    with pytest.raises(InputError, match="train for lists, or for both"):
-        private.similar_items(ratings.domain.items[0])
+    for ask in (lambda: private.similar_items(ratings.domain.items[0]), private.similar_batch):
+        with pytest.raises(InputError, match="train for lists, or for both"):
+            ask()
+    with pytest.raises(InputError, match="pass attributes"):
+        model.similar_items(0, where="odd")
     open_ = hushrec.ALS(rank=3).fit(ratings, Accountant(Budget(math.inf, 1e-6)))
     assert open_.similar_items(ratings.domain.items[0], 1)[0].by == ("3 taste dimensions",)

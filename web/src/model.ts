@@ -2,10 +2,10 @@
 import { Catalogue, type Id } from "./catalogue.js";
 import { InputError, ModelFileError } from "./errors.js";
 import { foldIn, meanState, type Row, type UserState } from "./foldin.js";
-import { decode, otherVersion } from "./modelfile.js";
+import { decode, type Numbers, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Rated, type Rating, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, best, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
+import { allScores, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
 import { type ScoreKind, Section } from "./section.js";
 
 export interface Scored {
@@ -78,12 +78,17 @@ class Recommender {
   /** The best items for a user, best first. */
   recommend(ratings: Ratings, { n = 10, next = false, exclude, only, ...rules }: ListOptions = {}): Recommended[] {
     const { scores: every, supported, rated } = this.scored(ratings, next && inOrder(ratings));
+    const without = exclude ? this.known(exclude, "exclude") : rated;
+    return this.ruled(every, supported, without, n, rules, only && new Set(this.known(only, "only")));
+  }
+
+  /** The best items by these scores within rules, without some of them. */
+  private ruled(every: Float64Array, supported: Numbers | undefined, without: number[], n: number, rules: Rules, among?: Set<number>): Scored[] {
     const said = new Applied(this.items.length, rules);
     const scores = ranking(said.boosted(every), supported);
-    const among = only && new Set(this.known(only, "only"));
     if (among) scores.forEach((_, item) => among.has(item) || (scores[item] = -Infinity));
     said.allowed?.forEach((allowed, item) => allowed || (scores[item] = -Infinity));
-    for (const item of exclude ? this.known(exclude, "exclude") : rated) scores[item] = -Infinity;
+    for (const item of without) scores[item] = -Infinity;
     return this.named(said.best(scores, count(n), supported), (item) => scores[item]!);
   }
 
@@ -109,16 +114,14 @@ class Recommender {
   }
 
   /** Items that go together with one or several. */
-  similarItems(item: Id | readonly Id[], n = 10): Similar[] {
+  similarItems(item: Id | readonly Id[], n = 10, rules: Rules = {}): Similar[] {
     const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
     if (!given.length) throw new InputError("The list of items is empty; pass one item or more.");
     const places = this.positions(given);
     const { scores, supported, state, theirs } = this.scored(given.map((each) => [each, this.domain.high] as const));
     const by = this.sources(state, theirs);
     if (!by.length) this.refuse(given[0]!);
-    ranking(scores, supported);
-    for (const at of places) scores[at] = -Infinity;
-    return this.named(best(scores, count(n)), (other) => scores[other]!).map((each) => ({ ...each, by }));
+    return this.ruled(scores, supported, places, n, rules).map((each) => ({ ...each, by }));
   }
 
   /** The ratings that this model can use, and the others with the reason. */
@@ -336,8 +339,8 @@ export class Model extends Recommender {
     return this.lists ? this.lists.explain(this.pairs(ratings), item) : super.explain(ratings, item);
   }
 
-  override similarItems(item: Id | readonly Id[], n?: number): Similar[] {
-    return this.lists ? this.lists.similarItems(item, n) : super.similarItems(item, n);
+  override similarItems(item: Id | readonly Id[], n?: number, rules?: Rules): Similar[] {
+    return this.lists ? this.lists.similarItems(item, n, rules) : super.similarItems(item, n, rules);
   }
 }
 

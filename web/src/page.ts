@@ -1,5 +1,5 @@
 /** The demo page: search, rate, see the list and why. After loading, nothing can be sent. */
-import { load, type Model } from "./hushrec.js";
+import { Attributes, type ListOptions, load, type Model } from "./hushrec.js";
 
 const KEPT = "hushrec ratings";
 const LISTED = 10;
@@ -26,20 +26,28 @@ function make<K extends keyof HTMLElementTagNameMap>(
 }
 
 async function start(): Promise<void> {
-  const { model: address, titles: named } = document.body.dataset;
+  const { model: address, titles: named, rules: ruled } = document.body.dataset;
   get("status").textContent = "Loading the model …";
   try {
-    const [model, titles] = await Promise.all([
+    const [model, titles, rules] = await Promise.all([
       load(new URL(address ?? "model.hush", document.baseURI)),
-      named ? fetch(new URL(named, document.baseURI)).then((found) => found.json() as Promise<Record<string, string>>) : {},
+      json<Record<string, string>>(named),
+      json<ListOptions & { attributes: Record<string, unknown[]> }>(ruled),
       keepPage(),
     ]);
     lock();
-    new Page(model, titles);
+    new Page(model, titles ?? {}, rules && { ...rules, attributes: new Attributes(rules.attributes, model.items) });
   } catch (error) {
     get("status").textContent = (error as Error).message;
     get("status").classList.add("failed");
   }
+}
+
+async function json<T>(file: string | undefined): Promise<T | undefined> {
+  if (!file) return undefined;
+  const found = await fetch(new URL(file, document.baseURI));
+  if (!found.ok) throw new Error(`${file} cannot be fetched (${found.status}).`);
+  return (await found.json()) as T;
 }
 
 /** Keeps the page's files for use without a network; the page works without it. */
@@ -77,6 +85,7 @@ class Page {
   constructor(
     private readonly model: Model,
     private readonly titles: Readonly<Record<string, string>>,
+    private readonly rules: ListOptions = {},
   ) {
     const { low, high, likes } = model.domain;
     const steps = Number.isInteger(high - low) && high - low <= 10 ? high - low : 4;
@@ -148,7 +157,7 @@ class Page {
     get("rated").replaceChildren(...own);
     get("none-rated").hidden = own.length > 0;
     const began = performance.now();
-    const list = this.model.recommend(this.ratings, { n: LISTED });
+    const list = this.model.recommend(this.ratings, { ...this.rules, n: LISTED });
     const took = performance.now() - began;
     get("list").replaceChildren(...list.map(({ item }) => make("li", {}, make("span", {}, this.title(item)), this.why(item))));
     get("took").textContent = `Computed on this device in ${took < 1 ? "less than 1" : Math.round(took)} ms.`;

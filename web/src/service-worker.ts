@@ -12,7 +12,7 @@ worker.addEventListener("activate", (event: any) => event.waitUntil(worker.clien
 
 worker.addEventListener("fetch", (event: any) => {
   const { request } = event;
-  const own = [...FILES, "titles.json"].some((file) => new URL(file, worker.registration.scope).href === request.url.split("?")[0]);
+  const own = [...FILES, "titles.json", "rules.json"].some((file) => new URL(file, worker.registration.scope).href === request.url.split("?")[0]);
   if (request.method === "GET" && own) event.respondWith(fresh(request));
 });
 

@@ -167,6 +167,28 @@ export async function checkKinds(browser, site, models, report) {
   report("the page for other kinds of models", !faults.length, faults.join("; "));
 }
 
+/** The rules of a server hold for every list of the page, which shows none without them. */
+export async function checkRules(browser, site, model, report) {
+  const [faults, ids] = [[], Array.from({ length: 100 }, (_, k) => `item-${k}`)];
+  const columns = { item: ids, allowed: ids.map((_, k) => k % 3 === 0), "limit 0": ids.map((_, k) => (k % 2 ? null : k % 4)) };
+  const index = (await readFile(join(PAGE, "index.html"), "utf8")).replace('data-rules=""', 'data-rules="rules.json"');
+  Object.assign(site.extra, { "/ruled/model.hush": model, "/ruled/": Buffer.from(index) });
+  for (const name of ["page.css", "page.js", "hushrec.js"]) site.extra[`/ruled/${name}`] = join(PAGE, name);
+  for (const rules of [{ attributes: columns, where: "allowed", atMost: { "limit 0": 1 } }, undefined]) {
+    delete site.extra["/ruled/rules.json"];
+    if (rules) site.extra["/ruled/rules.json"] = Buffer.from(JSON.stringify(rules));
+    const page = await browser.newPage();
+    await page.goto(`${site.address}/ruled/`);
+    await page.waitForSelector(rules ? READY : "#status.failed");
+    const listed = (await page.locator("#list li span").allTextContents()).map((item) => Number(item.slice(5)));
+    if (rules && !(listed.length === 10 && listed.every((k) => k % 3 === 0))) faults.push(`listed: ${listed}`);
+    const even = listed.filter((k) => k % 2 === 0).map((k) => k % 4);
+    if (new Set(even).size < even.length || (!rules && listed.length)) faults.push(`of the same value, or without rules: ${listed}`);
+    await page.close();
+  }
+  report("the page obeys the rules of the server", !faults.length, faults.join("; "));
+}
+
 /** With nothing but keys: search, rate, remove. */
 async function checkKeyboard(page, report) {
   await page.focus("#search");

@@ -64,6 +64,7 @@ export async function checkClient(hushrec, vectors, report) {
   report("overlaps, holes, names and ids twice, numbers of no training, files that are none", found.refused === 11, `${found.refused} refused ${found.otherwise}`);
   await checkExplanations(hushrec, vectors, report);
   await checkLists(await Model.read(good), hushrec, report);
+  checkSimilar(await Model.read(named("als")), hushrec, report);
   await checkLimits(hushrec, report);
   await checkOrder(hushrec, report);
 }
@@ -131,6 +132,19 @@ async function checkExplanations({ Model }, vectors, report) {
     }
   }
   report("explanations add up to the scores, and follow the ratings", !faults.length, faults.slice(0, 3).join("; "));
+}
+
+/** Similar items within rules, against all of them in order. */
+function checkSimilar(model, { Attributes }, report) {
+  const all = Array.from({ length: model.items.length }, (_, at) => model.items.at(at));
+  const odd = new Map(all.map((item, at) => [item, at % 2]));
+  const attributes = new Attributes({ item: all, odd: [...odd.values()] }, model.items);
+  const ids = (...asked) => model.similarItems(all[0], ...asked).map(({ item }) => item);
+  const wanted = ids(1000).filter((item) => odd.get(item));
+  const same = wanted.length > 5 && wanted.join() === ids(1000, { attributes, where: "odd" }).join();
+  const few = ids(9, { attributes, atMost: { odd: 1 } });
+  const limited = few.length === 2 && few[0] === ids(1)[0] && few.map((item) => odd.get(item)).sort().join() === "0,1";
+  report("similar items obey rules", same && limited, few.join());
 }
 
 async function checkLists(model, { InputError }, report) {

@@ -49,6 +49,7 @@ try {
   await browserChecks.checkKept(browser, site, report);
   await browserChecks.checkVisit(browser, site, report, SCREENSHOTS);
   await browserChecks.checkKinds(browser, site, ["both", "popular", "one-bit-user", "private-eigenrec of likes"].map(modelOf), report);
+  await browserChecks.checkRules(browser, site, demo, report);
   await browserChecks.checkPlants(browser, site, report);
   await browserChecks.checkHoles(browser, site, report);
   await browserChecks.checkOffline(browser, site, report); // closes the site
