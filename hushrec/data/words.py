@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import html
+import math
 import re
 import unicodedata
 from array import array
@@ -20,6 +21,8 @@ from hushrec.types import Array
 MOST_NEIGHBOURS = 20
 #: Most characters of a cell that count.
 _MOST_CHARACTERS = 10_000
+#: Different words from which a cell counts no more. Chosen on a shop with random words as descriptions.
+_LONG = 8
 #: Most products of two cells in all cosines: bounds the time. The commonest words go first.
 _MOST_PRODUCTS = 1_000_000_000
 #: Cells of a block of cosines.
@@ -85,21 +88,31 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 
 
 def _tf_idf(cells: Sequence[Iterable[str]]) -> sp.csr_array:
-    """Return the words that several items share, in rows that have length 1 with all words."""
+    """Return the words that several items share, in rows of length 1 with all words.
+
+    A long text counts as much as one of eight words, or descriptions would outweigh titles. Each row has one
+    more word of its own, so that equal short texts are less similar than equal long ones.
+    """
     known: dict[str, int] = {}
-    ends, columns = array("q", [0]), array("i")
+    ends, columns, shares = array("q", [0]), array("i"), array("f")
     for texts in cells:
-        columns.extend({known.setdefault(word, len(known)) for text in texts for word in words_of(text)})
+        for text in texts:
+            words = {known.setdefault(word, len(known)) for word in words_of(text)}
+            columns.extend(words)
+            shares.extend([math.sqrt(min(1.0, _LONG / len(words)))] * len(words) if words else [])
         ends.append(len(columns))
-    n_items, words, starts = len(cells), np.asarray(columns), np.asarray(ends)
-    counts = np.bincount(words, minlength=len(known))
+    n_items = len(cells)
+    arrays = np.asarray(shares, np.float64), np.asarray(columns), np.asarray(ends)
+    rows = sp.csr_array(arrays, shape=(n_items, len(known)))
+    rows.sum_duplicates()
+    counts = np.bincount(rows.indices, minlength=len(known))
     weights = np.where(counts < n_items, np.log((1 + n_items) / (1 + counts)) + 1, 0.0)
-    rows = sp.csr_array((weights[words], words, starts), shape=(n_items, len(known)))
-    lengths = np.sqrt(np.asarray(rows.multiply(rows).sum(axis=1)).ravel())
+    rows.data *= weights[rows.indices]
+    lengths = np.sqrt(rows.multiply(rows).sum(axis=1) + (math.log((1 + n_items) / 2) + 1) ** 2)
     order = np.argsort(counts, kind="stable")
     cheap = order[np.cumsum(counts[order].astype(np.float64) ** 2) <= _MOST_PRODUCTS]
     shared = np.sort(cheap[(counts[cheap] > 1) & (weights[cheap] > 0)])
-    return (sp.diags_array(1 / np.maximum(lengths, 1e-9)) @ rows[:, shared]).tocsr()
+    return (sp.diags_array(1 / lengths) @ rows[:, shared]).tocsr()
 
 
 def _nearest(rows: sp.csr_array) -> Neighbours:
