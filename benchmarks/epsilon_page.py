@@ -15,7 +15,7 @@ from scipy.special import ndtr, ndtri
 
 from benchmarks.frontier.tables import write_part
 from hushrec.privacy import mu_of
-from hushrec.privacy.budget import RANGES, belief
+from hushrec.privacy.budget import RANGES, belief, rounded_up
 
 ROOT = Path(__file__).parents[1]
 PAGE, FIGURE = ROOT / "docs/understand/epsilon.md", ROOT / "docs/figures/epsilon.svg"
@@ -32,11 +32,6 @@ def found(epsilon: float, false_alarms: float = 0.01) -> float:
     return float(ndtr(mu_of(epsilon, DELTA) + ndtri(false_alarms)))
 
 
-def percent(value: float) -> str:
-    """A percentage that is never rounded to certainty."""
-    return "> 99.9%" if value > 0.999 else f"{100 * value:.{1 if value < 0.1 or value > 0.985 else 0}f}%"
-
-
 def table() -> str:
     """Markdown."""
     lines = [
@@ -48,7 +43,7 @@ def table() -> str:
         factor = math.exp(epsilon)
         odds = f"{factor:.2f}" if factor < 10 else f"{factor:,.0f}" if factor < 1e6 else f"{factor:.0e}"
         cells = (belief(0.5, epsilon), belief(0.01, epsilon), right(epsilon), found(epsilon))
-        lines.append(f"| {epsilon:g} | × {odds} | " + " | ".join(percent(cell) for cell in cells) + " |")
+        lines.append(f"| {epsilon:g} | × {odds} | " + " | ".join(rounded_up(cell) for cell in cells) + " |")
     return "\n".join(lines)
 
 
@@ -58,7 +53,7 @@ def words() -> str:
     for largest, word in RANGES:
         over = f"over {below:g}" * bool(below)
         name = over if largest == math.inf else ", ".join([*[over] * bool(over), f"up to {largest:g}"])
-        lines.append(f"| {name} | {percent(belief(0.5, min(largest, 700)))} | {word} |")
+        lines.append(f"| {name} | {rounded_up(belief(0.5, min(largest, 700)))} | {word} |")
         below = largest
     return "\n".join(lines)
 

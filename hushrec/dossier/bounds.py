@@ -6,11 +6,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from scipy.optimize import brentq
-from scipy.special import log_ndtr, ndtr, ndtri
+from scipy.special import ndtr, ndtri
 
 from hushrec.privacy import Budget, PrivacyStatement, delta_of, epsilon_of, mu_of, total_mu
-from hushrec.privacy.budget import Charge, Cost, belief, composed_epsilon
+from hushrec.privacy.budget import Charge, Cost, belief, composed_epsilon, exceeded
 from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.season import of_one_user
 
@@ -110,18 +109,13 @@ def valued(level: dict[str, Any], relation: str) -> dict[str, Any] | None:
     return learned("value", 2 * epsilon, min(1.0, delta * (1 + math.exp(min(epsilon, 700)))), 0.0, None)
 
 
-def exceeded(level: dict[str, Any]) -> float:
-    """Return the probability of an outcome after which a belief exceeds `belief`.
-
-    Delta bounds the increase in probability of such outcomes, not their probability. For mu, the probability
-    follows from the point at which the trade-off curve has the slope of the odds. Pure releases have none.
-    """
+def exception(level: dict[str, Any]) -> float:
+    """Return the probability of an outcome after which a belief exceeds `belief`; pure releases have none."""
     epsilon, delta = level["epsilon"], level["delta"] - level["failure"]
     mu = mu_of(epsilon, delta) if level["mu"] is None else level["mu"]
     if not mu or delta_of(mu, epsilon) > delta:
         return float(level["failure"])
-    at = brentq(lambda at: log_ndtr(mu - at) - log_ndtr(-at) - epsilon, -40.0, epsilon / mu + mu + 40.0)
-    return float(level["failure"] + ndtr(mu - at))
+    return float(level["failure"]) + exceeded(mu, epsilon)
 
 
 def detection_rate(

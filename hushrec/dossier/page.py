@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
-from hushrec.dossier.bounds import exceeded, of_a_user, valued
+from hushrec.dossier.bounds import exception, of_a_user, valued
 from hushrec.dossier.form import canonical, facts_of, file, words
 from hushrec.dossier.wording import (
     amount,
@@ -150,7 +150,7 @@ def plain(dossier: dict[str, Any]) -> str:
 def _exception(level: dict[str, Any], relation: str, lang: dict[str, Any]) -> str:
     """Write the probability of an outcome after which a belief, also in a value, exceeds its bound."""
     of_values = valued(level, relation)
-    return chance(max(exceeded(each) for each in (level, of_values) if each is not None), lang)
+    return chance(max(exception(each) for each in (level, of_values) if each is not None), lang)
 
 
 def _first(dossier: dict[str, Any], lang: dict[str, Any]) -> str:

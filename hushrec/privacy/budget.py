@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Protocol
 
+from scipy.special import log_ndtr, ndtr
+
 from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import (
@@ -35,14 +37,36 @@ def belief(before: float, epsilon: float) -> float:
     return 1 / (1 + math.exp(-epsilon) * (1 - before) / before)
 
 
-def meaning(epsilon: float, unit: str, relation: str) -> str:
-    """Return what an epsilon means to an attacker, in one sentence.
+def exceeded(mu: float, epsilon: float) -> float:
+    """Return the probability of an outcome after which a belief exceeds `belief`, of mu > 0.
+
+    Delta bounds the increase in probability of such outcomes, not their probability. It follows from the
+    point at which the trade-off curve has the slope of the odds.
+    """
+    from scipy.optimize import brentq  # takes long to load
+
+    at = brentq(lambda at: log_ndtr(mu - at) - log_ndtr(-at) - epsilon, -40.0, epsilon / mu + mu + 40.0)
+    return float(ndtr(mu - at))
+
+
+def rounded_up(share: float) -> str:
+    """Return a share as a percentage, rounded up but never to certainty."""
+    if share > 0.999:
+        return "> 99.9%"
+    digits = 1 if share < 0.1 or share > 0.985 else 0
+    return f"{math.ceil(share * 100 * 10**digits - 1e-9) / 10**digits:.{digits}f}%"
+
+
+def meaning(epsilon: float, delta: float, unit: str, relation: str) -> str:
+    """Return what a promise means to an attacker, in one sentence.
 
     Under add-remove it bounds guesses about presence only.
     """
     word = next(word for largest, word in RANGES if epsilon <= largest)
-    sure = belief(0.5, epsilon)
-    most = "over 99.9%" if sure > 0.999 else f"{100 * sure:.{1 if sure > 0.985 else 0}f}%"
+    most = rounded_up(belief(0.5, epsilon)).replace("> ", "over ")
+    mu = mu_of(epsilon, delta)
+    others = exceeded(mu, epsilon) if 0 < mu < math.inf else 0.0
+    rarely = f" (more with a probability of at most {rounded_up(others)})" * (others > 0)
     about = {
         ("user", "add-remove"): "that a user's ratings are in the data",
         ("user", "replace"): "between two sets of ratings that a user may have",
@@ -50,10 +74,7 @@ def meaning(epsilon: float, unit: str, relation: str) -> str:
         ("rating", "replace"): "between two values of a rating",
     }[unit, relation]
     all_of_them = "" if unit == "user" else "; q ratings of a user together have q times epsilon"
-    return (
-        f"an attacker's guess of 50% {about} can become {most} (more only in rare cases, delta):"
-        f" {word}{all_of_them}"
-    )
+    return f"an attacker's guess of 50% {about} can become {most}{rarely}: {word}{all_of_them}"
 
 
 class Cost(Protocol):

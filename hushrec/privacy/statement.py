@@ -161,7 +161,7 @@ class PrivacyStatement:
         lines += _field("Promise", f"{budget}{mu}{self._broken and ' for this run alone.'}{self._broken}")
         if self.private and not self._broken:
             of_all = " (all models of the data set together)" * (self._together > budget.epsilon)
-            lines += _field("Meaning", meaning(self._together, unit, relation) + of_all)
+            lines += _field("Meaning", meaning(self._together, budget.delta, unit, relation) + of_all)
         if self.week is not None:
             lines += _field("Season", f"{self.week}; the promise covers all of its weeks together")
         spent = budget.spell(self.spent_epsilon)

@@ -150,7 +150,7 @@ def test_it_says_everything():
     statement = make()
     whole, brief = (" ".join(statement.text(brief=each).split()) for each in (False, True))
     for part in (
-        "Promise:", "epsilon = 1 at delta = 1e-06 (unit: user, relation: add-remove)", "Meaning:", "73%",
+        "Promise:", "epsilon = 1 at delta = 1e-06 (unit: user, relation: add-remove)", "Meaning:", "74%",
         "Ledger:",
     ):  # fmt: skip
         assert part in whole and part in brief
