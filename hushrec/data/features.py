@@ -37,7 +37,7 @@ _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
 _MOST_CATEGORIES, _MOST_CELLS = 1000, 1 << 25
 #: Most groups of features. Each group is a part of a list, with a weight.
 _MOST_GROUPS = 6
-#: A column of integers with such a name holds categories: brand_id, groupCode, Supplier No.
+#: A column of whole numbers with such a name holds categories: brand_id, groupCode, Supplier No.
 _CODE = re.compile(r"(.*[\W_])?(?i:id|code|nr|no)\.?|.*[a-z](Id|ID|Code|Nr|No)")
 #: Numbers from here are barcodes or times, and no features.
 _FIRST_BARCODE = 1e9
@@ -77,7 +77,7 @@ def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
 
     All numbers and truth values make one group of features. A column of vectors makes a group. So does a
     column of categories that most items share with others: texts, lists of them such as ``Comedy|Drama``, or
-    integers of a column named id, code or no. The 1,000 with most items stay, fewer with over 33,554 items.
+    whole numbers of a column named id or code. The 1,000 with most items stay, fewer with over 33,554 items.
     The sixth group holds all further columns. All texts are words. The name of a truth value is a word of the
     items where it is true. A column of one value, of times, of numbers from 10**9 (barcodes) or of another
     type is not used.
@@ -345,9 +345,6 @@ def _read(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> _Column:
                 raise InputError(f"The vectors of item feature {name!r} must all have one length.")
             missing = [None] * lengths.pop()
             return _Column(name, np.array([cells[row] or missing for row in rows], dtype=np.float64))
-        if pa.types.is_integer(kind) and _CODE.fullmatch(name):
-            cells, prefix = column.to_pylist(), plain_name(name)
-            return _of_texts([None if cells[row] is None else f"{prefix}{cells[row]}" for row in rows], name)
         if _is_numeric(kind):
             return _of_numbers(column.cast(pa.float64()).to_numpy()[rows], name)
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
@@ -357,6 +354,10 @@ def _read(column: pa.ChunkedArray, name: str, rows: np.ndarray) -> _Column:
 
 def _of_numbers(values: np.ndarray, name: str) -> _Column:
     present = values[~np.isnan(values)]
+    if _CODE.fullmatch(name) and np.isfinite(present).all() and not (present % 1).any():
+        return _of_texts(
+            ["" if np.isnan(value) else f"{plain_name(name)}{value:.0f}" for value in values], name
+        )
     if np.isfinite(present).all() and np.abs(present).max(initial=0) >= _FIRST_BARCODE:
         return _Column(name)
     words = [name if value == 1 else "" for value in values] if np.isin(present, (0, 1)).all() else None

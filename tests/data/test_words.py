@@ -100,6 +100,18 @@ def test_an_article_table_is_taken_as_it_is() -> None:
     assert same(named.item_words, sold.item_words)
 
 
+@pytest.mark.parametrize("name", ["brand_id", "Brand ID", "brandCode", "Supplier No."])
+@pytest.mark.parametrize("missing", [None, math.nan])
+def test_whole_numbers_of_a_column_named_as_codes_are_categories(name: str, missing: float | None) -> None:
+    cells = [missing, *(float(number % 3) for number in range(39))]
+    domain = Domain(ITEMS, likes=True, item_features={"sku": ITEMS, name: cells})
+    assert domain.column_uses == ((name, "words and features"),) and domain.feature_widths == (3,)
+    for other in ("paid", "casino", "decode"):
+        assert Domain(ITEMS, likes=True, item_features={"sku": ITEMS, other: cells}).feature_widths == (1,)
+    halves = [number % 3 / 2 for number in range(40)]
+    assert Domain(ITEMS, likes=True, item_features={"sku": ITEMS, name: halves}).feature_widths == (1,)
+
+
 def test_several_tables_mean_the_same_as_one() -> None:
     whole = Domain(ITEMS, likes=True, item_features=ARTICLES)
     names = [name for name in ARTICLES if name != "sku"]
