@@ -128,12 +128,17 @@ def decoded(text):
 
 
 def read(content):
-    """Return envelope, payload and dossier of a file in canonical form."""
-    envelope = json.loads(content)
-    need(isinstance(envelope, dict) and canonical(envelope) == content, "not the canonical form")
-    check_types(envelope, "envelope", "the envelope")
-    need(envelope["payloadType"] == PAYLOAD and len(envelope["signatures"]) <= 1, "another envelope")
-    payload = decoded(envelope["payload"])
+    """Return envelope (None before it is signed), payload and dossier of a file in canonical form."""
+    envelope = None
+    if content.startswith(b"DSSEv1 "):
+        payload = content[content.find(b"{") :]
+        need(pre_authenticated(payload) == content, "not the canonical form")
+    else:
+        envelope = json.loads(content)
+        need(isinstance(envelope, dict) and canonical(envelope) == content, "not the canonical form")
+        check_types(envelope, "envelope", "the envelope")
+        need(envelope["payloadType"] == PAYLOAD and len(envelope["signatures"]) == 1, "another envelope")
+        payload = decoded(envelope["payload"])
     statement = json.loads(payload)
     need(isinstance(statement, dict) and canonical(statement) == payload, "not the canonical form")
     check_types(statement, "statement", "the statement")
@@ -148,17 +153,21 @@ def read(content):
     return envelope, payload, dossier
 
 
+def pre_authenticated(payload):
+    """Return the bytes that are signed: DSSE's pre-authentication encoding of the payload and its type."""
+    return f"DSSEv1 {len(PAYLOAD)} {PAYLOAD} {len(payload)} ".encode() + payload
+
+
 def check_signature(envelope, payload, wanted=None):
     """Check the Ed25519 signature of the payload and its type, as DSSE encodes them; None without one."""
-    if not envelope["signatures"]:
+    if envelope is None:
         need(wanted is None, "nobody has signed it")
         return None
     (entry,) = envelope["signatures"]
     key = bytes.fromhex(entry["keyid"])
     need(wanted in (None, key), f"by another key, {key.hex()}")
-    signed = f"DSSEv1 {len(PAYLOAD)} {PAYLOAD} {len(payload)} ".encode() + payload
     try:
-        Ed25519PublicKey.from_public_bytes(key).verify(decoded(entry["sig"]), signed)
+        Ed25519PublicKey.from_public_bytes(key).verify(decoded(entry["sig"]), pre_authenticated(payload))
     except InvalidSignature:
         raise Wrong("not that of the key in the dossier") from None
     return f"by key {key.hex()}"
@@ -562,9 +571,9 @@ def verify(content, octets, key=None, ledger=None, page=None):
         except Exception as error:  # any error of a forged file is a failed check
             kind = "" if isinstance(error, Wrong) else f"{type(error).__name__}: "
             found.append((name, False, f"{kind}{error}", ()))
-    if not envelope["signatures"] and key is None:
+    if envelope is None and key is None:
         found[1] = ("signature", None, "nobody has signed it yet", ("signature",))
-    given = {"key": key or not envelope["signatures"] or None, "ledger": ledger, "page": page}
+    given = {"key": key or (True if envelope is None else None), "ledger": ledger, "page": page}
     for name, parts in NOT_CHECKED.items():
         if given.get(name) is None:
             found.append((name, None, f"not compared: {', '.join(parts)}", parts))
@@ -597,7 +606,7 @@ def main():
         description="Check a dossier on a hushrec model, without hushrec.",
         epilog="Exit code: 0 if no check fails, 1 if one does, 2 if a file cannot be read.",
     )
-    parser.add_argument("dossier", help="the JSON file that `hushrec certify` wrote")
+    parser.add_argument("dossier", help="the .json of `hushrec sign`, or the .tosign of `hushrec certify`")
     parser.add_argument("model", help="the model file (.hush) that it is about")
     parser.add_argument("key", nargs="?", help="the public key that must have signed: Ed25519, PEM")
     parser.add_argument("--page", help="the HTML page that should belong to it")
@@ -605,9 +614,13 @@ def main():
     given = parser.parse_args()
     try:
         content, octets = content_of(given.dossier, "the dossier"), content_of(given.model, "the model")
-        if PAYLOAD.encode() not in content or content.startswith(b"DSSE"):
+        if PAYLOAD.encode() not in content:
             page_first = content.lstrip()[:9].lower() == b"<!doctype"
-            hint = f"a page; pass its .json, and --page {given.dossier}" if page_first else "no dossier"
+            hint = (
+                f"a page; pass its .tosign or .json, and --page {given.dossier}"
+                if page_first
+                else "no dossier"
+            )
             raise ValueError(f"{given.dossier} is {hint}")
         page = given.page and content_of(given.page, "the page")
         key = given.key and key_of(given.key)

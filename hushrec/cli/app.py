@@ -60,7 +60,7 @@ _GROUPS = {
         "audit distinguish": "Try to distinguish two neighbouring data sets.",
         "audit canaries": "Bound epsilon from below in one run, with planted users.",
         "certify": "Write a dossier on a model, to be signed.",
-        "sign": "Add a signature to a dossier.",
+        "sign": "Write the signed dossier.",
         "verify": "Check a dossier against its model.",
         "papers": "Masked completion: obfuscation, not privacy.",
         "papers serve-completion": "Complete the matrix of many nodes from masked columns.",

@@ -62,7 +62,7 @@ def certify(
     force: Force = False,
     as_json: Json = False,
 ) -> None:
-    """Write a dossier on MODEL for a privacy officer to sign: a page, its facts, and what a key signs.
+    """Write a dossier on MODEL for a privacy officer: a page to read, and a file to sign.
 
     It reads the model and its ledger, no ratings and no private key; all files may be published.
 
@@ -75,7 +75,7 @@ def certify(
     model
         A model file that was charged to a ledger.
     out
-        dossier.html, with dossier.json and dossier.tosign next to it.
+        dossier.html, with dossier.tosign next to it.
     dataset
         Name of the users in the ledger.
     attacks
@@ -88,8 +88,8 @@ def certify(
     page = Path(out)
     if page.suffix != ".html":
         raise InputError(f"{out!r} is not a page; give it a name that ends in .html.", parameter="out")
-    facts_out, signed_out = (str(page.with_suffix(end)) for end in (".json", ".tosign"))
-    targets = {out: made.render, facts_out: made.canonical, signed_out: made.to_sign}
+    facts_out = str(page.with_suffix(".tosign"))
+    targets = {out: made.render, facts_out: made.to_sign}
     if model_card_out in targets:
         raise InputError(f"{model_card_out!r} is the dossier; pass another name for the model card.")
     if model_card_out is not None:
@@ -111,7 +111,8 @@ def certify(
         )
     for name, content in written.items():
         write_atomically(places[name], [content])
-    signature, files = str(page.with_suffix(".sig")), " ".join(map(shlex.quote, (facts_out, model)))
+    names = (facts_out, model, out, str(page.with_suffix(".sig")))
+    facts_name, model_name, page_name, signature = map(shlex.quote, names)
     output.done(
         as_json,
         {"files": list(targets), "learned": facts["learned"]},
@@ -119,9 +120,8 @@ def certify(
         *output.paragraph(made.plain(facts)),
         "",
         "The officer checks the page and signs it with their own key:",
-        f"  hushrec verify {files} --page {shlex.quote(out)}",
-        f"  openssl pkeyutl -sign -rawin -inkey officer.pem -in {shlex.quote(signed_out)}"
-        f" -out {shlex.quote(signature)}",
+        f"  hushrec verify {facts_name} {model_name} --page {page_name}",
+        f"  openssl pkeyutl -sign -rawin -inkey officer.pem -in {facts_name} -out {signature}",
         "Then attach the signature:",
-        f"  hushrec sign {shlex.quote(facts_out)} {shlex.quote(signature)} --public-key officer.pub.pem",
+        f"  hushrec sign {facts_name} {signature} --public-key officer.pub.pem",
     )

@@ -2,28 +2,38 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 from hushrec.cli import output
-from hushrec.cli.options import File, Json
+from hushrec.cli.files import output_file
+from hushrec.cli.options import File, Force, Json
 from hushrec.disk import content_of
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import write_atomically
 
 
-def sign(dossier: str, signature: str, /, *, public_key: File, as_json: Json = False) -> None:
-    """Add a signature to DOSSIER (its .json), made by openssl with a private key that stays where it is.
+def sign(
+    dossier: str,
+    signature: str,
+    /,
+    *,
+    public_key: File,
+    force: Force = False,
+    as_json: Json = False,
+) -> None:
+    """Write the signed dossier from DOSSIER (its .tosign) and a signature by openssl.
+
+    The private key stays where it is.
 
       hushrec certify model.hush --controller "ACME GmbH" --out dossier.html
       openssl pkeyutl -sign -rawin -inkey officer.pem \\
                       -in dossier.tosign -out dossier.sig
-      hushrec sign dossier.json dossier.sig --public-key officer.pub.pem
+      hushrec sign dossier.tosign dossier.sig --public-key officer.pub.pem
 
     Parameters
     ----------
     dossier
-        A JSON file that hushrec certify wrote.
+        dossier.tosign of hushrec certify; dossier.json is written next to it.
     signature
         The file of 64 bytes that openssl wrote.
     public_key
@@ -33,10 +43,10 @@ def sign(dossier: str, signature: str, /, *, public_key: File, as_json: Json = F
 
     envelope = made.envelope_of(content_of(dossier, "Dossier"))
     if envelope["signatures"]:
-        raise InputError(
-            f"{dossier!r} is signed already; write it again with hushrec certify.", parameter="dossier"
-        )
+        raise InputError(f"{dossier!r} is signed already; pass a .tosign of hushrec certify.")
+    out = str(Path(dossier).with_suffix(".json"))
+    target = output_file(out, (dossier, signature, public_key), force)
     key = made.public_key(public_key)
     complete = made.attach(envelope, content_of(signature, "Signature"), key)
-    write_atomically(Path(os.path.realpath(dossier)), [made.canonical(complete)])
-    output.done(as_json, {"file": dossier, "public_key": key}, f"Signed {dossier} with key {key}")
+    write_atomically(target, [made.canonical(complete)])
+    output.done(as_json, {"file": out, "public_key": key}, f"Wrote {out}, signed with key {key}")

@@ -22,18 +22,18 @@ def verify(
     public_key: Annotated[File, Parameter(show_default="the key in the dossier")] | None = None,
     as_json: Json = False,
 ) -> None:
-    """Check DOSSIER (its .json) against MODEL, its signature and, if passed, its page and ledger.
+    """Check DOSSIER against MODEL, its signature and, if passed, its page and ledger.
 
     Prints a line for each check: ok, FAILED, or NOT CHECKED with the parts that were compared with nothing.
     The exit code is 1 if a check fails.
 
       hushrec verify dossier.json model.hush --page dossier.html --public-key officer.pub.pem
-      hushrec verify dossier.json model.hush --page dossier.html --ledger team.sqlite
+      hushrec verify dossier.tosign model.hush --page dossier.html --ledger team.sqlite
 
     Parameters
     ----------
     dossier
-        A JSON file that hushrec certify wrote.
+        The .json of hushrec sign, or the .tosign of hushrec certify.
     model
         The model file that it is about.
     page

@@ -32,7 +32,7 @@ from hushrec.serving.model import Model
 _SENTENCES = ("not_covered", "criteria", "deletion", "law")
 #: Largest difference between the clocks of the signer and of the reader.
 _CLOCKS = timedelta(days=1)
-_NO_DOSSIER = "not a dossier; pass the .json that hushrec certify wrote"
+_NO_DOSSIER = "not a dossier; pass the .tosign of hushrec certify, or the .json of hushrec sign"
 #: Exceptions that a damaged dossier can raise.
 _WRONG = (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, HushrecError)
 
@@ -76,7 +76,7 @@ def check(
     Parameters
     ----------
     content : bytes
-        Of the dossier file.
+        Of the signed dossier, or of the bytes to sign.
     model : str or path
         The model file that the dossier should be about.
     page : bytes, optional
@@ -151,7 +151,7 @@ def check(
 
 
 def envelope_of(content: bytes) -> dict[str, Any]:
-    """Return the envelope in a dossier file, for `attach`; InputError for other content."""
+    """Return the envelope of a dossier, for `attach`; InputError for other content."""
     _check_is_dossier(content)
     try:
         return _read(content)[0]
@@ -161,9 +161,9 @@ def envelope_of(content: bytes) -> dict[str, Any]:
 
 def _check_is_dossier(content: bytes) -> None:
     check_kind(content, bytes, "content", "pass what Path(...).read_bytes() gives")
-    if PAYLOAD_TYPE.encode() not in content or content.startswith(b"DSSE"):
+    if PAYLOAD_TYPE.encode() not in content:
         is_page = content.lstrip()[:9].lower() == b"<!doctype"
-        what = "a page; pass its .json, and the page with --page" if is_page else _NO_DOSSIER
+        what = "a page; pass its .tosign or .json, and the page with --page" if is_page else _NO_DOSSIER
         raise InputError(f"This is {what}.", parameter="dossier")
 
 

@@ -18,6 +18,7 @@ STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PREDICATE_TYPE = "https://github.com/hushrec/hushrec/dossier/v1"
 #: Files of words, one a language.
 LANGUAGES = ("en", "de")
+_TO_SIGN = b"DSSEv1 "
 #: SHA-256, in hexadecimal.
 HASH = re.compile("[0-9a-f]{64}")
 
@@ -150,14 +151,19 @@ def facts_of(envelope: dict[str, Any]) -> dict[str, Any]:
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return a file's envelope; ValueError for any other bytes."""
+    """Return the envelope of a signed file, or of the bytes to sign; ValueError for any other bytes."""
+    if content.startswith(_TO_SIGN):
+        payload = content[content.find(b"{") :]
+        if signed_part(payload) != content:
+            raise ValueError("it is not written as certify writes it")
+        return {"payload": encoded(payload), "payloadType": PAYLOAD_TYPE, "signatures": []}
     envelope = json.loads(content)
     if not isinstance(envelope, dict) or canonical(envelope) != content:
         raise ValueError("it is not written as certify writes it")
     if set(envelope) != {"payload", "payloadType", "signatures"} or envelope["payloadType"] != PAYLOAD_TYPE:
         raise ValueError("it is another envelope")
-    if misfit(envelope["signatures"], Either(((), ({"keyid": HASH, "sig": str},))), "") is not None:
-        raise ValueError("it has another signature than one by an Ed25519 key")
+    if misfit(envelope["signatures"], ({"keyid": HASH, "sig": str},), "") is not None:
+        raise ValueError("it has not one signature by an Ed25519 key")
     return envelope
 
 

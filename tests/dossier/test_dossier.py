@@ -466,7 +466,10 @@ def forgeries(dossier, octets, generator):
         ("keyid", entry["keyid"].upper()),
     ]:
         yield canonical({**envelope, "signatures": [{**entry, key: other}]}), octets
+    yield canonical({**envelope, "signatures": []}), octets
     yield canonical({**envelope, "signatures": [entry, entry]}), octets
+    for rewrite in (lambda text: text + b"\n", lambda text: text.replace(b" 28 ", b" 28  ", 1)):
+        yield rewrite(to_sign(envelope)), octets
     yield canonical({**envelope, "payloadType": "application/json"}), octets
     yield canonical({key: part for key, part in envelope.items() if key != "signatures"}), octets
     for change in (
@@ -639,9 +642,8 @@ WRONG = {
     "certify MODEL --out d.pdf": "ends in .html",
     "certify MODEL --out d.json": "ends in .html",
     "certify MODEL --out no/such/d.html": "in a folder that exists",
-    "certify MODEL --out there.html": "'there.json' exists already",
+    "certify MODEL --out fresh.html": "'fresh.html' exists already",
     "certify MODEL --out d.html --model-card there.json": "exists already",
-    "certify MODEL --out d.html --model-card d.json": "another name for the model card",
     "certify MODEL --out d.html --model-card d.tosign": "another name for the model card",
     "certify MODEL --out d.html --ledger twin.sqlite --model-card twin.sqlite": "is one of the inputs",
     "certify MODEL --out d.html --dataset season": "--dataset",
@@ -653,15 +655,16 @@ WRONG = {
     "certify alone.hush --out d.html": "trained without a ledger",
     "certify officer.pem --out d.html": "is not a hushrec model file",
     "certify MODEL --out d.html --key officer.pem": "--key",
-    "sign fresh.json right.sig --public-key officer.pem": "keep it secret",
-    "sign fresh.json right.sig --public-key x25519.pub": "is not an Ed25519 public key",
-    "sign fresh.json right.sig --public-key other.pub": "is not this key's signature of this dossier",
-    "sign fresh.json cut.sig --public-key officer.pub": "has 63 bytes, and an Ed25519 signature has 64",
-    "sign fresh.json nowhere.sig --public-key officer.pub": "check the path",
-    "sign fresh.json there.sig --public-key officer.pub": "is not this key's signature of this dossier",
+    "sign fresh.tosign right.sig --public-key officer.pem": "keep it secret",
+    "sign fresh.tosign right.sig --public-key x25519.pub": "is not an Ed25519 public key",
+    "sign fresh.tosign right.sig --public-key other.pub": "is not this key's signature of this dossier",
+    "sign fresh.tosign cut.sig --public-key officer.pub": "has 63 bytes, and an Ed25519 signature has 64",
+    "sign fresh.tosign nowhere.sig --public-key officer.pub": "check the path",
+    "sign fresh.tosign there.sig --public-key officer.pub": "is not this key's signature of this dossier",
     "sign there.json right.sig --public-key officer.pub": "is signed already",
-    "sign fresh.html right.sig --public-key officer.pub": "This is a page; pass its .json",
-    "sign fresh.tosign right.sig --public-key officer.pub": "pass the .json that hushrec certify wrote",
+    "sign done.tosign right.sig --public-key officer.pub": "'done.json' exists already",
+    "sign fresh.html right.sig --public-key officer.pub": "This is a page; pass its .tosign",
+    "sign officer.pem right.sig --public-key officer.pub": "This is not a dossier",
     "sign cut.json right.sig --public-key officer.pub": "The dossier was changed",
     "verify nowhere.json MODEL": "check the path",
     "verify there.json nowhere.hush": "check the path",
@@ -669,15 +672,15 @@ WRONG = {
     "verify there.json MODEL --public-key officer.pem": "is not an Ed25519 public key",
     "verify there.json alone.hush": "failed these checks: model",
     "verify there.json MODEL --public-key other.pub": "failed these checks: signature",
-    "verify fresh.json MODEL --public-key officer.pub": "failed these checks: signature",
+    "verify fresh.tosign MODEL --public-key officer.pub": "failed these checks: signature",
+    "verify done.json MODEL": "failed these checks: form",
     "verify there.json MODEL --page fresh.html": "failed these checks: page",
     "verify there.json MODEL --page there.json": "failed these checks: page",
     "verify there.json MODEL --ledger twin.sqlite": "failed these checks: ledger",
     "verify there.json MODEL --ledger damaged.sqlite": "hash chain",
     "verify there.json MODEL --ledger officer.pem": "is not a ledger",
-    "verify officer.pem MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
-    "verify fresh.tosign MODEL": "This is not a dossier; pass the .json that hushrec certify wrote.",
-    "verify fresh.html MODEL": "This is a page; pass its .json, and the page with --page.",
+    "verify officer.pem MODEL": "pass the .tosign of hushrec certify, or the .json of hushrec sign.",
+    "verify fresh.html MODEL": "This is a page; pass its .tosign or .json, and the page with --page.",
     "verify cut.json MODEL": "failed these checks: form",
     "ledger show --ledger twin.sqlite --html no/such/o.html": "in a folder that exists",
     "ledger show --ledger twin.sqlite --html twin.sqlite --force": "is one of the inputs",
@@ -689,8 +692,8 @@ WRONG = {
 WRONG_FOR_THE_SECOND = {
     "nowhere.json MODEL": "the dossier nowhere.json cannot be read",
     "there.json nowhere.hush": "the model nowhere.hush cannot be read",
-    "fresh.html MODEL": "fresh.html is a page; pass its .json, and --page fresh.html",
-    "fresh.tosign MODEL": "fresh.tosign is no dossier",
+    "fresh.html MODEL": "fresh.html is a page; pass its .tosign or .json, and --page fresh.html",
+    "model.sig MODEL": "the dossier model.sig cannot be read",
     "officer.pem MODEL": "officer.pem is no dossier",
     "there.json MODEL officer.pem": "officer.pem is no Ed25519 public key",
     "there.json MODEL x25519.pub": "x25519.pub is no Ed25519 public key",
@@ -725,7 +728,8 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
         "there.json": written(facts),
         "cut.json": written(facts)[:-100],
         "there.sig": form_of_signature(sign(facts, KEY)),
-        "fresh.json": canonical(fresh),
+        "done.json": canonical(fresh),
+        "done.tosign": to_sign(fresh),
         "fresh.html": render(fresh),
         "fresh.tosign": to_sign(fresh),
         "right.sig": KEY.sign(to_sign(fresh)),
@@ -787,13 +791,13 @@ def test_an_officer_signs_the_page_with_openssl_and_both_verifiers_see_an_edited
     run("openssl", "pkey", "-in", "officer.pem", "-passin", "pass:word", "-pubout", "-out", "o.pub")
     words = f"--ledger {ledger} --controller ACME --attacks none --out d.html --model-card README.md".split()
     files = json.loads(run("hushrec", "certify", path, *words, "--json"))["files"]
-    assert files == ["d.html", "d.json", "d.tosign", "README.md"]
-    second_line = ("verify_dossier.py", "d.json", path)
-    given = ("--page", "d.html", "--ledger", ledger)
-    for lines in (run("hushrec", "verify", "d.json", path, *given), run(*second_line, *given)):
+    assert files == ["d.html", "d.tosign", "README.md"]
+    second_line, given = ("verify_dossier.py", "d.json", path), ("--page", "d.html", "--ledger", ledger)
+    before = ("d.tosign", path, *given)
+    for lines in (run("hushrec", "verify", *before), run("verify_dossier.py", *before)):
         assert lines.count("NOT CHECKED  signature:  nobody has signed it yet") == 1 and "key:" not in lines
     run("openssl", "pkeyutl", "-sign", "-rawin", *key, "-in", "d.tosign", "-out", "d.sig")
-    run("hushrec", "sign", "d.json", "d.sig", "--public-key", "o.pub")
+    run("hushrec", "sign", "d.tosign", "d.sig", "--public-key", "o.pub")
     first, other = ("--public-key", "o.pub", *given), ("o.pub", *given)
     lines = run("hushrec", "verify", "d.json", path, *first)
     assert (lines.count("ok "), lines.count("NOT CHECKED")) == (9, 1)
@@ -811,7 +815,7 @@ def test_an_officer_signs_the_page_with_openssl_and_both_verifiers_see_an_edited
         assert "FAILED       page:" in run("hushrec", "verify", "d.json", path, *first, code=1)
         assert "FAILED       page:" in run(*second_line, *other, code=1)
     told = run("verify_dossier.py", "--help")
-    assert all(word in told for word in ("hushrec certify", ".hush", "Ed25519", "--ledger", "--page"))
+    assert all(word in told for word in ("hushrec sign", ".tosign", "Ed25519", "--ledger", "--page"))
 
 
 def test_a_page_that_does_not_follow_from_the_facts_is_refused(world):
