@@ -76,6 +76,22 @@ def attach(envelope: dict[str, Any], signature: bytes, public_key: str) -> dict[
     ------
     InputError
         It is not this key's signature of this dossier.
+
+    Examples
+    --------
+    >>> book = hushrec.Ledger("ledger.sqlite")
+    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
+    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
+    >>> model.save("model.hush")
+    >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
+    >>> envelope = hushrec.dossier.unsigned(facts)
+    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+    >>> key = Ed25519PrivateKey.generate()                     # on another machine, as the next line
+    >>> signature = key.sign(hushrec.dossier.to_sign(envelope))
+    >>> public = key.public_key().public_bytes_raw().hex()
+    >>> dossier = hushrec.dossier.attach(envelope, signature, public)
+    >>> dossier["signatures"][0]["keyid"] == public
+    True
     """
     entry = {"keyid": public_key, "sig": encoded(signature)}
     complete = {**envelope, "signatures": [entry]}
