@@ -68,7 +68,7 @@ columns = [
     [reference(hushrec.ALS())[0], reference(hushrec.EASE())[1]],
     [reference(hushrec.ItemBias(), 5)[0], reference(hushrec.Popular(), 5)[1]],
 ]
-baseline = "baseline: item means / popular items"
+baseline = "baseline: user mean + item bias / popular items"
 print(f"| | epsilon 1 | with public data | epsilon 5 | with public data | no privacy | {baseline} |")
 print("|---|---|---|---|---|---|---|")
 for name, values in zip(("RMSE", "Recall@20"), zip(*columns, strict=True), strict=True):

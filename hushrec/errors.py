@@ -2,7 +2,7 @@
 
 from typing import Any
 
-#: The argument of pip: a clone, until hushrec is on a package index, and then "hushrec".
+#: The argument of pip that installs hushrec: a clone, until it is on a package index, and then "hushrec".
 SOURCE = "."
 
 
@@ -98,6 +98,4 @@ class MissingPackageError(HushrecError, ImportError):
     """Packages of an extra are needed and not installed (exit code 1)."""
 
     def __init__(self, what: str, extra: str) -> None:
-        super().__init__(
-            f"{what} needs more packages; install them in a clone with: pip install '{SOURCE}[{extra}]'"
-        )
+        super().__init__(f"{what} needs more packages; install them with: pip install 'hushrec[{extra}]'")

@@ -18,7 +18,7 @@ from benchmarks.frontier.cells import Cell, Results, Row, result, run
 from benchmarks.frontier.data import DATASETS, available
 from benchmarks.frontier.frontier import EPSILONS, Form, cells
 from benchmarks.frontier.methods import methods
-from benchmarks.frontier.tables import figure, footnote, keep, markdown
+from benchmarks.frontier.tables import figure, footnote, keep, markdown, summary, write_part
 from benchmarks.harness import OUTPUT, ROOT, STORED, TOY, Targets, single_thread
 
 ROWS = OUTPUT / "frontier.parquet" if TOY else STORED / "frontier.parquet"
@@ -45,6 +45,9 @@ def main() -> None:
         run(wanted if TOY else [*wanted, *more], results, options.jobs)
     for name in names:
         page(name, results.of([cell for cell in wanted if cell.data == name]), options.page)
+    if options.page and not TOY:
+        kept = STORED / "frontier.json"
+        write_part(ROOT / "docs" / "understand" / "frontier.md", "summary", summary(kept))
     for good, text in checks.checks(results.of([*wanted, *more]), names):
         targets.line(good, text)
     again(targets, wanted, results, options.again)

@@ -136,6 +136,32 @@ def write_part(page: Path, name: str, text: str) -> None:
     page.write_text(new, encoding="utf-8")
 
 
+#: Rows of the page's first table: words, data set, method, and the reference without privacy.
+_SUMMARY = (
+    ("RMSE of `private-als`", "ml-1m", "private ALS", "ALS, no privacy"),
+    ("RMSE of user mean + item bias", "ml-1m", "user mean + item bias", "user mean + item bias"),
+    ("Recall@20 of `private-eigenrec`", "ml-1m-likes", "private EigenRec", "EASE, no privacy"),
+    ("Recall@20 of popularity", "ml-1m-likes", "most popular", "most popular"),
+)
+_REFERENCES = {"ALS, no privacy": " (`als`)", "EASE, no privacy": " (`ease`)"}
+
+
+def summary(data: Path) -> str:
+    """Markdown: MovieLens-1M at three epsilons, from the file that :func:`keep` writes."""
+    kept = json.loads(data.read_text(encoding="utf-8"))
+    lines = [
+        "| MovieLens-1M, one user protected, delta 1e-5 | epsilon 1 | epsilon 5 | epsilon 20 | no privacy |",
+        "|---|---|---|---|---|",
+    ]
+    for words, part, method, reference in _SUMMARY:
+        head, *rows = kept[part]
+        of = {row[0]: row for row in reversed(rows)}  # of two tables the first one counts
+        texts = [of[method][head.index(each)] for each in ("1", "5", "20")] + [of[reference][head.index("∞")]]
+        figures = [f"{float(text.strip('*').split(' ')[0].strip('*')):.3f}" for text in texts]
+        lines.append(f"| {words} | " + " | ".join(figures) + f"{_REFERENCES.get(reference, '')} |")
+    return "\n".join(lines)
+
+
 def keep(data: Path, name: str, text: str) -> None:
     """Keep a part in a file of data: a list of cells for each row of its tables, and the words between."""
     kept = json.loads(data.read_text(encoding="utf-8")) if data.exists() else {}

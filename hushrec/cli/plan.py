@@ -25,7 +25,7 @@ def plan(
     n_users: Users | None = None,
     size: Size = Size(),
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] | None = None,
-    model: ModelName | None = None,
+    model: Annotated[ModelName, Parameter(show_default="both")] | None = None,
     settings: Settings = (),
     releases: Annotated[bool, Parameter(help="List the noise of each release.")] = False,
     settings_used: Annotated[bool, Parameter(name="--settings", help="List the planned settings.")] = False,

@@ -135,7 +135,9 @@ class Evaluation:
         what = "held-out rating or purchase" if self.purchases else "held-out rating"
         of = f"{plural(self.n_ratings, what)} of {plural(self.n_users, 'user')}"
         lines.append(f"{of}; relevant: {relevant(self.relevant_from, self.purchases)}.")
-        if self.n_known:
+        if self.n_known and self.purchases:
+            lines.append(f"{self.n_known:,} of them repeat a purchase; lists leave these items out.")
+        elif self.n_known:
             lines.append(
                 f"In the history, too: {self.n_known:,} of them; the errors flatter the model, and"
                 " lists leave these items out. Take them out of the history."

@@ -56,14 +56,14 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
     if count:
         return Taste(count, f"the model learned {dimensions}. Lists follow them.")
     if count == 0 and lister.public is not None:
-        return Taste(count, "no taste dimension exceeds this noise. Lists follow public data.")
+        return Taste(count, "no taste dimension exceeds the noise. Lists follow public data.")
     in_season = bool(getattr(model, "state", None))  # its budget is not that of one week
     price = "" if in_season else price_of_another(budget, ledger)
-    words = "no taste dimension exceeds this noise, so all users get nearly the same list."
+    words = "no taste dimension exceeds the noise, so all users get nearly the same list."
     if count is None:
         words = "lists follow each user's ratings, but learned taste cannot be distinguished from noise."
     elif weak := lister.arrays["item_factors"].shape[1]:
-        words = f"no taste dimension exceeds this noise. Lists follow {weak:,} that may be noise."
+        words = f"lists follow {plural(weak, 'taste dimension')}, any of which may be noise."
     return Taste(count, words, price)
 
 

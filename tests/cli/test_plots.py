@@ -13,7 +13,7 @@ def without_matplotlib(monkeypatch):
 
 def assert_asked_for(result):
     assert result.exit_code == 1 and result.stdout == ""
-    assert result.stderr.startswith("Error: A plot needs more packages; install them in a clone with: pip")
+    assert result.stderr.startswith("Error: A plot needs more packages; install them with: pip")
 
 
 def test_a_comparison(run, files):

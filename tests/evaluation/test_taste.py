@@ -84,8 +84,7 @@ def test_inside_a_season_no_other_training_is_priced() -> None:
     model = estimator.fit(with_tastes(60), SeasonAccountant(season))
     told = taste(model, model.privacy.budget).text()
     assert (
-        told
-        == "Personal taste: no taste dimension exceeds this noise, so all users get nearly the same list."
+        told == "Personal taste: no taste dimension exceeds the noise, so all users get nearly the same list."
     )
 
 
@@ -99,4 +98,4 @@ def test_dimensions_that_may_be_noise_are_reported_where_lists_follow_them() -> 
         texts[model.item_factors.shape[1]] = taste(model, budget).text()
     none, some = sorted(texts)
     assert none == 0 and "all users get nearly the same list" in texts[0]
-    assert some > 0 and f"Lists follow {some} that may be noise." in texts[some]
+    assert some > 0 and f"lists follow {some} taste dimensions, any of which may be noise." in texts[some]

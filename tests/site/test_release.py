@@ -38,6 +38,7 @@ def test_one_version():
     version = PROJECT["version"]
     assert hushrec.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+    assert f'"version": "{version}"' in (ROOT / "web" / "package.json").read_text()
     assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
