@@ -35,7 +35,7 @@ RIDGES = {"regularization": Expected("f", (), 0.0), "bias_regularization": Expec
 #: a user's ratings, or the mean goes too.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
 #: The same of `Users.spreads`, in units of the square of half the range.
-SPREADS_BOUND = Bound(math.sqrt(1.25), math.sqrt(3.25))
+SPREADS_BOUND = Bound(math.sqrt(1.5), math.sqrt(3.5))
 #: Usual variance of a user's ratings, in units of the square of half the range.
 USUAL_SPREAD = 0.25
 #: Levels and item factors beyond this are fitted in float64: float32 has 7 digits, and squares overflow it.
@@ -93,22 +93,23 @@ class Users:
         deviations = Bounded(sums[:, 0], signed(bound), scale=1 / bound, step=step)
         return deviations, _item_weights(ratings, weight * shrink)
 
-    def spreads(self) -> Bounded:
-        """Sums over users of variances, shape (2,); each at most the square of half the range.
+    def spreads(self, center: float) -> Bounded:
+        """Sums over users with ``n`` ratings of within-user variance, between-user variance and weight.
 
-        The first is of a user's ratings about their mean, of a single rating :data:`USUAL_SPREAD`. The second
-        is the squared distance of that mean from the middle of the range, minus its sampling variance.
+        A user weighs ``1 - 1 / n``: one rating shows no variance. The first number is the mean squared
+        deviation of the ratings from their mean. The second is the weighted squared distance of that mean
+        from ``center``, minus its sampling variance, clipped to the square of half the range less the first.
+        The third is the weight.
         """
-        domain, matrix = self.domain, self._ratings.matrix
-        counts, square = np.diff(matrix.indptr), domain.half_width**2
+        matrix, half = self._ratings.matrix, self.domain.half_width
+        counts = np.maximum(np.diff(matrix.indptr), 1)
         means = user_means(self._ratings)
-        squares = sparse_rows.row_squares(matrix.indptr, matrix.data, means)
-        alone = USUAL_SPREAD * square * (counts > 0)
-        within = np.minimum(np.where(counts > 1, squares / np.maximum(counts - 1, 1), alone), square)
-        about = np.clip((means - domain.midpoint) ** 2 - within / np.maximum(counts, 1), -square / 2, square)
-        step = spacing(square)
-        sums = np.array([truncated(CLIP_MARGIN * values, step).sum() for values in (within, about)])
-        return Bounded(sums, SPREADS_BOUND.times(square), scale=1 / square, step=step)
+        within = np.minimum(sparse_rows.row_squares(matrix.indptr, matrix.data, means) / counts / half**2, 1.0)
+        weight = 1 - 1 / counts
+        between = np.minimum(weight * ((means - center) / half) ** 2 - within / counts, 1 - within)
+        step = spacing(1.0)
+        sums = [truncated(CLIP_MARGIN * each, step).sum() for each in (within, between, weight * 0.5)]
+        return Bounded(np.array(sums), SPREADS_BOUND, step=step)
 
 
 class FittedUsers(Users):

@@ -108,11 +108,13 @@ def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
         known = float(shrinkage(_USUAL_LEVEL, gate.noise_sd("level") / n_users))
         center = known * (center - domain.midpoint) / half
         unsure = (1 - known) * _USUAL_LEVEL**2
-    squares = gate.release("spreads", users.spreads()) / (n_users * half**2)
-    noise_sd = gate.noise_sd("spreads") / n_users
-    within = min(likely_variance(squares[0], noise_sd, USUAL_SPREAD), 1.0)
-    offsets = likely_variance(squares[1] - center**2, noise_sd, _USUAL_OFFSETS) + unsure
     center = domain.midpoint + half * center if model.scores == "ratings" else 0.0
+    squares, between, weight = gate.release("spreads", users.spreads(center)).tolist()
+    noise_sd = gate.noise_sd("spreads")
+    share = shrinkage(0.5, 2 * noise_sd / n_users)
+    weight = max(n_users * (1 + float(share) * (2 * weight / n_users - 1)), noise_sd)
+    within = min(likely_variance(squares / weight, noise_sd / weight, USUAL_SPREAD), 1.0)
+    offsets = likely_variance(between / weight, noise_sd / weight, _USUAL_OFFSETS) + unsure
     variance = model.tuning.user_variance * half**2 * within
     return Level(center, n_users, half * math.sqrt(within), within / offsets, variance)
 
