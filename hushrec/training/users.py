@@ -34,8 +34,8 @@ RIDGES = {"regularization": Expected("f", (), 0.0), "bias_regularization": Expec
 #: Sensitivity of `Users.level`, in units of half the range and of 1. Under replace either both data sets hold
 #: a user's ratings, or the mean goes too.
 LEVEL_BOUND = Bound(math.sqrt(2.0), 2.0)
-#: The same of `Users.spreads`, in units of the square of half the range.
-SPREADS_BOUND = Bound(math.sqrt(1.5), math.sqrt(3.5))
+#: The same of `Users.spreads`.
+SPREADS_BOUND = Bound(math.sqrt(21) / 4, math.sqrt(53) / 4)
 #: Usual variance of a user's ratings, in units of the square of half the range.
 USUAL_SPREAD = 0.25
 #: Levels and item factors beyond this are fitted in float64: float32 has 7 digits, and squares overflow it.
@@ -94,21 +94,19 @@ class Users:
         return deviations, _item_weights(ratings, weight * shrink)
 
     def spreads(self, center: float) -> Bounded:
-        """Sums over users with ``n`` ratings of within-user variance, between-user variance and weight.
+        """Sums over users of their variance, their squared distance from ``center``, and half their weight.
 
-        A user weighs ``1 - 1 / n``: one rating shows no variance. The first number is the mean squared
-        deviation of the ratings from their mean. The second is the weighted squared distance of that mean
-        from ``center``, minus its sampling variance, clipped to the square of half the range less the first.
-        The third is the weight.
+        Shape (3,), in units of the square of half the range and of 1. A user with ``n`` ratings weighs
+        ``1 - 1 / n``: one rating shows no variance. The distance is of the user's mean, minus the variance of
+        sampling, and at most 1 minus the variance.
         """
         matrix, half = self._ratings.matrix, self.domain.half_width
-        counts = np.maximum(np.diff(matrix.indptr), 1)
-        means = user_means(self._ratings)
-        within = np.minimum(sparse_rows.row_squares(matrix.indptr, matrix.data, means) / counts / half**2, 1.0)
-        weight = 1 - 1 / counts
+        counts, means = np.maximum(np.diff(matrix.indptr), 1), user_means(self._ratings)
+        squares = sparse_rows.row_squares(matrix.indptr, matrix.data, means) / half**2
+        weight, within = 1 - 1 / counts, np.minimum(squares / counts, 1.0)
         between = np.minimum(weight * ((means - center) / half) ** 2 - within / counts, 1 - within)
         step = spacing(1.0)
-        sums = [truncated(CLIP_MARGIN * each, step).sum() for each in (within, between, weight * 0.5)]
+        sums = [truncated(CLIP_MARGIN * values, step).sum() for values in (within, between, weight / 2)]
         return Bounded(np.array(sums), SPREADS_BOUND, step=step)
 
 

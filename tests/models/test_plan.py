@@ -137,7 +137,7 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
             gramian_share=0.1, bias_clip=0.6, factor_clip=0.3, user_norm=0.5,
         ),
         {
-            "level": (0.03, math.sqrt(2)), "spreads": (0.03, math.sqrt(1.25)), "item weights": (0.2, 1.0),
+            "level": (0.03, math.sqrt(2)), "spreads": (0.03, math.sqrt(21) / 4), "item weights": (0.2, 1.0),
             "item biases 1": (0.15, 0.6), "item biases 2": (0.15, 0.6),
             "residual variance 1": (0.004, 1.0),
             "gramian 1": (0.0125, math.sqrt(2) / 4), "item sums 1": (0.1125, 0.3),
@@ -149,7 +149,7 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
         PrivateALS.of(
             n_users=50, bias_rounds=1, level_share=0.02, weights_share=0.3, bias_share=0.5, bias_clip=0.7
         ),
-        {"level": (0.02, 1.0), "spreads": (0.02, math.sqrt(1.25)), "item weights": (0.3, 1.0),
+        {"level": (0.02, 1.0), "spreads": (0.02, math.sqrt(21) / 4), "item weights": (0.3, 1.0),
          "item biases 1": (0.5, 0.7)},
     ),
     (

@@ -60,16 +60,19 @@ def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[f
     half = 2.0
     deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
     n_users = len(dense) + noise["level"][1]
-    known = shown(1.0, noise_sd["level"] / n_users)
-    center = known * deviations / n_users
-    spread, offsets = noise["spreads"]
+    center = shown(1.0, noise_sd["level"] / n_users) * deviations / n_users / half
+    spread, offsets, halves = noise["spreads"]
     for row, s in zip(dense, seen):
-        spread += row[s].var(ddof=1)
-        offsets += (row[s].mean() - 3.0) ** 2 - row[s].var(ddof=1) / len(s)
-    error = noise_sd["spreads"] / n_users
-    spread = likely(spread / n_users / half**2, error, 0.25)
-    offsets = likely((offsets / n_users - center**2) / half**2, error, 0.1) + (1 - known)
-    return 3.0 + center, n_users, half * math.sqrt(spread), spread / offsets
+        part = 1 - 1 / len(s)
+        spread += row[s].var() / half**2
+        offsets += (part * ((row[s].mean() - 3.0) / half - center) ** 2) - row[s].var() / len(s) / half**2
+        halves += part / 2
+    known = shown(0.5, 2 * noise_sd["spreads"] / n_users)
+    weight = n_users + known * (2 * halves - n_users)
+    error = noise_sd["spreads"] / weight
+    spread = likely(spread / weight, error, 0.25)
+    offsets = likely(offsets / weight, error, 0.1) + (1 - shown(1.0, noise_sd["level"] / n_users))
+    return 3.0 + half * center, n_users, half * math.sqrt(spread), spread / offsets
 
 
 def likely(measured: float, error: float, usual: float, geometric: bool = True) -> float:

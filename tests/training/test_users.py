@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import tracemalloc
+from itertools import combinations_with_replacement
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +16,6 @@ from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Bounded
 from hushrec.training.users import (
-    USUAL_SPREAD,
     FittedUsers,
     Users,
     fixed_gramian,
@@ -105,7 +105,7 @@ def test_sums_are_on_the_grid_that_they_declare(size: float) -> None:
     votes = [users.residual_variance(items, SLOPES, most * size) for most in (0.5, 0.6, 0.7, 0.8)]
     expected = [
         (first, steps_of(0.13 * size)), (biases, steps_of(0.52 * size)), (residuals, steps_of(0.52 * size)),
-        (second, [*[steps_of(0.51 * size, 14) ** 2] * 6, steps_of(1.0)]), (users.spreads(), steps_of(4.0)),
+        (second, [*[steps_of(0.51 * size, 14) ** 2] * 6, steps_of(1.0)]), (users.spreads(3.0), steps_of(1.0)),
         (weights, steps_of(1.0)), (deviations, steps_of(0.4 * size)),
     ]  # fmt: skip
     for each, step in expected:
@@ -205,19 +205,31 @@ def test_numbers_of_users_and_their_means() -> None:
     assert opened(users.count()).tolist() == [len(ROWS)] and users.count().sensitivity("replace") == 1.0
     assert opened(users.mean_sum()) == near([sum(mean - 3 for mean in means)])
     assert opened(users.level()) == near([sum(mean - 3 for mean in means), len(ROWS)])
-    within = [
-        min(np.var(list(hers.values()), ddof=1), 4.0) if len(hers) > 1 else 4 * USUAL_SPREAD
-        for hers in ROWS.values()
-    ]
-    about = [
-        np.clip((mean - 3) ** 2 - part / len(hers), -2, 4)
-        for mean, part, hers in zip(means, within, ROWS.values())
-    ]
-    assert opened(users.spreads()) == near([sum(within), sum(about)])
+    spreads = np.zeros(3)
+    for mean, hers in zip(means, ROWS.values()):
+        many, within = len(hers), np.var(list(hers.values())) / 4
+        between = (1 - 1 / many) * (mean - 2.6) ** 2 / 4 - within / many
+        spreads += within, min(between, 1 - within), (1 - 1 / many) / 2
+    assert opened(users.spreads(2.6)) == near(spreads)
     counts = np.zeros(ITEMS)
     for hers in ROWS.values():
         counts[list(hers)] += 1 / math.sqrt(len(hers))
     assert opened(users.item_weights()) == near(counts)
+
+
+def test_one_user_moves_the_spreads_by_at_most_their_bound() -> None:
+    """Every user with up to four ratings of 1, 3 and 5, and with 60 of one value; the bounds are reached."""
+    domain = Domain(range(60), rating_range=(1, 5))
+    sets = [each for n in range(1, 5) for each in combinations_with_replacement((1, 3, 5), n)]
+    sets += [(value,) * 60 for value in (1, 3, 5)]
+    alone = [Ratings.from_any(([0] * len(each), [*range(len(each))], [*each]), domain) for each in sets]
+    longest, farthest, bound = 0.0, 0.0, Users(alone[0]).spreads(3.0)
+    for center in (1.0, 3.0, 5.0):
+        moved = np.array([opened(Users(ratings).spreads(center)) for ratings in alone])
+        longest = max(longest, np.linalg.norm(moved, axis=1).max())
+        farthest = max(farthest, np.linalg.norm(moved[:, None] - moved, axis=2).max())
+    assert 0.999 < longest / bound.sensitivity("add-remove") <= 1
+    assert 0.99 < farthest / bound.sensitivity("replace") <= 1
 
 
 @pytest.mark.parametrize(("level", "of"), [(1.5e4, "center"), (1e6, "center"), (1.5e4, "items")])
@@ -329,8 +341,8 @@ def test_who_has_no_rating_adds_to_no_sum() -> None:
             ]
     for without, with_them in zip(*alike, strict=True):
         assert opened(without).tobytes() == opened(with_them).tobytes()
-    within = [opened(FittedUsers(ratings).spreads())[0] for ratings in (given, more)]
-    assert within[0] == within[1]
+    within = [opened(FittedUsers(ratings).spreads(3.0)) for ratings in (given, more)]
+    assert within[0].tolist() == within[1].tolist()
 
 
 def test_likes_are_ones_among_zeros_in_float64() -> None:
@@ -382,20 +394,15 @@ def test_a_sweep_holds_one_table_of_its_users() -> None:
     assert max(map(float, told.stdout.split())) < 1.5  # two where there is a copy
 
 
-def test_bounds_of_levels_and_spreads_are_attained() -> None:
+def test_bounds_of_levels_are_attained() -> None:
     """By adding a user, and by replacing one; in units of half the range."""
     domain = Domain(["a", "b"], rating_range=(1, 5))
-    both, high, low, none = (
+    high, low, none = (
         Users(Ratings.from_any((["u"] * len(ratings), list("ab")[: len(ratings)], ratings), domain))
-        for ratings in ([1.0, 5.0], [5.0, 5.0], [1.0], [])
+        for ratings in ([5.0, 5.0], [1.0], [])
     )
-    for ask, one, other, relation in (
-        (Users.level, high, none, "add-remove"),
-        (Users.level, high, low, "replace"),
-        (Users.spreads, both, none, "add-remove"),
-        (Users.spreads, both, high, "replace"),
-    ):
-        mine, theirs = ask(one), ask(other)
+    for other, relation in ((none, "add-remove"), (low, "replace")):
+        mine, theirs = high.level(), other.level()
         moved = np.linalg.norm((opened(mine) - opened(theirs)) * np.asarray(mine.entry_scale))
         assert moved == pytest.approx(mine.sensitivity(relation)) and moved <= mine.sensitivity(relation)
 

@@ -41,6 +41,7 @@ from hushrec.training.posterior import (
     level,
     likely_scale,
     likely_variance,
+    ratio,
     regression,
     shrinkage,
     standardised,
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
 
 #: Prior variance of the users' means, in squared half rating ranges.
 _USUAL_OFFSETS = 0.1
+#: Prior deviation of the users' mean weight in the spreads from 1.
+_USUAL_WEIGHT = 0.5
 #: Prior deviation of the level from the middle of the range, in half rating ranges.
 _USUAL_LEVEL = 1.0
 #: Prior deviation of an item's bias from its regression on the log weight, in units of the spread.
@@ -64,6 +67,8 @@ BIAS_PRIOR = 0.65
 #: Prior deviation of the items' mean from the level, and of a slope on the log weight, in units of the
 #: spread.
 _COMMON_PRIOR = 0.5
+#: Variance of sampling in an item's bias, over that of cells that no clip shortens.
+_SAMPLING = 2.0
 #: Slope of the released biases in the part that item features explain, per released weight.
 _FEATURE_SLOPE = 0.8
 
@@ -109,10 +114,10 @@ def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
         center = known * (center - domain.midpoint) / half
         unsure = (1 - known) * _USUAL_LEVEL**2
     center = domain.midpoint + half * center if model.scores == "ratings" else 0.0
-    squares, between, weight = gate.release("spreads", users.spreads(center)).tolist()
+    squares, between, halves = gate.release("spreads", users.spreads(center)).tolist()
     noise_sd = gate.noise_sd("spreads")
-    share = shrinkage(0.5, 2 * noise_sd / n_users)
-    weight = max(n_users * (1 + float(share) * (2 * weight / n_users - 1)), noise_sd)
+    known = float(shrinkage(_USUAL_WEIGHT, 2 * noise_sd / n_users))
+    weight = max(known * 2 * halves + (1 - known) * n_users, noise_sd)
     within = min(likely_variance(squares / weight, noise_sd / weight, USUAL_SPREAD), 1.0)
     offsets = likely_variance(between / weight, noise_sd / weight, _USUAL_OFFSETS) + unsure
     variance = model.tuning.user_variance * half**2 * within
@@ -126,35 +131,42 @@ def _learn_biases(
     items = np.zeros((len(slopes), 1), dtype=dtype)
     slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
     prior = np.full(len(items), (BIAS_PRIOR * unit) ** 2)
-    variance = prior
+    # `best` fits the ratings: the true biases and an error of sampling, which all rounds share
+    sampling = _SAMPLING * bias_sampling(slopes, level.n_users, unit) / slopes**2
+    mean, best, variance = np.zeros(len(items)), np.zeros(len(items)), prior + sampling
     design = np.column_stack([np.ones(len(items)), popularity])
     precision = np.eye(2) / (_COMMON_PRIOR * unit) ** 2
     ridge = level.ridge(unit**2)
-    sampling = bias_sampling(slopes, level.n_users, unit)
     clip = or_infinite(model.tuning.bias_clip)
     for step in range(1, model.bias_rounds + 1):
         label = f"item biases {step}"
         users.fit(items, ridge)
         noisy = gate.release(label, users.item_biases(items, clip, unit))[:, 0]
-        noise_variance = (unit * gate.noise_sd(label)) ** 2 + sampling
+        noisy = noisy - slope * (best - items[:, 0])
+        noise_variance = np.full(len(items), (unit * gate.noise_sd(label)) ** 2)
         common, total = regression(noisy, slope, design, variance, noise_variance, precision)
         if step == 1:  # how far biases spread shows in the sums themselves
             rest = noisy - slope * (design @ common)
-            prior = prior * likely_scale(rest, slope**2 * variance, noise_variance)
-            variance = prior
+            prior = prior * likely_scale(rest, slope**2 * prior, noise_variance + slope**2 * sampling)
+            variance = prior + sampling
             common, total = regression(noisy, slope, design, variance, noise_variance, precision)
         precision, change = total, design @ common
         noisy = noisy - slope * change
-        shared = _FEATURE_SLOPE * slopes
-        explained, variance = expected_from_features(
-            scores, noisy[:, None], shared[:, None], variance, noise_variance[:, None]
+        shared, true = _FEATURE_SLOPE * slopes, prior / (prior + sampling) * variance
+        others = noise_variance + slope**2 * (variance - true)
+        explained, left = expected_from_features(
+            scores, noisy[:, None], shared[:, None], true, others[:, None]
         )
         informative |= bool(explained.any())
+        prior, variance = prior * (1 - ratio(true - left, true)), variance - true + left
         gain = wiener_gain(slope, variance, noise_variance)
-        change += explained[:, 0] + gain * (noisy - shared * explained[:, 0])
-        items = items + change[:, None].astype(items.dtype)
+        change += explained[:, 0]
+        mean += change
+        best += change + gain * (noisy - shared * explained[:, 0])
         variance = left_after(gain, slope, variance)
-    return Biases(items, prior, variance, informative)
+        part = prior / (prior + sampling)
+        items = (mean + part * (best - mean))[:, None].astype(items.dtype)
+    return Biases(items, prior, (1 - part) * prior + part**2 * variance, informative)
 
 
 def _start(model: PrivateALS, items: Array, public: Array, seed: int) -> Array:
