@@ -1,6 +1,7 @@
 """``hushrec evaluate``."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
 
@@ -26,6 +27,16 @@ _NOTES = (
     " popularity (lists).",
     "(2) The model popular with the whole budget, simulated from HISTORY. Training it adds to the cost.",
 )
+
+
+#: -1: a smaller figure is better; 1: a larger one is.
+_BETTER = {"rmse": -1, "mae": -1} | dict.fromkeys(("recall", "capped-recall", "ndcg"), 1)
+#: How a sentence names a baseline.
+_BASELINES = {
+    "user means": "each user's mean",
+    "popularity": "the released popularity",
+    "popular": "the model popular with the whole budget",
+}
 
 
 def evaluate(
@@ -104,7 +115,7 @@ def evaluate(
     columns["released (1)"].update(_cells(baselines["user means"]) | _cells(baselines["popularity"]))
     plain = {name: None if figures is None else figures.to_dict() for name, figures in baselines.items()}
     payload = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
-    output.result(as_json, payload, result.text(columns), *notes)
+    output.result(as_json, payload, result.text(columns), *notes, *_lost(result, baselines))
 
 
 def _read(reading: Reading, model: Model, history: str, test: str | None, ordered: bool) -> tuple[Any, Any]:
@@ -116,6 +127,21 @@ def _read(reading: Reading, model: Model, history: str, test: str | None, ordere
         return reading.open(history, model.domain), reading.open(str(test), model.domain)
     rows = reading.read(history, model.domain, times=True)
     return leave_last_out(rows) if test is None else (rows, reading.open(test, model.domain))
+
+
+def _lost(result: Evaluation, baselines: Mapping[str, Evaluation | None]) -> list[str]:
+    """Return a sentence for each baseline with a better figure than the model."""
+    sentences = []
+    for name, phrase in _BASELINES.items():
+        figures = {} if (baseline := baselines[name]) is None else baseline.metrics
+        lost = [
+            metric
+            for metric in figures.keys() & result.metrics.keys()
+            if _BETTER.get(metric.split("@")[0], 0) * (figures[metric].value - result[metric].value) > 0
+        ]
+        if lost:
+            sentences.append(f"Worse than {phrase}: {', '.join(sorted(lost))}.")
+    return sentences
 
 
 def _cells(evaluation: Evaluation | None) -> dict[str, str]:

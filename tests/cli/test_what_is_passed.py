@@ -78,6 +78,21 @@ def test_evaluate(files, run):
     assert found == {"model": "item-bias", **json.loads(json.dumps(wanted))}
 
 
+def test_evaluate_says_which_figures_are_worse_than_a_baseline(files, run):
+    line = ["train", files.train, *files.domain, "--model", "global-mean", "--data-is-public"]
+    assert run(*line, *PROMISE, "--out", "level.hush").exit_code == 0
+    said = []
+    for model in ("level.hush", files.model):
+        asked = ["evaluate", model, files.train, files.test, "--metrics", "rmse,mae,coverage"]
+        found = json.loads(run(*asked, "--json").stdout)
+        means = found["beside"]["user means"]
+        worse = [name for name in ("mae", "rmse") if means[name] < found[name]]
+        sentence = f"Worse than each user's mean: {', '.join(worse)}."
+        said.append(sentence in " ".join(run(*asked).stdout.split()))
+        assert said[-1] == bool(worse)
+    assert said[0]
+
+
 @pytest.mark.true("E8")
 @pytest.mark.parametrize(
     ("way", "split", "names"),
