@@ -17,7 +17,7 @@ from hushrec.checks import check_kind
 from hushrec.disk import content_of
 from hushrec.dossier.bounds import of_a_user, of_model, together
 from hushrec.dossier.certifying import booked, charged_to, code, described, season_entry
-from hushrec.dossier.form import PAYLOAD_TYPE, SHAPE, facts_of, misfit, parsed
+from hushrec.dossier.form import PAYLOAD_TYPE, SHAPE, Wrong, facts_of, misfit, parsed
 from hushrec.dossier.page import paged
 from hushrec.dossier.signing import signed
 from hushrec.dossier.wording import worded
@@ -58,9 +58,6 @@ class Check(NamedTuple):
     @property
     def status(self) -> str:
         return {True: "ok", False: "FAILED", None: "NOT CHECKED"}[self.passed]
-
-
-class _Wrong(ValueError): ...
 
 
 def check(
@@ -162,7 +159,7 @@ def envelope_of(content: bytes) -> dict[str, Any]:
 def _check_is_dossier(content: bytes) -> None:
     check_kind(content, bytes, "content", "pass what Path(...).read_bytes() gives")
     if PAYLOAD_TYPE.encode() not in content:
-        is_page = content.lstrip()[:9].lower() == b"<!doctype"
+        is_page = b"<!doctype" in content[:99].lower()
         what = "a page; pass its .tosign or .json, and the page with --page" if is_page else _NO_DOSSIER
         raise InputError(f"This is {what}.", parameter="dossier")
 
@@ -170,58 +167,58 @@ def _check_is_dossier(content: bytes) -> None:
 def _read(content: bytes) -> tuple[dict[str, Any], dict[str, Any]]:
     dossier = facts_of(envelope := parsed(content))
     if (place := misfit(dossier, SHAPE, "dossier")) is not None:
-        raise _Wrong(f"what it holds is not as certify writes it: {place}")
+        raise Wrong(f"what it holds is not as certify writes it: {place}")
     return envelope, dossier
 
 
 def _said(error: Exception) -> str:
-    known = isinstance(error, _Wrong | HushrecError)
+    known = isinstance(error, Wrong | HushrecError)
     return str(error) if known else f"what it says is out of place ({type(error).__name__})"
 
 
 def _signature(envelope: dict[str, Any], public_key: str | None) -> str | Check:
     if not envelope["signatures"]:
         if public_key is not None:
-            raise _Wrong("nobody has signed it")
+            raise Wrong("nobody has signed it")
         return Check("signature", None, "nobody has signed it yet", ("signature",))
     key = envelope["signatures"][0]["keyid"]
     if not signed(envelope):
-        raise _Wrong("it is not that of the key in the dossier; something was changed")
+        raise Wrong("it is not that of the key in the dossier; something was changed")
     if public_key is None:
         return f"by key {key}"
     if key != public_key:
-        raise _Wrong(f"it is by another key, {key}")
+        raise Wrong(f"it is by another key, {key}")
     return f"by the key that was passed, {key}"
 
 
 def _model(dossier: dict[str, Any], octets: bytes) -> str:
     named, book = dossier["model"], dossier["ledger"]
     if (hashlib.sha256(octets).hexdigest(), len(octets)) != (named["sha256"], named["bytes"]):
-        raise _Wrong("the model file is another one")
+        raise Wrong("the model file is another one")
     model = Model.from_bytes(octets)
     budget = model.privacy.budget
     if not model.privacy.private:
-        raise _Wrong("the model is NOT PRIVATE")
+        raise Wrong("the model is NOT PRIVATE")
     if not _exactly({**budget.promise, "failure": budget.failure}, dossier["promise"]):
-        raise _Wrong("the model's own statement promises something else")
+        raise Wrong("the model's own statement promises something else")
     if (book["unit"], book["relation"]) != (budget.unit, budget.relation):
-        raise _Wrong("the ledger counts another unit or relation")
+        raise Wrong("the ledger counts another unit or relation")
     if not _exactly(described(model, octets), named):
-        raise _Wrong("the model is not as it is described")
+        raise Wrong("the model is not as it is described")
     charges = [row for row in book["charges"] if row[2] in book["runs"]]
     if not charges or charged_to(model.privacy, charges) != book["runs"]:
-        raise _Wrong("the model's releases are not charged as it says")
+        raise Wrong("the model's releases are not charged as it says")
     if model.privacy.ledger is None:
-        raise _Wrong("the model was trained without a ledger")
+        raise Wrong("the model was trained without a ledger")
     _counted(book, model.privacy.ledger)
     week = model.privacy.week
     if week is not None:
         season = season_entry(SeasonSummary(week.season, week.dataset, False, 0, 0.0, 0, None))
         stated = [{**season, "begun": 0, "closed": False} for season in book["seasons"]]
         if season not in stated:
-            raise _Wrong("the model's season is left out, or is another one")
+            raise Wrong("the model's season is left out, or is another one")
     if not _same(of_model(model.privacy), dossier["learned"][0]):
-        raise _Wrong("what is learned from the model at most does not follow from its releases")
+        raise Wrong("what is learned from the model at most does not follow from its releases")
     return f"{named['name']}, SHA-256 {named['sha256']}; its releases are in the chain"
 
 
@@ -229,17 +226,17 @@ def _chain(book: dict[str, Any]) -> str:
     head, last, gaps = book["head"], (0, GENESIS), 0
     for row in book["charges"]:
         if row[1] != book["dataset"]:
-            raise _Wrong("a charge is of another data set")
+            raise Wrong("a charge is of another data set")
         if (row[10], row[11]) != (book["unit"], book["relation"]):
-            raise _Wrong("a charge is of another unit or relation")
+            raise Wrong("a charge is of another unit or relation")
         if row[-1] != hashlib.sha256(json.dumps(row[:-1]).encode()).hexdigest():
-            raise _Wrong(f"charge {row[0]} has not its hash")
+            raise Wrong(f"charge {row[0]} has not its hash")
         if row[0] <= last[0] or (row[0] == last[0] + 1 and row[-2] != last[1]):
-            raise _Wrong(f"charge {row[0]} does not follow the one before it")
+            raise Wrong(f"charge {row[0]} does not follow the one before it")
         gaps += row[0] != last[0] + 1
         last = row[0], row[-1]
     if head["count"] < last[0] or (head["count"] == last[0] and head["hash"] != last[1]):
-        raise _Wrong("the chain does not end at its head")
+        raise Wrong("the chain does not end at its head")
     gaps += head["count"] != last[0]
     _seasons(book)
     between = f"; links over other data sets: {gaps}" if gaps else ", without a gap"
@@ -253,18 +250,18 @@ def _seasons(book: dict[str, Any]) -> None:
             runs.setdefault(row.season, {}).setdefault(row.run, []).append(row)
     names = [entry["name"] for entry in book["seasons"]]
     if len(set(names)) != len(names) or not set(runs) <= set(names):
-        raise _Wrong("a season of the charges is left out, or one is named twice")
+        raise Wrong("a season of the charges is left out, or one is named twice")
     for entry in book["seasons"]:
         trainings = runs.get(entry["name"], {})
         if entry["begun"] != len(trainings):
-            raise _Wrong(f"season {entry['name']!r} is not as its charges show it")
+            raise Wrong(f"season {entry['name']!r} is not as its charges show it")
         season = Season(
             Budget(*(entry[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))),
             *(entry[key] for key in ("weeks", "first_share", "name", "gap", "lifetime")),
         )
         summary = SeasonSummary(season, book["dataset"], entry["closed"], entry["begun"], 0.0, 0, None)
         if not _same(season_entry(summary), entry):
-            raise _Wrong(f"season {entry['name']!r} does not add up")
+            raise Wrong(f"season {entry['name']!r} does not add up")
         for week, costs in enumerate(trainings.values()):
             season.check_week(week, costs)
 
@@ -275,14 +272,14 @@ def _arithmetic(dossier: dict[str, Any]) -> str:
         release = row.release
         costs = _same([release.mu, release.epsilon], [row.mu, row.epsilon])
         if not (costs and release.failure <= row.failure < 1):
-            raise _Wrong(f"charge {row.number} is not what its mechanism costs")
+            raise Wrong(f"charge {row.number} is not what its mechanism costs")
     promise, mine, limit = dossier["promise"], levels[0], book["budget"]
     if mine["delta"] != promise["delta"] or mine["epsilon"] > promise["epsilon"] * (1 + 1e-9):
-        raise _Wrong("the model costs more than it promises")
+        raise Wrong("the model costs more than it promises")
     if not _same(together(book, promise["delta"]), levels[1:]):
-        raise _Wrong("what is learned at most does not follow from the charges, budget and seasons")
+        raise Wrong("what is learned at most does not follow from the charges, budget and seasons")
     if limit is not None and levels[1]["epsilon"] > limit["epsilon"] * (1 + 1e-9):
-        raise _Wrong("all models cost more than the budget allows")
+        raise Wrong("all models cost more than the budget allows")
     total = guarantee(levels[1]["epsilon"], levels[1]["delta"], book["unit"], book["relation"])
     return f"mu = {levels[1]['mu']:.6g}, so {total} for all trainings so far"
 
@@ -291,9 +288,9 @@ def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
     earlier = book["charges"][: then.charges]
     mu = total_mu(cost.mu for cost in of_a_user(book, earlier))
     if then.dataset != book["dataset"] or len(earlier) != then.charges or not _same(mu, then.mu):
-        raise _Wrong("charges from before the model's training are left out, or are others")
+        raise Wrong("charges from before the model's training are left out, or are others")
     if len({row[2] for row in earlier}) != then.runs:
-        raise _Wrong("the model's statement counts other runs")
+        raise Wrong("the model's statement counts other runs")
     reserved = 0.0
     for season in book["seasons"]:
         spent = math.fsum(
@@ -302,25 +299,25 @@ def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
         budget = Budget(season["epsilon"], season["delta"], failure=season["failure"])
         reserved += max(0.0, budget.mu**2 - spent)
     if then.reserved > reserved * (1 + 1e-6) + 1e-12:
-        raise _Wrong("a season that was open at the model's training is left out, or is another one")
+        raise Wrong("a season that was open at the model's training is left out, or is another one")
     limit = book["budget"]
     if then.budget is not None and (
         limit is None or limit["epsilon"] > then.budget.epsilon or limit["delta"] > then.budget.delta
     ):
-        raise _Wrong("the data set's budget is left out, or is larger than the model's statement has it")
+        raise Wrong("the data set's budget is left out, or is larger than the model's statement has it")
     if then.closed and not book["closed"]:
-        raise _Wrong("the data set was closed at the model's training")
+        raise Wrong("the data set was closed at the model's training")
 
 
 def _time(dossier: dict[str, Any]) -> str:
     made = datetime.fromisoformat(dossier["made"])
     last = max(datetime.fromisoformat(row[3]) for row in dossier["ledger"]["charges"])
     if made.isoformat() != dossier["made"] or made.utcoffset() != timedelta(0):
-        raise _Wrong("the time at which it was made is not written in UTC")
+        raise Wrong("the time at which it was made is not written in UTC")
     if made <= last:
-        raise _Wrong("it was made before its last charge")
+        raise Wrong("it was made before its last charge")
     if made > datetime.now(UTC) + _CLOCKS:
-        raise _Wrong("it was made in the future")
+        raise Wrong("it was made in the future")
     return f"made {dossier['made']}, the last charge at {last.isoformat()}"
 
 
@@ -328,9 +325,9 @@ def _sentences(dossier: dict[str, Any]) -> str | Check:
     same = all(dossier[part] == text for part, text in worded(dossier).items())
     if dossier["code"] == code():
         if not same:
-            raise _Wrong("its sentences do not follow from its facts")
+            raise Wrong("its sentences do not follow from its facts")
         if paged(dossier) != dossier["page"]:
-            raise _Wrong("the digest of its page is that of another one")
+            raise Wrong("the digest of its page is that of another one")
         return "they and the page follow from the facts; made by the code that is installed here"
     parts = ("code", "page") if same else ("code", "page", *_SENTENCES)
     finding = f"{', '.join(parts)}: written by other code than is installed here"
@@ -340,7 +337,7 @@ def _sentences(dossier: dict[str, Any]) -> str | Check:
 def _page(dossier: dict[str, Any], page: bytes) -> str:
     digest = hashlib.sha256(page).hexdigest()
     if digest != dossier["page"]:
-        raise _Wrong("it is not the page of this dossier; something was changed")
+        raise Wrong("it is not the page of this dossier; something was changed")
     return f"SHA-256 {digest}"
 
 
@@ -348,20 +345,20 @@ def _ledger(dossier: dict[str, Any], ledger: Ledger) -> str:
     book, made = dossier["ledger"], datetime.fromisoformat(dossier["made"])
     now = booked(ledger, book["dataset"], book["runs"], book["head"]["count"])
     if (now["head"], now["charges"]) != (book["head"], book["charges"]):
-        raise _Wrong("the ledger has other charges, or another chain")
+        raise Wrong("the ledger has other charges, or another chain")
     later = ledger.chain(book["dataset"])[1][len(now["charges"]) :]
     if any(datetime.fromisoformat(row[3]) < made for row in later):
-        raise _Wrong("the ledger has charges from before the dossier was made, which it leaves out")
+        raise Wrong("the ledger has charges from before the dossier was made, which it leaves out")
     if not _exactly(now["budget"], book["budget"]):
-        raise _Wrong("the ledger has another budget for the data set; ask for a dossier of today")
+        raise Wrong("the ledger has another budget for the data set; ask for a dossier of today")
     if book["closed"] and not now["closed"]:  # it cannot be opened again
-        raise _Wrong("the ledger's data set is not closed")
+        raise Wrong("the ledger's data set is not closed")
     if [season["name"] for season in now["seasons"]] != [season["name"] for season in book["seasons"]]:
-        raise _Wrong("the ledger has other seasons; ask for a dossier of today")
+        raise Wrong("the ledger has other seasons; ask for a dossier of today")
     for season, stated in zip(now["seasons"], book["seasons"], strict=True):
         closed = stated["closed"] and season["closed"]
         if not _same({**season, "begun": stated["begun"], "closed": closed}, stated):
-            raise _Wrong(f"season {stated['name']!r} is another one in the ledger")
+            raise Wrong(f"season {stated['name']!r} is another one in the ledger")
     since = f"; charges that came later, for a newer dossier: {len(later)}" if later else ""
     return f"the same charges, seasons, budget and head{since}"
 

@@ -23,6 +23,10 @@ _TO_SIGN = b"DSSEv1 "
 HASH = re.compile("[0-9a-f]{64}")
 
 
+class Wrong(ValueError):
+    """A dossier that is not as certify writes it, in a sentence for its reader."""
+
+
 class Either(NamedTuple):
     """Shapes of which a value has one."""
 
@@ -130,10 +134,10 @@ def signed_part(payload: bytes) -> bytes:
 
 
 def decoded(text: str) -> bytes:
-    """Return the bytes of a base64 text; ValueError for another spelling of them."""
+    """Return the bytes of a base64 text; Wrong for another spelling of them."""
     octets = base64.b64decode(text, validate=True)
     if encoded(octets) != text:
-        raise ValueError("base64 that is written in another way")
+        raise Wrong("base64 that is written in another way")
     return octets
 
 
@@ -142,28 +146,28 @@ def encoded(octets: bytes) -> str:
 
 
 def facts_of(envelope: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts in an envelope; ValueError or KeyError where it holds no dossier."""
+    """Return the facts in an envelope; Wrong or KeyError where it holds no dossier."""
     payload = decoded(envelope["payload"])
     facts: dict[str, Any] = json.loads(payload)["predicate"]
     if payload_of(facts) != payload:
-        raise ValueError("its payload is not written as certify writes it")
+        raise Wrong("its payload is not written as certify writes it")
     return facts
 
 
 def parsed(content: bytes) -> dict[str, Any]:
-    """Return the envelope of a signed file, or of the bytes to sign; ValueError for any other bytes."""
+    """Return the envelope of a signed file, or of the bytes to sign; Wrong for any other bytes."""
     if content.startswith(_TO_SIGN):
         payload = content[content.find(b"{") :]
         if signed_part(payload) != content:
-            raise ValueError("it is not written as certify writes it")
+            raise Wrong("it is not written as certify writes it")
         return {"payload": encoded(payload), "payloadType": PAYLOAD_TYPE, "signatures": []}
     envelope = json.loads(content)
     if not isinstance(envelope, dict) or canonical(envelope) != content:
-        raise ValueError("it is not written as certify writes it")
+        raise Wrong("it is not written as certify writes it")
     if set(envelope) != {"payload", "payloadType", "signatures"} or envelope["payloadType"] != PAYLOAD_TYPE:
-        raise ValueError("it is another envelope")
+        raise Wrong("it is another envelope")
     if misfit(envelope["signatures"], ({"keyid": HASH, "sig": str},), "") is not None:
-        raise ValueError("it has not one signature by an Ed25519 key")
+        raise Wrong("it has not one signature by an Ed25519 key")
     return envelope
 
 
@@ -175,7 +179,7 @@ def file(name: str) -> str:
 @cache
 def words(language: str = "en") -> dict[str, Any]:
     if language not in LANGUAGES:
-        raise ValueError("another language")
+        raise Wrong("another language")
     loaded: dict[str, Any] = json.loads(file(f"words.{language}.json"))
     return loaded
 

@@ -276,7 +276,7 @@ def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
         mu, epsilon = total_mu(cost.mu for cost in costs), composed_epsilon(costs, delta)
         named = (
             "→ " * (run in book["runs"]) + moment(mine[0][3]),
-            re.sub("([0-9a-f]{8})[0-9a-f]{8,}$", r"\1…", run),
+            said(re.sub("([0-9a-f]{8})[0-9a-f]{8,}$", r"\1…", run), lang),
             mine[0][12] or "—",
         )
         rows.append((*named, number(len(mine), lang), amount(mu, lang), amount(epsilon, lang)))

@@ -96,10 +96,10 @@ def attach(envelope: dict[str, Any], signature: bytes, public_key: str) -> dict[
     entry = {"keyid": public_key, "sig": encoded(signature)}
     complete = {**envelope, "signatures": [entry]}
     if not signed(complete):
-        what = "is not this key's signature of this dossier"
+        what = "is not this key's signature of this dossier; sign its .tosign file"
         if len(signature) != _SIGNATURE:
-            what = f"has {len(signature)} bytes, and an Ed25519 signature has {_SIGNATURE}"
-        raise InputError(f"The signature {what}; sign its .tosign file.", parameter="signature")
+            what = f"has {len(signature)} bytes; pass the {_SIGNATURE} that openssl pkeyutl writes"
+        raise InputError(f"The signature {what}.", parameter="signature")
     return complete
 
 
