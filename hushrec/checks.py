@@ -10,8 +10,9 @@ An interval is text, as ``"(0, 1]"``. :func:`check_fields` reads those of a data
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import MISSING, Field, dataclass, fields, replace
+from difflib import get_close_matches
 from functools import cache
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, Self, Union, get_args, get_origin, get_type_hints
@@ -152,9 +153,22 @@ def parts_of(cls: Any) -> list[str]:
 def check_names(cls: Any, used: Iterable[str]) -> None:
     names, parts = names_of(cls), parts_of(cls)
     for name in used:
-        if name not in names and name.partition(".")[0] not in parts:
+        if name not in names and str(name).partition(".")[0] not in parts:
             called = getattr(cls, "name", "") or cls.__name__
             raise InputError(f"{called} has no setting {name!r}; it has {', '.join(names) or 'none'}.")
+
+
+def check_options(function: str, given: Iterable[str], known: Collection[str]) -> None:
+    """Refuse the name of an option that a function does not have."""
+    if unknown := [name for name in given if name not in known]:
+        near = get_close_matches(unknown[0].lower(), known, 1)
+        which = f"did you mean {near[0]}?" if near else f"it has {', '.join(known)}."
+        raise InputError(f"{function} has no option {unknown[0]!r}; {which}")
+
+
+def settings_by_name(settings: Any, example: str) -> dict[str, Any]:
+    check_kind({} if settings is None else settings, Mapping, "settings", f"pass {example}")
+    return dict(settings or {})
 
 
 def check_fields(settings: Any) -> None:

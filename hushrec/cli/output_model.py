@@ -19,7 +19,7 @@ from hushrec.privacy import Budget
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
 from hushrec.serving.recommend import Algorithm
-from hushrec.training import named
+from hushrec.training import named, run
 from hushrec.training.estimator import Estimator
 
 #: Label of the release of the number of users.
@@ -181,7 +181,7 @@ def warn_of_the_number_of_users(trained: Model, declared: int | None) -> None:
 
 
 def warn_of_delta(budget: Budget, n_users: int | None) -> None:
-    if text := named.large_delta(budget, n_users):
+    if text := run.large_delta(budget, n_users):
         output.note(f"Warning: {text}")
 
 

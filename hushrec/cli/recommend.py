@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import warnings
 from functools import partial
 from typing import Annotated, Any
 
@@ -112,7 +113,8 @@ def recommend(
         return
     if isinstance(rows_or_store, Store):
         rows_or_store.verify()
-    rows = rows_or_store if user is None else rows_or_store.for_users([user])
+    with warnings.catch_warnings(action="ignore"):  # the list says it of a new user
+        rows = rows_or_store if user is None else rows_or_store.for_users([user])
     rows = rows.ratings() if isinstance(rows, Store) else rows
     bar = user is None and progress_shown(no_progress)
     with contextlib.nullcontext() if user is None else in_numpy():

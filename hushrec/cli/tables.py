@@ -144,7 +144,7 @@ class Reading:
     Parameters
     ----------
     implicit
-        Every row is a like; no ratings are needed.
+        Every row is a like, unless its value is 0 or less; no values are needed.
     format
         parquet, csv, tsv, movielens-dat, or a delimiter such as ";".
     """

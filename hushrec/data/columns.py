@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,17 +21,25 @@ SYNONYMS = {
     role: tuple(words.split())
     for role, words in {
         "user": "user userid uid username customer customerid client clientid member memberid buyer buyerid"
-        " account accountid reviewer reviewerid",
+        " account accountid reviewer reviewerid visitor visitorid shopper shopperid",
         "item": "item itemid iid movie movieid product productid sku productsku asin isbn bookid filmid"
-        " trackid songid artistid albumid articleid gameid recipeid businessid",
+        " trackid songid artistid albumid articleid gameid recipeid businessid parentasin stockcode skuid"
+        " goodsid articlenumber ean gtin videoid newsid placeid animeid",
         "rating": "rating score value stars starrating ratingvalue userrating bookrating reviewrating"
         " reviewscore overall",
         "time": "timestamp time datetime date createdat ratedat unixreviewtime reviewtime reviewdate"
-        " orderdate purchasedate ts eventtime eventtimestamp",
+        " orderdate purchasedate invoicedate transactiondate ts eventtime eventtimestamp",
         "quantity": "quantity qty count amount units purchases purchased",
     }.items()
 }
 ROLES = tuple(SYNONYMS)
+#: Names of columns with a number for each like, of which 0 or less is none. The first name here wins.
+_LIKES = (
+    *SYNONYMS["rating"],
+    *SYNONYMS["quantity"],
+    *("label", "target", "feedback", "like", "liked", "click", "clicks", "clicked", "interaction", "weight"),
+    *("plays", "playcount", "views"),
+)
 #: Columns that are read only where they are asked for.
 _ON_REQUEST = ("time", "quantity")
 
@@ -94,11 +103,14 @@ def fields_of(marks: Collection[str]) -> dict[str, Any]:
 def columns_of(
     user: Any, item: Any, rating: Any = None, time: Any = None, quantity: Any = None, *, implicit: bool
 ) -> Columns:
-    """There may be no ratings with ``implicit``."""
+    """There may be no ratings with ``implicit``; of those that are there, 0 or less is no like."""
     users, items = _sized(user), _sized(item)
     quantities = None if quantity is None else encode_quantities(quantity)
     if implicit:
         ratings = np.full(len(users), 1 if quantities is None else np.nan, dtype=np.float32)
+        with contextlib.suppress(InputError):  # a column of a type without numbers
+            is_like = True if rating is None else ~(encode_ratings(rating) <= 0)
+            ratings = np.where(is_like, ratings, np.float32(np.nan))
     elif rating is None:
         raise InputError(
             "Ratings are missing; where only users and items are known, say that every row is a like",
@@ -121,7 +133,11 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
     chosen: dict[str, Any] = {}
     words = {name: plain_name(name) for name in names}
     for role in ROLES:
-        if (role == "rating" and implicit) or (role in _ON_REQUEST and asked.get(role) in (None, False)):
+        if role in _ON_REQUEST and asked.get(role) in (None, False):
+            continue
+        if role == "rating" and implicit and isinstance(asked.get(role), bool | None):
+            if not asked.get("quantity"):
+                chosen |= _column_of_likes(words, asked.values())
             continue
         if role in asked and asked[role] is not True:
             matches = [name for name in names if name == asked[role] or name == str(asked[role])]
@@ -138,6 +154,12 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
             raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
         chosen[role] = matches[0]
     return chosen
+
+
+def _column_of_likes(words: Mapping[Any, str], others: Collection[Any]) -> dict[str, Any]:
+    names_of = {word: [name for name in words if words[name] == word] for word in _LIKES}
+    names = next((names for names in names_of.values() if len(names) == 1), [])
+    return {"rating": names[0]} if names and names[0] not in others else {}
 
 
 def last_position(columns: Any) -> int:

@@ -54,7 +54,7 @@ class Domain:
         Public facts on the items, see `hushrec.data.features.read_item_features`; then an array, NaN where
         missing, or None if there are only texts. The model file holds the names of the columns only.
     likes : bool
-        Every row of a user is a like and counts as 1.
+        Every row of a user is a like and counts as 1, but for rows with a value of 0 or less.
     feature_names : tuple of tuple of str
         Names of the columns of each group of features.
 

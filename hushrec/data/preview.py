@@ -6,7 +6,7 @@ import contextlib
 import csv
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -18,11 +18,9 @@ import pyarrow.compute as pc
 from hushrec.checks import plural, shown
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import (
-    SYNONYMS,
     Columns,
     find_columns,
     last_position,
-    plain_name,
     with_times,
 )
 from hushrec.data.domain import Domain
@@ -35,7 +33,7 @@ from hushrec.data.files import (
     readable,
     with_keys,
 )
-from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, encode_ratings, is_rounded, positions_of
+from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, is_rounded, positions_of
 from hushrec.data.ratings_builder import build, has_value, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
@@ -54,13 +52,6 @@ _UNKNOWN = "the item is not in the catalogue"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
-#: Names of columns for liking, other than ratings.
-_LABELS = (
-    *SYNONYMS["rating"],
-    *SYNONYMS["quantity"],
-    *("label", "target", "feedback", "like", "liked", "click", "clicks", "clicked", "interaction", "weight"),
-    *("plays", "playcount", "views"),
-)
 
 
 @dataclass(frozen=True)
@@ -209,7 +200,6 @@ def preview(
         without_time=None if reading.times is None else int((reading.times[used] == NO_TIME).sum()),
         hints=(
             *reading.hints_of_fields(),
-            *reading.hints_of_labels(used),
             *_hints(reading, float((positions < 0).mean()) if len(positions) else 0),
             *reading.hints_of_ids("user", users),
             *reading.hints_of_ids("item", items),
@@ -260,7 +250,6 @@ class _Read:
         if self._asked is not columns:  # a training does not ask for them
             self.table = self.table._replace(times=None)
         chosen = find_columns(names, self._asked, implicit) if names else {}
-        self.labels = self._labels(names) if implicit else None
         self.rating_words = self._texts(chosen.get("rating"))
         is_named = bool(self.header or not self.is_text)
         self.all_names = list(map(str, names)) if is_named else []
@@ -283,19 +272,6 @@ class _Read:
         with contextlib.suppress(InputError):
             return read_columns(self.source, {**(self._asked or {}), **named}, self.format, implicit)
         return None
-
-    def _labels(self, names: list[Any]) -> np.ndarray | None:
-        """Return the numbers of a column for liking that training does not read."""
-        name = _label(names, self._asked)
-        self.label_name = str(name or "rating")
-        if isinstance(self.source, tuple) and len(self.source) > 2:
-            with contextlib.suppress(InputError):
-                return encode_ratings(self.source[2])
-        if name is None:
-            return None
-        # a format without a header takes no names
-        again = self._again(False) if name == "rating" else self._again(False, rating=name)
-        return None if again is None else again.ratings
 
     def _texts(self, rating: Any) -> list[str]:
         if rating is None or not np.isnan(self.table.ratings).any():
@@ -328,15 +304,6 @@ class _Read:
                     f"most lines have {fields} where {self.format} has {known}; write a first line such as"
                     " user,item,rating with the same delimiter, and pass --format csv."
                 )
-
-    def hints_of_labels(self, used: np.ndarray) -> Iterator[str]:
-        if self.labels is not None and (is_zero := used & (self.labels <= 0)).any():
-            numbers = ", ".join(map(str, self.numbers[is_zero][:_NAMED].tolist()))
-            yield (
-                f"all rows are likes, even {plural(int(is_zero.sum()), 'row')} (such as {numbers})"
-                f" with 0 or less in the column {self.label_name!r};"
-                f" --columns quantity={self.label_name} reads them as returns."
-            )
 
     def hints_of_ids(self, role: str, ids: Encoded) -> Iterator[str]:
         no_text = pc.starts_with(ids.texts, NO_TEXT + "x").to_numpy(zero_copy_only=False)
@@ -374,18 +341,6 @@ def _n_fields(line: bytes, delimiter: bytes) -> int:
         return line.count(delimiter) + 1
     text = line[:MAX_LINE_BYTES].decode(errors="replace")
     return len(next(csv.reader([text], delimiter=delimiter.decode())))
-
-
-def _label(names: Sequence[Any], columns: Any) -> Any:
-    asked = columns or {}
-    if "quantity" in asked:
-        return None
-    if "rating" in asked:
-        return asked["rating"] if asked["rating"] in names else None
-    words = [plain_name(name) for name in names]
-    word = next((word for word in _LABELS if words.count(word) == 1), None)
-    name = None if word is None else names[words.index(word)]
-    return None if name in asked.values() else name
 
 
 def _histogram(ratings: np.ndarray) -> tuple[tuple[float, float, int], ...]:

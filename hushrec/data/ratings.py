@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -147,7 +148,9 @@ class Ratings:
             separated by ``::``), or the delimiter of a table. By default it follows from the file's name, and
             the delimiter of a CSV file from its header.
         implicit : bool
-            Every row, or entry of a matrix above 0, is a like: a rating of 1. A domain of likes implies it.
+            Every row is a like, a rating of 1; a domain of likes implies it. A row with a value of 0 or less,
+            and an entry of a matrix, is none. The column of values is named in ``columns`` or has a usual
+            name (rating, quantity, label, clicks, ...).
 
         Raises
         ------
@@ -325,11 +328,21 @@ class Ratings:
         return self._at(chosen, users, hand_picked=not keyed)
 
     def for_users(self, ids: Any) -> Ratings:
-        """Return one row for each id, in that order, empty where absent; the result is ``hand_picked``."""
+        """Return one row for each id, in that order; the result is ``hand_picked``.
+
+        The row of a user who is absent is empty. A warning says if all are absent.
+        """
         wanted = encode_ids(ids, exact=True)
         if len(wanted.codes) != len(wanted.texts) or (wanted.codes < 0).any():
             raise InputError("User ids must be unique and not missing; pass each id once.")
-        return self._at(places(wanted.texts, self.user_texts), wanted, hand_picked=True)
+        positions = places(wanted.texts, self.user_texts)
+        if len(positions) and (positions < 0).all():
+            warnings.warn(
+                "None of these users has a rating here, so all their rows are empty; pass ids as they are"
+                " written in the ratings.",
+                stacklevel=2,
+            )
+        return self._at(positions, wanted, hand_picked=True)
 
     def aligned_to(self, other: Ratings) -> Ratings:
         """Return the rows of the other's users; empty for users who are not here."""

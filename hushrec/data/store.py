@@ -6,11 +6,13 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from hushrec.checks import check_options
 from hushrec.data import store_files
 from hushrec.data.columns import fields_of
 from hushrec.data.domain import Domain
@@ -100,6 +102,7 @@ class Store:
         InputError
             As in `Ratings.from_any`; or the store cannot be written.
         """
+        check_options("Store.prepare", options, signature(write_store).parameters)
         if isinstance(source, Ratings):
             if source.domain.fingerprint != domain.fingerprint:
                 raise InputError(OTHER_DOMAIN)

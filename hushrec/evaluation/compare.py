@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, replace
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from hushrec import notebook
-from hushrec.checks import check_kind, check_listed, check_numbers
+from hushrec.checks import check_kind, check_listed, check_numbers, check_options, settings_by_name
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.disk import private_file
@@ -316,7 +317,8 @@ def compare(
     """
     check_numbers(draws=(draws, int, "[1, inf)"))
     _check_kinds(train_ratings, test_ratings, models, epsilons)
-    settings, named = dict(settings or {}), _by_label(models)
+    settings = settings_by_name(settings, '{"private-als": {"rank": 8}}, for example')
+    named = _by_label(models)
     grid, jobs = _grid(train_ratings, named, epsilons, delta, relation, n_users, settings, data_is_public)
     hidden = () if "ratings" in jobs else ("rmse", "mae")
     if relevant_from is None and "lists" in jobs:
@@ -393,7 +395,7 @@ def cross_validate(
     *,
     folds: int = 5,
     seed: int = 0,
-    data_is_public: bool = True,
+    data_is_public: bool = False,
     **options: Any,
 ) -> Comparison:
     """`compare` on every part of public ratings in turn, trained on the others.
@@ -401,23 +403,27 @@ def cross_validate(
     Parameters
     ----------
     ratings : Ratings
-        Declared public: on private ones every fold would be charged.
+        Public: on private ones every fold would be charged.
     models, epsilons, seed, **options
         As in :func:`compare`, but for the ledger.
     folds : int
         Number of parts, by a hash of (seed, user, item).
     data_is_public : bool
-        Else cross-validation is refused.
+        Declare that the ratings are public; else cross-validation is refused.
 
     Examples
     --------
     >>> public = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> found = hushrec.cross_validate(public, ["item-bias"], [5], folds=2, delta=1e-6)
+    >>> found = hushrec.cross_validate(public, ["item-bias"], [5], folds=2, delta=1e-6, data_is_public=True)
     >>> sorted({row["fold"] for row in found.rows})
     [0, 1]
     """
+    check_options("cross_validate", options, signature(compare).parameters)
     if not data_is_public:
-        raise InputError("Cross-validation is for public ratings; on private ones use compare, or tune.")
+        raise InputError(
+            "Cross-validation is for public ratings: pass data_is_public=True if these are; on private ones"
+            " use compare, or tune."
+        )
     comparisons = [
         compare(train_part, test_part, models, epsilons, seed=seed, data_is_public=True, **options)
         for train_part, test_part in k_folds(ratings, folds, seed=seed)

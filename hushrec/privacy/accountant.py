@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from hushrec.checks import Single, check_kind, line_of_text
+from hushrec.checks import Single, check_kind, check_numbers, line_of_text
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy.accounting import ROUNDING
 from hushrec.privacy.bounded import Bounded
@@ -144,6 +144,7 @@ class Accountant(Single):
 
     def part(self, share: float = 1.0) -> float:
         """Return a share of the remaining fraction, or raise BudgetError if only rounding is left."""
+        check_numbers(share=(share, float, "[0, 1]"))
         left = self.remaining_fraction
         if left < _LEFTOVER:
             raise BudgetError(

@@ -170,6 +170,7 @@ class Budget:
 
     def part(self, fraction: float) -> "Budget":
         """Return the budget with that part of mu squared."""
+        check_numbers(fraction=(fraction, float, "[0, 1]"))
         if not self.private:
             return self
         epsilon = epsilon_of(self.mu * math.sqrt(fraction), self.delta - self.failure)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -127,7 +128,8 @@ class PublicRatings:
 
     def _read(self, ratings: Ratings | Store, same: list[Any], external: list[Any]) -> PublicRows:
         domain = ratings.domain
-        people = ratings.for_users(self._donor_ids).rated() if self._donor_ids else of_nobody(domain)
+        with warnings.catch_warnings(action="ignore"):  # a training does not say who has ratings
+            people = ratings.for_users(self._donor_ids).rated() if self._donor_ids else of_nobody(domain)
         people = replace(people, by_position=False)
         for source in same:
             read = Ratings.from_any(source, domain)

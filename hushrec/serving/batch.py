@@ -15,6 +15,7 @@ from typing import Any, Unpack
 import pyarrow as pa
 from pyarrow import parquet
 
+from hushrec.checks import check_options
 from hushrec.data import Ratings, Store
 from hushrec.data.ratings import of_nobody
 from hushrec.data.store import Partition
@@ -24,7 +25,7 @@ from hushrec.kernels.threads import one_blas_thread
 from hushrec.progress import progress_bar
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.item_lists import known_lists
-from hushrec.serving.recommend import ListOptions, Recommender
+from hushrec.serving.recommend import LIST_OPTIONS, ListOptions, Recommender
 
 #: Metadata of every file of lists.
 PRIVATE_TABLE = "PRIVATE: each user's rows are for that user alone; publish none of them together"
@@ -69,6 +70,7 @@ def write_lists(
     >>> [path.suffix for path in hushrec.write_lists(model, ratings, "lists", n=3)]       # private
     ['.parquet']
     """
+    check_options("write_lists", options, LIST_OPTIONS)
     target = Path(folder).absolute()
     if target.exists() and (not target.is_dir() or any(target.iterdir())):
         raise InputError(f"{str(folder)!r} exists and is not empty; pass the name of a new folder.")
@@ -102,6 +104,7 @@ def stream_lists(
     >>> hushrec.serving.stream_lists(model, ratings, n=3).read_all().column_names         # private
     ['user', 'item', 'rank', 'score']
     """
+    check_options("stream_lists", options, LIST_OPTIONS)
     parts, schema, chosen = _planned(model, history, {**options, "n": n})
     blocks = (read() for part in parts for read in part)
     tables = (_lists(model, rows, schema, chosen) for rows in blocks)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from hushrec.checks import check_count, check_kind, plural, shown
+from hushrec.checks import check_count, check_kind, check_options, plural, shown
 from hushrec.data import Domain, Ratings
 from hushrec.data.ids import encode_ratings
 from hushrec.data.ratings_builder import within_range
@@ -44,6 +44,7 @@ class ListOptions(RuleOptions, total=False):
     exclude_items: Sequence[Any] | None
 
 
+LIST_OPTIONS = ("n", *ListOptions.__annotations__)
 Rating = float | None
 History = Mapping[Any, Rating] | Iterable[tuple[Any, Rating] | tuple[Any, Rating, Any]]
 
@@ -298,6 +299,7 @@ class Recommender:
         -------
         Rules are post-processing: they use released values, the public table and the user's own ratings.
         """
+        check_options("recommend", rules, LIST_OPTIONS)
         rows, single = self._rows(history, next)
         if not single:
             raise InputError("recommend serves one user; for Ratings of many users call recommend_batch.")
@@ -331,6 +333,7 @@ class Recommender:
             ``new`` and ``title``. User ids keep the type of an Arrow, polars or Parquet column, or of
             pandas' ``Int64``. Others become text, because one cell can change a NumPy column's type.
         """
+        check_options("recommend_batch", options, LIST_OPTIONS)
         blocks = []
         with progress_bar(progress, getattr(history, "n_users", 0), "lists (private)") as advance:
             for block in self.rank(history, n, **options):

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
@@ -107,7 +105,7 @@ def train(
         rows = Store(ratings.path, domain)
     else:
         rows = Ratings.from_any(ratings, domain, columns=columns, implicit=likes)
-    _warn(named.large_delta(budget, n_users))
+    run.warn_of_delta(budget, n_users)
     book = None if data_is_public else Ledger(ledger or default_path())
     trained = named.train(
         name,
@@ -121,11 +119,5 @@ def train(
         public=public,
     )
     if n_users is None:
-        counts = [value for key, value in settings_of(trained.estimator).items() if key.endswith("n_users")]
-        _warn(named.large_delta(budget, next(iter(counts), None)))
+        run.warn_of_delta(budget, run.user_count(trained.estimator))
     return trained
-
-
-def _warn(text: str) -> None:
-    if text:
-        warnings.warn(text, stacklevel=3)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from hushrec.checks import check_names, names_of
+from hushrec.checks import check_names, names_of, settings_by_name
 from hushrec.data import Domain, Ratings, Store
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Budget, Plan, Release, counted
@@ -37,7 +37,7 @@ def choose(
     `budget` is of the whole run, `n_users` declared or released. `settings` override the choice.
     """
     cls = known(name)
-    chosen = dict(settings or {})
+    chosen = settings_by_name(settings, '{"rank": 8}, for example')
     names = names_of(cls)
     check_names(cls, chosen)
     if n_users is not None and "n_users" in names:
@@ -76,16 +76,6 @@ def check_run(
     for estimator in (first, *others):
         estimator.plan(budget, domain)
     return first
-
-
-def large_delta(budget: Budget, n_users: int | None) -> str:
-    """Return a warning if delta allows publishing one user's ratings."""
-    if n_users is None or not budget.private or budget.delta * n_users < 1:
-        return ""
-    return (
-        f"delta = {budget.delta:g} is at least 1 / {n_users:,} users, so the promise allows publishing one"
-        " user's ratings; 1e-6 or less is usual."
-    )
 
 
 def exceeds_noise(n_users: int, noise_sd: float) -> bool:

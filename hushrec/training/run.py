@@ -101,6 +101,7 @@ def fit(
         The plan does not fit into the budget or the ledger; nothing is spent.
     """
     check(estimator, ratings, accountant, seed, budget_fraction, engine)
+    warn_of_delta(accountant.budget, user_count(estimator))
     public_rows = read_public(public, estimator, ratings)
     planned = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
     names = {"model": estimator.name, "settings": settings_of(estimator)}
@@ -112,6 +113,27 @@ def fit(
     ):
         parts = ask(estimator, rows, accountant, planned, train, progress, engine)
     return state(estimator, ratings, accountant, parts, public_rows=public_rows)
+
+
+def large_delta(budget: Budget, n_users: int | None) -> str:
+    """Return a warning if delta allows publishing one user's ratings."""
+    if n_users is None or not budget.private or budget.delta * n_users < 1:
+        return ""
+    return (
+        f"delta = {budget.delta:g} is at least 1 / {n_users:,} users, so the promise allows publishing one"
+        " user's ratings; 1e-6 or less is usual."
+    )
+
+
+def user_count(estimator: Any) -> int | None:
+    """Return the number of users that the settings hold, declared or released."""
+    return next((value for key, value in settings_of(estimator).items() if key.endswith("n_users")), None)
+
+
+def warn_of_delta(budget: Budget, n_users: int | None) -> None:
+    """Warn the caller's caller."""
+    if text := large_delta(budget, n_users):
+        warnings.warn(text, stacklevel=3)
 
 
 def next_week(

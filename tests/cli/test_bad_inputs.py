@@ -106,7 +106,7 @@ LINES = {
     "evaluate MODEL shop.csv german.csv": "pass --columns user=NAME",
     "recommend MODEL shop.csv": "Pass --user ID for one user, or --all-users",
     "recommend MODEL shop.csv --user a --all-users": "not both",
-    "recommend MODEL shop.csv --user a --items other.txt": "no-such-item",
+    "recommend MODEL shop.csv --user a --items other.txt": "has no item of the model's catalogue",
     "recommend MODEL shop.csv --all-users --out-dir no/such/lists": "in a folder that exists",
     "recommend MODEL shop.csv --all-users --force --out-dir ''": "to write to is empty",
     "recommend MODEL shop.csv --all-users --out-parts ''": "to write to is empty",
@@ -255,6 +255,31 @@ CALLS = {
     "users in words": (lambda: hushrec.PrivateALS.planned(BUDGET, DOMAIN, "many"), "n_users='many'"),
     "a setting as text": (lambda: hushrec.PrivateALS(rank="3"), "rank='3'"),
     "a path for a ledger": (lambda: Accountant(BUDGET, ledger="l.sqlite"), "pass Ledger(path)"),
+    "an unknown option": (
+        lambda: MODEL.recommend({"a": 5}, N=10),
+        "recommend has no option 'N'; did you mean n?",
+    ),
+    "of many": (lambda: MODEL.recommend_batch(RATINGS, k=10), "recommend_batch has no option 'k'; it has n,"),
+    "of a folder": (lambda: hushrec.write_lists(MODEL, RATINGS, "o", N=1), "write_lists has no option 'N'"),
+    "of a store": (lambda: hushrec.Store.prepare(RATINGS, "o", DOMAIN, Force=True), "did you mean force?"),
+    "of folds": (
+        lambda: hushrec.cross_validate(RATINGS, ["item-bias"], [1], Delta=1e-6),
+        "cross_validate has no option 'Delta'; did you mean delta?",
+    ),
+    "settings": (
+        lambda: hushrec.train(
+            FRAME, items=["a"], rating_range=(1, 5), epsilon=5, delta=1e-6, settings=3, ledger="l"
+        ),
+        "settings must be Mapping, not int; pass {",
+    ),
+    "settings by number": (
+        lambda: hushrec.train(
+            FRAME, items=["a"], rating_range=(1, 5), epsilon=5, delta=1e-6, settings={3: 1}, ledger="l"
+        ),
+        "both has no setting 3",
+    ),
+    "a part in words": (lambda: BUDGET.part("x"), "fraction='x' is out of range"),
+    "a part of an accountant": (lambda: Accountant(BUDGET).part("x"), "share='x' is out of range"),
     "NaN for a threshold": (lambda: hushrec.PrivateEigenRec(like_threshold=math.nan), "like_threshold=nan"),
 }
 
@@ -265,3 +290,10 @@ def test_every_wrong_call_is_one_sentence(case):
     with pytest.raises(hushrec.HushrecError) as refused:
         call()
     assert says in str(refused.value) and "\n" not in str(refused.value), str(refused.value)
+
+
+def test_a_large_delta_gives_a_warning_in_python_too():
+    ratings = hushrec.realistic(60, 20, 600, seed=0)
+    budget = Budget(5, 0.1)
+    with pytest.warns(UserWarning, match="delta = 0.1 is at least 1 / 60 users"):
+        hushrec.PrivateALS.planned(budget, ratings.domain, 60).fit(ratings, Accountant(budget))

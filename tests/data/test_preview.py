@@ -121,10 +121,10 @@ def test_text_of_another_encoding_is_reported_wherever_it_is(tmp_path: Path) -> 
 
 @pytest.mark.parametrize("implicit", [False, True])
 @pytest.mark.true("I2")
-def test_rows_with_a_label_of_zero_are_counted_where_all_rows_are_likes(
+def test_a_row_of_likes_with_a_value_of_zero_or_less_is_left_out_and_counted(
     tmp_path: Path, implicit: bool
 ) -> None:
-    """Every row is a like, with any label; the hint counts the used rows with 0 or less."""
+    """The header or an option finds the column, never a cell; a value that is no number leaves a like."""
     domain = Domain(DOMAIN.items, likes=True) if implicit else Domain(DOMAIN.items, rating_range=(0, 1))
     labels = [1, 0, 0, -2.5, 3, None]
     rows = {"user": [*"abcdea"], "item": ["i0", "i1", "i9", "i1", "i2", "i3"]}
@@ -132,28 +132,21 @@ def test_rows_with_a_label_of_zero_are_counted_where_all_rows_are_likes(
         table = pa.table({**rows, name: labels})
         pq.write_table(table, tmp_path / "r.parquet")
         table.to_pandas().to_csv(tmp_path / "r.csv", index=False)
-        sources = {"r.parquet": 2, "r.csv": 3}
-        for file, first in sources.items():
-            asked = {"rating": name} if name == "is_liked" else None
-            found = Ratings.check(tmp_path / file, domain, columns=asked, implicit=True)
-            assert found.usable == 5 and len(found.hints) == 1
-            assert f"even 2 rows (such as {first}, {first + 2}) with 0 or less" in found.hints[0]
-            assert repr(name) in found.hints[0] and "rating" not in found.columns
-        for source in (
-            table,
-            table.to_pandas(),
-            table.to_pydict(),
-            pl.from_arrow(table).lazy(),
-            (*rows.values(), labels),
-        ):
-            assert (
-                "even 2 rows (such as 2, 4)"
-                in Ratings.check(source, domain, columns=asked, implicit=True).hints[0]
-            )
+        asked = {"rating": name} if name == "is_liked" else None
+        sources = [tmp_path / "r.parquet", tmp_path / "r.csv", table, table.to_pandas(), table.to_pydict()]
+        for source in [*sources, pl.from_arrow(table).lazy(), (*rows.values(), labels)]:
+            options = {"columns": None if isinstance(source, tuple) else asked, "implicit": True}
+            found = Ratings.check(source, domain, **options)
+            dropped = {each.why: each.count for each in found.dropped}
+            assert dropped == {"the item is not in the catalogue": 1, "the entry is not above 0": 2}
+            read = Ratings.from_any(source, domain, **options)
+            assert read.users.tolist() == ["a", "e"] and set(read.matrix.data.tolist()) == {1.0}
+            assert found.usable == read.n_ratings == 3
     (tmp_path / "r.csv").write_text("user,item,label\na,i0,True\nb,i0,FALSE\n")
-    assert "even 1 row (such as 3)" in Ratings.check(tmp_path / "r.csv", domain, implicit=True).hints[0]
-    for harmless in (table.drop_columns(["is_liked"]), pa.table({**rows, "views": [[0]] * 6})):
-        assert not Ratings.check(harmless, domain, implicit=True).hints
+    assert Ratings.from_any(tmp_path / "r.csv", domain, implicit=True).users.tolist() == ["a"]
+    two = pa.table({**rows, "label": [0] * 6, "Label ": [0] * 6})
+    for whole in (table.drop_columns(["is_liked"]), pa.table({**rows, "views": [[0]] * 6}), two, table):
+        assert Ratings.from_any(whole, domain, implicit=True).n_ratings == 5
 
 
 FIELDS = [

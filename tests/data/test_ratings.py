@@ -289,6 +289,8 @@ class TestSelecting:
         assert ratings.user_index(["w", "u", None, "x"]).tolist() == [2, 0, -1, -1]
 
     def test_for_users(self):
+        with pytest.warns(UserWarning, match="None of these users has a rating here"):
+            assert self.ratings().for_users(["nobody", "U"]).n_ratings == 0
         picked = self.ratings().for_users(["w", "nobody", "u"])
         assert as_dictionary(picked) == {"w": EXPECTED["w"], "nobody": {}, "u": EXPECTED["u"]}
         assert picked.users.tolist() == ["w", "nobody", "u"]

@@ -141,12 +141,17 @@ def test_folds_test_every_rating_once_and_are_averaged():
     parts = list(k_folds(ratings, 3, seed=1))
     assert all(train.n_ratings + test.n_ratings == ratings.n_ratings for train, test in parts)
     assert sum(test.n_ratings for _, test in parts) == ratings.n_ratings
-    options = {"delta": 1e-6, "settings": {"als": {"rank": 2, "iterations": 1}}, "seed": 1}
+    options = {
+        "delta": 1e-6,
+        "settings": {"als": {"rank": 2, "iterations": 1}},
+        "seed": 1,
+        "data_is_public": True,
+    }
     result = cross_validate(ratings, ["item-bias"], [math.inf, 1e6], folds=3, **options)
     assert result.data_is_public and result.folds == 3 and result.stamp.startswith("NOT PRIVATE")
     (als,) = [cell for cell in result.summary("rmse") if cell["model"] == "als"]
     runs = [row["rmse"] for row in result.rows if row["model"] == "als"]
-    one = compare(*parts[0], ["item-bias"], [math.inf, 1e6], data_is_public=True, **options)
+    one = compare(*parts[0], ["item-bias"], [math.inf, 1e6], **options)
     assert (
         als["draws"] == 3 and als["value"] == pytest.approx(sum(runs) / 3) and runs[0] == one.rows[-1]["rmse"]
     )
@@ -154,7 +159,7 @@ def test_folds_test_every_rating_once_and_are_averaged():
     with pytest.raises(InputError, match="2 or more"):
         cross_validate(ratings, ["item-bias"], [1], folds=1, **options)
     with pytest.raises(InputError, match="Cross-validation is for public ratings"):
-        cross_validate(ratings, ["item-bias"], [1], data_is_public=False, **options)
+        cross_validate(ratings, ["item-bias"], [1], delta=1e-6)
 
 
 def test_what_is_asked_of_the_ledger_is_the_whole_of_every_run(parts, tmp_path):
