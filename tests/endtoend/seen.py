@@ -131,7 +131,8 @@ def observe(folder: Path, act: Callable[[], object], tape: Tape, *, terminal: bo
     for name, content in inputs.items():
         assert files.pop(name) == content, f"{name} was written to"
     told = tuple(f"{each.category.__name__}: {each.message} ({each.lineno})" for each in warned)
-    return Seen(code, *(_plain(each.getvalue(), folder) for each in (out, err)), tuple(logs), told, files)
+    heard = tuple(_plain(log, folder) for log in logs)
+    return Seen(code, *(_plain(each.getvalue(), folder) for each in (out, err)), heard, told, files)
 
 
 def _surround(patch: pytest.MonkeyPatch, folder: Path) -> None:
