@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import glob
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Group, Parameter
@@ -41,13 +39,10 @@ class Published:
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
         for text in self.public_ratings or ():
             path, population = self._parts(text)
-            if private is not None and _files(path) & _files(private):
-                raise InputError(
-                    f"{path!r} holds private ratings, which cannot be public too; name the users who "
-                    "publish theirs with --donors."
-                )
             sources[population].append(path)
-        return PublicRatings(donors=getattr(self, "donors", None) or (), **sources)
+        public = PublicRatings(donors=getattr(self, "donors", None) or (), **sources)
+        public.apart_from(private)
+        return public
 
     @staticmethod
     def _parts(text: str) -> tuple[str, str]:
@@ -75,11 +70,3 @@ class Donated(Published):
 
     def files(self) -> list[str]:
         return [*([] if self.donors is None else [self.donors]), *super().files()]
-
-
-def _files(path: str) -> set[tuple[int, int]]:
-    """Return device and inode of each file that is named."""
-    named = [Path(path), *map(Path, glob.glob(path))]  # noqa: PTH207
-    inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
-    statuses = [place.stat() for place in (*named, *inside) if place.exists()]
-    return {(status.st_dev, status.st_ino) for status in statuses}

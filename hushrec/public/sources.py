@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import warnings
 from collections.abc import Iterable, Sequence
@@ -86,6 +87,15 @@ class PublicRatings:
 
     # ------------------------------------------------------------------ one training
 
+    def apart_from(self, private: Any) -> None:
+        """Refuse the private ratings as public ones: the same object, or a file of the same disk blocks."""
+        for source in (*_sources(self.same), *_sources(self.external)):
+            if source is private or _files(source) & _files(private):
+                raise InputError(
+                    "The same rows are given as private and as public; public rows cannot be protected, so"
+                    " name the donors among them instead."
+                )
+
     def read(self, estimator: Any, ratings: Ratings | Store) -> PublicRows:
         """Read the public rows of one training, or refuse them before anything is spent.
 
@@ -97,12 +107,7 @@ class PublicRatings:
                 raise InputError(
                     f"{estimator.name} cannot use public ratings; train for lists, ratings or both."
                 )
-        for source in (*same, *external):
-            if source is ratings or _same_file(source, getattr(ratings, "path", None)):
-                raise InputError(
-                    "The same rows are given as private and as public; public rows cannot be protected, so"
-                    " name the donors among them instead."
-                )
+        self.apart_from(getattr(ratings, "path", ratings))
         rows = self._read(ratings, same, external)
         judged = bool(self._donor_ids or same)
         if not judged and estimator.scores == "likes":
@@ -225,8 +230,12 @@ def _sources(declared: Any) -> list[Any]:
     return [] if isinstance(declared, tuple) and not declared else [declared]
 
 
-def _same_file(source: Any, other: Any) -> bool:
-    if not (isinstance(source, str | os.PathLike) and isinstance(other, str | os.PathLike)):
-        return False
-    one, two = Path(source), Path(other)
-    return one.exists() and two.exists() and one.samefile(two)
+def _files(source: Any) -> set[tuple[int, int]]:
+    """Return device and inode of each file that a path names."""
+    path = getattr(source, "path", source)  # of a store
+    if not isinstance(path, str | os.PathLike):
+        return set()
+    named = [Path(path), *map(Path, glob.glob(str(path)))]  # noqa: PTH207
+    inside = [file for place in named if place.is_dir() for file in place.rglob("*")]
+    statuses = [place.stat() for place in (*named, *inside) if place.exists()]
+    return {(status.st_dev, status.st_ino) for status in statuses}

@@ -99,6 +99,8 @@ def train(
             "Without privacy the data set 'default' would be charged an infinite epsilon permanently; pass"
             " dataset with another name, or data_is_public=True."
         )
+    if public is not None:
+        public.apart_from(ratings)
     if isinstance(ratings, str | Path) and is_store(str(ratings)):
         rows: Ratings | Store = Store(str(ratings), domain)
     elif isinstance(ratings, Store):

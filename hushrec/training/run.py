@@ -58,6 +58,9 @@ class PublicRows(Protocol):
 class Public(Protocol):
     """Ratings declared public: :class:`hushrec.PublicRatings`."""
 
+    def apart_from(self, private: Any) -> None:
+        """Refuse the private ratings as public ones."""
+
     def read(self, estimator: Estimator[Any], ratings: Ratings | Store) -> PublicRows:
         """Return the public rows of a training, or refuse them."""
 

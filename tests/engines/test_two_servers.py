@@ -580,6 +580,7 @@ def test_servers_that_do_not_fit_are_both_told_before_a_node_is_charged(few, tmp
         "the second one, too; check --peer": {"role": "second"},
         "other names of nodes; give the same list": {"nodes": nodes},
         "another agreement; give the same file": {"agreement": replace(world.agreement, seed=5)},
+        "another agreement; give the same": {"agreement": replace(world.agreement, nodes_per_user=2)},
         "does not know this one's token; give the same": {"peer_token": "q" * 32},
     }
     for number, (words, changes) in enumerate(wrong.items()):
@@ -980,6 +981,15 @@ def test_a_device_takes_part_in_as_many_trainings_as_its_own_budget_has_room_for
             world.answer(0, ledger=own, folder=tmp_path / str(number))
         assert refused != any(path[0] == "share" for line in world.lines for path, _ in line.said)
     assert own.summary("default").epsilon == pytest.approx(lifetime)
+
+
+def test_a_node_is_charged_once_for_all_rounds(few, tmp_path):
+    own, world, said = Ledger(tmp_path / "own.sqlite"), World(BIASES, few), set()
+    own.open_dataset("default", Budget(20, 1e-6))
+    while said != {"over"}:
+        world.settle()
+        said = {world.answer(number, ledger=None if number else own) for number in range(4)}
+    assert own.summary("default").epsilon == pytest.approx(5)
 
 
 @pytest.mark.true("L3")

@@ -86,6 +86,16 @@ class Shop:
         return self.model
 
 
+def test_a_user_shares_no_count_with_another(tmp_path):
+    """Each has a hash of 128 bits or more: the bytes that one user adds to the file."""
+    sizes = []
+    for count in (1, 2):
+        shop = Shop(tmp_path / str(count))
+        shop.train({f"u{user}": [(f"u{user}", "i0", 5.0)] for user in range(count)})
+        sizes.append(shop.people.path.stat().st_size)
+    assert sizes[1] - sizes[0] >= 16 + 1
+
+
 # the cost of one user
 
 

@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 
+from hushrec import notebook
 from hushrec.errors import InputError
 from hushrec.privacy import (
     Accountant,
@@ -68,6 +69,13 @@ def test_one_line_says_whether_it_is_private():
     assert repr(make(data_is_public=True)) == f"PrivacyStatement(NOT PRIVATE, {repr(make())[17:]}"
     statement = make(public=["<b> & </b>"])
     assert str(statement) == statement.text() and "<b> & </b>" in statement.text()
+    head, rows, told = "<h>", [["<r>"], ["<r>"]], ("<n>", "<o>")
+    for text in (
+        notebook.table(head, rows, *told),
+        notebook.bars(head, rows[0], [(rows[1], 1.0)], *told),
+        notebook.shares(head, {"<r>": 1.0}, *told),
+    ):
+        assert all(f"&lt;{letter}&gt;" in text and f"<{letter}>" not in text for letter in "hrno")
     assert "&lt;b&gt; &amp; &lt;/b&gt;" in statement._repr_html_() and "<b>" not in statement._repr_html_()
 
 

@@ -477,6 +477,24 @@ def test_what_cannot_be_used_is_refused_before_a_charge(declared, words) -> None
         hushrec.models.UserLevelOneBit().fit(FILMS, accountant, public=DECLARED)
 
 
+@pytest.mark.parametrize("kind", ["same", "external"])
+def test_the_private_file_under_another_name_is_not_public(kind, tmp_path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "rated.csv").write_text("user,item,rating\nann,i0,5\nbob,i1,2\n")
+    (tmp_path / "items.txt").write_text("i0\ni1\n")
+    (tmp_path / "hard.csv").hardlink_to("rated.csv")
+    (tmp_path / "soft.csv").symlink_to("rated.csv")
+    given = {"rating_range": (1, 5), "epsilon": 1, "delta": 1e-6, "ledger": "ledger.sqlite"}
+    words = "train rated.csv --rating-range 1 5 --epsilon 1 --delta 1e-6 --catalogue items.txt --out m.hush"
+    for name in ("rated.csv", "hard.csv", "soft.csv", "r*.csv"):
+        public = PublicRatings(**{kind: name})
+        with pytest.raises(InputError, match="as private and as public"):
+            hushrec.train("rated.csv", items=["i0", "i1"], public=public, **given)
+        asked = invoke(*words.split(), "--public-ratings", f"{name}={kind}", "--ledger", "ledger.sqlite")
+        assert "as private and as public" in asked.stderr
+    assert not (tmp_path / "ledger.sqlite").exists()
+
+
 def test_a_donors_file_is_a_list_of_ids_or_refused(tmp_path) -> None:
     path, ids = tmp_path / "donors.txt", [str(donor) for donor in DONORS[:3]]
     for before in ("", "\ufeff", "sep=;\n", "\n"):
@@ -528,7 +546,7 @@ def test_the_command_line_takes_donors(tmp_path, monkeypatch) -> None:
     words = "train", "r.csv", "--epsilon", 1, "--delta", 1e-6, "--rating-range", 1, 5, "--users", 500
     words = *words, "--catalogue", "items.txt", "--ledger", "ledger"
     refused = {
-        ("--public-ratings", "same.csv=same"): "holds private ratings",
+        ("--public-ratings", "same.csv=same"): "as private and as public",
         ("--public-ratings", "far.csv"): "names no population",
         ("--model", "lists", "--public-ratings", "far.csv=external"): "make item features of them",
     }

@@ -31,6 +31,7 @@ from hushrec.network.service import Limits
 from hushrec.server.answers import Answers
 from hushrec.server.metrics import SIZE, Metrics
 from hushrec.server.models import Models, OwnRules
+from hushrec.server.request_schemas import BODIES
 from tests.server.conftest import ITEMS, serving, trained
 
 HERS = {ITEMS[0]: 5.0, ITEMS[3]: 1.0, ITEMS[7]: 4.0}
@@ -374,6 +375,17 @@ def test_tokens(files) -> None:
         named = {"Authorization": f"Bearer {token}"}
         assert closed.client.post("/v1/recommend", json={"ratings": {}}, headers=named).status_code == 200
         assert closed.client.get("/models/als.hush").status_code == 200  # it is public
+
+
+def test_no_body_is_read_before_its_token(files) -> None:
+    async def receive():
+        raise AssertionError("a stranger's body is read")
+
+    answers = Answers(Models({"als": files["als"]}), Metrics(bytearray(8 * SIZE)), tokens=["u" * 32])
+    for path in BODIES:
+        scope = {"type": "http", "method": "POST", "path": path, "headers": []}
+        with pytest.raises(Refusal, match="bearer token"):
+            asyncio.run(answers(Request(scope, receive)))
 
 
 def answered(files, path: str, host: str, client=("127.0.0.1", 1), headers=(), **options) -> int:

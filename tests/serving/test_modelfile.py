@@ -24,6 +24,7 @@ from hushrec.models import ALS, EASE, Model, PrivateALS
 from hushrec.papers.frank_wolfe import FrankWolfe
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
+from hushrec.serving.item_rows import ItemRows
 from hushrec.serving.modelfile import encode, read
 from hushrec.testing import labelled_users, ratings_of
 from tests.models.cases import CASES
@@ -227,6 +228,18 @@ def test_files_that_do_not_fit_together_are_refused(change, words, tmp_path) -> 
     with pytest.raises(ModelFileError, match=words) as error:
         hushrec.load(path)
     assert one_sentence(error.value)
+
+
+@pytest.mark.parametrize("places", [[0, 30], [-1, 3], [3, 3], [5, 2], [3, 2**31 - 1]])
+def test_rows_of_items_outside_the_catalogue_are_refused(places) -> None:
+    stored = ItemRows(np.ones((2, 2), np.float32), np.array(places, np.int32), 30)
+    for name in ("item_factors", "learned_items"):
+        made = model() if name == "item_factors" else EASE().fit(RATINGS, Accountant(Budget(math.inf, 1e-6)))
+        arrays = made.arrays | {name: stored if name == "item_factors" else np.array(places, np.int32)}
+        if name == "learned_items":
+            arrays["item_factors"] = np.ones((2, 2), np.float32)
+        with pytest.raises(ModelFileError, match="fit the catalogue"):
+            Model.from_bytes(replace(made, arrays=arrays).to_bytes())
 
 
 def test_a_name_that_occurs_twice_is_refused(tmp_path) -> None:
