@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from hushrec.checks import plural
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name
 from hushrec.data.files import read_parquet, readable
@@ -302,15 +303,33 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         ids = names.index(asked["item"]) if asked.get("item") in names else _column_of_ids(names, what)
         if len(delimiter) > 1:
             content, delimiter = content.replace(delimiter.encode(), _STAND_IN), _STAND_IN.decode()
+        wrong: list[Any] = []
+
+        def skip(row: Any) -> str:
+            wrong.append(row)
+            return "skip"
+
         table = csv.read_csv(
             pa.BufferReader(content),
-            # Arrow would leave blanks around the names
+            # Arrow would leave blanks around the names. All is one block: a text may have several lines.
             read_options=csv.ReadOptions(
-                column_names=names, skip_rows=n_lines - is_row, use_threads=len(content) > 1 << 20
+                column_names=names,
+                skip_rows=n_lines - is_row,
+                use_threads=False,
+                block_size=min(max(len(content), 1), (1 << 31) - 1),
             ),
-            parse_options=csv.ParseOptions(delimiter=delimiter),
+            parse_options=csv.ParseOptions(
+                delimiter=delimiter,
+                newlines_in_values=True,
+                invalid_row_handler=skip,
+            ),
             convert_options=csv.ConvertOptions(column_types={names[ids]: pa.string()}),  # 007 stays 007
         )
+        if wrong:
+            raise InputError(
+                f"Row {wrong[0].number} of {file.path!r} has {plural(wrong[0].actual_columns, 'cell')}, but"
+                f" the first one has {len(names)}; put a text that holds the delimiter into double quotes."
+            )
         cells = [column if at == ids else _without_commas(column) for at, column in enumerate(table.columns)]
         return pa.Table.from_arrays(cells, names)
 

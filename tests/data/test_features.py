@@ -142,6 +142,24 @@ def test_a_table_of_items_with_a_usual_header_needs_no_names(tmp_path) -> None:
         named_item_table(str(path), {"item": "Artikel"}, "titles")
 
 
+def test_texts_of_several_lines_are_cells_and_a_row_of_other_length_is_named(tmp_path) -> None:
+    """However long the file is: Arrow reads a text across the end of its block only if it is told to."""
+    path, long = tmp_path / "articles.csv", "\n".join(["<p>soft, warm</p>"] * 9000)
+    rows = [f'{number},"Lamp ""{number % 2}""","{long}\r\n{number % 3}",{number}' for number in range(30)]
+    path.write_text("\n".join(["sku,title,description,price", *rows]), newline="")
+    domain = Domain(range(30), rating_range=(1, 5), item_features=path)
+    assert dict(domain.column_uses)["description"].startswith("words") and domain.feature_names[0] == (
+        "price",
+    )
+    for row, words in (
+        ("30,Lamp, red,soft,2", "Row 32 .* has 5 cells"),
+        ("30,Lamp", "Row 32 .* has 2 cells"),
+    ):
+        path.write_text("\n".join(["sku,title,description,price", *rows, row]), newline="")
+        with pytest.raises(InputError, match=words):
+            Domain(range(30), rating_range=(1, 5), item_features=path)
+
+
 def test_ids_of_128_bits_are_read_exactly_from_a_table_of_items(tmp_path) -> None:
     ids = [12345678901234567890123, 2**64, 3]
     frame = pl.DataFrame({"item": pl.Series(ids, dtype=pl.Int128), "weight": [1, 2, 3]})
