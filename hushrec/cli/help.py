@@ -44,7 +44,7 @@ class Help:
         print()
 
     def render_description(self, console: Any, options: Any, description: Any) -> None:
-        for paragraph in _text(description).strip("\n").split("\n\n"):
+        for paragraph in filter(None, _text(description).strip("\n").split("\n\n")):
             if paragraph.strip().startswith("hushrec "):
                 print(_examples(paragraph))
             else:
@@ -91,8 +91,10 @@ def _about(entry: HelpEntry) -> str:
 
 
 def _text(rendered: Any) -> str:
+    """Return no text for the stand-in that cyclopts renders where Python has no docstrings."""
     rendered = getattr(rendered, "primary_renderable", rendered)
-    return "" if rendered is None else str(getattr(rendered, "plain", rendered))
+    plain = getattr(rendered, "plain", rendered)
+    return plain if isinstance(plain, str) else ""
 
 
 def _print(console: Any, text: str, first: str = "", rest: str = "") -> None:

@@ -65,7 +65,7 @@ def _sentences(line: str) -> list[str]:
     """Fold a sentence, but no row of a table and no command to copy."""
     label = match[0] if (match := re.match(r"[A-Z][a-z]+: {2,}", line)) else ""
     rest = line.removeprefix(label)
-    if len(line) <= width() or "  " in rest.strip() or rest.startswith((" ", "hushrec ")):
+    if len(line) <= width() or "  " in rest.strip() or re.match(r" |([A-Z][\w ]*: )?hushrec ", rest):
         return []
     return textwrap.wrap(
         rest,

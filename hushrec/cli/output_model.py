@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Mapping
 from inspect import getdoc
 from pathlib import Path
@@ -87,7 +88,8 @@ def judged(judgement: Mapping[str, Any]) -> str:
 
 
 def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool = True) -> None:
-    more = [f"Next: hushrec recommend {target} RATINGS --user ID; hushrec report {target}"]
+    name = shlex.quote(str(target))
+    more = [f"Next: hushrec recommend {name} RATINGS --user ID; hushrec report {name}"]
     if rows and not counted(trained):
         more.append("Run hushrec check to see which rows were used. Training does not report that.")
     payload = {"file": str(target), **described(trained)}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
     shared = shares(book, dataset)
     result |= {"promised_together": both, **shared[0]}
     together = output.paragraph(f"{summary_of(book, dataset)}.")
-    next_line = f"Fractions of each season: hushrec ledger show --dataset {dataset}"
+    next_line = f"Fractions of each season: hushrec ledger show --dataset {shlex.quote(dataset)}"
     output.result(as_json, result, *lines, *text, *together[1:], f"Ledger: {book.path}", next_line)
 
 

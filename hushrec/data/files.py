@@ -28,7 +28,7 @@ from hushrec.errors import InputError
 
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat")
 #: Formats of text with a header; a delimiter is the name of one.
-WITH_HEADER = ("csv", "tsv", *DELIMITERS, "::")
+WITH_HEADER = ("csv", "tsv", *DELIMITERS, "::", " ")
 _BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB in addition to the kept columns
 _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 

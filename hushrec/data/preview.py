@@ -34,6 +34,7 @@ from hushrec.data.files import (
     with_keys,
 )
 from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, is_rounded, positions_of
+from hushrec.data.layouts import layout_of
 from hushrec.data.ratings_builder import build, has_value, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
@@ -120,7 +121,7 @@ class Preview:
         named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
         lines = [f"{PRIVATE_LOOK}.", ""]
         if self.format:
-            lines.append(f"Format    {self.format}")
+            lines.append(f"Format    {self.format.strip() or repr(self.format)}")
         if named:
             lines.append(f"Columns   {named}")
         if self.not_read:
@@ -150,7 +151,13 @@ def preview(
 ) -> Preview:
     """See `hushrec.data.Ratings.check`."""
     implicit = implicit or domain.likes
-    reading = _Read(source, domain, columns, format, implicit)
+    layout = layout_of(str(source), domain) if isinstance(source, str | Path) else ""
+    try:
+        reading = _Read(source, domain, columns, format, implicit)
+    except InputError as error:
+        if not layout or error.parameter != "columns":
+            raise
+        raise InputError(layout.replace("\n  ", " `") + "`") from None
     table, numbers = reading.table, reading.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
     positions = positions_of(items, domain.item_texts)
@@ -199,6 +206,7 @@ def preview(
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
         without_time=None if reading.times is None else int((reading.times[used] == NO_TIME).sum()),
         hints=(
+            *([layout] if layout else []),
             *reading.hints_of_fields(),
             *_hints(reading, float((positions < 0).mean()) if len(positions) else 0),
             *reading.hints_of_ids("user", users),

@@ -82,6 +82,7 @@ def read_header(stream: ByteStream, delimiter: str | None) -> tuple[list[str], s
         header, blocks = _first_line(blocks)
         delimiter, n_lines = delimiter or stated, 2
     line = header[:MAX_LINE_BYTES].decode("utf-8", "replace")
+    line = " ".join(line.split()) if delimiter == " " else line
     if delimiter is None:
         delimiter = "::" if "::" in line else max(DELIMITERS, key=line.count)
     fields = line.split("::") if delimiter == "::" else next(csv.reader([line], delimiter=delimiter), [])
@@ -98,7 +99,8 @@ def read_fields(
 ) -> tuple[list[pa.DictionaryArray], np.ndarray]:
     """Return the wanted fields of every well-formed line as bytes, and which lines are well-formed.
 
-    A line with another number of fields is skipped, or with fewer ones where ``at_least``.
+    A line with another number of fields is skipped, or with fewer ones where ``at_least``. Several blanks are
+    one delimiter.
     """
     mark = _STAND_IN if delimiter == "::" else delimiter.encode()
     octets = np.frombuffer(block, np.uint8)
@@ -106,6 +108,8 @@ def read_fields(
     good = lengths <= MAX_LINE_BYTES + 1  # measured in the file, before anything is replaced
     plain: bytes | None = block if good.all() else octets[np.repeat(good, lengths)].tobytes()
     block = plain or b""
+    if delimiter == " ":
+        plain = block = re.sub(rb"(?m)^[ \t]+|[ \t]+$", b"", re.sub(rb"[ \t]+", b" ", block))
     if delimiter == "::":
         plain = block.replace(_STAND_IN, b"::" * 8).replace(b"::", _STAND_IN)
     elif quoted and b'"' in block:

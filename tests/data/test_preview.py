@@ -4,6 +4,7 @@ import bz2
 import datetime
 import gzip
 import lzma
+import subprocess
 from pathlib import Path
 
 import numpy as np
@@ -147,6 +148,45 @@ def test_a_row_of_likes_with_a_value_of_zero_or_less_is_left_out_and_counted(
     two = pa.table({**rows, "label": [0] * 6, "Label ": [0] * 6})
     for whole in (table.drop_columns(["is_liked"]), pa.table({**rows, "views": [[0]] * 6}), two, table):
         assert Ratings.from_any(whole, domain, implicit=True).n_ratings == 5
+
+
+#: Text of a file with several ratings a line -> its layout, and the likes in it.
+LAYOUTS = {
+    "user,i1,i2,i3\nu1,1,0,1\nu2,0,0,1\n": ("wide table", "u1,i1 u1,i3 u2,i3"),
+    '"i1"\t"who"\t"i3"\r\n1\t"u1"\t0\r\n0\t"u2"\t2.5\r\n': ("wide table", "u1,i1 u2,i3"),
+    "i1;i2;i3\n1;0;\n0;0;1\n": ("wide table", "1,i1 2,i3"),
+    "u1 i1 i2\nu2 i3\nu3 i1 i2 i3\n": ("one list a line", "u1,i1 u1,i2 u2,i3 u3,i1 u3,i2 u3,i3"),
+    "user,items\nu1,i1 i2\nu2,i3\nu3,[i1;i3;i4]\n": (
+        "one list a line",
+        "u1,i1 u1,i2 u2,i3 u3,i1 u3,i3 u3,i4",
+    ),
+    "i1,i2\ni3\n": ("one list a line", "1,i1 1,i2 2,i3"),
+}
+
+
+@pytest.mark.parametrize("text", LAYOUTS)
+def test_the_command_of_another_layout_makes_a_table(tmp_path: Path, monkeypatch, text: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    what, likes = LAYOUTS[text]
+    Path("my file.csv").write_text(text, newline="")
+    domain = Domain([f"i{k}" for k in range(6)], likes=True)
+    with pytest.raises(InputError, match=f"{what}.*`awk .*`$") as refusal:
+        Ratings.check("my file.csv", domain)
+    subprocess.run(str(refusal.value).split("`")[1], shell=True, check=True)
+    rows = [line.split(",")[:2] for line in Path("rows.csv").read_text().split("\n")[1:-1]]
+    assert rows == [like.split(",") for like in likes.split()]
+    assert Ratings.from_any("rows.csv", domain).n_ratings == len(rows)
+    with pytest.raises(InputError, match="no column"):
+        Ratings.from_any("my file.csv", domain)
+
+
+def test_lists_that_are_read_by_position_give_a_hint_and_tables_do_not(tmp_path: Path) -> None:
+    lists = written(tmp_path, ["u1 i1 i2", "u2 i3", "u3 i1 i2 i3"], "l.txt")
+    found = Ratings.check(lists, DOMAIN, columns={"user": 1, "item": 2}, format=" ", implicit=True)
+    assert "one list a line" in found.hints[0] and "\n  awk -F'[,;|\\t ]+'" in str(found)
+    domain = Domain(range(9), rating_range=(1, 5))
+    lines = ["user,item,rating", *(f"{k},{k % 9},{k % 5 + 1}" for k in range(20)), "1,2", "1,2,3,4"]
+    assert not any("awk" in hint for hint in Ratings.check(written(tmp_path, lines), domain).hints)
 
 
 FIELDS = [

@@ -333,6 +333,11 @@ def test_positions_count_from_one_and_a_format_may_be_a_delimiter(tmp_path) -> N
     (tmp_path / "r.csv").write_text("user|item|rating\na|1|4\n")
     domain = Domain(["1"], rating_range=(1, 5))
     assert Ratings.from_any(tmp_path / "r.csv", domain, format="|").n_ratings == 1
+    (tmp_path / "r.txt").write_text("\tuser  item rating \n a\t1  4\n\nb   1 3  \nc 1\n")
+    assert Ratings.from_any(tmp_path / "r.txt", domain, format=" ").users.tolist() == ["a", "b"]
+    (tmp_path / "r.txt").write_text("a  1 4 x\n\n  b 1\t 3\n")
+    places = {"user": 1, "item": 2, "rating": 3}
+    assert Ratings.from_any(tmp_path / "r.txt", domain, format=" ", columns=places).n_users == 2
     with pytest.raises(InputError, match="count from 1"):
         Ratings.from_any(tmp_path / "r.csv", domain, columns={"user": 0, "item": 1, "rating": 2})
     with pytest.raises(InputError, match="or the delimiter of the columns"):
