@@ -91,7 +91,8 @@ ROWS = [
         ("privacy/test_accounting.py::", "privacy/test_selection.py::"),
         "delta off by 1e-10 of itself, epsilon outside PLD's bounds by 1e-6, a calibrated sd too small",
         "largest relative error of delta {largest relative error:.1g} in {with mpmath:,.0f} cases;"
-        " {golden:.0f} golden, {calibrations:.0f} calibrated, {with PLD:.0f} with PLD",
+        " {golden:.0f} golden, {calibrations:.0f} calibrated, {with PLD:.0f} with PLD,"
+        " {with OpenDP:.0f} with OpenDP",
     ),
     Row(
         "A6",
@@ -275,7 +276,7 @@ ROWS = [
         ("data/test_rows_alone.py::test_no_cell",),
         "a cell of a file is in a message", "{cases} files"),
     Row("F8", "what delta pays for",
-        ("privacy/test_sampler.py::test_the_tail", "privacy/test_sampler.py::test_finer"),
+        ("privacy/test_sampler.py::test_the_tail", "privacy/test_sampler.py::test_thresholds"),
         "a chance of failure is in no delta", "{cases} tests"),
     Row("F9", "held-out users and matrices from outside",
         (f"{PARTS}test_held", f"{PARTS}test_an_item_stored", "data/test_ratings.py::test_a_malformed",

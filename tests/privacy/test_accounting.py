@@ -1,6 +1,7 @@
-"""A5: the accountant against trust in independent hands (mpmath with 50 digits, dp-accounting's PLD)."""
+"""A5: the accountant against independent hands: mpmath with 60 digits, dp-accounting's PLD, OpenDP."""
 
 import math
+from fractions import Fraction
 from statistics import NormalDist
 
 import mpmath
@@ -19,8 +20,8 @@ HALF_OF_1E_12 = 1 + 5e-13  # the slack of the budget filter, in mu
 
 
 @pytest.fixture(autouse=True)
-def fifty_digits():
-    with mpmath.workdps(50):
+def sixty_digits():
+    with mpmath.workdps(60):
         yield
 
 
@@ -51,6 +52,7 @@ def test_golden_table(delta, record_property):
 def test_delta_agrees_with_mpmath(record_property):
     """Killed: Phi(-mu/2 + epsilon/mu) (SmartNoise's sign), and plain ndtr differences."""
     corners = [(m, m * m / 2 + m * x) for m in (1e-6, 1e-3, 0.999, 1.0, 1e4) for x in (0, 1.414, 2, 20, 37)]
+    corners += [(mu, epsilon) for mu in np.geomspace(0.01, 10, 15) for epsilon in np.geomspace(1e-3, 50, 15)]
     largest = 0.0
     for mu, epsilon in random_pairs(600) + corners:
         exact = exact_delta(mu, epsilon)
@@ -137,6 +139,33 @@ def test_agrees_with_pld(record_property):
         assert found - below.get_epsilon_for_delta(delta) >= -1e-6
         assert found - above.get_epsilon_for_delta(delta) <= 1e-6
     record_property("with PLD", 60)
+
+
+def test_opendp_has_no_smaller_epsilon_for_any_number_of_releases(record_property):
+    """It adds rho up and converts it, which costs at most a quarter more, and little where epsilon is 0."""
+    import opendp.prelude as dp
+
+    dp.enable_features("contrib")
+    space = dp.atom_domain(T=float, nan=False), dp.absolute_distance(T=float)
+    for noise in np.geomspace(0.3, 100, 10):
+        for releases in (1, 7):
+            composed = dp.c.make_composition([dp.m.make_gaussian(*space, scale=noise)] * releases)
+            curve = dp.c.make_zCDP_to_approxDP(composed).map(1.0)
+            mu = total_mu([1 / noise] * releases)
+            for delta in 10.0 ** -np.arange(1, 11):
+                ours = epsilon_of(mu, delta)
+                assert ours <= curve.epsilon(delta) <= 1.25 * ours + mu / 2
+    record_property("with OpenDP", 200)
+
+
+def test_the_sum_of_squares_is_that_of_fractions():
+    """The ledger's sum, whatever the order and the sizes, to the last bits of float64."""
+    generator = np.random.default_rng(4)
+    for count in (1, 2, 50, 10_000):
+        mus = (10 ** generator.uniform(-12, 3, count)).tolist()
+        exact, found = sum(Fraction(mu) ** 2 for mu in mus), Fraction(total_mu(mus))
+        assert abs(found**2 / exact - 1) <= Fraction(1, 2**50)
+        assert total_mu(mus) == total_mu(sorted(mus)) == total_mu(mus[::-1])
 
 
 def test_mixtures_are_dominated():

@@ -3,6 +3,7 @@
 import itertools
 from fractions import Fraction
 
+import flint
 import mpmath
 import numpy as np
 import pytest
@@ -56,17 +57,22 @@ def slow_draws(monkeypatch):
 
 @pytest.mark.parametrize("name", LAWS)
 def test_thresholds(name, record_property):
-    """Every one against mpmath."""
+    """Every one, also of finer tables, against a proven enclosure (ball arithmetic)."""
     law = law_of(name)
+    with flint.ctx.workprec(900):
+        for bits in (128, 256, 512):
+            for k, threshold in enumerate(law.finer(bits)):
+                z = flint.arb(k + 1) / 2**law.cell_bits
+                exact = (z / flint.arb(2).sqrt()).erf() if name == "gaussian" else -(-z).expm1()
+                off = int((exact * 2**bits).floor().unique_fmpz()) - threshold
+                assert off == 0 or (bits > 128 and abs(off) == 1), k
+            assert law.finer(bits)[-1] == 2**bits - 1
+        assert law.thresholds == law.finer(128)
     with mpmath.workdps(120):
-        for k, threshold in enumerate(law.thresholds):
-            exact = distribution(name, mpmath.ldexp(k + 1, -law.cell_bits))
-            assert threshold == int(mpmath.floor(mpmath.ldexp(exact, 128))), k
         for k, quick in enumerate(law.quick.tolist()):
             h = mpmath.ldexp(1, -law.cell_bits)
             largest = h * h * (k + mpmath.mpf(1) / 2) if name == "gaussian" else h
             assert quick == int(mpmath.floor(2**31 * (1 - largest))) < 2**31 * mpmath.exp(-largest)
-    assert law.thresholds[-1] == 2**128 - 1
     record_property("table entries", len(law.thresholds))
 
 
@@ -138,19 +144,6 @@ def test_the_tail_has_its_law(name):
             while distribution(name, mpmath.ldexp(cell + 1, -law.cell_bits)) <= uniform:
                 cell += 1
             assert cell_drawn(law, uniform)[0] == cell
-
-
-@pytest.mark.parametrize("name", LAWS)
-def test_finer_thresholds(name, record_property):
-    """Each is within one of mpmath's, the error that the proof allows for."""
-    law = law_of(name)
-    for bits in (128, 256, 512):
-        thresholds = law.finer(bits)
-        with mpmath.workdps(bits // 3 + 60):
-            for k in range(0, len(thresholds), 7):
-                exact = distribution(name, mpmath.ldexp(k + 1, -law.cell_bits))
-                assert abs(thresholds[k] - int(mpmath.floor(mpmath.ldexp(exact, bits)))) <= 1
-        assert thresholds[-1] == 2**bits - 1
 
 
 @pytest.mark.parametrize("name", LAWS)
