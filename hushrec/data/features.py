@@ -102,8 +102,7 @@ def read_item_features(source: Any, texts: pa.Array) -> ItemTable:
     words = [column.words for column in columns if column.words is not None]
     if not groups and not words:
         raise InputError(
-            "No item of the catalogue has a feature or a word; check that the table uses the catalogue's ids,"
-            " and pass titles, categories or numbers."
+            "No item of the catalogue has a feature or a word; pass titles, categories or numbers."
         )
     features = np.column_stack([group for _, group in groups]) if groups else None
     if features is not None:
@@ -150,6 +149,11 @@ def _columns_of(source: Any, texts: pa.Array) -> Iterator[_Column]:
     if table.num_columns == 1:
         raise InputError("The item features hold ids only; add columns of titles, categories or numbers.")
     (known,) = np.nonzero(place >= 0)
+    if not len(known):
+        raise InputError(
+            f"Column {table.column_names[ids]!r} of the item features holds no id of the catalogue; if"
+            " another column holds the ids, name it item (--columns id=NAME)."
+        )
     for number, name in enumerate(table.column_names):
         if number != ids:
             yield _in_catalogue(_read(table.column(number), name, known), place[known], len(texts))
