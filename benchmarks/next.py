@@ -1,4 +1,4 @@
-"""Compare next lists: private ones, with and without a window, and others without privacy.
+"""Compare next lists: private ones, and others without privacy.
 
 Each user's history is cut at three places, and the row right after is held out. hit@20 and MRR@100 of users
 who were not trained on: three splits of users and ten draws of noise. `private-eigenrec`, every row a like,
@@ -29,19 +29,17 @@ from hushrec import EASE, Accountant, Budget, Domain, Model, PrivateEigenRec, Ra
 
 JUDGED, CUTS, LISTED, RANKED = 20 if TOY else 700, (0.4, 0.7, 1.0), 20, 100
 SPLITS, DRAWS = (1, 1) if TOY else (3, 10)
-#: Places within which likes go together, for the model with a window.
-WINDOW = 20
-#: Table, epsilon, and the gains that are asked for: of `next` in hit@20 and in MRR, of a window in hit@20.
+#: Table, epsilon, and the gains of `next` that are asked for in hit@20 and in MRR.
 CELLS = (
-    ("ml-100k", 5.0, 0.05, None, -0.003),
-    ("ml-100k", 2.0, None, None, -0.003),
-    ("drift", 5.0, 0.0, None, 0.02),
-    ("drift", 2.0, 0.0, None, 0.01),
-    ("ml-1m", 5.0, 0.04, None, 0.02),
-    ("ml-1m", 2.0, None, None, 0.01),
-    ("ml-1m", 1.0, 0.015, None, -0.003),
-    ("ml-latest-small", 5.0, None, 0.006, -0.003),
-    ("ml-latest-small", 2.0, None, None, -0.003),
+    ("ml-100k", 5.0, 0.05, None),
+    ("ml-100k", 2.0, None, None),
+    ("drift", 5.0, 0.0, None),
+    ("drift", 2.0, 0.0, None),
+    ("ml-1m", 5.0, 0.04, None),
+    ("ml-1m", 2.0, None, None),
+    ("ml-1m", 1.0, 0.015, None),
+    ("ml-latest-small", 5.0, None, 0.006),
+    ("ml-latest-small", 2.0, None, None),
 )
 ORDERS = ("catalogue", "random ties", "random order")
 #: Order and metric of each column of the page's table.
@@ -216,11 +214,11 @@ def references(name: str, reference: str) -> Iterator[Run]:
         yield cell, partial(REFERENCES[reference], split(name, seed))
 
 
-def trainings(name: str, epsilon: float, window: int) -> Iterator[Run]:
+def trainings(name: str, epsilon: float) -> Iterator[Run]:
     """Yield what names each row of a private model, and what measures it."""
     for seed, draw in product(range(SPLITS), range(DRAWS)):
         part, budget = split(name, seed), Budget(epsilon, 1e-6)
-        model = PrivateEigenRec.planned(budget, part.train.domain, part.train.n_users, window=window)
+        model = PrivateEigenRec.planned(budget, part.train.domain, part.train.n_users)
         cell = {"data": name, "split": seed, "epsilon": epsilon, "draw": draw, "settings": settings(model)}
         yield cell, partial(of_training, model, budget, part, draw)
 
@@ -251,28 +249,27 @@ def spelled(values: np.ndarray) -> str:
     return f"{values.mean():+.3f} ± {error:.3f} ({min(values.reshape(SPLITS, -1).mean(axis=1)):+.3f})"
 
 
-def with_a_window(rows: Rows, ends: float, targets: Targets) -> list[str]:
+def private_lists(rows: Rows, ends: float, targets: Targets) -> list[str]:
     """Print and judge the gains; return a line of the page for each table and epsilon."""
     lines = []
-    for name, epsilon, hit, rank, windowed in CELLS:
+    for name, epsilon, *asked in CELLS:
         if name != "drift" and not there(name):
             continue
-        plain, window = (figures(rows, trainings(name, epsilon, places), ends) for places in (0, WINDOW))
-        if not len(plain) == len(window) == SPLITS * DRAWS:
+        found = figures(
+            rows, trainings(name, epsilon), ends
+        )  # (runs, orders, the usual list and `next`, metrics)
+        if len(found) < SPLITS * DRAWS:
             continue
-        # (runs, orders, lists, metrics): the usual list, `next`, and `next` with a window
-        found = np.concatenate([plain, window[:, :, 1:]], axis=2)
-        means, gains = found.mean(axis=0), np.diff(found, axis=2)
-        print(f"{name}, epsilon {epsilon:g}: usual list {spelled((window - plain)[:, 0, 0, 0])} by a window")
-        for order, step, k in np.ndindex(3, 2, 2):
-            what = f"{('hit@20', 'MRR')[k]} of {('next', 'a window')[step]}, {ORDERS[order]}"
-            print(f"{name}, epsilon {epsilon:g}: {what} {spelled(gains[:, order, step, k])}", flush=True)
-        for what, least, step, k in (("next", hit, 0, 0), ("next", rank, 0, 1), ("a window", windowed, 1, 0)):
+        means, gains = found.mean(axis=0), found[:, :, 1] - found[:, :, 0]
+        for order, k in np.ndindex(3, 2):
+            what = f"{('hit@20', 'MRR')[k]} of next, {ORDERS[order]}"
+            print(f"{name}, epsilon {epsilon:g}: {what} {spelled(gains[:, order, k])}", flush=True)
+        for k, least in enumerate(asked):
             if least is not None:
-                text = f"{name}, epsilon {epsilon:g}: gain of {what} in {('hit@20', 'MRR')[k]}"
-                targets.at_least(float(gains[:, 0, step, k].mean()), least, text)
+                text = f"{name}, epsilon {epsilon:g}: gain of next in {('hit@20', 'MRR')[k]}"
+                targets.at_least(float(gains[:, 0, k].mean()), least, text)
         cells = [" → ".join(f"{mean:.3f}" for mean in means[order, :, k]) for order, k in SHOWN]
-        lines.append(f"| {name} | {epsilon:g} | {' | '.join([*cells, spelled(gains[:, 0, 1, 0])])} |")
+        lines.append(f"| {name} | {epsilon:g} | {' | '.join([*cells, spelled(gains[:, 0, 0])])} |")
     return lines
 
 
@@ -293,9 +290,9 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="write the tables of docs/guides/next.md")
     options, targets = parser.parse_args(), Targets()
     rows, ends = Rows("toy.jsonl" if TOY else "next.jsonl"), time.monotonic() + options.seconds
-    private, exact = with_a_window(rows, ends, targets), without_privacy(rows, ends)
+    private, exact = private_lists(rows, ends, targets), without_privacy(rows, ends)
     if options.write:
-        head = "| users | epsilon | hit@20 | MRR | random ties | random hold-out | gain of the window |"
+        head = "| users | epsilon | hit@20 | MRR | random ties | random hold-out | gain in hit@20 |"
         write_part(PAGE, "next", "\n".join([head, "|---|---|---|---|---|---|---|", *private]))
         head = f"| users | {' | '.join(name.split()[0] for name in REFERENCES)} |"
         write_part(PAGE, "next-compared", "\n".join([head, "|---|---|---|---|---|", *exact]))

@@ -33,7 +33,6 @@ SENTENCES = {
     "D5": "A dossier claims only what was checked, in English and German, and marks what was not",
     "D6": "Settings planned for another budget are refused, and a large delta is named, before a charge",
     "D7": "A privacy statement that lacks a key is refused at any depth",
-    "D8": "A window refuses ratings read without times before any charge, and no row for lacking its time",
     "E1": "A list's scores never rise with rank, and its ratings are what predict says",
     "E2": "What Python returns is JSON as it is; lists are explained alike in Python, shell, server, browser",
     "E3": "Metrics bear their usual names where they have their usual definitions",

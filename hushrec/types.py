@@ -4,12 +4,28 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
-import numpy as np
 from numpy.typing import NDArray
 
 Array = NDArray[Any]
+
+
+class Part(NamedTuple):
+    """A term of a list's score.
+
+    Attributes
+    ----------
+    name : str
+    weight : float
+        In units of the part's typical best score.
+    columns : int
+        Its number of columns among the item factors.
+    """
+
+    name: str
+    weight: float
+    columns: int = 0
 
 
 @dataclass(frozen=True)
@@ -24,17 +40,14 @@ class ModelArrays:
         Arrays that the next week of a season starts from.
     lists : ModelArrays or None
         Those of the model that recommends, where this one only predicts.
-    beside : mapping of str to ndarray
-        Arrays of another model of the same kind for serving.
-    weight : float
-        Weight of the other model, in [0, 1].
+    parts : tuple of Part
+        The parts of the lists, with their weights; none where only popularity and taste count.
     """
 
     serve: Mapping[str, Any] = field(default_factory=dict)
     state: Mapping[str, Any] = field(default_factory=dict)
     lists: ModelArrays | None = None
-    beside: Mapping[str, Any] = field(default_factory=dict)
-    weight: float = 0.0
+    parts: tuple[Part, ...] = ()
 
     @classmethod
     def of(cls, arrays: ModelArrays | Mapping[str, Any]) -> ModelArrays:
@@ -44,7 +57,3 @@ class ModelArrays:
     def __or__(self, served: Mapping[str, Any]) -> ModelArrays:
         """Replace arrays for serving."""
         return replace(self, serve={**self.serve, **served})
-
-    def counting(self, weight: float) -> ModelArrays:
-        """Add the weight of another model, which the next week of a season keeps."""
-        return replace(self, state={**self.state, "beside_weight": np.float64(weight)}, weight=weight)

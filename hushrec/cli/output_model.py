@@ -7,7 +7,7 @@ import shlex
 from collections.abc import Mapping
 from inspect import getdoc
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from hushrec.checks import plural, settings_of
 from hushrec.cli import output
@@ -15,13 +15,11 @@ from hushrec.data import Domain
 from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
 from hushrec.evaluation.measured import public_decides
 from hushrec.evaluation.taste import Taste, taste
-from hushrec.models.liked_features import VOTES
 from hushrec.privacy import Budget
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
 from hushrec.serving.recommend import Algorithm
 from hushrec.training import named, run
-from hushrec.training.estimator import Estimator
 
 #: Label of the release of the number of users.
 _COUNT = "number of users"
@@ -35,7 +33,7 @@ def about(trained: Model, releases: bool = False) -> str:
     domain = trained.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
-    learned = taste_of(trained).text(), advice(trained), votes(trained), *map(judged, trained.judged)
+    learned = taste_of(trained).text(), advice(trained), *map(judged, trained.judged)
     lines = filter(None, learned)
     return "\n".join([f"Domain:     {rows}", *lines, "", trained.privacy.text(not releases)])
 
@@ -43,28 +41,10 @@ def about(trained: Model, releases: bool = False) -> str:
 def advice(trained: Model) -> str:
     lister = trained.lists or trained
     n_users = getattr(lister.estimator, "n_users", None)
-    used = "learned_items" in lister.arrays or lister.public is not None
+    used = "pair_items" in lister.arrays or lister.parts or lister.public is not None
     if taste_of(trained).directions != 0 or used or not n_users:
         return ""
     return public_decides(n_users, trained.domain.n_items, trained.privacy.budget.epsilon)
-
-
-def votes(trained: Model) -> str:
-    lister, domain, privacy = trained.lists or trained, trained.domain, trained.privacy
-    if not any(VOTES in release.label for release in privacy.releases):
-        estimator = cast(Estimator[Any], lister.estimator)
-        if privacy.item_features and "learned_items" in lister.arrays:
-            count = int(lister.arrays.get("feature_columns", 0))
-            used = "used for lists" if count else "not used for lists"
-            return f"Item features: {used}. {plural(count, 'dimension')} of them exceed the noise."
-        if domain.item_features is None or estimator.uses_features(privacy.budget, domain):
-            return ""
-        return "Item features: not used for lists. Users vote on them in trainings with few users only."
-    if any(row["weight"] for row in trained.judged if row["job"] == "lists"):
-        return "Item features: users voted on them; donors then chose their weight in lists."
-    if lister.public is None:
-        return "Item features: not used for lists. The users' votes were against them or nearly even."
-    return "Item features: used for lists. The users' votes were for them."
 
 
 def judged(judgement: Mapping[str, Any]) -> str:

@@ -107,6 +107,14 @@ class Domain:
         return self._item_table.widths if self._item_table else ()
 
     @property
+    def feature_tables(self) -> list[tuple[tuple[str, ...], np.ndarray]]:
+        """Names and features of each group."""
+        if self._item_table is None or self.item_features is None:
+            return []
+        ends = np.cumsum(self.feature_widths)[:-1]
+        return list(zip(self._item_table.names, np.split(self.item_features, ends, axis=1), strict=True))
+
+    @property
     def item_words(self) -> Neighbours | None:
         """The nearest items of each item by the words of the item features; None without words."""
         return self._item_table.words if self._item_table else None

@@ -50,7 +50,10 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
         return Taste(None)
     lister, count = model.lists or model, model.directions
     dimensions = plural(count or 0, "taste dimension")
-    if "learned_items" in lister.arrays:
+    if lister.parts:
+        named = [f"{part.name} {part.weight:.2f}" for part in lister.parts]
+        return Taste(count, f"lists are the sum of these parts, with weights: {', '.join(named)}.")
+    if "pair_items" in lister.arrays:
         more = f" and {dimensions}" if count else ""
         return Taste(count, f"the model learned pairs of items{more}. Lists follow both.")
     if count:

@@ -18,8 +18,10 @@ from scipy.linalg import LinAlgError, lapack
 
 from hushrec.checks import Positive
 from hushrec.data import Domain, Ratings
+from hushrec.kernels.sweeps import csr
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
+from hushrec.serving.scoring import at_norm_one, scores_of_items
 from hushrec.serving.stored_arrays import SERVED
 from hushrec.training.estimator import Estimator, UserState, exact_plan
 from hushrec.training.gate import Gate
@@ -58,7 +60,7 @@ class EASE(Estimator[Ratings]):
     """
 
     name: ClassVar[str] = "ease"
-    expected: ClassVar[dict[str, Expected]] = {"learned_items": SERVED["learned_items"]._replace(needed=True)}
+    expected: ClassVar[dict[str, Expected]] = {"pair_items": SERVED["pair_items"]._replace(needed=True)}
     scores: ClassVar[str] = "likes"
 
     regularization: Positive | None = None
@@ -89,28 +91,19 @@ class EASE(Estimator[Ratings]):
             "center": np.float64(0.0),
             # breaks ties, above all for users without likes
             "item_bias": 1e-6 * counts / max(counts.max(initial=0.0), 1.0),
-            "item_factors": gate.release("exact model", Bounded(weights.T, Bound(math.inf, math.inf))),
-            "learned_items": learned,
+            "item_factors": np.zeros((ratings.n_items, 0), np.float32),
+            "pair_items": learned,
+            "pair_weights": gate.release("exact model", Bounded(weights, Bound(math.inf, math.inf))),
             "supported": np.isin(np.arange(ratings.n_items), learned).astype(np.uint8),
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        return UserState(
-            np.zeros(history.n_users), own_likes(history.liked(self.like_threshold), arrays["learned_items"])
-        )
+        likes = at_norm_one(arrays, csr(history.liked(self.like_threshold).matrix))
+        return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)), likes)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        return at_ratings(
-            history, liked := history.liked(self.like_threshold), weights_for(arrays, liked, column)
-        )
-
-
-def weights_for(arrays: Mapping[str, Array], liked: Ratings, column: int) -> Array:
-    """Return an item's weights for the likes of one user; 0 for items that are not learned."""
-    place = np.full(liked.n_items, -1)
-    place[arrays["learned_items"]] = np.arange(len(arrays["learned_items"]))
-    known, at = place[liked.matrix.indices], place[column]
-    return np.where((known >= 0) & (at >= 0), arrays["item_factors"][at, known] if known.size else 0.0, 0.0)
+        liked = history.liked(self.like_threshold)
+        return at_ratings(history, liked, scores_of_items(arrays, liked.matrix.indices, column))
 
 
 def at_ratings(history: Ratings, liked: Ratings, values: Array) -> NDArray[np.float64]:

@@ -25,7 +25,6 @@ import scipy.sparse as sp
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
 from hushrec.evaluation.intervals import Estimate, Metric, estimates
-from hushrec.models.private_eigenrec.users import SCORES_AT_ONCE
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.judged import Judged as Judged
@@ -40,6 +39,8 @@ GRID = np.linspace(0.0, 1.0, 11)
 _FOLDS, _MOST_JUDGES = 5, 300
 #: Bootstrap samples of the donors.
 _RESAMPLES = 1000
+#: Scores held in memory at once.
+_SCORES_AT_ONCE = 1 << 22
 _TINY = float(np.finfo(np.float64).tiny)
 #: Weight of ratings of another population that agree fully with the released biases, without judges.
 _UNJUDGED = 0.8
@@ -85,7 +86,6 @@ def judge(
     Parameters
     ----------
     private : Recommender
-        If users voted for a model of likes with item features, that one is judged.
     donors, external : Ratings
         All public ratings of the same, and of another population.
     state : mapping of str to ndarray
@@ -114,12 +114,10 @@ def judge(
             for other in others
         ]
     else:
-        voted = None if private.public is None else private.public.model
-        without = released.without if voted is None else partial(released.voted, voted)
         ways = [
-            _Way(other, features, partial(released.model, external=other, features=features), without)
+            _Way(other, has, partial(released.model, external=other, features=has), released.without)
             for other in others
-            for features in with_features
+            for has in with_features
         ]
     votes = [_votes(private.scores, donors, judges, way) for way in ways]
     chosen = int(np.argmax([vote.best for vote in votes]))
@@ -251,7 +249,7 @@ def _ratings_votes(private: Recommender, public: Recommender, history: Ratings, 
 
 def _lists_votes(private: Recommender, public: Recommender, history: Ratings, held: Ratings) -> _Votes:
     shape = held.n_users, len(GRID)
-    good, hits, step = np.zeros(shape), np.zeros(shape), max(1, SCORES_AT_ONCE // held.n_items)
+    good, hits, step = np.zeros(shape), np.zeros(shape), max(1, _SCORES_AT_ONCE // held.n_items)
     states = private.fold_in(history), public.fold_in(history)
     for start in range(0, held.n_users, step):
         users = slice(start, start + step)
@@ -271,7 +269,7 @@ def _row(ratings: Ratings, row: int) -> Array:
 
 
 def _standard(arrays: Any, state: UserState) -> Array:
-    supported = None if "learned_items" in arrays else arrays.get("supported")
+    supported = None if "pair_items" in arrays else arrays.get("supported")
     return standard(lowered(own_scores(arrays, state), supported))[0]
 
 

@@ -18,8 +18,8 @@ from hushrec.data import Ratings
 from hushrec.data.features import feature_scores
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.models.ease import own_likes
-from hushrec.models.liked_features import popularities
 from hushrec.models.private_eigenrec import PrivateEigenRec
+from hushrec.models.private_eigenrec.parts import popularities
 from hushrec.models.private_eigenrec.users import RATED
 from hushrec.serving.recommend import Recommender
 from hushrec.training.posterior import item_weights, posterior_means
@@ -170,7 +170,7 @@ class Released:
         Their contributions are subtracted from the popularity and from the taste dimensions.
         """
         arrays = dict(self.private.arrays)
-        if self.weights is None or "learned_items" in arrays or not self.trained.n_users:
+        if self.weights is None or self.private.parts or "pair_items" in arrays or not self.trained.n_users:
             return self.private
         n_users, released, noise_sd = self.weights
         places = self.trained.user_index(gone)
@@ -193,12 +193,6 @@ class Released:
             moved[np.ix_(learned, present)] = unit * lengths[present] / scale[learned, None]
             arrays["item_factors"] = moved
         return Recommender(self.private.estimator, self.private.domain, arrays)
-
-    def voted(self, model: Recommender, gone: Ratings) -> Recommender:
-        """Return the model that users voted for, changed as in :meth:`without`."""
-        columns = self.without(gone).arrays["item_factors"], model.item_factors
-        factors = np.column_stack([columns[0], columns[1][:, columns[0].shape[1] :]])
-        return Recommender(model.estimator, model.domain, {**model.arrays, "item_factors": factors})
 
     def _contributions(
         self, rated: Ratings, scale: Array, learned: Array, directions: Array

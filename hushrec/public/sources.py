@@ -170,10 +170,7 @@ class PublicRows:
     external_sources: int
 
     def beside(self, model: Model, parts: ModelArrays) -> Model:
-        """Return the model with a public model for each of its models, if donors benefit from it.
-
-        If users voted for a model with item features, the public model is mixed with that one.
-        """
+        """Return the model with a public model for each of its models, if donors benefit from it."""
         privacy = replace(model.privacy, notes=(*model.privacy.notes, *self.notes), public_ratings=True)
         model = replace(model, privacy=privacy)
         if self.external is not None and not self.same.n_users:
@@ -220,8 +217,7 @@ class PublicRows:
 def _beside(model: Served, part: PublicPart | None) -> Served:
     if part is None:
         return model
-    arrays = model.arrays if model.public is None else model.public.model.arrays
-    return replace(model, arrays=arrays, public=part)
+    return replace(model, public=part)
 
 
 def _sources(declared: Any) -> list[Any]:

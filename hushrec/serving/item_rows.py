@@ -68,8 +68,8 @@ def compact(array: Any) -> Any:
 
 
 def without_rows_of_zeros(arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """Make a model's item factors :func:`compact`; pairs of items have no such rows."""
-    if "learned_items" in arrays or "item_factors" not in arrays:
+    """Make a model's item factors :func:`compact`."""
+    if "item_factors" not in arrays:
         return dict(arrays)
     return {**arrays, "item_factors": compact(arrays["item_factors"])}
 

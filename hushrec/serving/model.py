@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -36,7 +36,7 @@ from hushrec.serving.new_items import check_larger, grown
 from hushrec.serving.recommend import Algorithm, PublicPart, Recommender, RuleOptions
 from hushrec.serving.similar import Similar, similar_batch, similar_items
 from hushrec.serving.stored_arrays import check_arrays, from_stored, to_stored
-from hushrec.types import ModelArrays
+from hushrec.types import ModelArrays, Part
 
 Served = TypeVar("Served", bound=Recommender)
 
@@ -90,9 +90,9 @@ class Model(Recommender):
         if parts.lists is not None:
             state = _read_only(parts.lists.state if weekly else {})
             served = _read_only(parts.lists.serve)
-            lists = _with_other(Recommender(estimator.lists, domain, served, state=state), parts.lists)
+            lists = Recommender(estimator.lists, domain, served, state=state, parts=parts.lists.parts)
         state = parts.state if weekly else {}
-        return _with_other(cls(estimator, domain, parts.serve, privacy, lists=lists, state=state), parts)
+        return cls(estimator, domain, parts.serve, privacy, lists=lists, state=state, parts=parts.parts)
 
     def __repr__(self) -> str:
         return f"Model({self.privacy.stamp}{self.privacy.budget}, {self.estimator!r}, {self.domain!r})"
@@ -201,7 +201,7 @@ class Model(Recommender):
         """
         check_larger(self.domain, check_domain(domain))
         larger = grown(self, domain)
-        others: dict[str, Any] = {"lists": larger.lists, "public": larger.public}
+        others: dict[str, Any] = {"lists": larger.lists, "public": larger.public, "parts": self.parts}
         return Model(self.estimator, domain, larger.arrays, self.privacy, judged=self.judged, **others)
 
     def save(self, path: str | Path, *, int8: bool = False) -> None:
@@ -227,10 +227,10 @@ class Model(Recommender):
     def _stored(self, int8: bool) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         declared, ids = pack(self.domain)
         estimator: Any = self.estimator
-        sections, states = {"serve": _entry(estimator)}, {"state": self.state}
+        sections, states = {"serve": _entry(estimator, self.parts)}, {"state": self.state}
         served: dict[str, Mapping[str, NDArray[Any]]] = {"serve": self.arrays}
         if self.lists is not None:
-            lists = _entry(estimator.lists) | {"share": estimator.lists_share}
+            lists = _entry(estimator.lists, self.lists.parts) | {"share": estimator.lists_share}
             sections = {"serve": _entry(estimator.ratings), "lists": lists}
             served["lists"], states["state/lists"] = self.lists.arrays, self.lists.state
         for name, model in (("public", self), ("public/lists", self.lists)):
@@ -281,13 +281,6 @@ def _read_only(arrays: Mapping[str, Any]) -> Mapping[str, Any]:
     return MappingProxyType(copies)
 
 
-def _with_other(model: Served, parts: ModelArrays) -> Served:
-    if not parts.weight:
-        return model
-    other = Recommender(model.estimator, model.domain, _read_only(parts.beside))
-    return replace(model, public=PublicPart(other, parts.weight))
-
-
 def _stored_state(state: Mapping[str, Any]) -> dict[str, NDArray[Any]]:
     by_item = {name: compact(array) for name, array in state.items() if name.startswith("item_")}
     return to_stored({**state, **by_item}, int8=False)
@@ -297,8 +290,9 @@ def _flat(sections: Mapping[str, Mapping[str, NDArray[Any]]]) -> dict[str, NDArr
     return {f"{section}/{name}": array for section, held in sections.items() for name, array in held.items()}
 
 
-def _entry(estimator: Algorithm) -> dict[str, Any]:
-    return {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
+def _entry(estimator: Algorithm, parts: Sequence[Part] = ()) -> dict[str, Any]:
+    entry = {"model": estimator.name, "settings": settings_of(estimator), "scores": estimator.scores}
+    return entry | ({"parts": [list(part) for part in parts]} if parts else {})
 
 
 def _model(stored: ModelFile) -> Model:
@@ -325,7 +319,7 @@ def _of_stored(stored: ModelFile) -> Model:
     judged = tuple(Judged.from_dict(entry).to_dict() for entry in header.get("judged", ()))
     if judged and not privacy.public_ratings:
         raise ValueError("donors judged a model that used no public ratings")
-    more: dict[str, Any] = {"state": served.state, "public": served.public}
+    more: dict[str, Any] = {"state": served.state, "public": served.public, "parts": served.parts}
     model = Model(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
     model.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
     return model
@@ -357,4 +351,9 @@ def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recomm
     weekly = "state" in stored.header["sections"] and name in ("serve", "lists")
     check_arrays(stored, name, state, expected if weekly else ModelArrays(expected.serve), n_items)
     states = from_stored(stored.section(state), n_items, whole=True) if weekly else {}
-    return Recommender(estimator, domain, from_stored(stored.section(name), n_items), state=states)
+    parts = tuple(
+        Part(str(part), float(weight), int(count)) for part, weight, count in entry.get("parts", ())
+    )
+    return Recommender(
+        estimator, domain, from_stored(stored.section(name), n_items), state=states, parts=parts
+    )

@@ -10,6 +10,7 @@ import numpy as np
 from hushrec.checks import plural
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
+from hushrec.data.words import Neighbours
 from hushrec.errors import InputError
 from hushrec.serving.modelfile import Expected
 from hushrec.serving.recommend import Recommender
@@ -21,10 +22,11 @@ _RIDGES = np.append(np.exp2(np.arange(-16.0, 5.0)), np.inf)
 
 
 def grown(model: Recommender, domain: Domain) -> Recommender:
-    """Return a model over a larger catalogue, in which new items get what their features predict.
+    """Return a model over a larger catalogue, in which new items get what their features or words predict.
 
     Biases and factors of the learned items are regressed on the features, with the ridge of smallest error on
-    items left out one at a time. The state of a season is left out.
+    items left out one at a time. Items without features get the mean of their neighbours by words. The state
+    of a season is left out.
     """
     position = model.domain.index(domain.items)
     fresh, kept = position < 0, np.flatnonzero(position >= 0)
@@ -34,16 +36,26 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
     if "supported" in arrays:
         known &= arrays["supported"][kept] != 0
         arrays["supported"] = np.where(fresh, 1, arrays["supported"]).astype(arrays["supported"].dtype)
-    if known.any():
-        for name in ("item_bias",) if "learned_items" in arrays else ("item_bias", "item_factors"):
+    near = domain.item_words
+    for name in ("item_bias", "item_factors", "history_popularity"):
+        if name not in arrays or not arrays[name].size:
+            continue
+        if near is not None:
+            values = np.asarray(arrays[name], np.float64)
+            arrays[name] = np.array(arrays[name])
+            arrays[name][fresh] = _by_words(near, values, fresh)
+        if known.any():
+            placed = fresh & scores.any(axis=1)
             target = arrays[name][kept[known]].astype(np.float64).reshape(int(known.sum()), -1)
-            expected = _expected(scores[kept[known]], target, scores[fresh])
+            expected = _expected(scores[kept[known]], target, scores[placed])
             expected = np.clip(expected, target.min(axis=0), target.max(axis=0))
-            arrays[name][fresh] = expected.reshape(arrays[name][fresh].shape)
+            arrays[name][placed] = expected.reshape(arrays[name][placed].shape)
+    if "neighbours" in arrays and near is not None:
+        arrays |= {"neighbours": near.items, "similarity": near.similarity}
     arrays["new"] = np.where(fresh, 1, arrays.get("new", 0)).astype(np.uint8)
     lists = model.lists and grown(model.lists, domain)
     public = model.public and replace(model.public, model=grown(model.public.model, domain))
-    return Recommender(model.estimator, domain, arrays, lists=lists, public=public)
+    return Recommender(model.estimator, domain, arrays, lists=lists, public=public, parts=model.parts)
 
 
 def _expected(scores: Array, target: Array, others: Array) -> Array:
@@ -72,18 +84,35 @@ def check_larger(last: Domain, domain: Domain) -> None:
         raise InputError("The new catalogue lacks items of the model's; keep all of them and add new ones.")
     if domain.n_items == last.n_items:
         raise InputError("The new catalogue has no item that the model's lacks; there is nothing to add.")
-    if domain.item_features is None:
+    if domain.item_features is None and domain.item_words is None:
         raise InputError(
-            "New items are placed by their public features; pass item_features with a row for the old items"
+            "New items are placed by their table of articles; pass item_features with a row for the old items"
             " and the new ones."
         )
-    fresh = domain.index(last.items)
-    known = ~np.isnan(np.delete(domain.item_features, fresh, axis=0)).all(axis=1)
+    known = np.delete(_described(domain), domain.index(last.items))
     if not known.all():
         raise InputError(
-            f"Without a feature: {int((~known).sum()):,} of {plural(len(known), 'new item')}; give each a"
-            " row, or leave it out of the catalogue."
+            f"Without a feature or a word of another item: {int((~known).sum()):,} of"
+            f" {plural(len(known), 'new item')}; give each a row, or leave it out of the catalogue."
         )
+
+
+def _described(domain: Domain) -> Array:
+    """Return whether each item has a feature or neighbours by words."""
+    known = np.zeros(domain.n_items, bool)
+    if domain.item_features is not None:
+        known |= ~np.isnan(domain.item_features).all(axis=1)
+    if domain.item_words is not None:
+        known |= domain.item_words.similarity.any(axis=1)
+    return known
+
+
+def _by_words(near: Neighbours, values: Array, fresh: Array) -> Array:
+    """Return the mean of the old neighbours of new items by words; the mean of all old items without any."""
+    weight = np.where(fresh[near.items], 0.0, near.similarity)[fresh]
+    total = weight.sum(axis=1).reshape(-1, *[1] * (values.ndim - 1))
+    sums = np.einsum("ij,ij...->i...", weight, values[near.items[fresh]])
+    return np.where(total > 0, sums / np.where(total > 0, total, 1.0), values[~fresh].mean(axis=0))
 
 
 def moved(model: Recommender, position: Array) -> ModelArrays:
@@ -100,18 +129,18 @@ def moved(model: Recommender, position: Array) -> ModelArrays:
 
 
 def _learned(model: Recommender, position: Array) -> dict[str, Array]:
-    if "learned_items" not in model.arrays:
+    if "pair_items" not in model.arrays:
         return {}
     place = np.full(model.domain.n_items, -1)
     place[position[position >= 0]] = np.flatnonzero(position >= 0)
-    learned = place[model.arrays["learned_items"]]
+    learned = place[model.arrays["pair_items"]]
     if (learned < 0).any():
         raise InputError(
             "A model of item pairs cannot drop a learned item within a season; keep it in the catalogue."
         )
     if (np.diff(learned) < 0).any():
         raise InputError("The new catalogue must keep the order of the model's items.")
-    return {"learned_items": learned.astype(np.int32), "item_factors": model.arrays["item_factors"]}
+    return {"pair_items": learned.astype(np.int32)}
 
 
 def rows_moved(

@@ -27,7 +27,7 @@ from hushrec.serving.rules import Rules
 from hushrec.serving.score_mixing import lowered, standard
 from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
 from hushrec.serving.vectors import item_vectors, queries, reach
-from hushrec.types import Array, ModelArrays
+from hushrec.types import Array, ModelArrays, Part
 
 
 class RuleOptions(TypedDict, total=False):
@@ -166,12 +166,14 @@ class Recommender:
     arrays : mapping of str to ndarray
         Released values: ``center`` (a scalar), ``item_bias`` (n_items,) and ``item_factors`` (n_items, rank).
         Items with ``supported`` 0 do not exceed the noise and come last in lists. ``directions`` counts the
-        first columns of the factors that exceed it. With ``learned_items`` (ascending positions), the factors
-        are weights between these items.
+        first columns of the factors that exceed it. ``pair_items`` and ``neighbours`` are items that
+        recommend items (docs/reference/format.md).
     lists : Recommender or None
         The model for lists, where this one only predicts.
     state : mapping of str to ndarray
         In a season: means and variances of released statistics.
+    parts : tuple of Part
+        The parts of the lists and their weights; none where only popularity and taste count.
     public : PublicPart or None
     """
 
@@ -180,6 +182,7 @@ class Recommender:
     arrays: Mapping[str, Any]
     lists: Recommender | None = field(default=None, kw_only=True)
     state: Mapping[str, NDArray[Any]] = field(default_factory=dict, kw_only=True)
+    parts: tuple[Part, ...] = field(default=(), kw_only=True)
     public: PublicPart | None = field(default=None, kw_only=True)
 
     @property
@@ -458,7 +461,8 @@ class Recommender:
             Items of the history are ranked too: ask the index for as many more and leave them out.
         """
         (rows, single), model = self._rows(history), self._ranking
-        vectors = queries(model.arrays, model.fold_in(rows).factors, model.reach)
+        state = model.fold_in(rows)
+        vectors = queries(model.arrays, state.factors, state.likes, model.reach)
         return vectors[0] if single else vectors
 
     @property

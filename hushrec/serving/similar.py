@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
@@ -15,14 +16,16 @@ from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.recommend import Recommender
 from hushrec.serving.rules import Rules
-from hushrec.serving.scoring import UserState, best_columns
-from hushrec.types import Array
+from hushrec.serving.scoring import UserState, best_columns, from_items
+from hushrec.types import Array, Part
 
 if TYPE_CHECKING:
     from hushrec.serving.model import Model
 
-#: More names of item features are counted, not listed.
-_MOST_NAMED = 2
+#: Items are ranked for a user who likes this many items that all resemble the given one.
+_COPIES = 10
+#: Names of parts as sources.
+_SAID = {"item pairs": "pairs of items", "words": "similar articles"}
 
 
 class Similar(NamedTuple):
@@ -99,47 +102,60 @@ def _lists(
     state = lister.fold_in(rows)
     ends = np.arange(0, given.size + 1, given.shape[1])
     excluded = sp.csr_array((np.ones(given.size), given.ravel(), ends), shape=rows.matrix.shape)
+    ranked = _resembling(lister.arrays, state, given.shape[1]) if lister.parts else state
     options: dict[str, Any] = {"first": lister.supported, "excluded": excluded, "rules": applied}
-    for users, columns, scores in best_columns(lister.arrays, state, count, **options):
+    for users, columns, scores in best_columns(lister.arrays, ranked, count, **options):
         places = range(users.start, users.start + len(columns))
         by = [_sources(model, lister, state.at(slice(place, place + 1))) for place in places]
         yield slice(users.start, users.start + len(columns)), columns, scores, by
 
 
+def _resembling(arrays: Mapping[str, Any], state: UserState, given: int) -> UserState:
+    """Return the state of a user with ten times the given likes."""
+    prior = float(arrays.get("history_prior", 0.0)) / given
+    factors = state.factors * ((1 + prior) / (1 + prior / _COPIES))
+    likes = None if state.likes is None else state.likes * math.sqrt(_COPIES)
+    return state._replace(factors=factors, likes=likes)
+
+
 def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
     public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
     judged = next((entry for entry in model.judged if entry["job"] == job and entry["weight"]), None)
-    if public is None or judged is None:  # a public part that no donors judged has the users' votes
-        return _learned(model, *((lister.arrays, state) if public is None else (public.arrays, public.state)))
-    sources = _learned(model, lister.arrays, state) if judged["weight"] < 1 else ()
-    if not _known(public.state.factors):
+    if public is None or judged is None:
+        return _learned(model, lister, state)
+    sources = _learned(model, lister, state) if judged["weight"] < 1 else ()
+    if not np.any(public.state.factors):
         return sources
-    features = judged["features"] and _features(model) not in sources
     donors, external = judged["donors"], judged["external"]
-    sources += (_features(model),) * features + (plural(donors, "donor"),) * (donors > 0)
+    features = ("item features",) * (judged["features"] and not lister.parts)
+    sources += features + (plural(donors, "donor"),) * (donors > 0)
     return sources + ("ratings of another population",) * external
 
 
-def _learned(model: Model, arrays: Mapping[str, Any], state: UserState) -> tuple[str, ...]:
-    described = int(arrays.get("feature_columns", 0))
-    if isinstance(state.factors, sp.csr_array):
-        sources = ("pairs of items", *(_features(model),) * (described > 0))
-        return sources if _known(state.factors) else ()
-    rank = state.factors.shape[1] - described
-    count = int(arrays.get("directions", 0 if model.privacy.private else rank))
-    taste = (plural(count, "taste dimension"),) * (count > 0 and _known(state.factors[:, :rank]))
-    return taste + (_features(model),) * _known(state.factors[:, rank:])
+def _learned(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
+    arrays, start, sources = lister.arrays, 0, []
+    parts = lister.parts or (Part("tastes", 1.0, state.factors.shape[1]), Part("item pairs", 1.0))
+    known = (
+        {}
+        if state.likes is None
+        else {
+            name: scores.nnz if sp.issparse(scores) else scores
+            for name, (_, scores) in zip(_kinds(arrays), from_items(arrays, state.likes), strict=True)
+        }
+    )
+    for part in parts:
+        columns = state.factors[:, start : start + part.columns]
+        start += part.columns
+        if part.name == "tastes":
+            count = int(arrays.get("directions", 0 if model.privacy.private else part.columns))
+            sources += [plural(count, "taste dimension")] * bool(count and np.any(columns))
+        elif np.any(columns) or np.any(known.get(part.name, 0)):
+            sources.append(_SAID.get(part.name, part.name))
+    return tuple(sources)
 
 
-def _known(factors: Array | sp.csr_array) -> bool:
-    return bool(factors.nnz if isinstance(factors, sp.csr_array) else np.any(factors))
-
-
-def _features(model: Model) -> str:
-    names = sum(model.domain.feature_names, ())
-    if not names:
-        return "item features"
-    return " and ".join(names) if len(names) <= _MOST_NAMED else plural(len(names), "item feature")
+def _kinds(arrays: Mapping[str, Any]) -> list[str]:
+    return ["item pairs"] * ("pair_items" in arrays) + ["words"] * ("neighbours" in arrays)
 
 
 def _refuse(model: Model, items: list[Any]) -> NoReturn:
@@ -149,12 +165,13 @@ def _refuse(model: Model, items: list[Any]) -> NoReturn:
             "This model cannot distinguish the tastes that it learned from noise, so items cannot be"
             " compared; train for lists, or for both."
         )
-    if not lister.directions and "learned_items" not in lister.arrays and lister.public is None:
+    pairs = "pair_items" in lister.arrays
+    if not lister.directions and not lister.parts and lister.public is None and not pairs:
         raise InputError(
-            "This model does not know which items go together: no taste dimension exceeds its noise. Item"
-            " features and donors help a training of few users; another training adds to the privacy cost."
+            "This model does not know which items go together: no taste dimension exceeds its noise. A table"
+            " of articles and donors help a training of few users; another training adds to the privacy cost."
         )
     raise InputError(
         f"Nothing is known of item {items[0]!r}: too few users like it at this epsilon, and no public data "
-        "describe it. Pass a more popular item, or train with item features or donors."
+        "describe it. Pass a more popular item, or train with a table of articles or donors."
     )

@@ -20,15 +20,18 @@ ROWS = "_rows"
 SERVED = {
     "center": Expected(),
     "item_bias": Expected("f", ("items",)),
-    FACTORS: Expected("f", ("learned", "rank"), needed=lambda names: BYTES not in names),
-    BYTES: Expected("i", ("learned", "rank"), needed=False),
+    FACTORS: Expected("f", ("items", "rank"), needed=lambda names: BYTES not in names),
+    BYTES: Expected("i", ("items", "rank"), needed=False),
     SCALE: Expected(
-        "f", ("learned",), 0.0, float(np.finfo(np.float32).max) / 128, lambda names: BYTES in names
+        "f", ("items",), 0.0, float(np.finfo(np.float32).max) / 128, lambda names: BYTES in names
     ),
-    "learned_items": Expected("iu", ("learned",), 0, needed=False),
+    "pair_items": Expected("iu", ("pairs",), 0, needed=lambda names: "pair_weights" in names),
+    "pair_weights": Expected("f", ("pairs", "pairs"), needed=lambda names: "pair_items" in names),
+    "neighbours": Expected("iu", ("items", "neighbours"), 0, needed=lambda names: "similarity" in names),
+    "similarity": Expected("f", ("items", "neighbours"), 0.0, 1.0, lambda names: "neighbours" in names),
+    "word_weight": Expected("f", (), needed=lambda names: "neighbours" in names),
     "supported": Expected("iu", ("items",), 0, 1, needed=False),
     "directions": Expected("iu", (), 0, needed=False),
-    "feature_columns": Expected("iu", (), 0, needed=False),
     "new": Expected("iu", ("items",), 0, 1, needed=False),
 }
 #: Largest magnitude of a stored byte.
@@ -105,11 +108,11 @@ def check_arrays(stored: ModelFile, section: str, state: str, declared: ModelArr
     """Refuse a section and its state if an array that serving or the estimator needs is missing or odd."""
     held = {place: stored.section(place) for place in (section, state)}
     names = {name for arrays in held.values() for name in arrays}
-    sizes = {"items": n_items, "learned": n_items}
-    if "learned_items" in held[section]:  # items recommend items
-        learned = held[section]["learned_items"]
-        _check_ascending(learned, n_items, "learned items")
-        sizes |= dict.fromkeys(("learned", "rank"), len(learned))
+    sizes = {"items": n_items}
+    if "pair_items" in held[section]:
+        _check_ascending(held[section]["pair_items"], n_items, "items of pairs")
+    if "neighbours" in held[section] and (held[section]["neighbours"] >= n_items).any():
+        raise ValueError("the neighbours do not fit the catalogue")
     parts = (section, SERVED), (section, declared.serve), (state, declared.state)
     listed = [(place, name, what) for place, arrays in parts for name, what in arrays.items()]
     for place, name, what in sorted(listed, key=lambda entry: any(map(callable, entry[2].shape))):

@@ -6,18 +6,26 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.errors import InputError
 from hushrec.serving.item_rows import stored_rows
 
 
 def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
     """Return factors, bias and, where only some items exceed the noise, whether each does."""
-    factors, items = stored_rows(arrays["item_factors"])
-    bias, lifted, rank = np.asarray(arrays["item_bias"], float), _lifted(arrays), factors.shape[1]
+    if "neighbours" in arrays:
+        raise InputError(
+            "This model's lists use words of a table of articles, and no vectors of moderate length rank as"
+            " they do; train without texts for an index of vectors."
+        )
+    (factors, items), bias = stored_rows(arrays["item_factors"]), np.asarray(arrays["item_bias"], float)
+    lifted, own, pairs = _lifted(arrays), factors.shape[1], arrays.get("pair_items", ())
+    rank = own + len(pairs)
     vectors = np.zeros((len(bias), rank + 1 + lifted), np.float32)
-    vectors[arrays.get("learned_items", slice(None) if items is None else items), :rank] = factors
+    vectors[slice(None) if items is None else items, :own] = factors
+    if rank > own:
+        vectors[pairs, own:rank] = arrays["pair_weights"].T
     vectors[:, rank] = bias - bias.mean()  # float32 is finer near 0
     if lifted:
         vectors[:, rank + 1] = np.asarray(arrays["supported"]) != 0
@@ -26,16 +34,19 @@ def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
 
 def reach(arrays: Mapping[str, Any]) -> tuple[float, float]:
     """Return the longest item's norm, and the range of the biases."""
-    factors, _ = stored_rows(arrays["item_factors"])
+    bias = np.ptp(arrays["item_bias"])
+    factors = item_vectors({**arrays, "supported": np.ones(1)})[:, :-1]
     squares = np.einsum("ij,ij->i", factors, factors, dtype=np.float64)
-    return float(np.sqrt(squares.max(initial=0.0))), float(np.ptp(arrays["item_bias"]))
+    return float(np.sqrt(squares.max(initial=0.0))), float(bias)
 
 
 def queries(
-    arrays: Mapping[str, Any], factors: NDArray[np.float64] | sp.csr_array, reached: tuple[float, float]
+    arrays: Mapping[str, Any], factors: NDArray[np.float64], likes: Any, reached: tuple[float, float]
 ) -> NDArray[np.float32]:
     """Return users' factors, 1, and a number that lifts items that exceed the noise."""
-    taste = factors.toarray() if isinstance(factors, sp.csr_array) else np.asarray(factors)
+    taste = factors
+    if likes is not None:
+        taste = np.column_stack([taste, likes[:, arrays["pair_items"]].toarray()])
     vectors = np.ones((len(taste), taste.shape[1] + 1 + _lifted(arrays)), np.float32)
     vectors[:, : taste.shape[1]] = taste
     if _lifted(arrays):  # more than any two scores of a user differ, and room for rounding

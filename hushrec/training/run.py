@@ -240,7 +240,7 @@ def check_rows(
 def check_times(estimator: Estimator[Any], ratings: Ratings | Store) -> None:
     if estimator.uses_times and not ratings.timed:
         raise InputError(
-            "A window needs the order of each user's ratings, and these were read without times; read them"
+            "This model needs the order of each user's ratings, and these were read without times; read them"
             " with columns={'time': True} (--columns time=NAME), or prepare the store so."
         )
 
@@ -436,13 +436,7 @@ def state(
 ) -> Model:
     """Build the model with its statement; a season's ledger gets its digest."""
     privacy = statement(estimator, ratings, accountant, notes, kept_features)
-    domain, accepted = ratings.domain, (parts.lists or parts).state.get("feature_tables")
-    if accepted is not None and not np.all(accepted):  # names of a table that is not used would mislead
-        known = public_rows is None and len(domain.feature_names) == len(accepted)
-        domain = replace(
-            domain, feature_names=tuple(itertools.compress(domain.feature_names, accepted)) if known else ()
-        )
-    model = Model.of(estimator, domain, parts, privacy)
+    model = Model.of(estimator, ratings.domain, parts, privacy)
     if public_rows is not None:
         model = public_rows.beside(model, parts)
     if isinstance(accountant, SeasonAccountant):

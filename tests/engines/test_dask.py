@@ -86,7 +86,7 @@ def trained(estimator, rows, client=None, **options) -> bytes:
 
 @pytest.mark.parametrize(
     "model",
-    [MODEL, Both(ratings=MODEL, like_threshold=4.0), PrivateEigenRec(rank=2, iterations=2, window=1)],
+    [MODEL, Both(ratings=MODEL, like_threshold=4.0), PrivateEigenRec(rank=2, iterations=2)],
     ids=lambda model: model.name,
 )
 def test_the_bytes_are_those_of_one_process(store, client, model):

@@ -30,7 +30,6 @@ from scipy import stats
 import hushrec
 from hushrec.cli.servers_init import at_most, small
 from hushrec.data import Ratings
-from hushrec.data.times import NO_TIME
 from hushrec.engines.two_servers import book, node, replay
 from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
@@ -49,7 +48,6 @@ ESTIMATORS = {
     "popular": hushrec.Popular(),
     "private-als": ALS,
     "private-eigenrec": hushrec.PrivateEigenRec(rank=2, iterations=2, n_users=12),
-    "private-eigenrec, window": hushrec.PrivateEigenRec(rank=2, iterations=2, window=1, n_users=12),
     "private-eigenrec, pairs": hushrec.PrivateEigenRec(rank=2, pairs=True, n_users=12),
     "both": hushrec.Both(
         ratings=ALS, lists=hushrec.PrivateEigenRec(rank=2, iterations=3, n_users=12), like_threshold=4.0
@@ -347,7 +345,7 @@ def mortal(method, generator):
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.full) for seed in range(1, 20))])
 @pytest.mark.parametrize("honest", [0, 1])
-@pytest.mark.parametrize("name", ["popular", "private-eigenrec, window"])
+@pytest.mark.parametrize("name", ["popular", "private-eigenrec"])
 def test_a_lying_server_gets_one_noisy_sum_of_a_release(honest, seed, name, few):
     """For any messages of it and of its nodes, an honest server publishes one sum of matching shares,
     once."""
@@ -485,7 +483,7 @@ class Liar:
 
 @pytest.mark.parametrize(
     "seed, estimator",
-    [*enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec, window"]])],
+    [*enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec"]])],
 )
 def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, estimator, few):
     """One server changes fields of all its messages to nodes and to the other server, after they were
@@ -875,21 +873,6 @@ def test_a_node_sends_what_was_planned_at_most(name):
         assert at_most(small(chosen, {}, 4000), 4000)[1] <= 1e7
     few_nodes = choose("private-eigenrec", budget, domain, n_users=6040)
     assert small(few_nodes, {}, 4000).iterations == few_nodes.iterations == 8
-
-
-@pytest.mark.true("D8")
-def test_a_window_needs_times_at_every_node_before_its_charge(few, tmp_path):
-    """A table without times is refused, with rows or without; a row without a time is not."""
-    world = World(ESTIMATORS["private-eigenrec, window"], few)
-    world.settle()
-    for rows in (few.rows([0], keyed=True), world.agreement.nobody):
-        with pytest.raises(InputError, match="read without times"):
-            world.answer(0, ratings=rows, ledger=(own := Ledger(tmp_path / "own.sqlite")))
-        assert not own.datasets()
-    assert not any(line.taken for line in world.lines)
-    row = few.rows([0], keyed=True)
-    world.answer(0, ratings=replace(row, times=np.full(row.n_ratings, NO_TIME)), ledger=own)
-    assert all(line.taken for line in world.lines)
 
 
 def test_what_is_refused(few, tmp_path):

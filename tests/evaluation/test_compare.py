@@ -36,21 +36,6 @@ def test_nothing_is_spent_where_not_all_runs_fit(parts, tmp_path):
     assert ledger.summary("default").charges == 0
 
 
-@pytest.mark.true("D8")
-@pytest.mark.parametrize(
-    "model, settings",
-    [
-        (hushrec.PrivateEigenRec(rank=2, window=3, n_users=150, like_threshold=4.0), {}),
-        ("private-eigenrec", {"private-eigenrec": {"window": 3}}),
-    ],
-)
-def test_what_one_model_refuses_is_refused_before_another_is_charged(model, settings, parts, tmp_path):
-    ledger = Ledger(tmp_path / "ledger.sqlite")
-    with pytest.raises(InputError, match="read without times"):
-        compare(*parts, ["popular", model], [1], delta=1e-6, settings=ALS | settings, ledger=ledger)
-    assert not ledger.datasets()
-
-
 def test_public_data_are_not_charged(parts, tmp_path):
     ledger = Ledger(tmp_path / "ledger.sqlite")
     compare(*parts, ["item-bias"], [1], delta=1e-6, settings=ALS, ledger=ledger, data_is_public=True)

@@ -132,8 +132,7 @@ def test_nothing_bypasses_the_noise(monkeypatch):
     ("model", "candidates"),
     [("item-bias", []), ("item-bias", [{"clip": -1}]), ("nothing", [{}]), ("popular", [{}]), ("als", [{}]),
      ("item-bias", [{}, {"clip": 0.3}, {"clip": -1}]),
-     ("private-als", [{}, {"rank": 4, "iterations": 1, "factor_share": 0.0}]),
-     ("both", [{"like_threshold": 4.0}, {"like_threshold": 4.0, "lists.window": 3}])],  # without times
+     ("private-als", [{}, {"rank": 4, "iterations": 1, "factor_share": 0.0}])],
 )  # fmt: skip
 def test_what_cannot_be_tried_is_refused_before_anything_is_spent(model, candidates):
     accountant = Accountant(BUDGET)

@@ -36,7 +36,6 @@ MODELS = {
     "popular": Popular(),
     "private-eigenrec": PrivateEigenRec(rank=3, n_users=300),
     "private-eigenrec, popularity alone": PrivateEigenRec(rank=0),
-    "private-eigenrec, window": PrivateEigenRec(rank=3, window=2, n_users=300),
     "private-eigenrec, pairs": PrivateEigenRec(rank=3, pairs=True, n_users=300),
     "both": Both(ratings=ALS, lists=PrivateEigenRec(rank=3), like_threshold=4.0),
 }

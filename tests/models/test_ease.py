@@ -26,6 +26,10 @@ def regressions(likes: np.ndarray, ridge: float) -> np.ndarray:
     return weights
 
 
+def at_norm_one(likes: np.ndarray) -> np.ndarray:
+    return likes / np.linalg.norm(likes, axis=1, keepdims=True)
+
+
 def drawn(seed: int, n_users: int = 60, n_items: int = 14) -> Ratings:
     """Users like three to six of the items; no user likes the last item."""
     rng = np.random.default_rng(seed)
@@ -40,7 +44,7 @@ def test_scores_are_those_of_ridge_regressions(ridge: float) -> None:
     likes = ratings.matrix.toarray()
     model = EASE(regularization=ridge).fit(ratings, no_privacy())
     scores = model.predict(ratings, ratings.domain.items) - model.item_bias
-    np.testing.assert_allclose(scores, likes @ regressions(likes, ridge), atol=1e-6)
+    np.testing.assert_allclose(scores, at_norm_one(likes) @ regressions(likes, ridge), atol=1e-6)
     np.testing.assert_allclose(model.predict_pairs(ratings, ratings), (scores + model.item_bias)[likes > 0])
 
 
@@ -50,10 +54,10 @@ def test_the_most_liked_items_are_learned_where_there_are_too_many(monkeypatch: 
     likes = ratings.matrix.toarray()
     learned = np.sort(np.argsort(-likes.sum(axis=0), kind="stable")[:6])
     model = EASE(regularization=3.0).fit(ratings, no_privacy())
-    assert model.arrays["learned_items"].tolist() == learned.tolist() and model.item_factors.shape == (6, 6)
+    assert model.arrays["pair_items"].tolist() == learned.tolist()
     scores = model.predict(ratings, ratings.domain.items) - model.item_bias
     expected = np.zeros(likes.shape)
-    expected[:, learned] = likes[:, learned] @ regressions(likes[:, learned], 3.0)
+    expected[:, learned] = at_norm_one(likes)[:, learned] @ regressions(likes[:, learned], 3.0)
     np.testing.assert_allclose(scores, expected, atol=1e-6)
     best = [item for item, *_ in model.recommend({0: 1.0}, n=14, exclude_seen=False)]
     assert set(best[:6]) == set(learned.tolist())
@@ -63,7 +67,7 @@ def test_the_default_ridge_is_five_times_the_mean_number_of_likes() -> None:
     ratings = drawn(8)
     ridge = 5 * ratings.n_ratings / 13
     chosen, given = (EASE(regularization=each).fit(ratings, no_privacy()) for each in (None, ridge))
-    np.testing.assert_allclose(chosen.item_factors, given.item_factors, rtol=1e-6)
+    np.testing.assert_allclose(chosen.arrays["pair_weights"], given.arrays["pair_weights"], rtol=1e-6)
 
 
 def test_who_likes_nothing_gets_the_popular_items() -> None:
@@ -73,15 +77,16 @@ def test_who_likes_nothing_gets_the_popular_items() -> None:
     best = [item for item, *_ in model.recommend({}, n=5)]
     assert best == np.argsort(-counts, kind="stable")[:5].tolist()
     empty = model.fold_in(ratings).moved(np.array([-1, 2, 0, -1]))
-    assert not empty.factors.toarray()[[0, 3]].any() and not empty.offset.any()
-    assert (empty.factors.toarray()[[1, 2]] == ratings.matrix.toarray()[[2, 0]][:, :13]).all()
+    assert not empty.likes.toarray()[[0, 3]].any() and not empty.offset.any()
+    known = at_norm_one(ratings.matrix.toarray()[[2, 0]])
+    np.testing.assert_allclose(empty.likes.toarray()[[1, 2]], known, rtol=1e-7)
 
 
 def test_nobody_and_nothing() -> None:
     ratings = drawn(0)
     nobody = Ratings.from_any((["u"], [None], None), ratings.domain, implicit=True)
     model = EASE().fit(nobody, no_privacy())
-    assert model.item_factors.shape == (0, 0) and len(model.recommend({0: 1.0}, n=3)) == 3
+    assert model.arrays["pair_weights"].shape == (0, 0) and len(model.recommend({0: 1.0}, n=3)) == 3
 
 
 def test_a_matrix_that_is_not_positive_definite_is_refused() -> None:
@@ -95,6 +100,6 @@ def test_a_matrix_is_counted_in_any_blocks(rows: int, monkeypatch: pytest.Monkey
     likes = ratings.matrix.toarray().astype(np.float64)
     monkeypatch.setattr(room, "_ROWS_AT_A_TIME", rows)
     model = EASE(regularization=7.0).fit(ratings, no_privacy())
-    np.testing.assert_allclose(model.item_factors.T, regressions(likes, 7.0)[:13, :13], atol=1e-7)
+    np.testing.assert_allclose(model.arrays["pair_weights"], regressions(likes, 7.0)[:13, :13], atol=1e-7)
     assert model.item_bias == pytest.approx(1e-6 * likes.sum(axis=0) / likes.sum(axis=0).max(), abs=1e-15)
     assert model.arrays["center"] == 0 and model.arrays["supported"].tolist() == [1] * 13 + [0]

@@ -29,6 +29,9 @@ class Told:
     def release(self, label, bounded):
         return self.values[label].copy()
 
+    def planned(self, label):
+        return label in self.values
+
     def noise_sd(self, label):
         return 0.4
 
@@ -51,7 +54,7 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     found = model.week(gate, gate, last)
     scale, first = gate.asked["scale"]
     assert np.array_equal(scale, last.state["item_scale"]) and np.array_equal(first, last.state["item_first"])
-    assert np.flatnonzero(scale).tolist() == sorted(last.serve["learned_items"])
+    assert np.flatnonzero(scale).tolist() == sorted(last.serve["pair_items"])
     before, own = float(last.state["pairs_precision"]), 1 / 0.16
     known = Tracked(pairs, np.full(len(pairs), 1 / before), no_evidence())
     part = known.part(values["item matrix"], 0.16)

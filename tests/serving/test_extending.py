@@ -57,8 +57,7 @@ def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(na
     for mine, theirs in ((found, model), (found.lists, model.lists)):
         if mine is None:
             continue
-        names = ["item_bias"] if "learned_items" in theirs.arrays else ["item_bias", "item_factors"]
-        for each in names:
+        for each in ("item_bias", "item_factors"):
             before = np.asarray(theirs.arrays[each], np.float64)
             np.testing.assert_array_equal(mine.arrays[each][keep], theirs.arrays[each])
             known = np.asarray(theirs.arrays.get("supported", np.ones(len(keep)))) != 0
@@ -73,7 +72,8 @@ def test_old_items_stay_as_they_are_and_new_ones_are_what_features_let_expect(na
     history = [(model.domain.items[0], model.domain.high)]
     listed = found.recommend(history, n=domain.n_items)
     assert {each.item for each in listed} >= {"a new one", "another"}
-    if not name.endswith("als of likes"):  # there, all items say something of a user
+    likes = (model.lists or model).arrays
+    if not name.endswith("als of likes") and "neighbours" not in likes:  # the larger table has other words
         old = [each.item for each in listed if each.item not in found.new_items]
         assert old == [each.item for each in model.recommend(history, n=domain.n_items)]
 
@@ -113,7 +113,7 @@ def test_a_new_item_is_no_further_out_than_those_that_were_learned(name: str) ->
             lambda domain: replace(
                 domain, item_features={"item": domain.items[1:3], "x": np.array([1.0, 2.0])}
             ),
-            "Without a feature: 2 of 2 new items",
+            "Without a feature or a word of another item: 2 of 2",
         ),
     ],
 )

@@ -61,9 +61,8 @@ def arrays_of(content: bytes) -> dict[str, np.ndarray]:
             assert octets.dtype == np.int8 and scale.dtype == np.float32
             with np.errstate(all="ignore"):
                 found[f"{section}/item_factors"] = octets.astype(np.float32) * scale[:, None]
-        learned = found.get(f"{section}/learned_items", np.arange(n_items))
         assert found[f"{section}/center"].shape == () and found[f"{section}/item_bias"].shape == (n_items,)
-        assert found[f"{section}/item_factors"].shape[:-1] == learned.shape
+        assert found[f"{section}/item_factors"].shape[:-1] == (n_items,)
     assert "serve" in json.loads(stored["sections"])
     return found
 

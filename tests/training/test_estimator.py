@@ -64,7 +64,7 @@ REFUSED = {
     ),
     "a setting of one of both": (
         lambda: named.choose("both", BUDGET, RATINGS.domain, n_users=9, settings={"lists.like": 3.0}),
-        "features_share, equalization, like_threshold, n_users.",
+        "parts_share, equalization, like_threshold, n_users.",
     ),
     "a setting of no part": (
         lambda: named.choose("popular", BUDGET, RATINGS.domain, settings={"lists.rank": 3}),

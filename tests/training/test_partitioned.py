@@ -32,7 +32,7 @@ SHAPES = ((1, 1), (2, 2), (7, 8), (64, 2))  # partitions, threads
 SHORT = (
     "private-als",
     "private-eigenrec",
-    "private-eigenrec, window",
+    "private-eigenrec, parts",
     "both",
     "item-bias",
     "popular",

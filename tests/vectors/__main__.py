@@ -35,7 +35,7 @@ from hushrec.papers.dpals import DPALS
 from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.modelfile import read as decode
-from hushrec.serving.recommend import PublicPart, Recommender
+from hushrec.serving.recommend import PublicPart
 from tests.vectors.answers import answers, is_json, next_lists, rules_of, similar_to
 from tests.vectors.random_conditions import random_cases
 
@@ -67,6 +67,19 @@ def trained(
     items = [domain.items[column] for column in cells.coords[1]]
     ratings = Ratings.from_any(([f"u{row}" for row in cells.coords[0]], items, cells.data), domain)
     return estimator.fit(ratings, Accountant(Budget(epsilon, 1e-5)))
+
+
+def of_table(estimator: PrivateEigenRec) -> Model:
+    """Return a model with a table of articles, of users who like what is of one kind."""
+    kinds, names = np.arange(DOMAIN.n_items) % 3, ("wool sock", "tea pot", "steel pan")
+    titles = [f"{names[kind]} n{item // 6}" for item, kind in enumerate(kinds)]
+    table = {"item": list(DOMAIN.items), "kind": [f"kind {kind}" for kind in kinds], "title": titles}
+    drawn = realistic(300, DOMAIN.n_items, 3000, seed=1)
+    users, items = drawn.matrix.tocoo().coords
+    stars = np.where(kinds[items] == users % 3, 5.0, drawn.matrix.data)
+    rows = [f"u{user}" for user in users], [DOMAIN.items[item] for item in items], stars
+    ratings = Ratings.from_any(rows, replace(DOMAIN, item_features=table))
+    return estimator.fit(ratings, Accountant(Budget(20.0, 1e-5)))
 
 
 def beside(model: Model) -> Model:
@@ -114,10 +127,14 @@ def models() -> Iterable[tuple[str, Model, bool]]:
     yield "private-eigenrec of likes", trained(PrivateEigenRec.of(**LIKES), likes), True
     yield "private-eigenrec of pairs", pairs, False
     yield "private-eigenrec of pairs of one byte", pairs, True
-    names = {"item": list(DOMAIN.items), "kind": [f"kind {number % 3}" for number in range(DOMAIN.n_items)]}
-    described = replace(pairs, domain=replace(DOMAIN, item_features=names))
-    arrays = {**pairs.arrays, "feature_columns": np.int64(2)}
-    yield "private-eigenrec of pairs and features", replace(described, arrays=arrays), False
+    words = of_table(PrivateEigenRec.of(**LIKES | {"n_users": 300}, like_threshold=4.0, parts_share=0.3))
+    yield "private-eigenrec of words and features", words, False
+    yield "private-eigenrec of words and features of one byte", words, True
+    yield (
+        "private-eigenrec of pairs, words and features",
+        of_table(PrivateEigenRec.of(rank=3, pairs=True, n_users=300, like_threshold=4.0, parts_share=0.3)),
+        False,
+    )
     both = Both(ratings=PrivateALS.of(**PRIVATE), lists=PrivateEigenRec.of(**LIKES), like_threshold=4.0)
     yield "both", trained(both), False
     yield (
@@ -125,15 +142,6 @@ def models() -> Iterable[tuple[str, Model, bool]]:
         trained(Both(ratings=ALS(rank=3), lists=EASE(), like_threshold=4.0), epsilon=math.inf),
         False,
     )
-    liked = trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0, learned_items=12))
-    other = trained(PrivateEigenRec.of(**LIKES, like_threshold=4.0), seed=2)
-    columns = np.asarray(other.arrays["item_factors"]), np.random.default_rng(4).normal(size=(30, 2))
-    arrays = {**other.arrays, "feature_columns": np.int64(2), "supported": np.ones(30, np.uint8)}
-    arrays |= {"item_factors": np.column_stack(columns).astype(np.float32)}
-    arrays |= {"history_weight": np.ones(30)}
-    part = PublicPart(Recommender(other.estimator, DOMAIN, arrays), 1.0)
-    named = replace(DOMAIN, feature_names=(("category", "brand"),))
-    yield "private-eigenrec by item features", replace(liked, public=part, domain=named), False
     yield "both beside public ones", beside(trained(both)), False
     yield "both beside public ones of one byte", beside(trained(both)), True
     yield "one-bit-user", trained(UserLevelOneBit.of(**PRIVATE, threshold=3.0)), False

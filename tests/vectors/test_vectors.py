@@ -27,6 +27,14 @@ def test_every_model_and_every_hostile_history_is_there() -> None:
     assert all(entry["histories"].keys() >= HOSTILE for entry in MODELS.values())
 
 
+def test_models_with_a_table_have_parts_that_count() -> None:
+    for name, others in (("words", {"tastes"}), ("pairs, words", {"item pairs"})):
+        content = base64.b64decode(MODELS[f"private-eigenrec of {name} and features"]["file"])
+        parts = Model.from_bytes(content).parts
+        assert {part.name for part in parts} == {"popularity", "kind", "title", "words"} | others
+        assert {"kind", "words"} <= {part.name for part in parts if part.weight > 0.05}
+
+
 @pytest.mark.true("E2")
 @pytest.mark.true("E9")
 @pytest.mark.parametrize("name", MODELS)

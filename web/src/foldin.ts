@@ -14,6 +14,8 @@ export interface UserState {
   offset: number;
   /** The user's taste, in the space of the item factors. */
   factors: Float64Array;
+  /** The weights of the user's likes, where items recommend items. */
+  likes?: Map<number, number>;
   /** The contribution of each of the user's items to an item's score. */
   moved(item: number): number[];
 }
@@ -23,10 +25,11 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   const { model, settings } = section;
   switch (model) {
     case "popular":
-      return { ...nobody(section), moved: () => row.items.map(() => 0) };
+      return nobody(section, row);
     case "private-eigenrec":
+      return eigenrec(section, row, liked(section, row));
     case "ease":
-      return section.learned ? itemMatrix(section, row) : eigenrec(section, row);
+      return recommended(section, row, liked(section, row), nobody(section, row));
     case "one-bit-user":
       return logistic(section, row, Math.fround(settings.threshold ?? midpoint));
     case "item-bias":
@@ -42,28 +45,29 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
   return ridge(section, row, regularization! * factor, offsets);
 }
 
-/** The mean of the states of one user from several rows; rows of likes have sum 1. */
+/** The mean of the states of one user from several rows. */
 export function meanState(section: Section, rows: Row[], midpoint: number): UserState {
   const states = rows.map((row) => foldIn(section, row, midpoint));
   if (states.length === 1) return states[0]!;
   const [last, count] = [states.at(-1)!, states.length];
   const factors = new Float64Array(section.rank);
-  for (const { factors: each } of states) {
-    const sum = section.learned ? Math.max(each.reduce((a, b) => a + b, 0), 1) : 1;
-    each.forEach((entry, k) => (factors[k]! += entry / sum / count));
+  const likes = new Map<number, number>();
+  for (const state of states) {
+    state.factors.forEach((entry, k) => (factors[k]! += entry / count));
+    state.likes?.forEach((weight, item) => likes.set(item, (likes.get(item) ?? 0) + weight / count));
   }
-  return { offset: states.reduce((sum, { offset }) => sum + offset, 0) / count, factors, moved: last.moved };
+  return { ...last, offset: states.reduce((sum, { offset }) => sum + offset, 0) / count, factors, ...(last.likes && { likes }) };
 }
 
-function nobody({ rank }: Section): UserState {
-  return { offset: 0, factors: new Float64Array(rank), moved: () => [] };
+function nobody({ rank }: Section, { items }: Row): UserState {
+  return { offset: 0, factors: new Float64Array(rank), moved: () => items.map(() => 0) };
 }
 
 /** Ridge regression of the ratings on the item factors, with a constant where it has a ridge. */
 function ridge(section: Section, row: Row, regularization?: number, offsetRidge?: number | null): UserState {
   const { center, itemBias, rank, settings } = section;
   const ridges = ridgesOf(rank, regularization, offsetRidge);
-  if (!row.items.length) return nobody(section);
+  if (!row.items.length) return nobody(section, row);
   const tail = offsetRidge === null ? [] : [1];
   const mean = settings.center === "user" ? row.values.reduce((a, b) => a + b, 0) / row.values.length : 0;
   const values = mean ? row.values.map((value) => Math.fround(value - mean)) : row.values;
@@ -117,7 +121,7 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
   const offsets = row.items.map((item) => itemBias[item]! + center);
   const likes = row.values.map((value) => (value > threshold ? 1 : 0));
   const ridges = ridgesOf(rank, section.number("regularization"), section.number("bias_regularization"));
-  if (!row.items.length) return nobody(section);
+  if (!row.items.length) return nobody(section, row);
   const factored = new Cholesky(normalMatrix(rows, ridges, CURVATURE), rank + 1);
   const solved = new Float64Array(rank + 1);
   const missed = () => rows.map((own, i) => likes[i]! - 1 / (1 + Math.exp(-(dot(own, solved) + offsets[i]!))));
@@ -138,45 +142,47 @@ function logistic(section: Section, row: Row, threshold: number): UserState {
 }
 
 /** Purchases, and ratings from the model's threshold up, or all. */
-function liked({ settings }: Section, row: Row): number[] {
+function liked({ settings }: Section, row: Row): Set<number> {
   const threshold = settings.like_threshold;
-  return row.items.filter((_, i) => threshold == null || !(row.values[i]! < Math.fround(threshold))); // NaN: bought
+  return new Set(row.items.filter((_, i) => threshold == null || !(row.values[i]! < Math.fround(threshold)))); // NaN: bought
 }
 
 /** Weighted sum of the factors of the likes, divided by their popularity or a stored number. */
-function eigenrec(section: Section, row: Row): UserState {
-  const weight = section.array("history_weight", section.nItems);
-  if (!weight) throw new Error("it has no weights of a history");
-  const likes = new Set(liked(section, row));
-  const popularity = [...likes].reduce((sum, item) => sum + section.itemBias[item]! * weight[item]!, 0);
-  const total = section.number("history_total") ?? popularity;
+function eigenrec(section: Section, row: Row, likes: Set<number>): UserState {
+  const shape = [section.nItems];
+  const weight = section.array("history_weight", shape, 0);
+  const stored = section.array("history_popularity", shape, 0);
+  const prior = section.number("history_prior", 0);
+  if (!weight || (stored && prior === undefined)) throw new Error("it has no weights of a history");
+  const popularity = stored ?? section.itemBias;
+  const sum = [...likes].reduce((sum, item) => sum + popularity[item]! * weight[item]!, 0);
+  const total = (section.number("history_total", 0) ?? sum) * (1 + (prior ?? 0) / Math.max(likes.size, 1));
   const weights = row.items.map((item) => (likes.has(item) && total > 0 ? weight[item]! / total : 0));
   const rows = row.items.map((item) => section.row(item));
-  return {
+  return recommended(section, row, likes, {
     offset: 0,
     factors: combined(rows, weights, section.rank),
     moved(item) {
       const toward = section.row(item);
       return rows.map((own, i) => weights[i]! * dot(own, toward));
     },
-  };
+  });
 }
 
-/** Items recommend items: the factors are 1 for liked items. */
-function itemMatrix(section: Section, row: Row): UserState {
-  const likes = new Set(liked(section, row));
-  const places = row.items.map((item) => (likes.has(item) ? section.place(item) : -1));
-  const factors = new Float64Array(section.rank);
-  for (const place of places) if (place >= 0) factors[place] = 1;
+/** A state with likes at norm 1, if items recommend items. */
+function recommended({ recommending }: Section, row: Row, liked: Set<number>, state: UserState): UserState {
+  if (!recommending.length) return state;
+  const likes = new Map([...liked].map((item) => [item, 1 / Math.sqrt(liked.size)]));
   return {
-    offset: 0,
-    factors,
+    ...state,
+    likes,
     moved(item) {
-      const at = section.place(item);
-      return places.map((place) => {
-        if (at < 0 || place < 0) return 0;
-        return (section.scale?.[at] ?? 1) * section.factors[at * section.rank + place]!;
+      const moved = row.items.map((own) => {
+        let sum = 0;
+        for (const { of } of liked.has(own) ? recommending : []) of(own, (other, score) => (sum += other === item ? score : 0));
+        return sum * (likes.get(own) ?? 0);
       });
+      return state.moved(item).map((each, i) => each + moved[i]!);
     },
   };
 }

@@ -5,8 +5,12 @@ import { foldIn, meanState, type Row, type UserState } from "./foldin.js";
 import { decode, type Numbers, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Rated, type Rating, type Ratings, type Refused, rowOf } from "./row.js";
-import { allScores, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
-import { type ScoreKind, Section } from "./section.js";
+import { addRecommended, allScores, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
+import { type Part, type ScoreKind, Section } from "./section.js";
+
+const COPIES = 10;
+/** Names of parts as sources. */
+const SAID: Record<string, string> = { "item pairs": "pairs of items", words: "similar articles" };
 
 export interface Scored {
   item: string;
@@ -67,7 +71,7 @@ class Recommender {
 
   /** The number of taste dimensions that exceed the noise; undefined if the model does not know. */
   get directions(): number | undefined {
-    return this.section.number("directions") ?? (this.section.rank ? undefined : 0);
+    return this.section.number("directions", 0, true) ?? (this.section.rank ? undefined : 0);
   }
 
   /** The state of a user; private. */
@@ -94,7 +98,7 @@ class Recommender {
 
   /** Predicted scores of some items; ratings are clipped to the range. */
   predict(ratings: Ratings, items: Iterable<Id>): number[] {
-    if (this.publicModel) {
+    if (this.publicModel || this.section.recommending.length) {
       const { scores } = this.scored(ratings);
       return this.positions(items).map((item) => this.clipped(scores[item]!));
     }
@@ -118,7 +122,7 @@ class Recommender {
     const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
     if (!given.length) throw new InputError("The list of items is empty; pass one item or more.");
     const places = this.positions(given);
-    const { scores, supported, state, theirs } = this.scored(given.map((each) => [each, this.domain.high] as const));
+    const { scores, supported, state, theirs } = this.scored(given.map((each) => [each, this.domain.high] as const), false, given.length);
     const by = this.sources(state, theirs);
     if (!by.length) this.refuse(given[0]!);
     return this.ruled(scores, supported, places, n, rules).map((each) => ({ ...each, by }));
@@ -140,10 +144,11 @@ class Recommender {
     return pairsOf(ratings, this.domain, this.scores === "likes");
   }
 
-  /** All scores, contributions to one, and the items that come first if the scores are not lowered yet. */
-  private scored(ratings: Ratings, next = false) {
+  /** All scores, contributions to one, and the items that come first if the scores are not lowered yet; of items that go together with so many given ones. */
+  private scored(ratings: Ratings, next = false, given = 0) {
     const { section, publicModel } = this;
-    const { state, rated, rows, midpoint } = this.folded(ratings, next);
+    const { state: found, rated, rows, midpoint } = this.folded(ratings, next);
+    const state = given ? resembling(section, found, given) : found;
     const own = allScores(section, state);
     if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
     const theirs = meanState(publicModel.section, rows, midpoint);
@@ -199,30 +204,28 @@ class Recommender {
 
   /** The names of the sources that know the items of a history. */
   private sources(state: UserState, theirs?: UserState): string[] {
-    const { judged, publicModel } = this;
-    if (!theirs || !judged) {
-      return theirs ? this.learned(publicModel!.section, theirs) : this.learned(this.section, state);
-    }
-    const found = judged.weight < 1 ? this.learned(this.section, state) : [];
-    if (!known(theirs.factors)) return found;
-    if (judged.features && !found.includes(this.features())) found.push(this.features());
+    const { judged } = this;
+    const found = !theirs || !judged || judged.weight < 1 ? this.learned(state) : [];
+    if (!theirs || !judged || !known(theirs.factors)) return found;
+    if (judged.features && !this.section.parts.length) found.push("item features");
     if (judged.donors) found.push(plural(judged.donors, "donor"));
     return judged.external ? [...found, "ratings of another population"] : found;
   }
 
-  private learned(section: Section, { factors }: UserState): string[] {
-    const described = section.number("feature_columns") ?? 0;
-    if (section.learned) return known(factors) ? ["pairs of items", ...(described ? [this.features()] : [])] : [];
-    const own = section.rank - described;
-    const directions = section.number("directions") ?? (this.about.isPrivate ? 0 : own);
-    const found = directions && known(factors.subarray(0, own)) ? [plural(directions, "taste dimension")] : [];
-    return known(factors.subarray(own)) ? [...found, this.features()] : found;
-  }
-
-  private features(): string {
-    const { features } = this.about;
-    if (!features.length) return "item features";
-    return features.length > 2 ? plural(features.length, "item feature") : features.join(" and ");
+  private learned(state: UserState): string[] {
+    const { section } = this;
+    const recommends = (part: string) => {
+      const own = section.recommending.find((each) => each.part === part);
+      return own && known(addRecommended(own, state, new Float64Array(section.nItems)));
+    };
+    let end = 0;
+    const parts: Part[] = section.parts.length ? section.parts : [["tastes", 1, section.rank], ["item pairs", 1, 0]];
+    return parts.flatMap(([part, , columns]) => {
+      const shown = known(state.factors.subarray(end, (end += columns)));
+      if (part !== "tastes") return shown || recommends(part) ? [SAID[part] ?? part] : [];
+      const directions = section.number("directions", 0, true) ?? (this.about.isPrivate ? 0 : columns);
+      return shown && directions ? [plural(directions, "taste dimension")] : [];
+    });
   }
 
   private refuse(item: Id): never {
@@ -232,22 +235,28 @@ class Recommender {
         "This model cannot distinguish the tastes that it learned from noise, so items cannot be compared; train for lists, or for both.",
       );
     }
-    if (!directions && !section.learned && !publicModel) {
+    if (!directions && !section.parts.length && !section.recommending.length && !publicModel) {
       throw new InputError(
-        "This model does not know which items go together: no taste dimension exceeds its noise. Item features and donors help a training of few users; another training adds to the privacy cost.",
+        "This model does not know which items go together: no taste dimension exceeds its noise. A table of articles and donors help a training of few users; another training adds to the privacy cost.",
       );
     }
     throw new InputError(
-      `Nothing is known of item '${item}': too few users like it at this epsilon, and no public data describe it. Pass a more popular item, or train with item features or donors.`,
+      `Nothing is known of item '${item}': too few users like it at this epsilon, and no public data describe it. Pass a more popular item, or train with a table of articles or donors.`,
     );
   }
 }
 
 interface About {
   isPrivate: boolean;
-  /** Names. */
-  features: string[];
   judged: { job: string; weight: number; donors: number; external: boolean; features: boolean }[];
+}
+
+/** The state of a user who likes so many given items, and nine more that resemble each. */
+function resembling(section: Section, { likes, factors, ...rest }: UserState, given: number): UserState {
+  const prior = (section.number("history_prior") ?? 0) / given;
+  const scaled = factors.map((entry) => (entry * (1 + prior)) / (1 + prior / COPIES));
+  const more = likes && new Map([...likes].map(([item, weight]) => [item, weight * Math.sqrt(COPIES)]));
+  return { ...rest, factors: scaled, ...(more && { likes: more }) };
 }
 
 /** A row without its purchases. */
@@ -309,8 +318,8 @@ export class Model extends Recommender {
         if (!fits) throw new Error("the public model does not fit the private one");
         return publicModel;
       });
-      const { privacy, judged, domain: declared } = file.header;
-      const about = { isPrivate: privacy.private, features: declared.item_features ?? [], judged };
+      const { privacy, judged } = file.header;
+      const about = { isPrivate: privacy.private, judged };
       return new Model(sections[0], sections[1], items, domain, privacy, file.digest, about, ...publics);
     } catch (error) {
       if (error instanceof InputError) throw new ModelFileError(error.message);

@@ -5,6 +5,7 @@ export type Numbers = Float64Array | Float32Array | Int32Array | Uint32Array | I
 
 /** One array of a model file. */
 export interface Stored {
+  dtype: string;
   shape: number[];
   values: Numbers;
 }
@@ -76,7 +77,7 @@ async function whole(bytes: Uint8Array): Promise<ModelFile> {
     if (name !== "digest") {
       if (begin % ALIGNMENT && !name.startsWith("padding/")) damaged(`array '${name}' is not aligned`);
       checks.push(sha256(octets).then((found) => found === digests[name] || name));
-      arrays.set(name, { shape: entry.shape, values: numbers(entry.dtype, octets) });
+      arrays.set(name, { dtype: entry.dtype, shape: entry.shape, values: numbers(entry.dtype, octets) });
     }
     end = stop;
   }

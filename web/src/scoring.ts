@@ -2,7 +2,7 @@
 import type { UserState } from "./foldin.js";
 import type { Numbers } from "./modelfile.js";
 import { dot } from "./ridge.js";
-import type { Section } from "./section.js";
+import type { Recommending, Section } from "./section.js";
 
 /** A public model next to a private one; scores that only rank are standardised first. */
 export interface PublicScores {
@@ -28,15 +28,21 @@ export function standardise(scores: Float64Array): number {
   return spread;
 }
 
-/** The score of every item for one user: center + offset + item bias + factors . item factors. */
-export function allScores(section: Section, { offset, factors: taste }: UserState): Float64Array {
-  const { nItems, itemBias, center, factors, scale, learned, positions, rows } = section;
+/** The score of every item for one user: center + offset + item bias + factors . item factors, and what items recommend. */
+export function allScores(section: Section, state: UserState): Float64Array {
+  const { nItems, itemBias, center, factors, scale, positions, rows } = section;
   const scores = new Float64Array(nItems);
   const products = positions ? new Float64Array(rows) : scores;
-  if (learned) addChosen(factors, scale, taste, products);
-  else addProducts(factors, scale, taste, products);
+  addProducts(factors, scale, state.factors, products);
   positions?.forEach((item, row) => (scores[item] = products[row]!));
-  for (let item = 0; item < nItems; item++) scores[item]! += offset + (center + itemBias[item]!);
+  for (let item = 0; item < nItems; item++) scores[item]! += state.offset + (center + itemBias[item]!);
+  for (const each of section.recommending) addRecommended(each, state, scores);
+  return scores;
+}
+
+/** Adds what the user's likes add to other items by one part. */
+export function addRecommended({ of }: Recommending, { likes }: UserState, scores: Float64Array): Float64Array {
+  likes?.forEach((weight, own) => of(own, (other, score) => (scores[other]! += weight * score)));
   return scores;
 }
 
@@ -88,15 +94,6 @@ function addProducts(factors: Numbers, scale: Numbers | undefined, taste: Float6
     for (let k = 0; k < rank; k++) sum += factors[item * rank + k]! * taste[k]!;
     scores[item] = scale ? scale[item]! * sum : sum;
   }
-}
-
-/** Only columns where the taste is not 0. */
-function addChosen(factors: Numbers, scale: Numbers | undefined, taste: Float64Array, products: Float64Array): void {
-  const chosen = [...taste.keys()].filter((k) => taste[k]);
-  products.forEach((_, row) => {
-    const sum = chosen.reduce((total, k) => total + taste[k]! * factors[row * taste.length + k]!, 0);
-    products[row] = (scale?.[row] ?? 1) * sum;
-  });
 }
 
 /** The items of the best scores: those in `first` before the others, ties ascending. -Infinity and NaN are never chosen. */

@@ -62,6 +62,11 @@ export async function checkClient(hushrec, vectors, report) {
   report("1,000 forged files refused or whole", bounded, `${found.refused} refused, ${found.loaded.length} still whole, memory ${found.memory.toFixed(1)} of a file ${found.otherwise.slice(0, 3)}`);
   found = await refusals(hushrec, liars(parts));
   report("overlaps, holes, names and ids twice, numbers of no training, files that are none", found.refused === 11, `${found.refused} refused ${found.otherwise}`);
+  const odd = oddArrays();
+  found = await refusals(hushrec, odd.files);
+  report("arrays of pairs, words and histories that are missing or odd", found.refused === odd.files.length - 1 && found.loaded.length === 1, `${found.refused} of ${odd.files.length - 1} refused ${found.otherwise}`);
+  const [scores] = [found.loaded[0].predict([["item-0", 5], ["item-2", 5]], odd.ids)];
+  report("pairs, words and a prior add up as docs/reference/fold-in.md says", scores.every((score, k) => Math.abs(score - odd.expected[k]) < 1e-6), `${scores}`);
   await checkExplanations(hushrec, vectors, report);
   await checkLists(await Model.read(good), hushrec, report);
   checkSimilar(await Model.read(named("als")), hushrec, report);
@@ -92,6 +97,41 @@ function liars({ header, payload }) {
     new Uint8Array(7),
     new Uint8Array(4096),
   ];
+}
+
+/** A model of three items whose parts all count, the same with one array changed each, and what a user of items 0 and 2 gets. */
+function oddArrays() {
+  const good = {
+    "serve/item_bias": Float64Array.of(0.5, 0.25, 0),
+    "serve/item_factors": [Float32Array.of(1, 2, 4), [3, 1]],
+    "serve/center": [Float64Array.of(0), []],
+    "serve/history_weight": Float64Array.of(1, 1, 2),
+    "serve/history_popularity": Float64Array.of(0.5, 0.25, 0.25),
+    "serve/history_prior": [Float64Array.of(2), []],
+    "serve/pair_items": Int32Array.of(0, 1),
+    "serve/pair_weights": [Float32Array.of(0, 3, 5, 0), [2, 2]],
+    "serve/neighbours": [Int32Array.of(1, 2, 0), [3, 1]],
+    "serve/similarity": [Float32Array.of(0.25, 0, 1), [3, 1]],
+    "serve/word_weight": [Float64Array.of(2), []],
+  };
+  const changes = {
+    "serve/history_weight": [undefined, Float64Array.of(1, -1, 2), Float64Array.of(1, 1), Int32Array.of(1, 1, 2)],
+    "serve/history_popularity": [Float64Array.of(1, -1, 2), [Float64Array.of(1), []]],
+    "serve/history_prior": [undefined, [Float64Array.of(-1), []], Float64Array.of(2)],
+    "serve/pair_items": [undefined, Int32Array.of(1, 0), Int32Array.of(0, 3), Int32Array.of(-1, 1), Float32Array.of(0, 1), Int32Array.of(0)],
+    "serve/pair_weights": [undefined, [Float32Array.of(0, 3, 5, 0), [4, 1]], [Int8Array.of(0, 3, 5, 0), [2, 2]]],
+    "serve/neighbours": [undefined, [Int32Array.of(1, 2, 3), [3, 1]], [Int32Array.of(1, -1, 0), [3, 1]], Int32Array.of(1, 2, 0), [Float32Array.of(1, 2, 0), [3, 1]]],
+    "serve/similarity": [undefined, [Float32Array.of(0.25, 0, 1.5), [3, 1]], [Float32Array.of(0.25, 0, -0.5), [3, 1]], [new Float32Array(6), [3, 2]]],
+    "serve/word_weight": [undefined, Float64Array.of(2)],
+  };
+  const ids = ["item-0", "item-1", "item-2"];
+  const file = (arrays) => new Uint8Array(randomModel(3, 1, false, { model: "private-eigenrec", scores: "likes", ids, arrays }));
+  const files = [file(good)];
+  for (const [name, values] of Object.entries(changes)) for (const value of values) files.push(file({ ...good, [name]: value }));
+  const taste = (1 * 1 + 2 * 4) / ((0.5 * 1 + 0.25 * 2) * (1 + 2 / 2)); // two likes, of 1 and 2
+  const norm = Math.SQRT2;
+  const expected = [0.5 + taste + 2 / norm, 0.25 + 2 * taste + 3 / norm + (2 * 0.125) / norm, 4 * taste];
+  return { files, ids, expected };
 }
 
 /** The best of many items against all of them sorted, some recommended before the others. */

@@ -15,7 +15,7 @@ export function encode(header, arrays) {
     end += bytes.length;
     if (end % 64) add(`padding/${payload.length}`, "U8", [64 - (end % 64)], Buffer.alloc(64 - (end % 64)));
   };
-  for (const [name, given] of Object.entries(arrays)) {
+  for (const [name, given] of Object.entries(arrays).filter(([, given]) => given)) {
     const [values, shape] = Array.isArray(given) ? given : [given, [given.length]];
     add(name, DTYPES.get(values.constructor), shape, Buffer.from(values.buffer, values.byteOffset, values.byteLength));
   }
@@ -50,8 +50,8 @@ export function random(seed) {
   };
 }
 
-/** A private-als model with random factors: so many items, a rank, in bytes or floats; other arrays and words. */
-export function randomModel(nItems, rank, int8, { privacy = { private: true }, scores = "ratings", ids, arrays = {} } = {}) {
+/** A model with random factors: so many items, a rank, in bytes or floats; other arrays and words. */
+export function randomModel(nItems, rank, int8, { privacy = { private: true }, scores = "ratings", ids, arrays = {}, model = "private-als" } = {}) {
   const draw = random(nItems);
   ids ??= Array.from({ length: nItems }, (_, k) => `item-${k}`);
   const text = Buffer.from(ids.join(""));
@@ -65,7 +65,7 @@ export function randomModel(nItems, rank, int8, { privacy = { private: true }, s
   }
   const factors = int8 ? { "serve/item_factors_int8": [octets, [nItems, rank]], "serve/item_factors_scale": scale } : { "serve/item_factors": [floats, [nItems, rank]] };
   const header = {
-    sections: { serve: { model: "private-als", settings: {}, scores } },
+    sections: { serve: { model, settings: {}, scores } },
     domain: { rating_range: [1, 5], max_ratings_per_user: 10000, declared: true },
     privacy,
   };

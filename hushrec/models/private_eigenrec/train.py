@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from hushrec.models.liked_features import VOTES, voted
 from hushrec.models.private_eigenrec.denoise import (
     NOTHING,
     UNMEASURED,
@@ -21,6 +20,7 @@ from hushrec.models.private_eigenrec.items import ItemStatistics, most_popular, 
 from hushrec.models.private_eigenrec.pairs import train_pairs
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.week import SeasonState
+from hushrec.models.private_eigenrec.weighing import with_parts
 from hushrec.privacy import Bounded
 from hushrec.training.gate import Gate
 from hushrec.training.posterior import item_weights, ratio
@@ -41,13 +41,13 @@ def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: in
     if rank:
         users.scale(items.scale, items.first)
         if model.pairs:
-            return train_pairs(items, rank, users, gate)
+            return with_parts(train_pairs(items, rank, users, gate), users, gate)
         start = np.random.default_rng(seed).standard_normal((int(items.learned.sum()), rank))
         taste, measured, noisy, noise_sd = _power_iteration(model, users, items, start, gate)
         supported = supported | most_popular(model.tuning, noisy, noise_sd, rank)
     state = SeasonState.first(items, (noisy, noise_sd), measured)
     arrays = ModelArrays(served(items, noisy, noise_sd, taste, supported), state.to_arrays())
-    return voted(arrays, users, gate, n_users) if gate.planned(VOTES) else arrays
+    return with_parts(arrays, users, gate)
 
 
 def _power_iteration(

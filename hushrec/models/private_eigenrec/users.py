@@ -6,7 +6,6 @@ Sensitivities: docs/proofs/private-eigenrec.md.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
 
 import numpy as np
 import scipy.sparse as sp
@@ -14,19 +13,17 @@ from numpy.typing import NDArray
 
 from hushrec.data import Ratings
 from hushrec.data.keys import mix
-from hushrec.data.ratings_builder import running_total
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import added_residuals, added_weights
-from hushrec.kernels.sparse_rows import CSR, at_columns, used_columns, weight_sums, with_values
+from hushrec.kernels.sparse_rows import at_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.symmetric import outer_sums
 from hushrec.models.private_eigenrec.items import grid
+from hushrec.models.private_eigenrec.parts import Parts
+from hushrec.models.private_eigenrec.stacking import contributions
 from hushrec.privacy import Bound, Bounded, positive, signed, together
-from hushrec.serving.item_rows import weighted_sums
-from hushrec.serving.score_mixing import lowered, ranks, worth
-from hushrec.serving.scoring import UserState, own_scores
 from hushrec.training.users import Users, finite_or_zero, fixed_gramian, norms
 from hushrec.types import Array
 
@@ -36,17 +33,13 @@ RATED = 0.4
 _LONGEST = 2.0
 #: Users with a sum of squares below this, or above its inverse, count for nothing. No training does this.
 _SMALLEST_SQUARE = 1e-200
-SCORES_AT_ONCE = 1 << 22
-#: Pairs of near likes that are held in memory at once; more where one user has more.
-_NEAR_AT_ONCE = 1 << 20
 
 
 class LikingUsers(Users):
     """Users with rows of norm 1 (the scales of their liked items), and again without popularity."""
 
-    def __init__(self, ratings: Ratings, like_threshold: float | None = None, window: int = 0) -> None:
+    def __init__(self, ratings: Ratings, like_threshold: float | None = None) -> None:
         self._everything, self._liked = ratings, ratings.liked(like_threshold)
-        self._window = window
         super().__init__(self._liked.rated())
 
     # of the last :meth:`scale`
@@ -96,8 +89,6 @@ class LikingUsers(Users):
         Shape (number of learned items) x rank, row by row; learned items have a scale above 0. It combines
         two sums of integers: of rows, and of their parts along popularity.
         """
-        if self._window:
-            return self._windowed_sums(vectors)
         learned, likes = self._learned, self._learned_likes
         step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
         along_step = step / grid(self._first)
@@ -109,56 +100,6 @@ class LikingUsers(Users):
         )
         along = truncated((room * self._along)[:, None] * factors, along_step).sum(axis=0)
         return Bounded((sums - np.outer(first, along)).ravel(), signed(1.0), step=step)
-
-    def _windowed_sums(self, vectors: Array) -> Bounded:
-        """Return :meth:`item_sums` where each like has the factors of the likes near it, itself included.
-
-        The sum over a user's likes of (item) x (factors of the likes at most `window` places away, at norm
-        1), less its part along popularity, at norm 1: one clip of the whole contribution.
-        """
-        learned = self._learned
-        step, first, scale = spacing(_LONGEST), self._first[learned], self._scale[learned]
-        along_step, square = step / grid(self._first), float((self._first**2).sum())
-        room, table = self._room(vectors.shape[1], step, along_step), vectors[learned] * scale[:, None]
-        total, along = np.zeros((len(first), vectors.shape[1])), np.zeros(vectors.shape[1])
-        place, nothing = np.cumsum(learned) - 1, np.zeros((len(first), 0))
-        for users, cells, near in self._near():
-            items = place[self._ratings.matrix.indices[cells]].astype(np.int32)
-            factors, block = self._factors(near, table[items]), slice(users[0], users[-1] + 1)
-            starts = np.searchsorted(users, np.arange(block.start, block.stop + 1))
-            weights = self._unit[users] * scale[items] * first[items]
-            of_user = sp.csr_array((weights, np.arange(len(users)), starts), (len(starts) - 1, len(users)))
-            sums = of_user @ factors
-            apart = np.sqrt(np.maximum(1 - (sums**2).sum(axis=1) / square, _LONGEST**-2.0))
-            weight = room[block] / apart
-            rows = np.arange(len(users) + 1), items, np.ones(len(users), np.float32)
-            length = self._unit[users] * weight[users - block.start]
-            total += added_residuals(*rows, factors, nothing, row_weight=length, col_weight=scale, step=step)[
-                0
-            ]
-            along += truncated((weight / square)[:, None] * sums, along_step).sum(axis=0)
-        return Bounded((total - np.outer(first, along)).ravel(), signed(1.0), step=step)
-
-    def _near(self) -> Iterator[tuple[Array, Array, sp.csr_array]]:
-        """Yield blocks of users: each learned like's user and cell, in order, and which likes are near it."""
-        matrix, window = self._ratings.matrix, self._window
-        rows = np.repeat(np.arange(matrix.shape[0]), np.diff(matrix.indptr))
-        # the places of two users are further apart than the window
-        places = matrix.indptr[rows + 1] - self._ratings.age() + rows * window
-        order = np.argsort(places)
-        order = order[self._learned[matrix.indices[order]]]
-        rows, places = rows[order], places[order]
-        low = np.searchsorted(places, places - window, "left")
-        high = np.searchsorted(places, places + window, "right")
-        most, start = max(_NEAR_AT_ONCE // (2 * window + 1), 1), 0
-        while start < len(rows):
-            stop = np.searchsorted(rows, rows[min(start + most, len(rows)) - 1], "right")
-            block = slice(start, stop)
-            starts = running_total(high[block] - low[block])
-            near = np.arange(starts[-1]) + np.repeat(low[block] - start - starts[:-1], np.diff(starts))
-            ones = np.ones(len(near), np.float32)
-            yield rows[block], order[block], sp.csr_array((ones, near, starts), shape=(stop - start,) * 2)
-            start = stop
 
     def contributions(self, vectors: Array, part: float) -> Bounded:
         """A round's release: :meth:`item_sums` and, for ``part`` of it, the item weights before.
@@ -212,11 +153,10 @@ class LikingUsers(Users):
             row -= (both[item] - first[item] * square) * first[: item + 1]
         return Bounded(sums, positive(1.0), weight=frobenius_scale(len(first)), step=step**2)
 
-    def votes(self, model: Mapping[str, Array], other: Mapping[str, Array]) -> Bounded:
-        """Sum of the users' votes for another model, or against it: 1 a user, shape (1,)."""
+    def part_weights(self, parts: Parts, weights: Array, part: float) -> Bounded:
+        """Return gradient and Hessian of the weights of a list's parts (`stacking.contributions`)."""
         with np.errstate(all="ignore"):  # as where they are scaled
-            votes = _votes(_likes(self._ratings), model, other)
-        return Bounded(np.array([float(votes.sum())]), signed(1.0), step=1.0)
+            return contributions(_likes(self._ratings), parts, weights, part)
 
     def _room(self, rank: int, step: float, along_step: float) -> Array:
         """Return each user's norm before truncation, which can lengthen the contribution here."""
@@ -233,47 +173,6 @@ class LikingUsers(Users):
         largest = np.abs(products).max(axis=1, initial=0.0, keepdims=True)
         products = np.divide(products, largest, out=np.zeros_like(products), where=largest > 0)
         return products * (CLIP_MARGIN / np.maximum(norms(products), 1.0))[:, None]
-
-
-def folded(arrays: Mapping[str, Array], rows: CSR) -> UserState:
-    """Return the weighted sum of the factors of a user's items, over that of their popularity.
-
-    A user without a learned item has no factors, and gets the popular items.
-    """
-    tables = (arrays[name] for name in ("item_factors", "history_weight", "item_bias"))
-    (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
-    ones = np.ones(len(places), np.float32)
-    likes = sp.csr_array((ones, places, starts), shape=(len(starts) - 1, len(items)))
-    sums = weighted_sums(likes, items, weight)
-    popularity = weight_sums(starts, places, popularity * weight)
-    total = np.broadcast_to(arrays.get("history_total", popularity), popularity.shape)[:, None]
-    factors = np.divide(sums, total, out=np.zeros_like(sums), where=total > 0)
-    return UserState(np.zeros(len(factors)), factors)
-
-
-def _votes(likes: sp.csr_array, model: Mapping[str, Array], other: Mapping[str, Array]) -> NDArray[np.int64]:
-    """Return each user's vote: 1 where the other model is better for them, -1 where it is worse, else 0.
-
-    Likes are dealt into two halves by the items' numbers. The vote compares the ranks of one half in lists
-    computed from the other.
-    """
-    n_users, n_items = likes.shape
-    rows, columns = np.repeat(np.arange(n_users), np.diff(likes.indptr)), likes.indices
-    known = _dealt(likes)
-    half = sp.csr_array((likes.data[known], (rows[known], columns[known])), shape=likes.shape)
-    votes, step = np.zeros(n_users, np.int64), max(1, SCORES_AT_ONCE // n_items)
-    states = [folded(arrays, csr(half)) for arrays in (model, other)]
-    for start in range(0, n_users, step):
-        scores = [
-            lowered(own_scores(arrays, state.at(slice(start, start + step))), arrays.get("supported"))
-            for arrays, state in zip((model, other), states, strict=True)
-        ]
-        for row in range(start, min(start + step, n_users)):
-            liked = slice(likes.indptr[row], likes.indptr[row + 1])
-            seen, held = columns[liked][known[liked]], columns[liked][~known[liked]]
-            one, two = (float(worth(ranks(score[row - start], seen, held)).sum()) for score in scores)
-            votes[row] = np.sign(two - one) if not math.isclose(one, two) else 0
-    return votes
 
 
 def _dealt(likes: sp.csr_array) -> NDArray[np.bool_]:

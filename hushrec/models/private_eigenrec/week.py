@@ -12,10 +12,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from hushrec.models.liked_features import next_week
 from hushrec.models.private_eigenrec.denoise import NOTHING, Halves, Measured, Sums, project_out
 from hushrec.models.private_eigenrec.items import ItemStatistics, served
+from hushrec.models.private_eigenrec.pairs import train_next_week_of_pairs
+from hushrec.models.private_eigenrec.stacking import WEIGHTS
 from hushrec.models.private_eigenrec.users import LikingUsers
+from hushrec.models.private_eigenrec.weighing import with_parts
 from hushrec.privacy import counted, positive, signed
 from hushrec.serving.modelfile import Expected, needed_if
 from hushrec.training.estimator import Round
@@ -33,32 +35,28 @@ _BY_ITEM, _VECTORS = Expected("f", ("items",), 0.0), Expected("f", ("items", "ow
 
 
 def _of_pairs(names: Container[str]) -> bool:
-    return "learned_items" in names
+    return "pair_items" in names
 
 
 def _of_sums(names: Container[str]) -> bool:
-    return "learned_items" not in names
+    return "pair_items" not in names
 
 
 EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
+        "history_weight": _BY_ITEM,
         "history_total": Expected("f", (), 0.0, needed=False),
-    }
-    | needed_if(_of_sums, {"history_weight": _BY_ITEM}),
+        "history_popularity": _BY_ITEM._replace(needed=False),
+        "history_prior": Expected("f", (), 0.0, needed=lambda names: "history_popularity" in names),
+    },
     state={
         "users": Expected("f", (1,), 0.0),
         "item_weights": Expected("f", ("items",)),
         "item_weights_variance": _BY_ITEM,
-        "beside_weight": Expected("f", (), 0.0, 1.0, needed=False),
+        "part_weights": Expected("f", ("parts",), needed=False),
+        "part_precision": Expected("f", ("parts", "parts"), needed=lambda names: "part_weights" in names),
     }
-    | needed_if(
-        lambda names: "beside_weight" in names,
-        {
-            "feature_tables": Expected("iu", ("tables",), 0, 1),
-            "item_components": Expected("f", ("items", "components")),
-        },
-    )
     | needed_if(
         _of_sums,
         SEEN
@@ -75,7 +73,7 @@ EXPECTED = ModelArrays(
     | needed_if(
         _of_pairs,
         {
-            "pairs": Expected("f", (lambda sizes: sizes["learned"] * (sizes["learned"] + 1) // 2,)),
+            "pairs": Expected("f", (lambda sizes: sizes["pairs"] * (sizes["pairs"] + 1) // 2,)),
             "pairs_precision": Expected("f", (), 0.0),
             "item_scale": _BY_ITEM,
             "item_first": _BY_ITEM,
@@ -84,13 +82,15 @@ EXPECTED = ModelArrays(
 )
 
 
-def weekly_rounds(rank: int, pairs: bool) -> list[Round]:
+def weekly_rounds(rank: int, pairs: bool, for_parts: float) -> list[Round]:
+    weighing = [Round(WEIGHTS, for_parts / (1 - for_parts), signed(1.0))] if for_parts else []
     if rank and pairs:
-        return [Round("item matrix", 1.0, positive(1.0))]
+        return [Round("item matrix", 1.0, positive(1.0)), *weighing]
     rounds = [Round("number of users", _COUNT, counted(1.0)), Round("item weights", _WEIGHTS, positive(1.0))]
     if rank:
         rounds += [Round("item sums", _SUMS, signed(1.0)), Round("halves of likes", _HALVES, positive(1.0))]
-    return rounds
+    whole = sum(round.share for round in rounds)
+    return [*rounds, *(round._replace(share=round.share * whole) for round in weighing)]
 
 
 class SeasonState(NamedTuple):
@@ -167,11 +167,10 @@ class SeasonState(NamedTuple):
 
 
 def train_next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-    """Return the next week's model, with the item features that the first week's users voted for."""
-    arrays, weight = _next_week(model, users, gate, last), last.state.get("beside_weight")
-    if weight is None:
-        return arrays
-    return next_week(arrays, users.domain, last.state).counting(float(weight))
+    """Return the next week's model."""
+    pairs = "pair_items" in last.serve
+    arrays = train_next_week_of_pairs(users, gate, last) if pairs else _next_week(model, users, gate, last)
+    return with_parts(arrays, users, gate, last.state)
 
 
 def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:

@@ -1,0 +1,225 @@
+"""The parts of a list: popularity, tastes, groups of item features, item pairs and words.
+
+The score of an item is the sum of the parts' scores, each times a weight that all users learn together
+(`hushrec.models.private_eigenrec.stacking`). Parts are functions of released values and public tables.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.sparse as sp
+
+from hushrec.data import Domain
+from hushrec.data.features import feature_scores
+from hushrec.kernels.sparse_rows import CSR, used_columns, weight_sums
+from hushrec.kernels.sweeps import csr
+from hushrec.kernels.threads import one_blas_thread
+from hushrec.serving.item_rows import weighted_sums
+from hushrec.serving.scoring import UserState, at_norm_one, own_scores, scores_of_items
+from hushrec.training.posterior import posterior_means, ratio
+from hushrec.types import Array, Part
+
+# Chosen on 600 users of MovieLens-1M with genres and decades (docs/guides/article-table.md).
+
+#: Factors of item features: strength relative to popularity, power of an item's popularity as their weight,
+#: and ridge, in parts of the strongest component's variance.
+_STRENGTH, _POWER, _RIDGE = 0.2, 0.6, 0.1
+#: Smallest popularity of an item of a history.
+_LEAST = 0.02
+#: Candidates of an item's popularity over the mean one.
+_POPULARITIES = np.geomspace(1e-3, 300, 70)
+#: Smallest squared number of likes per user.
+_FEWEST = 1.5
+#: Number of likes from which a user's mean taste counts by half. Chosen on Yahoo! R3 and FilmTrust.
+_HALF_TRUSTED = 5.0
+#: A part's unit is the mean of this many best scores (at most a tenth of the items), for histories of one of
+#: this many popular items.
+_BEST, _ITEMS = 20, 50
+
+
+class Parts(NamedTuple):
+    """Released values and public data from which users score items, one score a part.
+
+    Attributes
+    ----------
+    names : tuple of str
+    popularity : ndarray of shape (n_items,)
+        Likely popularity over the largest, above 0.
+    history_weight : ndarray of shape (n_items,)
+        Weight of an item in a user's mean taste.
+    factors : tuple of ndarray, shape (n_items, n_columns)
+        Item factors of the tastes and of each group of item features.
+    pairs : tuple of ndarray
+        Learned items, and their weights for each other; empty without item pairs.
+    words : tuple of ndarray, shape (n_items, n_neighbours)
+        Neighbours of each item and their similarities; empty without words.
+    units : ndarray of shape (n_parts,)
+        Typical best score of each part, by which it is divided.
+    """
+
+    names: tuple[str, ...]
+    popularity: Array
+    history_weight: Array
+    factors: tuple[Array, ...]
+    pairs: tuple[Array, ...]
+    words: tuple[Array, ...]
+    units: Array
+
+    @classmethod
+    def of(
+        cls, served: Mapping[str, Any], weights: Array, noise_sd: float, n_users: float, domain: Domain
+    ) -> Parts:
+        """Build the parts from a training's arrays, its released item weights, and the domain."""
+        popularity = likely_popularity(weights, noise_sd, n_users)
+        usual, tastes = np.asarray(served["history_weight"], np.float64), np.asarray(served["item_factors"])
+        tables = [("tastes", tastes.astype(np.float64))] if tastes.shape[1] else []
+        for names, features in domain.feature_tables:
+            components = popularity[:, None] ** _POWER * _components(features, popularity)
+            tables.append((" and ".join(names) or "item features", components))
+        pairs = tuple(np.asarray(served[name]) for name in ("pair_items", "pair_weights") if name in served)
+        near = domain.item_words
+        words = () if near is None else (near.items, near.similarity)
+        others = [name for name, _ in tables] + ["item pairs"] * bool(pairs) + ["words"] * bool(words)
+        parts = cls(
+            ("popularity", *others),
+            popularity,
+            np.where(usual > 0, usual, np.maximum(popularity, _LEAST) ** -_POWER),
+            tuple(factors for _, factors in tables),
+            pairs,
+            words,
+            np.ones(1 + len(others)),
+        )
+        return parts._replace(units=parts._typical())
+
+    def _typical(self) -> Array:
+        popular = np.argsort(-self.popularity, kind="stable")[:_ITEMS]
+        count = min(_BEST, max(1, len(self.popularity) // 10))
+        likes = sp.csr_array(
+            (np.ones(len(popular)), popular, np.arange(len(popular) + 1)),
+            (len(popular), len(self.popularity)),
+        )
+        units = np.zeros(len(self.units))
+        for scores, item in zip(self.scores(likes, prior=0.0), popular, strict=True):
+            others = np.delete(scores, item, axis=0)
+            best = -np.sort(-others, axis=0)[:count] - others.mean(axis=0)
+            units += self.popularity[item] * best.mean(axis=0)
+        units /= self.popularity[popular].sum()
+        return np.where(units > 1e-9, units, np.inf)  # a part that says nothing scores 0
+
+    def scores(self, likes: sp.csr_array, prior: float = _HALF_TRUSTED) -> Array:
+        """Return users' scores of all items by each part, shape (n_users, n_items, n_parts).
+
+        A user's scores do not depend on other users, to the bit.
+        """
+        columns = []
+        for arrays in self._each(1 / self.units):
+            state = folded(arrays | {"history_prior": prior}, csr(likes))
+            columns.append(own_scores(arrays, state))
+        return np.nan_to_num(np.stack(columns, axis=2), nan=0.0, posinf=0.0, neginf=0.0)
+
+    def _each(self, weights: Array) -> list[dict[str, Any]]:
+        """Return the arrays that serve each part alone, times a weight.
+
+        Factors have its root, because a score is a product of two.
+        """
+        n_items = len(self.popularity)
+        nothing = {
+            "center": np.float64(0.0),
+            "item_bias": np.zeros(n_items),
+            "item_factors": np.zeros((n_items, 0)),
+            "history_weight": self.history_weight,
+            "history_popularity": self.popularity,
+            "history_prior": np.float64(_HALF_TRUSTED),
+        }
+        popularity, *others = weights
+        each = [nothing | {"item_bias": popularity * np.log(self.popularity)}]
+        each += [
+            nothing | {"item_factors": math.sqrt(w) * block}
+            for w, block in zip(others, self.factors, strict=False)
+        ]
+        if self.pairs:
+            items, table = self.pairs
+            each.append(nothing | {"pair_items": items, "pair_weights": others[len(self.factors)] * table})
+        if self.words:
+            neighbours, similarity = self.words
+            words = {
+                "neighbours": neighbours,
+                "similarity": similarity,
+                "word_weight": np.float64(weights[-1]),
+            }
+            each.append(nothing | words)
+        return each
+
+    def served(self, weights: Array) -> dict[str, Any]:
+        """Return the arrays of the sum of the parts."""
+        each = self._each(weights / self.units)
+        joined: dict[str, Any] = {name: array for arrays in each for name, array in arrays.items()}
+        joined["item_bias"] = each[0]["item_bias"]
+        joined["item_factors"] = np.hstack([arrays["item_factors"] for arrays in each]).astype(np.float32)
+        if self.pairs:
+            joined["pair_weights"] = joined["pair_weights"].astype(np.float32)
+        return joined
+
+    def described(self, weights: Array) -> tuple[Part, ...]:
+        """Return the parts with their weights and their numbers of columns among the item factors."""
+        columns = [0, *(block.shape[1] for block in self.factors)]
+        columns += [0] * (len(self.names) - len(columns))
+        return tuple(map(Part, self.names, weights.tolist(), columns))
+
+
+def folded(arrays: Mapping[str, Any], rows: CSR) -> UserState:
+    """Return users' mean tastes, and their rows of likes at norm 1 where items recommend items.
+
+    A mean taste is the weighted sum of the factors of a user's items, over that of their popularity. It
+    counts by n / (n + ``history_prior``) with n likes. A user without an item that has factors gets none.
+    """
+    popularity = arrays.get("history_popularity", arrays["item_bias"])
+    tables = arrays["item_factors"], arrays["history_weight"], popularity
+    (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
+    likes = sp.csr_array((np.ones(len(places), np.float32), places, starts), (len(starts) - 1, len(items)))
+    sums = weighted_sums(likes, items, weight)
+    total = weight_sums(starts, places, popularity * weight)
+    total = np.broadcast_to(arrays.get("history_total", total), total.shape)
+    total = total * (1 + float(arrays.get("history_prior", 0.0)) / np.maximum(np.diff(starts), 1))
+    factors = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
+    return UserState(np.zeros(len(factors)), factors, at_norm_one(arrays, rows))
+
+
+def moved_by(arrays: Mapping[str, Any], items: Array, column: int) -> Array:
+    """Return what each of one user's liked items adds to the score of another item."""
+    weight, factors = arrays["history_weight"][items], np.asarray(arrays["item_factors"], np.float64)
+    total = float(arrays.get("history_popularity", arrays["item_bias"])[items] @ weight)
+    total = float(arrays.get("history_total", total))
+    total *= 1 + float(arrays.get("history_prior", 0.0)) / max(len(items), 1)
+    weight = weight / total if total > 0 else np.zeros(len(items))
+    return weight * (factors[items] @ factors[column]) + scores_of_items(arrays, items, column)
+
+
+def likely_popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
+    """Return each item's mean popularity over the largest, from the released item weights."""
+    likes = np.sqrt(max((float(noisy.sum()) / n_users) ** 2, _FEWEST))  # a weight's, on average
+    candidates = popularities(max(float(noisy.sum()), noise_sd, 1.0) / n_users / len(noisy))
+    variance = noise_sd**2 + n_users * candidates / likes
+    misfit = (noisy[:, None] - n_users * candidates) ** 2 / variance + np.log(variance)
+    popularity = posterior_means(candidates, -misfit / 2)[0]
+    return popularity / popularity.max()
+
+
+def popularities(mean: float) -> Array:
+    return mean * _POPULARITIES
+
+
+def _components(features: Array, popularity: Array) -> Array:
+    """Return components of the features, of nearly one strength; 0 for items without features."""
+    scores = feature_scores(features, len(popularity))
+    described = np.asarray(scores.any(axis=1))
+    weight = ratio(popularity * described, popularity @ described)
+    scores = np.where(described[:, None], scores - weight @ scores, 0.0)
+    with one_blas_thread():
+        variance, axes = np.linalg.eigh((scores * weight[:, None]).T @ scores)
+        least = _RIDGE * float(variance.max(initial=0.0))
+        return np.asarray(scores @ (axes * np.sqrt(ratio(_STRENGTH, np.maximum(variance, 0.0) + least))))
