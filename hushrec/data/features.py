@@ -202,11 +202,11 @@ def feature_scores(features: np.ndarray | None, n_items: int) -> np.ndarray:
     most = min(_MOST_DIMENSIONS, max(1, known.sum() // _ITEMS_A_DIMENSION), *centred.shape)
     if most == 0:
         return np.zeros((n_items, 0))
-    left, values, _ = np.linalg.svd(centred, full_matrices=False)
-    most = min(most, int((values > 1e-9 * values[0]).sum()))
+    variances, axes = np.linalg.eigh(centred.T @ centred)  # quicker than singular values of many items
+    most = min(most, int((variances > 1e-12 * variances[-1]).sum()))
     scores = np.zeros((n_items, most))
-    scores[known] = left[:, :most] * values[:most]
-    return scores * math.sqrt(known.sum() / (values[:most] ** 2).sum())
+    scores[known] = centred @ axes[:, : -most - 1 : -1]
+    return scores * math.sqrt(known.sum() / variances[-most:].sum())
 
 
 def _from_array(array: np.ndarray, n_items: int) -> np.ndarray:
