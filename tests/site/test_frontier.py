@@ -12,6 +12,7 @@ import pytest
 
 from benchmarks.frontier import data, own, tables
 from docs._ext.execute import run_page
+from examples import ml20m
 from hushrec.errors import InputError
 from hushrec.models import Popular
 
@@ -92,7 +93,7 @@ def cells_of(ratings):
 
 
 @pytest.mark.parametrize("name", ["ml-20m-likes", "msd-likes"])
-def test_likes_are_split_by_users_as_published(name, tmp_path, monkeypatch):
+def test_likes_are_split_by_users_as_published(name, tmp_path, monkeypatch, capsys):
     """No test user trains; each has a fifth of their likes judged; items are those of the training users."""
     monkeypatch.setenv("HUSHREC_DATA", str(tmp_path))
     n_users = 60 if name == "ml-20m-likes" else 500
@@ -102,6 +103,9 @@ def test_likes_are_split_by_users_as_published(name, tmp_path, monkeypatch):
         named = table.rename(columns={"user": "userId", "item": "movieId"}).assign(timestamp=1)
         named.to_csv(tmp_path / "ml-20m/ratings.csv", index=False)
         table, least = table[table["rating"] >= 4], 5
+        ml20m.main(tmp_path / "ml-20m")
+        figures = re.findall(r"[01]\.\d{3}", capsys.readouterr().out)
+        assert len(figures) == 15 and figures[4::5] == ["0.391", "0.521", "0.420"]
     else:
         table.assign(rating=1).to_csv(tmp_path / "train_triplets.txt", sep="\t", header=False, index=False)
         counts = table["item"].value_counts()
