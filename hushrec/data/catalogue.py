@@ -30,7 +30,7 @@ _READ: dict[str, Callable[[str], Any]] = {
 def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     """Return the other declarations, and the arrays ``text``, ``offsets`` and ``kinds``.
 
-    An id of a type that is not in :data:`KINDS` becomes text. Only the names of item features are kept.
+    An id of a type that is not in :data:`KINDS` becomes text. Item features are left out.
     """
     kinds, texts = [], []
     for item in domain.items:
@@ -44,7 +44,6 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
         "rating_range": [domain.low, domain.high],
         "max_ratings_per_user": domain.max_ratings_per_user,
     } | ({"likes": True} if domain.likes else {})
-    declared |= {"item_features": sum(domain.feature_names, ())} if any(domain.feature_names) else {}
     return declared, {
         "text": np.frombuffer(b"".join(texts), np.uint8),
         "offsets": offsets.astype(np.uint32),
@@ -55,15 +54,11 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
 def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -> Domain:
     """Raise KeyError, TypeError or ValueError if something is missing or wrong."""
     low, high = declared["rating_range"]
-    names = declared.get("item_features", [])
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise InputError("The stored names of item features are not texts.")
     return Domain(
         tuple(_unpacked_all(catalogue)),
         rating_range=(low, high),
         max_ratings_per_user=declared["max_ratings_per_user"],
         likes=declared.get("likes", False) is True,
-        feature_names=(tuple(names),),
     )
 
 

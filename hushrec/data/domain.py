@@ -52,11 +52,9 @@ class Domain:
         Cap on the ratings of a user; of more, a random sample counts.
     item_features : array of shape (n_items, n_features), table or path, or list of these, optional
         Public facts on the items, see `hushrec.data.features.read_item_features`; then an array, NaN where
-        missing, or None if there are only texts. The model file holds the names of the columns only.
+        missing, or None if there are only texts. No model file holds them.
     likes : bool
         Every row of a user is a like and counts as 1, but for rows with a value of 0 or less.
-    feature_names : tuple of tuple of str
-        Names of the columns of each group of features.
 
     Raises
     ------
@@ -77,7 +75,6 @@ class Domain:
     max_ratings_per_user: int = DEFAULT_MAX_RATINGS_PER_USER
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
-    feature_names: tuple[tuple[str, ...], ...] = field(default=(), repr=False, compare=False)
     _item_table: ItemTable | None = field(default=None, repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
@@ -99,19 +96,13 @@ class Domain:
         object.__setattr__(self, "_item_table", table)
         if table is not None:
             object.__setattr__(self, "item_features", table.features)
-            object.__setattr__(self, "feature_names", table.names if any(table.names) else self.feature_names)
-
-    @property
-    def feature_widths(self) -> tuple[int, ...]:
-        """Number of features of each group."""
-        return self._item_table.widths if self._item_table else ()
 
     @property
     def feature_tables(self) -> list[tuple[tuple[str, ...], np.ndarray]]:
-        """Names and features of each group."""
+        """Names of the columns and features of each group."""
         if self._item_table is None or self.item_features is None:
             return []
-        ends = np.cumsum(self.feature_widths)[:-1]
+        ends = np.cumsum(self._item_table.widths)[:-1]
         return list(zip(self._item_table.names, np.split(self.item_features, ends, axis=1), strict=True))
 
     @property

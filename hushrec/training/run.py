@@ -331,14 +331,13 @@ def journal(
 
 def public_inputs(domain: Domain) -> dict[str, str]:
     """Return the public inputs to which a journal is bound."""
-    words = domain.item_words
-    arrays = (
-        [domain.item_features] if words is None else [domain.item_features, words.items, words.similarity]
-    )
-    octets = b"".join(np.ascontiguousarray(array).tobytes() for array in arrays if array is not None)
+    words, tables = domain.item_words, domain.feature_tables
+    arrays = [table for _, table in tables] + ([] if words is None else [words.items, words.similarity])
+    octets = str([(names, table.shape) for names, table in tables]).encode()
+    octets += b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
     return {
         "catalogue and range": domain.fingerprint,
-        "item features": hashlib.sha256(octets + str(domain.feature_widths).encode()).hexdigest(),
+        "item features": hashlib.sha256(octets).hexdigest(),
         VERSION: library_version(),
     }
 

@@ -148,7 +148,7 @@ def test_texts_of_several_lines_are_cells_and_a_row_of_other_length_is_named(tmp
     rows = [f'{number},"Lamp ""{number % 2}""","{long}\r\n{number % 3}",{number}' for number in range(30)]
     path.write_text("\n".join(["sku,title,description,price", *rows]), newline="")
     domain = Domain(range(30), rating_range=(1, 5), item_features=path)
-    assert dict(domain.column_uses)["description"].startswith("words") and domain.feature_names[0] == (
+    assert dict(domain.column_uses)["description"].startswith("words") and domain.feature_tables[0][0] == (
         "price",
     )
     for row, words in (

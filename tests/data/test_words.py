@@ -84,6 +84,14 @@ ARTICLES = {
 ITEMS = ARTICLES["sku"]
 
 
+def names_of(domain: Domain) -> list[tuple[str, ...]]:
+    return [names for names, _ in domain.feature_tables]
+
+
+def widths_of(domain: Domain) -> list[int]:
+    return [table.shape[1] for _, table in domain.feature_tables]
+
+
 def test_an_article_table_is_taken_as_it_is() -> None:
     domain = Domain(ITEMS, likes=True, item_features=ARTICLES)
     assert dict(domain.column_uses) == {
@@ -92,8 +100,8 @@ def test_an_article_table_is_taken_as_it_is() -> None:
         "price": "features",
         **dict.fromkeys(("ean", "currency", "empty", "since"), "not used"),
     }
-    assert domain.feature_names == (("price", "Sale"), ("brand",), ("tags",), ("group_id",))
-    assert domain.feature_widths == (2, 2, 3, 5)
+    assert names_of(domain) == [("price", "Sale"), ("brand",), ("tags",), ("group_id",)]
+    assert widths_of(domain) == [2, 2, 3, 5]
     assert domain.item_features.shape == (40, 12)
     sold = Domain(ITEMS, likes=True, item_features={"sku": ITEMS, "flag": ["Sale", ""] * 20})
     named = Domain(ITEMS, likes=True, item_features={"sku": ITEMS, "Sale": [1, 0] * 20})
@@ -105,11 +113,11 @@ def test_an_article_table_is_taken_as_it_is() -> None:
 def test_whole_numbers_of_a_column_named_as_codes_are_categories(name: str, missing: float | None) -> None:
     cells = [missing, *(float(number % 3) for number in range(39))]
     domain = Domain(ITEMS, likes=True, item_features={"sku": ITEMS, name: cells})
-    assert domain.column_uses == ((name, "words and features"),) and domain.feature_widths == (3,)
+    assert domain.column_uses == ((name, "words and features"),) and widths_of(domain) == [3]
     for other in ("paid", "casino", "decode"):
-        assert Domain(ITEMS, likes=True, item_features={"sku": ITEMS, other: cells}).feature_widths == (1,)
+        assert widths_of(Domain(ITEMS, likes=True, item_features={"sku": ITEMS, other: cells})) == [1]
     halves = [number % 3 / 2 for number in range(40)]
-    assert Domain(ITEMS, likes=True, item_features={"sku": ITEMS, name: halves}).feature_widths == (1,)
+    assert widths_of(Domain(ITEMS, likes=True, item_features={"sku": ITEMS, name: halves})) == [1]
 
 
 def test_several_tables_mean_the_same_as_one() -> None:
@@ -118,7 +126,7 @@ def test_several_tables_mean_the_same_as_one() -> None:
     tables = [{"sku": ITEMS, name: ARTICLES[name]} for name in names]
     parts = Domain(ITEMS, likes=True, item_features=tables)
     np.testing.assert_array_equal(parts.item_features, whole.item_features)
-    assert (parts.feature_names, parts.feature_widths) == (whole.feature_names, whole.feature_widths)
+    assert (names_of(parts), widths_of(parts)) == (names_of(whole), widths_of(whole))
     assert same(parts.item_words, whole.item_words)
 
 
@@ -126,9 +134,9 @@ def test_of_more_than_six_groups_the_last_holds_all_further_columns() -> None:
     columns = {f"kind {number}": [f"k{(at >> number) % 2}" for at in range(40)] for number in range(5)}
     columns |= {f"vector {number}": [[at, number * at] for at in range(40)] for number in range(3)}
     domain = Domain(ITEMS, likes=True, item_features={"sku": ITEMS, "price": range(40), **columns})
-    assert domain.feature_names[:2] == (("price",), ("kind 0",))
-    assert domain.feature_names[5] == ("kind 4", "vector 0", "vector 1", "vector 2")
-    assert domain.feature_widths == (1, 2, 2, 2, 2, 7)
+    assert names_of(domain)[:2] == [("price",), ("kind 0",)]
+    assert names_of(domain)[5] == ("kind 4", "vector 0", "vector 1", "vector 2")
+    assert widths_of(domain) == [1, 2, 2, 2, 2, 7]
 
 
 def same(one: Neighbours, other: Neighbours) -> bool:
@@ -141,11 +149,11 @@ def test_words_stay_with_the_domain_until_its_items_or_its_table_change() -> Non
         domain = Domain(ITEMS, likes=True, item_features=table)
         kept = dataclasses.replace(domain, max_ratings_per_user=9)
         assert kept.item_words is domain.item_words and kept.item_features is domain.item_features
-        assert kept.feature_widths == domain.feature_widths
-    assert domain.item_features is None and domain.feature_names == ()
+        assert widths_of(kept) == widths_of(domain)
+    assert domain.item_features is None and domain.feature_tables == []
     assert dataclasses.replace(domain, items=ITEMS[::-1]).item_words is None
     numbers = dataclasses.replace(domain, item_features=np.eye(40))
-    assert numbers.item_words is None and numbers.feature_widths == (40,)
+    assert numbers.item_words is None and widths_of(numbers) == [40]
     turned = dataclasses.replace(domain, items=ITEMS[::-1], item_features=titles)
     np.testing.assert_array_equal(turned.item_words.similarity, domain.item_words.similarity[::-1])
 
