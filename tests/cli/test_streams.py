@@ -31,7 +31,7 @@ def shell(tmp_path, streams, *words, **variables):
     line = f'set -o pipefail; "$@" {streams}'
     environment = {**os.environ, "HUSHREC_LEDGER": str(tmp_path / "ledger.sqlite"), **variables}
     words = ["bash", "-c", line, "bash", *HUSHREC, *map(str, words)]
-    return subprocess.run(words, env=environment, capture_output=True, cwd=tmp_path, timeout=120)
+    return subprocess.run(words, env=environment, capture_output=True, cwd=tmp_path, timeout=600)
 
 
 def runs(tmp_path):

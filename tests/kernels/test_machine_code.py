@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,18 @@ def total(array):
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory):
+def common():
+    """Return a folder that all accounts reach; each run of pytest closes the folder of all runs again."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        yield Path(folder)
+
+
+@pytest.fixture(scope="module")
+def job(common):
     """Make likes and a catalogue in a folder that all accounts may write to."""
-    folder = tmp_path_factory.mktemp("job")
+    folder = common / "job"
+    folder.mkdir()
     folder.chmod(0o777)
     rows = realistic(2000, 12, 12000, seed=0).matrix.tocoo()
     lines = [f"{user},{item}" for user, item in zip(rows.row, rows.col)]
@@ -72,13 +82,10 @@ def hushrec_as(folder, words, prefix=(), package=PACKAGE, **environment):
 
 
 @pytest.fixture(scope="module")
-def read_only(tmp_path_factory):
+def read_only(common):
     """Copy the package to where no other user can write."""
-    folder = tmp_path_factory.mktemp("installed")
-    for above in (folder, *folder.parents[:3]):
-        above.chmod(0o755)
-    shutil.copytree(PACKAGE, folder / "hushrec", ignore=shutil.ignore_patterns("__pycache__"))
-    return folder / "hushrec"
+    target = common / "installed" / "hushrec"
+    return Path(shutil.copytree(PACKAGE, target, ignore=shutil.ignore_patterns("__pycache__")))
 
 
 @pytest.mark.skipif(
@@ -97,8 +104,6 @@ def test_without_a_writable_folder_kernels_are_compiled_in_memory(job, read_only
     own.chmod(0o777)
     for name in ("likes.csv", "items.txt"):
         shutil.copy(job / name, own / name)
-    for above in (job, *job.parents[:3]):
-        above.chmod(above.stat().st_mode | 0o055)
     said = hushrec_as(own, train("model.hush"), other, read_only)
     assert said.count(IN_MEMORY) == 1 and "NUMBA_CACHE_DIR" in said and ONCE not in said
     said = hushrec_as(own, ["recommend", "model.hush", "likes.csv", "--user", "7"], other, read_only)

@@ -39,7 +39,7 @@ def test_one_blas_thread_until_the_last_is_out(first_out):
     """The first to leave must not give BLAS its threads back while another still computes."""
     with threadpool_limits(limits=2, user_api="blas"):
         before, seen = blas_threads(), []
-        both_in, one_out = threading.Barrier(2, timeout=10), threading.Event()
+        both_in, one_out = threading.Barrier(2, timeout=60), threading.Event()
 
         def compute(place):
             with threads.one_blas_thread():
