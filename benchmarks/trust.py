@@ -330,9 +330,6 @@ ROWS = [
         "a user is in more than were declared, after kills, races, old copies and lies of servers; the count"
         " is shown; or a dossier promises something else",
         "{cases} tests"),
-    Row("G12", "a window over each user's own order", ("models/test_window.py::",),
-        "a user adds more than norm 1, or a user's times change another's part or are needed after a charge",
-        "{cases} tests"),
 ]  # fmt: skip
 
 

@@ -21,7 +21,7 @@ PAGE = ROOT / "docs" / "guides" / "own-model.md"
 
 
 def test_the_other_blocks_of_the_page_run():
-    assert [printed for _, printed in run_page(PAGE.read_text())] == ["", "True\n"]
+    assert [printed for _, printed in run_page(PAGE.read_text())] == ["", "", "True\n"]
 
 
 def run(code, folder):
