@@ -139,9 +139,9 @@ def write_part(page: Path, name: str, text: str) -> None:
 #: Rows of the page's first table: words, data set, method, and the reference without privacy.
 _SUMMARY = (
     ("RMSE of `private-als`", "ml-1m", "private ALS", "ALS, no privacy"),
-    ("RMSE of user mean + item bias", "ml-1m", "user mean + item bias", "user mean + item bias"),
+    ("RMSE of `item-bias`", "ml-1m", "user mean + item bias", "user mean + item bias"),
     ("Recall@20 of `private-eigenrec`", "ml-1m-likes", "private EigenRec", "EASE, no privacy"),
-    ("Recall@20 of popularity", "ml-1m-likes", "most popular", "most popular"),
+    ("Recall@20 of `popular`", "ml-1m-likes", "most popular", "most popular"),
 )
 _REFERENCES = {"ALS, no privacy": " (`als`)", "EASE, no privacy": " (`ease`)"}
 
