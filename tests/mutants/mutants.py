@@ -68,6 +68,9 @@ PARTS = "evaluation/test_parts.py"
 ROWS = "data/test_rows_alone.py"
 PRINTED = "endtoend/test_end_to_end.py"
 WEEKS = "models/test_continuing.py"
+STACKING = "models/test_stacking.py"
+NO_ROW = f"{STACKING}::test_no_row_of_1_to_5000_likes_adds_more_than_norm_1"
+ALONE = "test_what_a_user_adds_depends_on_their_likes_alone"
 
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
@@ -491,6 +494,38 @@ PAPERS = [  # the algorithms of the papers and of lists
     bug("popularity left in the item matrix, at norms for rows without it (EigenRec)",
         sensitivity("private-eigenrec, pairs"), f"{EIGENREC}/users:LikingUsers.item_matrix",
         "along = truncated(room * self._along + along_step / 2, along_step)", "along = np.zeros(len(room))"),
+    bug("gradient and Hessian of the parts not clipped", NO_ROW, f"{EIGENREC}/stacking:contributions",
+        "CLIP_MARGIN / max(_CLIP, length)", "CLIP_MARGIN / _CLIP"),
+    bug("the gradient of the parts clipped, and the Hessian by its factor", NO_ROW,
+        f"{EIGENREC}/stacking:contributions",
+        "length = float(np.linalg.norm(mine * weight))",
+        "length = float(np.linalg.norm(mine[: len(weights)]))"),
+    bug("entries off the diagonal counted once in the norm of the parts", NO_ROW,
+        f"{EIGENREC}/stacking:contributions", "np.linalg.norm(mine * weight)", "np.linalg.norm(mine)"),
+    bug("a norm that is no number taken for a short one (parts)", NO_ROW,
+        f"{EIGENREC}/stacking:contributions", "if 0 < length < math.inf:", "if length != 0:"),
+    bug("weights of the parts charged as if nobody had a negative gradient",
+        f"{STACKING}::test_two_users_can_differ_by_nearly_2", f"{EIGENREC}/stacking:contributions",
+        "signed(1.0)", "positive(1.0)", "return Bounded(",
+        "from hushrec.privacy import positive\n\n    return Bounded("),
+    bug("likes held out by the number of a row", f"{STACKING}::{ALONE}", f"{EIGENREC}/stacking:_split",
+        "mix(items.astype(np.uint64)).sum(keepdims=True)",
+        "mix(items.astype(np.uint64)).sum(keepdims=True) + np.uint64(user)"),
+    bug("every other user asked for the weights of the parts",
+        f"{STACKING}::test_a_sample_of_users_is_drawn_by_their_own_likes", f"{EIGENREC}/stacking:_split",
+        "float(base[0]) >= part * 2.0**64", "user % 10 >= 10 * part"),
+    bug("scores of a block of users divided by their largest", f"{STACKING}::{ALONE}",
+        f"{EIGENREC}/parts:Parts.scores", "np.stack(columns, axis=2)",
+        "np.stack(columns, axis=2) / np.abs(columns).max()"),
+    bug("weights of the parts learned from the exact sums", replayed("private-eigenrec, parts"),
+        f"{EIGENREC}/weighing:with_parts", "gate.release(WEIGHTS, asked)",
+        "0 * gate.release(WEIGHTS, asked) + asked._values"),
+    bug("lists by the weights before the release",
+        f"{STACKING}::test_lists_are_the_sum_of_parts_by_the_released_weights",
+        f"{EIGENREC}/weighing:with_parts", "parts.served(now.weights)", "parts.served(before.weights)"),
+    bug("a week that starts from the prior, at the precision of the last one",
+        f"{STACKING}::test_a_season_learns_from_last_weeks_weights", f"{EIGENREC}/weighing:_known",
+        'last["part_weights"], last["part_precision"]', 'prior(n_parts).weights, last["part_precision"]'),
 ]  # fmt: skip
 
 EDGES = [  # warnings; sizes that small tests never see, and numbers at the edges of float32
