@@ -62,7 +62,7 @@ def part_scores(parts: Parts, seen: list[int], item: int) -> list[float]:
     found.append(sum(map(float, both)) / math.sqrt(n))
     alike = [float(similarity[own, k]) ** 1.5 for own in seen for k in range(3) if near[own, k] == item]
     found.append(sum(alike) / math.sqrt(n))
-    return [score / unit for score, unit in zip(found, parts.units, strict=True)]
+    return [score * scale for score, scale in zip(found, parts.scales, strict=True)]
 
 
 MASK = (1 << 64) - 1
@@ -131,7 +131,7 @@ def hostile_parts(n_items: int) -> list[Parts]:
     odd = parts_of(n_items, 1)
     odd.factors[0][::7], odd.factors[1][::5], odd.pairs[1][::3] = np.nan, np.inf, -np.inf
     sizes = [parts_of(n_items, 2, size) for size in (30.0, 1e-6, 1e12, 1e200)]
-    return [ordinary, *sizes, odd, parts_of(n_items, 3)._replace(units=np.full(5, np.inf))]
+    return [ordinary, *sizes, odd, parts_of(n_items, 3)._replace(scales=np.zeros(5))]
 
 
 @pytest.mark.filterwarnings("error")
@@ -189,7 +189,7 @@ def test_what_a_user_adds_depends_on_their_likes_alone(monkeypatch) -> None:
 
 def test_a_sample_of_users_is_drawn_by_their_own_likes() -> None:
     n_items, weights = 60, np.array([1.0, 0.5, 0.5])
-    parts = parts_of(n_items)._replace(pairs=(), words=(), units=np.ones(3))
+    parts = parts_of(n_items)._replace(pairs=(), words=(), scales=np.ones(3))
     rows = [row for row in random_rows(400, n_items, 5) if len(row) > 2]
 
     def sums(rows: list, part: float) -> np.ndarray:

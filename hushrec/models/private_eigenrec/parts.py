@@ -36,8 +36,8 @@ _POPULARITIES = np.geomspace(1e-3, 300, 70)
 _FEWEST = 1.5
 #: Number of likes from which a user's mean taste counts by half. Chosen on Yahoo! R3 and FilmTrust.
 _HALF_TRUSTED = 5.0
-#: A part's unit is the mean of this many best scores (at most a tenth of the items), for histories of one of
-#: this many popular items.
+#: A part's typical best score is the mean of this many best ones, at most a tenth of the items, for histories
+#: of one of this many popular items.
 _BEST, _ITEMS = 20, 50
 
 
@@ -57,8 +57,8 @@ class Parts(NamedTuple):
         Learned items, and their weights for each other; empty without item pairs.
     words : tuple of ndarray, shape (n_items, n_neighbours)
         Neighbours of each item and their similarities; empty without words.
-    units : ndarray of shape (n_parts,)
-        Typical best score of each part, by which it is divided.
+    scales : ndarray of shape (n_parts,)
+        One over the typical best score of each part; 0 for a part that says nothing.
     """
 
     names: tuple[str, ...]
@@ -67,7 +67,7 @@ class Parts(NamedTuple):
     factors: tuple[Array, ...]
     pairs: tuple[Array, ...]
     words: tuple[Array, ...]
-    units: Array
+    scales: Array
 
     @classmethod
     def of(
@@ -93,22 +93,22 @@ class Parts(NamedTuple):
             words,
             np.ones(1 + len(others)),
         )
-        return parts._replace(units=parts._typical())
+        return parts._replace(scales=parts._scales())
 
-    def _typical(self) -> Array:
+    def _scales(self) -> Array:
         popular = np.argsort(-self.popularity, kind="stable")[:_ITEMS]
         count = min(_BEST, max(1, len(self.popularity) // 10))
         likes = sp.csr_array(
             (np.ones(len(popular)), popular, np.arange(len(popular) + 1)),
             (len(popular), len(self.popularity)),
         )
-        units = np.zeros(len(self.units))
+        typical = np.zeros(len(self.names))
         for scores, item in zip(self.scores(likes, prior=0.0), popular, strict=True):
             others = np.delete(scores, item, axis=0)
             best = -np.sort(-others, axis=0)[:count] - others.mean(axis=0)
-            units += self.popularity[item] * best.mean(axis=0)
-        units /= self.popularity[popular].sum()
-        return np.where(units > 1e-9, units, np.inf)  # a part that says nothing scores 0
+            typical += self.popularity[item] * best.mean(axis=0)
+        typical /= self.popularity[popular].sum()
+        return np.divide(1.0, typical, out=np.zeros(len(typical)), where=typical > 1e-9)
 
     def scores(self, likes: sp.csr_array, prior: float = _HALF_TRUSTED) -> Array:
         """Return users' scores of all items by each part, shape (n_users, n_items, n_parts).
@@ -116,7 +116,7 @@ class Parts(NamedTuple):
         A user's scores do not depend on other users, to the bit.
         """
         columns = []
-        for arrays in self._each(1 / self.units):
+        for arrays in self._each(self.scales):
             state = folded(arrays | {"history_prior": prior}, csr(likes))
             columns.append(own_scores(arrays, state))
         return np.nan_to_num(np.stack(columns, axis=2), nan=0.0, posinf=0.0, neginf=0.0)
@@ -156,7 +156,7 @@ class Parts(NamedTuple):
 
     def served(self, weights: Array) -> dict[str, Any]:
         """Return the arrays of the sum of the parts."""
-        each = self._each(weights / self.units)
+        each = self._each(weights * self.scales)
         joined: dict[str, Any] = {name: array for arrays in each for name, array in arrays.items()}
         joined["item_bias"] = each[0]["item_bias"]
         joined["item_factors"] = np.hstack([arrays["item_factors"] for arrays in each]).astype(np.float32)
