@@ -191,9 +191,10 @@ def _learn_factors(
     for step in range(1, model.factor_rounds + 1):
         votes, gramian, sums = (f"{name} {step}" for name in ("residual variance", "gramian", "item sums"))
         users.fit(items, level.ridge(residual))
-        most = RESIDUAL_BOUND * residual
-        released = gate.release(votes, users.residual_variance(items, slopes, most))
-        residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes))
+        if gate.planned(votes):
+            most = RESIDUAL_BOUND * residual
+            released = gate.release(votes, users.residual_variance(items, slopes, most))
+            residual = residual_variance(released, residual, most, n_users, gate.noise_sd(votes))
         if step == 1:  # later sums are of the fit that the residual variance was released of
             items = _start(model, items, public, seed)
             users.fit(items, level.ridge(residual))
