@@ -97,8 +97,7 @@ def recommend(
         raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
     trained = load(model)
     options: dict[str, Any] = {"next": next, "exclude_seen": not include_seen}
-    for name, path in (("items", items), ("exclude_items", exclude_items)):
-        options[name] = None if path is None else _known(trained.domain, path, name)
+    options |= _known(trained.domain, items=items, exclude_items=exclude_items)
     options |= ruled.options(trained.domain, reading.columns)
     folder = None if out_dir is None else output_folder(out_dir, force)
     inputs = (model, history, items, exclude_items, ruled.attributes, ruled.titles)
@@ -132,11 +131,16 @@ def recommend(
     _wrote(trained, str(folder or file), as_json)
 
 
-def _known(domain: Domain, path: str, name: str) -> list[Any]:
-    known = Known.of(domain, Domain.read_catalogue(path), name)
-    if known.skipped:
-        output.note(f"--{name.replace('_', '-')}{known.skipped.removeprefix(name)}")
-    return [domain.items[place] for place in known.columns]
+def _known(domain: Domain, **paths: str | None) -> dict[str, list[Any]]:
+    """Return the known items of each list, and print the number of the others."""
+    lists = {}
+    for name, path in paths.items():
+        if path is not None:
+            known = Known.of(domain, Domain.read_catalogue(path), name)
+            lists[name] = [domain.items[place] for place in known.columns]
+            if known.skipped:
+                output.note(f"--{name.replace('_', '-')}{known.skipped.removeprefix(name)}")
+    return lists
 
 
 def _wrote(trained: Model, path: str, as_json: bool) -> None:

@@ -325,8 +325,7 @@ def compare(
         relevant_from = train_ratings.domain.like_threshold
     runs = [(name, budget, draw) for name, budget in grid for draw in range(draws if budget.private else 1)]
     ledger = None if data_is_public else ledger
-    rows, charged = list[dict[str, Any]](), list[float]()
-    whole = [_whole(budget) for _, budget, _ in runs]
+    rows, charged, whole = list[dict[str, Any]](), list[float](), [_whole(budget) for _, budget, _ in runs]
     words: dict[str, Any] = {"allow_composition": allow_composition}
     with nullcontext() if ledger is None else closing(ledger.reserve(dataset, whole, **words)) as reservation:
         words |= {"ledger": ledger, "dataset": dataset, "reservation": reservation}
