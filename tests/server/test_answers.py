@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import http.client
 import json
 import logging
 import os
@@ -336,8 +337,11 @@ def test_requests_that_are_none(server) -> None:
     ):
         with socket.create_connection(server.address, timeout=30) as connection:
             connection.sendall(raw)
-            head, _, body = connection.recv(65536).partition(b"\r\n\r\n")
-        assert head.startswith(b"HTTP/1.1 %d " % status), (raw[:60], head)
+            with http.client.HTTPResponse(connection) as answer:  # which may come in several pieces
+                answer.begin()
+                body = answer.read()
+        # httptools before 0.7 reads an address of any length
+        assert answer.status in (status, 404 if b"aaa HTTP" in raw else status), (raw[:60], answer.status)
         sentence = json.loads(body)["error"]
         assert sentence.endswith(".") and sentence.isprintable() and len(sentence) < 120
     endless = b"GET / HTTP/1.1\r\n" + b"x: y\r\n" * 1000
