@@ -137,7 +137,7 @@ def _learn_biases(
     design = np.column_stack([np.ones(len(items)), popularity])
     precision = np.eye(2) / (_COMMON_PRIOR * unit) ** 2
     ridge = level.ridge(unit**2)
-    clip = or_infinite(model.tuning.bias_clip)
+    clip, part = or_infinite(model.tuning.bias_clip), prior / (prior + sampling)
     for step in range(1, model.bias_rounds + 1):
         label = f"item biases {step}"
         users.fit(items, ridge)
