@@ -5,13 +5,14 @@ import math
 import numpy as np
 import pytest
 
-from hushrec.data import Ratings
+from hushrec.data import Ratings, realistic
 from hushrec.kernels.packed import unpacked
 from hushrec.models import PrivateEigenRec
 from hushrec.models.private_eigenrec.items import ItemStatistics
 from hushrec.models.private_eigenrec.pairs import ItemMatrix
 from hushrec.models.private_eigenrec.users import LikingUsers
-from hushrec.privacy import Accountant, Budget
+from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant
+from hushrec.privacy.testing import SeededNoise
 from tests.models.test_private_eigenrec import likes_of_groups
 from tests.models.twins import run
 from tests.opening import opened
@@ -100,3 +101,13 @@ def test_without_noise_it_works_too(pairs: bool) -> None:
         model = estimator.fit(given, Accountant(Budget(math.inf, 1e-6)))
         assert all(np.isfinite(array).all() for array in model.arrays.values())
         assert len(model.recommend({"i0": 1.0}, n=5)) == 5
+
+
+def test_a_later_week_keeps_what_the_first_one_released() -> None:
+    """The second week has a ten thousandth of the budget: alone its matrix would be noise."""
+    ratings = realistic(3_000, 40, 60_000, seed=0)
+    accountant = SeasonAccountant(Season(Budget(5, 1e-6), 2, 0.9999), noise=SeededNoise(0))
+    first = PrivateEigenRec(rank=3, pairs=True, n_users=3_000).fit(ratings, accountant)
+    following = SeasonAccountant.following(first.privacy, noise=SeededNoise(1))
+    second = first.continue_training(ratings, following)
+    assert np.corrcoef(first.state["pairs"], second.state["pairs"])[0, 1] > 0.99
