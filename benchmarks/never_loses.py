@@ -31,11 +31,13 @@ ALLOWED, PRECISE = 0.002, 0.0007
 #: Of the seeded list; constants were chosen on data sets generated from other seeds.
 CORNER_SEED = 2026
 MOST_RATINGS = 10_000_000
+#: Tables with long and short histories, which no constant was tuned on.
+WIDE = "book-crossing", "filmtrust", "ml-latest-small"
 #: Real tables, and a test part of its own where a random tenth is not held out.
 JUDGED: dict[str, tuple[str, str | None]] = {
     **{
         name: (name, None)
-        for name in ("coat", "flixster", "restaurant", "ml-100k", "yahoo-r3", "jester", "ml-1m")
+        for name in ("coat", "flixster", "restaurant", "ml-100k", "yahoo-r3", "jester", "ml-1m", *WIDE)
     },
     "coat, random items": ("coat", "small/coat.test"),
     "yahoo-r3, random items": ("yahoo-r3", "yahoo-r3.random"),
