@@ -46,7 +46,6 @@ MEASURED = {
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "fba1e9c"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
-    "seasons.txt": ("docs/guides/seasons.md", "de659bf"),
 }
 #: Files of the frontier, and those that `make trust` and `make mutants` write.
 CHECKED = {"frontier.json", "frontier.parquet", "mutants.csv", "trust.json"}

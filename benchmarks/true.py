@@ -51,7 +51,7 @@ SENTENCES = {
     "T3": "A stranger takes little of a server, and a lying server little of a client",
     "L1": "A file that is no ledger of this version is refused and left as it is, its log too",
     "L2": "Of trainings that begin together, those that fit are made, and the others charge nothing",
-    "L3": "No user is in more trainings of a lifetime season than declared, after kills, races and copies",
+    "L3": "No user costs more in a season than declared, after kills, races and copies",
     "I1": "A table or a header given as a catalogue is refused by the file alone, at no cost",
     "I2": "check names what a file of ratings really holds; split --from refuses times in another unit",
     "I3": "Every type of column is read or refused in one sentence, and integer ids are exact",

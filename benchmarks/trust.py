@@ -324,10 +324,10 @@ ROWS = [
         ("privacy/test_second_of_everything.py::", "kernels/test_long_rows.py::",
          "models/test_contract.py::test_every", "privacy/test_accountant.py::test_threads"),
         "week 2, season 2 or row 257 is treated otherwise, or a configuration has no case", "{cases} tests"),
-    Row("G11", "a lifetime's trainings",
-        ("privacy/test_lifetime.py::", "engines/test_two_servers.py::test_no_lie",
+    Row("G11", "a season's trainings",
+        ("privacy/test_attendance.py::", "engines/test_two_servers.py::test_no_lie",
          "dossier/test_dossier.py::test_no_verifier_accepts_another"),
-        "a user is in more than were declared, after kills, races, old copies and lies of servers; the count"
+        "a user costs more than was declared, after kills, races, old copies and lies of servers; the count"
         " is shown; or a dossier promises something else",
         "{cases} tests"),
 ]  # fmt: skip

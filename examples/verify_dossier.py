@@ -41,8 +41,8 @@ RECORDS = {
     "charge": "id:int dataset:text run:text time:text label:text mechanism:text sensitivity:float mu:float"
     " epsilon:float? failure:float unit:text relation:text season:text? step:int? previous:hash hash:hash",
     "budget": "epsilon:float delta:float failure:float",
-    "season": "name:text weeks:int first_share:float gap:float lifetime:bool epsilon:float delta:float"
-    " unit:text relation:text failure:float begun:int closed:bool training_mu_squared:float?",
+    "season": "name:text first:float decay:float gap:float epsilon:float delta:float"
+    " unit:text relation:text begun:int closed:bool training_mu_squared:float",
     "level": "of:text epsilon:float delta:float failure:float mu:float? odds:float? belief:(float,float)[]"
     " found:(float,float)[]",
     "canaries": "attack:text users:int measure:text reached:float claim:float mu_reached:float mu_claim:float"
@@ -246,8 +246,8 @@ def check_model(dossier, octets):
         used.append(row)
     need(used and list(dict.fromkeys(row["run"] for row in used)) == book["runs"], "a run is not the model's")
     costs = costs_of(used)
-    if (week := said.get("season")) and week["lifetime"]:  # K trainings of the largest cost
-        costs = math.sqrt(week["weeks"] * slice_of(promise, week["weeks"])), 0.0, None
+    if said.get("season"):  # all its trainings
+        costs = mu_of(promise["epsilon"], promise["delta"]), 0.0, None
     check_level(dossier["learned"][0], costs, "the model")
     both = None
     if said.get("two_servers"):  # each of which adds noise
@@ -274,7 +274,7 @@ def check_statement(book, said):
     for each in book["seasons"]:
         of_season = [row for row in earlier if row["season"] == each["name"]]
         spent = math.fsum(row["mu"] ** 2 for row in of_a_user(book, of_season))
-        reserved += max(0.0, mu_of(each["epsilon"], each["delta"] - each["failure"]) ** 2 - spent)
+        reserved += max(0.0, mu_of(each["epsilon"], each["delta"]) ** 2 - spent)
     need(then.get("reserved", 0.0) <= reserved * (1 + 1e-6) + 1e-12, "an open season is left out")
     if limit := then["budget"]:
         stated = book["budget"]
@@ -282,9 +282,8 @@ def check_statement(book, said):
         need(stated["epsilon"] <= limit["epsilon"] and stated["delta"] <= limit["delta"], "a larger budget")
     need(book["closed"] or not then.get("closed", False), "the data set was closed")
     if week := said.get("season"):
-        names = ("name", "weeks", "first_share", "gap", "lifetime")
-        own = {name: week[name] for name in names} | {
-            name: said[name] for name in ("epsilon", "delta", "unit", "relation", "failure")
+        own = {name: week[name] for name in ("name", "first", "decay", "gap")} | {
+            name: said[name] for name in ("epsilon", "delta", "unit", "relation")
         }
         kept = [{name: each[name] for name in own} for each in book["seasons"]]
         need(any(same(own, each) for each in kept), "the model's season is left out, or is another one")
@@ -324,15 +323,11 @@ def check_chain(dossier):
     for each in book["seasons"]:
         need(same(each["begun"], len(runs := weeks.get(each["name"], {}))), "a season has begun other weeks")
         need((each["unit"], each["relation"]) == (book["unit"], book["relation"]), "a season of another unit")
-        if not each["lifetime"]:
-            need(each["training_mu_squared"] is None, "a season of another kind")
-            continue
-        need((each["unit"], each["relation"], each["failure"]) == ("user", "add-remove", 0.0), "no lifetime")
-        most = slice_of(each, each["weeks"])
-        need(same(each["first_share"], 1 / each["weeks"]), "trainings of a lifetime are not alike")
+        need((each["unit"], each["relation"]) == ("user", "add-remove"), "no season has this promise")
+        most = mu_of(each["epsilon"], each["delta"]) ** 2 / math.fsum(w * w for w in weights_of(each))
         need(near(each["training_mu_squared"], most), f"a training may cost {most:.6g} of mu squared")
         dearest = max((math.fsum(row["mu"] ** 2 for row in run) for run in runs.values()), default=0.0)
-        need(dearest <= most * (1 + 1e-6), "a training costs more than the lifetime season allows")
+        need(dearest <= most * (1 + 1e-6), "a training costs more than the season allows")
     return f"{len(book['charges'])} charges, head {head['hash']}"
 
 
@@ -345,23 +340,30 @@ def runs_of(rows):
     return seasons
 
 
-def slice_of(promise, trainings):
-    """Return the part of a promise's mu squared that one of so many equal trainings has."""
-    return mu_of(promise["epsilon"], promise["delta"]) ** 2 / trainings
+def weights_of(season):
+    """Return the weights of a user's trainings, in 32nds rounded down, until they are 0.
+
+    The first training has the part `first` of the cost, and each later one `decay` times the one before.
+    """
+    first, decay, weights = season["first"], season["decay"], [1.0]
+    cost = (1 - first) * (1 - decay) / first
+    while weight := math.floor(32 * math.sqrt(cost) + 1e-9) / 32:
+        weights.append(weight)
+        cost *= decay
+    return weights
 
 
 def of_a_user(book, rows):
-    """Return the charges that one user can be in: of a lifetime season the trainings of largest mu.
-
-    They have no pure epsilon, because other trainings may have a larger one.
-    """
-    lifetimes = {each["name"]: each["weeks"] for each in book["seasons"] if each["lifetime"]}
-    kept = [row for row in rows if row["season"] not in lifetimes]
+    """Return the costs of a user: of a season those of the dearest set of weeks, each by its weight."""
+    kept = [row for row in rows if row["season"] is None]
+    weights = {each["name"]: weights_of(each) for each in book["seasons"]}
     for name, runs in runs_of(rows).items():
-        if name in lifetimes:
-            by_cost = sorted(runs.values(), key=lambda run: math.fsum(row["mu"] ** 2 for row in run))
-            largest = [row for run in by_cost[-lifetimes[name] :] for row in run]
-            kept += [{**row, "epsilon": None} for row in largest]
+        dearest = [0.0]  # by the number of the user's trainings so far
+        for run in runs.values():
+            cost = math.fsum(row["mu"] ** 2 for row in run)
+            steps = [spent + weight**2 * cost for spent, weight in zip(dearest, weights[name], strict=False)]
+            dearest = [max(pair) for pair in zip([*dearest, 0.0], [0.0, *steps], strict=False)]
+        kept.append({"mu": math.sqrt(max(dearest)), "epsilon": None, "failure": 0.0})
     return kept
 
 
@@ -482,9 +484,7 @@ def check_arithmetic(dossier):
     limit, still = book["budget"], [each for each in book["seasons"] if not each["closed"]]
     more = not book["closed"] and (limit is not None or bool(still))
     need(len(levels) == 2 + more, "what may come is not bounded as the ledger limits it")
-    lifetime = [each["name"] for each in book["seasons"] if each["lifetime"]]
-    week = dossier["model"]["week"]
-    of = ["model" if week is None else "lifetime" if week[0] in lifetime else "season", "so far"]
+    of = ["model" if dossier["model"]["week"] is None else "season", "so far"]
     of.append("weeks" if limit is None else "budget")
     need([each["of"] for each in levels] == of[: len(levels)], "a bound is of something else")
     deltas = [promise["delta"], promise["delta"] + costs[1]] if limit is None else [limit["delta"]]
@@ -498,9 +498,9 @@ def check_arithmetic(dossier):
     elif more:
         outside = [row for row in rows if row["season"] not in {each["name"] for each in still}]
         outside = of_a_user(book, outside)
-        mus = [mu_of(each["epsilon"], each["delta"] - each["failure"]) for each in still]
+        mus = [mu_of(each["epsilon"], each["delta"]) for each in still]
         mu = math.sqrt(math.fsum(each**2 for each in [*mus, *(row["mu"] for row in outside)]))
-        failure = math.fsum(each["failure"] for each in [*still, *outside])
+        failure = math.fsum(each["failure"] for each in outside)
         check_level(levels[2], (mu, failure, None), "the weeks to come")
     said = "mu = {mu:.6g}, epsilon = {epsilon:.6g} at delta = {delta:g} (unit: {unit}, relation: {relation})"
     return said.format(**levels[1], unit=book["unit"], relation=book["relation"])
@@ -526,7 +526,7 @@ def check_ledger(dossier, path):
 
         charges = rows(COLUMNS, "charges", "dataset = :of ORDER BY id")
         (limit,) = rows(["epsilon", "delta", "failure", "closed"], "datasets", "name = :of")
-        names = ["name", "weeks", "first_share", "gap", "epsilon", "delta", "failure", "lifetime", "closed"]
+        names = ["name", "first", "decay", "gap", "epsilon", "delta", "closed"]
         seasons = rows(names, "seasons", "dataset = :of ORDER BY rowid")
         head = book["head"]
         found = ledger.execute("SELECT hash FROM charges WHERE id = ?", (head["count"],)).fetchone()
@@ -540,7 +540,6 @@ def check_ledger(dossier, path):
     need(len(seasons) == len(book["seasons"]), "the ledger has other seasons")
     for row, each in zip(seasons, book["seasons"], strict=True):
         entry = dict(zip(names, row, strict=True))
-        entry["lifetime"] = bool(entry["lifetime"])
         closed = each["closed"] and bool(entry.pop("closed"))
         entry.pop("closed", None)
         need(same(entry, {name: each[name] for name in entry}), "a season is another one in the ledger")

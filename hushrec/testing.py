@@ -40,6 +40,7 @@ from hushrec.privacy import (
     Release,
     Season,
     SeasonAccountant,
+    epsilon_of,
 )
 from hushrec.privacy.noise import NoiseSource
 from hushrec.privacy.testing import NoiseCall, RecordingNoise, ReplayNoise, SeededNoise
@@ -362,7 +363,12 @@ def check_weeks(
     """
     seed = 17
     _register(estimator)
-    rng, season = np.random.default_rng(seed), Season(budget, 3, 0.5)
+    rng = np.random.default_rng(seed)
+    # the second training weighs as much as the first, and the third nearly; each has a quarter of the budget
+    shape = 0.05, 1 - 0.05 / 0.95
+    part = Season(replace(budget, relation="add-remove"), *shape).fraction
+    budget = replace(budget, epsilon=epsilon_of(budget.mu * math.sqrt(0.25 / part), budget.delta))
+    season = Season(replace(budget, relation="add-remove"), *shape)
     estimator = _with_likes(estimator, domain)
     first = ratings_of(hostile_users(rng, 8, domain), domain)
     model = estimator.fit(first, SeasonAccountant(season, noise=SeededNoise(seed)), seed=1)
@@ -373,13 +379,15 @@ def check_weeks(
     wider = replace(domain, items=(*domain.items, "new"), item_features=features)
     labels, worst = {release.label for release in model.privacy.releases}, dict[str, float]()
     for number, over in ((1, domain), (2, wider)):
-        run, part = _next_week(model), season.fraction(number)
+        run, part = _next_week(model), season.fraction
         planned = {
             one.relation: estimator.weekly_releases(one, over, part).releases for one in _relations(budget)
         }
         for family, noise_seed in neighbours(budget.unit, pairs, seed + number, over):
             with warnings.catch_warnings(action="error"):
                 _same_model(run, family, noise_seed, planned, worst)
+        for label in worst:
+            worst[label] /= season.weights[number] if label.endswith(f"week {number}") else 1.0
         content, charged, _ = _same_model(run, [family[-1], ratings_of({}, over)], seed + number, {})
         model = Model.from_bytes(content)
         for mine, theirs in zip(charged, planned[budget.relation], strict=True):
@@ -549,7 +557,7 @@ def _next_week(model: Model) -> Run:
     def run(ratings: Ratings, noise: NoiseSource) -> tuple[bytes, tuple[Release, ...]]:
         accountant = SeasonAccountant.following(model.privacy, noise=noise)
         accountant.week = replace(accountant.week, run="a name that is else drawn at random")
-        return model.continue_training(ratings, accountant).to_bytes(), accountant.week_releases
+        return model.continue_training(ratings, accountant).to_bytes(), accountant.releases
 
     return run
 

@@ -31,7 +31,7 @@ _GROUPS = {
         "tune": "Choose settings.",
         "prepare": "Write ratings of any number to a store on disk, to train from.",
         "season": "Open, show or close a budget for many weekly trainings.",
-        "season open": "Open a budget for a number of weekly trainings.",
+        "season open": "Open a budget for all weekly trainings.",
         "season show": "Show what the seasons of a data set spent and what they may spend.",
         "season close": "Close a season.",
         "retrain": "Train the next week's model from the last one.",
@@ -74,7 +74,7 @@ _ABOUT = {words: about for commands in _GROUPS.values() for words, about in comm
 _COMMANDS = tuple(words for words in _ABOUT if not any(other.startswith(f"{words} ") for other in _ABOUT))
 _EXAMPLES = {
     "season": """
-  hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
+  hushrec season open --dataset shop --epsilon 5 --delta 1e-6
   hushrec season show --dataset shop
   hushrec season close --dataset shop""",
     "servers": """

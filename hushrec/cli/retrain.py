@@ -85,7 +85,7 @@ def retrain(
     early
         Train before the season's gap (season open --gap) is over.
     attendance
-        PRIVATE counts of the users of a lifetime season.
+        PRIVATE file that counts each user's trainings in the season.
     """
     model = _loaded(last)
     if model.privacy.week is None:
@@ -118,6 +118,6 @@ def _loaded(last: str) -> Model:
         return load(last)
     except ModelFileError as error:
         raise ModelFileError(
-            f"{error} Nothing was charged. Pass a copy of the last week's model. If there is none, close the"
-            " season (hushrec season close) and open another (hushrec season open --allow-composition)."
+            f"{error} Nothing was charged. Pass a copy of the last week's model. If there is none, begin a"
+            " new model with hushrec train --season."
         ) from None

@@ -7,7 +7,7 @@ from cyclopts import Parameter
 
 from hushrec.cli import output
 from hushrec.cli.ledger_show import shares, summary_of
-from hushrec.cli.options import Account, Count, Days, Json, Promise
+from hushrec.cli.options import Account, Days, Json, Promise
 from hushrec.cli.season_show import planned, seasons_together
 from hushrec.privacy import Season
 from hushrec.privacy.season import renamed
@@ -17,39 +17,36 @@ def season_open(
     *,
     account: Account = Account(),
     promise: Promise,
-    weeks: Count,
-    first_share: float = 0.5,
+    first: float = 1 / 3,
+    decay: float = 0.9,
     name: Annotated[str, Parameter(show_default="the next number")] | None = None,
     gap: Days = 0.0,
-    lifetime: bool = False,
     allow_composition: bool = False,
     as_json: Json = False,
 ) -> None:
-    """Give a data set one budget for many trainings, the first by hushrec train, the others by retrain.
+    """Give a data set one budget for all trainings, the first by hushrec train, the others by retrain.
 
-    The promise covers all of them together, and all ratings of a user over the season. A week is any period.
-    A data set's budget reserves the season's until you close it.
+    The promise covers all of them together, past and future, for each user id: a user weighs less in each
+    further training. A season has no end, and a week is any period. A data set's budget reserves the
+    season's until you close it.
 
-      hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52
-      hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --weeks 52 --gap 6d
+      hushrec season open --dataset shop --epsilon 5 --delta 1e-6
+      hushrec season open --dataset shop --epsilon 5 --delta 1e-6 --gap 6d
 
     Parameters
     ----------
-    weeks
-        Number of trainings, 2 or more.
-    first_share
-        Part of the budget (of mu squared) that week 0 gets; the others share the rest evenly.
+    first
+        Part of the budget (of mu squared) of a user's first training.
+    decay
+        Cost of a user's training over that of the user's training before, after the first.
     name
         Unique among the seasons of a data set.
     gap
         Shortest time between the starts of two weeks, as in --gap 6d for a weekly job.
-    lifetime
-        The season has no end. Each user takes part in their first WEEKS trainings only, which --attendance
-        FILE of train and retrain counts.
     allow_composition
         Allow this season to add to the cost of an earlier one.
     """
-    season = Season(promise.budget(), weeks, first_share, name or "1", gap, lifetime)
+    season = Season(promise.budget(), first, decay, name or "1", gap)
     book, dataset = account.open(create=True), account.dataset
     if name is None:
         season = renamed(season, book.seasons(dataset))
@@ -60,7 +57,6 @@ def season_open(
     text = [f'Season "{season.name}" of data set "{dataset}" is open: {season.budget}.', *planned(season)]
     names = f"--season {shlex.quote(season.name)} --dataset {shlex.quote(dataset)}"
     budget = f"--epsilon {season.budget.epsilon:.15g} --delta {season.budget.delta:.15g}"
-    names += " --attendance FILE" * season.lifetime
     text += [f"\nFirst week: hushrec train RATINGS {names} {budget} ... --out week-0.hush"]
     shared = shares(book, dataset)
     together = output.paragraph(f"{summary_of(book, dataset)}.")

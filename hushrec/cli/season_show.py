@@ -36,13 +36,13 @@ def season_show(*, account: Account = Account(), as_json: Json = False) -> None:
 
 
 def planned(season: Season) -> list[str]:
-    lines = ["", f"{'':<14}{'part of mu^2':>14}{'mu':>10}{'noise':>10}{'alone':>16}"]
+    lines = ["", f"{'training of a user':<20}{'weight':>10}{'part of mu^2':>16}{'alone':>16}"]
     for row in season.plan():
         part, alone = f"{row['part']:.3%}", f"epsilon {row['epsilon_alone']:.3g}"
-        lines.append(f"{row['weeks']:<14}{part:>14}{row['mu']:>10.4g}{row['noise']:>10.4g}{alone:>16}")
+        lines.append(f"{row['training']:<20}{row['weight']:>10.4g}{part:>16}{alone:>16}")
     words = (
-        "noise: standard deviation of a release of sensitivity 1. A skipped week costs nothing. An"
-        " interrupted week keeps its charge."
+        f"After {len(season.weights)} trainings a user weighs nothing, and gets lists as before. --attendance"
+        " FILE of train and retrain counts each user's trainings; else all users have the week's number."
     )
     if season.gap:
         words += f" A week begins {season.gap:g} days after the last one began, or later (--early: sooner)."

@@ -76,9 +76,9 @@ def train(
     like_threshold
         Ratings from here up are likes: 4 on 1 to 5.
     season
-        Train the first week of an open season.
+        Train a new model in the next week of an open season.
     attendance
-        PRIVATE counts of the users of a lifetime season.
+        PRIVATE file that counts each user's trainings in the season.
     """
     budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
     model, changes = model_for(model, domain.likes, budget.private), settings_given(settings)
@@ -118,7 +118,7 @@ def charged(
 ) -> Accountant:
     if name is None:
         if attendance is not None:
-            raise InputError("Only a lifetime season has an attendance; pass --season, or leave it out.")
+            raise InputError("Only a season has an attendance; pass --season, or leave it out.")
         return Accountant(budget, **charging.arguments(budget.private), resume=resume)
     if resume:
         raise InputError("An interrupted week of a season cannot be resumed; leave out --resume.")
@@ -133,8 +133,7 @@ def charged(
         )
     people = None if attendance is None else Attendance(attendance)
     words: dict[str, Any] = {"attendance": people, "dataset": charging.dataset}
-    # a lifetime season has no first week that other weeks depend on: any week may begin a new model
-    return SeasonAccountant(season, ledger=book, skip=season.lifetime, **words)
+    return SeasonAccountant(season, ledger=book, skip=True, **words)  # any week may begin a new model
 
 
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
@@ -157,12 +156,9 @@ def save(trained: Model, target: Path) -> None:
 def _rescue(trained: Model) -> str:
     privacy = trained.privacy
     if privacy.week is not None:
-        if privacy.week.season.lifetime:
-            return " Its week is used up: make room, and run the command again."
-        if privacy.week.number:
-            return " Its week is spent. Free disk space, then retrain the last week's model with --skip-week."
         return (
-            " Its week is spent. Free disk space, close the season and open another, which adds to the cost."
+            " Its week is used up. Free disk space, then retrain the last week's model with --skip-week, or"
+            " train a new one."
         )
     chosen = any(isinstance(release.mechanism, RepeatAndSelect) for release in privacy.releases)
     if privacy.ledger is None or not privacy.budget.private or chosen:

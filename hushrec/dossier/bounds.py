@@ -11,24 +11,28 @@ from scipy.special import ndtr, ndtri
 from hushrec.privacy import Budget, PrivacyStatement, delta_of, epsilon_of, mu_of, total_mu
 from hushrec.privacy.budget import Charge, Cost, belief, composed_epsilon, exceeded
 from hushrec.privacy.ledger_records import Row
-from hushrec.privacy.season import of_one_user
+from hushrec.privacy.season import Season, of_one_user
 
 #: Prior suspicions, and rates of false accusations of a test.
 SUSPICIONS, FALSE_ALARMS = (0.5, 0.01), (0.01, 0.1)
 
 
 def of_model(statement: PrivacyStatement) -> dict[str, Any]:
-    """Return the row of a model, with the earlier weeks of its season or all weeks of a lifetime."""
-    week, budget = statement.week, statement.budget
-    if week is not None and week.season.lifetime:
-        return learned("lifetime", budget.epsilon, budget.delta, 0.0, budget.mu)
-    return _row("model" if week is None else "season", statement.releases, budget.delta)
+    """Return the row of a model, or of all models of its season."""
+    budget = statement.budget
+    if statement.week is not None:
+        return learned("season", budget.epsilon, budget.delta, 0.0, budget.mu)
+    return _row("model", statement.releases, budget.delta)
 
 
 def of_a_user(book: dict[str, Any], charges: Iterable[Sequence[Any]]) -> list[Cost]:
     """Return the costs of the charges that one user can be in."""
-    lifetimes = {season["name"]: season["weeks"] for season in book["seasons"] if season["lifetime"]}
-    return of_one_user((Row(*row) for row in charges), lifetimes)
+    return of_one_user((Row(*row) for row in charges), map(season_of, book["seasons"]))
+
+
+def season_of(entry: dict[str, Any]) -> Season:
+    budget = Budget(*(entry[key] for key in ("epsilon", "delta", "unit", "relation")))
+    return Season(budget, *(entry[key] for key in ("first", "decay", "name", "gap")))
 
 
 def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
@@ -54,8 +58,7 @@ def together(book: dict[str, Any], delta: float) -> list[dict[str, Any]]:
     elif still:
         names = {season["name"] for season in still}
         outside = of_a_user(book, (row for row in book["charges"] if row[12] not in names))
-        whole = [_budget(book, *(season[key] for key in ("epsilon", "delta", "failure"))) for season in still]
-        weeks = [Charge(budget.mu, None, budget.failure) for budget in whole]
+        weeks = [Charge(season_of(season).budget.mu, None, 0.0) for season in still]
         rows.append(_row("weeks", [*outside, *weeks], delta))
     return rows
 
@@ -74,9 +77,9 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
 
     Parameters
     ----------
-    of : {"model", "season", "lifetime", "so far", "budget", "weeks"}
-        The trainings that have this cost: this model, it and the earlier weeks of its season, all of its
-        lifetime season, all so far, all that the budget allows, or all so far and all weeks to come.
+    of : {"model", "season", "so far", "budget", "weeks"}
+        The trainings that have this cost: this model, all of its season, all so far, all that the budget
+        allows, or all so far and all weeks to come.
     epsilon, delta : float
     failure : float
         Part of delta: the probability that `mu` does not hold.

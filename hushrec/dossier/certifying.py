@@ -130,14 +130,12 @@ def certify(
 def charged_to(statement: PrivacyStatement, rows: Sequence[Sequence[Any]]) -> list[str]:
     """Return the runs that a model's releases were charged to, in order; empty without any.
 
-    A run may have other charges. The releases of a season's model are those of all weeks so far; in a
-    lifetime season those of its own week.
+    A run may have other charges. The releases of a season's model are those of its own week.
     """
     week, groups = statement.week, dict[Any, list[Row]]()
-    by_run = week is None or week.season.lifetime
     for row in (Row(*columns) for columns in rows):
         if week is None or row.season == week.season.name:
-            groups.setdefault(row.run if by_run else "season", []).append(row)
+            groups.setdefault(row.run, []).append(row)
     fits: list[tuple[int, list[str]]] = []
     for charges in groups.values():
         left = iter(charges)
@@ -238,11 +236,10 @@ def booked(ledger: Ledger, dataset: str, runs: Sequence[str], count: int | None 
 
 
 def season_entry(summary: SeasonSummary) -> dict[str, Any]:
-    """Only a lifetime season has a largest mu squared of one training."""
-    season, budget = summary.season, summary.season.budget
-    now: dict[str, Any] = {"begun": summary.begun, "closed": summary.closed}
-    now["training_mu_squared"] = season.mu(0) ** 2 if season.lifetime else None
-    return {**season.to_dict(), **budget.promise, "failure": budget.failure, **now}
+    """Return the schedule of a season, with the largest mu squared of one training, and its state."""
+    season = summary.season
+    now = {"begun": summary.begun, "closed": summary.closed, "training_mu_squared": season.mu**2}
+    return {**season.to_dict(), **season.budget.promise, **now}
 
 
 def _of_both(statement: PrivacyStatement) -> float | None:

@@ -15,14 +15,14 @@ from typing import Any, NamedTuple
 
 from hushrec.checks import check_kind
 from hushrec.disk import content_of
-from hushrec.dossier.bounds import of_a_user, of_model, together
+from hushrec.dossier.bounds import of_a_user, of_model, season_of, together
 from hushrec.dossier.certifying import booked, charged_to, code, described, season_entry
 from hushrec.dossier.form import PAYLOAD_TYPE, SHAPE, Wrong, facts_of, misfit, parsed
 from hushrec.dossier.page import paged
 from hushrec.dossier.signing import signed
 from hushrec.dossier.wording import worded
 from hushrec.errors import HushrecError, InputError
-from hushrec.privacy import Budget, Ledger, Season, total_mu
+from hushrec.privacy import Ledger, total_mu
 from hushrec.privacy.budget import guarantee
 from hushrec.privacy.ledger_records import LedgerSummary, Row
 from hushrec.privacy.schema import GENESIS
@@ -255,10 +255,7 @@ def _seasons(book: dict[str, Any]) -> None:
         trainings = runs.get(entry["name"], {})
         if entry["begun"] != len(trainings):
             raise Wrong(f"season {entry['name']!r} is not as its charges show it")
-        season = Season(
-            Budget(*(entry[key] for key in ("epsilon", "delta", "unit", "relation", "failure"))),
-            *(entry[key] for key in ("weeks", "first_share", "name", "gap", "lifetime")),
-        )
+        season = season_of(entry)
         summary = SeasonSummary(season, book["dataset"], entry["closed"], entry["begun"], 0.0, 0, None)
         if not _same(season_entry(summary), entry):
             raise Wrong(f"season {entry['name']!r} does not add up")
@@ -296,8 +293,7 @@ def _counted(book: dict[str, Any], then: LedgerSummary) -> None:
         spent = math.fsum(
             cost.mu**2 for cost in of_a_user(book, (row for row in earlier if row[12] == season["name"]))
         )
-        budget = Budget(season["epsilon"], season["delta"], failure=season["failure"])
-        reserved += max(0.0, budget.mu**2 - spent)
+        reserved += max(0.0, season_of(season).budget.mu ** 2 - spent)
     if then.reserved > reserved * (1 + 1e-6) + 1e-12:
         raise Wrong("a season that was open at the model's training is left out, or is another one")
     limit = book["budget"]

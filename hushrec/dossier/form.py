@@ -41,9 +41,9 @@ _BUDGET = {"epsilon": float, "delta": float, "failure": float}
 _PROMISE = {**_BUDGET, "unit": str, "relation": str}
 _TEXT_OR_NONE, _NUMBER_OR_NONE = _or_none(str), _or_none(float)
 _SEASON = {
-    **_PROMISE,
-    "name": str, "weeks": int, "first_share": float, "gap": float, "lifetime": bool,
-    "begun": int, "closed": bool, "training_mu_squared": _NUMBER_OR_NONE,
+    "epsilon": float, "delta": float, "unit": str, "relation": str,
+    "name": str, "first": float, "decay": float, "gap": float,
+    "begun": int, "closed": bool, "training_mu_squared": float,
 }  # fmt: skip
 _CHARGE = (
     *(int, str, str, str, str, str, float, float, _NUMBER_OR_NONE, float),

@@ -66,7 +66,7 @@ def _dataset(ledger: Ledger, name: str, delta: float) -> str:
         facts["With weeks to come"] = guarantee(summary.promised, summary.delta, *protects)
     parts = [f"<h2>{escape(name)}</h2>", _bar(summary), terms(facts)]
     if seasons:
-        words = ("season", "state", "weeks trained", "weeks to come", "the next may spend (mu)", "budget")
+        words = ("season", "state", "weeks trained", "at least apart", "a week may spend (mu)", "budget")
         parts += ["<h3>Seasons</h3>", table(words, map(_season, seasons), (4,))]
     if runs:
         lines = [(moment(run.time), str(run.charges), f"{run.mu:.4g}", f"{run.epsilon:.4g}") for run in runs]
@@ -94,9 +94,6 @@ def _bar(summary: LedgerSummary) -> str:
 
 
 def _season(summary: SeasonSummary) -> tuple[str, ...]:
-    season, budget = summary.season, summary.season.budget
-    left: int | str = 0 if summary.closed else "no end" if season.lifetime else season.weeks - summary.begun
-    state = "closed" if summary.closed else "open" if left else "spent"
-    apart = f", {season.gap:g} days apart" if season.gap and left else ""
-    following = f"{season.mu(summary.begun):.4g}" if left else ""
-    return season.name, state, summary.weeks_run, f"{left}{apart}", following, str(budget)
+    season, state = summary.season, "closed" if summary.closed else "open"
+    apart = f"{season.gap:g} days" if season.gap else ""
+    return season.name, state, str(summary.begun), apart, f"{season.mu:.4g}", str(season.budget)

@@ -85,10 +85,9 @@ def promised(dossier: dict[str, Any]) -> str:
     return season_words(season, lang["promised"], lang, promise=text)
 
 
-def season_words(season: dict[str, Any], texts: dict[str, str], lang: dict[str, Any], **gaps: str) -> str:
-    text = texts["lifetime" if season["lifetime"] else "season"]
-    most = season["training_mu_squared"]
-    return text.format(**season, most=None if most is None else amount(most, lang), **gaps)
+def season_words(season: dict[str, Any], text: str, lang: dict[str, Any], **gaps: str) -> str:
+    cost = {"most": amount(season["training_mu_squared"], lang), "decay": amount(season["decay"], lang)}
+    return text.format(**season | cost, **gaps)
 
 
 def capped(model: dict[str, Any], lang: dict[str, Any]) -> str:
@@ -154,7 +153,6 @@ def worded(dossier: dict[str, Any]) -> dict[str, Any]:
         "rating": unit == "rating",
         "rounding": bool(inexact),
         "season": model["week"] is not None,
-        "lifetime": dossier["learned"][0]["of"] == "lifetime",
         "donors": model["public_ratings"],
         "consent": model["public_ratings"] and dossier["consent"] is None,
         "servers": servers == "yes",

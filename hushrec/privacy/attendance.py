@@ -1,8 +1,8 @@
-"""The attendance of a lifetime season: how many trainings each user was in. PRIVATE, next to the ratings.
+"""The attendance of a season: how many trainings each user was in. PRIVATE, next to the ratings.
 
 The file holds a keyed hash of each user id with a count, and the latest runs that it counts. It is
-written before a training charges anything, so the ledger's last run is in it (docs/proofs/seasons.md, "A
-season without an end").
+written before a training charges anything, so the ledger's last run is in it (docs/proofs/seasons.md, "The
+attendance").
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Attendance:
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=52, lifetime=True)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6))
     >>> book = hushrec.Ledger("ledger.sqlite")
     >>> book.open_season("shop", season)
     >>> people = hushrec.privacy.Attendance("shop.attendance")
@@ -51,7 +51,7 @@ class Attendance:
         return f"Attendance(private counts in {str(self.path)!r})"
 
     def admit(self, week: Week, last: str | None, users: Iterable[str]) -> np.ndarray:
-        """Count a training for each user who has trainings left; return a mask of these users.
+        """Count a training for each user; return the numbers of the users' trainings before.
 
         `last` is the run that the ledger charged last to the season. `users` are canonical texts of ids, each
         once.
@@ -59,19 +59,17 @@ class Attendance:
         with self._errors(), self._alone():
             check_only_name(self.path, "The attendance", beside=[self._lock])
             head, counts = self._read(week, last)
-            key, most = bytes.fromhex(head["key"]), week.season.weeks
+            key = bytes.fromhex(head["key"])
             hashes = [
                 hashlib.blake2b(user.encode("utf-8", "surrogatepass"), key=key, digest_size=_ID).digest()
                 for user in users
             ]
-            admitted = np.array([counts.get(key_of_user, 0) < most for key_of_user in hashes], bool)
-            for key_of_user, takes_part in zip(hashes, admitted, strict=True):
-                if takes_part:
-                    counts[key_of_user] = counts.get(key_of_user, 0) + 1
+            before = np.array([counts.get(key_of_user, 0) for key_of_user in hashes], np.int64)
+            counts |= dict(zip(hashes, (before + 1).tolist(), strict=True))
             runs = head["runs"]
             head["runs"] = [*runs[runs.index(last) :], week.run]
             self._write(head, counts)
-        return admitted
+        return before
 
     def _read(self, week: Week, last: str | None) -> tuple[dict[str, Any], dict[bytes, int]]:
         where = f"The attendance {str(self.path)!r}"

@@ -30,14 +30,14 @@ from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
 from hushrec.privacy.schema import Book, Dataset, by_run, looks
-from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, lifetimes_of, of_one_user
+from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
 
 _LOG = logging.getLogger("hushrec.privacy.ledger")
 RESUMED = " A training that had begun goes on with --resume."
 #: A week of a season keeps no journal.
 OF_A_WEEK = (
-    " A week that had begun is not taken up again: go on with --skip-week, or after week 0 with another"
-    " season."
+    " A week that had begun is not taken up again: go on with --skip-week, or begin a new model with hushrec"
+    " train."
 )
 #: Delta at which a notebook shows epsilon where a data set has no budget.
 _SHOWN_DELTA = 1e-6
@@ -245,7 +245,7 @@ class Ledger(Single):
             self._known(book, dataset)
             shares = [
                 Share(
-                    f"season {shown(summary.season.name)}, {summary.weeks_run} weeks"
+                    f"season {shown(summary.season.name)}, {summary.begun} weeks"
                     f"{', closed' * summary.closed}",
                     summary.mu**2,
                     summary.reserved,
@@ -266,11 +266,10 @@ class Ledger(Single):
         with self._transaction("DEFERRED") as book:
             self._known(book, dataset)
             runs, seasons = by_run(book.charges(dataset)), book.seasons(dataset)
-        lifetimes = lifetimes_of(summary.season for summary in seasons)
         summaries, so_far = [], list[Row]()
         for charges in runs:
             so_far += charges
-            together = of_one_user(so_far, lifetimes)
+            together = of_one_user(so_far, [summary.season for summary in seasons])
             epsilon = composed_epsilon(together, delta)
             mu = total_mu(charge.mu for charge in together)
             summaries.append(RunSummary(charges[0].run, charges[0].time, len(charges), epsilon, mu))
@@ -425,7 +424,6 @@ class Ledger(Single):
         """
         line_of_text("dataset", dataset)
         budget = season.budget
-        budget.share(1.0)  # refused if all of delta is reserved, because no week could release anything
         with self._transaction("IMMEDIATE") as book:
             limit = self._open_to(book, dataset, budget.unit, budget.relation)
             known = book.seasons(dataset)
@@ -444,7 +442,7 @@ class Ledger(Single):
                     " (allow_composition=True) if you accept that."
                 )
             if limit is not None:
-                coming = [Charge(budget.mu, None, budget.failure)]
+                coming = [Charge(budget.mu, None, 0.0)]
                 self._check_room(book, dataset, limit, coming, self._running(book, dataset))
             if book.dataset(dataset) is None:
                 book.put_dataset(dataset, Dataset(budget.unit, budget.relation, None))
@@ -465,11 +463,6 @@ class Ledger(Single):
         """Return a season, or refuse its name."""
         with self._transaction("DEFERRED") as book:
             return self._season(book, dataset, season)
-
-    def season_releases(self, dataset: str, season: str) -> list[Release]:
-        """Return the releases that were charged to a season."""
-        with self._transaction("DEFERRED") as book:
-            return [row.release for row in book.charges(dataset, "season = ?", season)]
 
     def check_week(
         self,
@@ -661,7 +654,6 @@ class Ledger(Single):
         if season.gap and not (mine or early):
             _check_gap(week, book.last_week_began(dataset, season.name))
         season.check_week(week.number, [*mine, *releases])
-        season.budget.check_reserve([*book.charges(dataset, "season = ?", season.name), *releases])
 
     # ---------------------------------------------------------------------- the file
 
@@ -780,16 +772,10 @@ def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]
 
 
 def _was_run(week: Week) -> BudgetError:
-    lost = (
-        " or with --skip-week if it was cut short: what it charged stays charged, and the rest of its"
-        " slice is spent by nobody."
-        if week.number
-        else " with hushrec retrain, or, if it was cut short, close the season and open another one"
-        " with hushrec season open --allow-composition."
-    )
     return BudgetError(
         f"Week {week.number} of season {shown(week.season.name)} was run already; go on from the model that"
-        f" it wrote,{lost}"
+        " it wrote, or with --skip-week if it was cut short: what it charged stays charged. hushrec train"
+        " begins a new model in the next week."
     )
 
 

@@ -18,7 +18,7 @@ from hushrec.privacy.accounting import total_mu
 from hushrec.privacy.budget import Budget, Charge, Cost
 from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.reservation import Reserved
-from hushrec.privacy.season import Season, SeasonSummary, Week, lifetimes_of, of_one_user
+from hushrec.privacy.season import Season, SeasonSummary, Week, of_one_user
 
 APPLICATION = 0x68726563  # "hrec", SQLite's application_id
 VERSION = 1  # SQLite's user_version
@@ -46,9 +46,9 @@ CREATE TABLE charges (
 CREATE INDEX charges_of_dataset ON charges (dataset);
 CREATE UNIQUE INDEX charges_once ON charges (dataset, run, step);
 CREATE TABLE seasons (
-    dataset TEXT NOT NULL REFERENCES datasets, name TEXT NOT NULL, weeks INTEGER NOT NULL,
-    first_share REAL NOT NULL, epsilon REAL NOT NULL, delta REAL NOT NULL, failure REAL NOT NULL,
-    closed INTEGER NOT NULL, gap REAL NOT NULL, lifetime INTEGER NOT NULL, PRIMARY KEY (dataset, name)
+    dataset TEXT NOT NULL REFERENCES datasets, name TEXT NOT NULL, first REAL NOT NULL, decay REAL NOT NULL,
+    epsilon REAL NOT NULL, delta REAL NOT NULL, closed INTEGER NOT NULL, gap REAL NOT NULL,
+    PRIMARY KEY (dataset, name)
 );
 CREATE TABLE journal (
     charge INTEGER PRIMARY KEY REFERENCES charges, file TEXT NOT NULL, digest TEXT NOT NULL
@@ -239,10 +239,8 @@ class Book:
     # ---------------------------------------------------------------------- seasons and their models
 
     def put_season(self, dataset: str, season: Season) -> None:
-        budget, shape = season.budget, (season.name, season.weeks, season.first_share)
-        limits = (budget.epsilon, budget.delta, budget.failure)
-        row = (dataset, *shape, *limits, 0, season.gap, season.lifetime)
-        self._rows("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)", *row)
+        shape = (season.name, season.first, season.decay, season.budget.epsilon, season.budget.delta)
+        self._rows("INSERT INTO seasons VALUES (?, ?, ?, ?, ?, ?, ?, ?)", dataset, *shape, 0, season.gap)
         self.seal()
 
     def close_season(self, dataset: str, season: str) -> None:
@@ -250,16 +248,12 @@ class Book:
         self.seal()
 
     def seasons(self, dataset: str) -> list[SeasonSummary]:
-        query = (
-            "SELECT s.name, s.weeks, s.first_share, s.epsilon, s.delta, d.unit, d.relation, s.failure,"
-            " s.closed, s.gap, s.lifetime"
-            " FROM seasons AS s JOIN datasets AS d ON d.name = s.dataset WHERE s.dataset = ? ORDER BY s.rowid"
-        )
+        query = "SELECT * FROM seasons WHERE dataset = ? ORDER BY rowid"
         summaries = []
-        for name, weeks, share, *budget, closed, gap, lifetime in self._rows(query, dataset):
-            season = Season(Budget(*budget), weeks, share, name, gap, lifetime != 0)
+        for _, name, first, decay, epsilon, delta, closed, gap in self._rows(query, dataset):
+            season = Season(Budget(epsilon, delta), first, decay, name, gap)
             rows = self.charges(dataset, "season = ?", name)
-            mu = total_mu(cost.mu for cost in of_one_user(rows, lifetimes_of([season])))
+            mu = total_mu(cost.mu for cost in of_one_user(rows, [season]))
             begun, run = len(by_run(rows)), rows[-1].run if rows else None
             summaries.append(SeasonSummary(season, dataset, closed != 0, begun, mu, len(rows), run))
         return summaries
@@ -293,7 +287,7 @@ class Book:
             summaries = self.seasons(spelling)
             still = {summary.season.name for summary in summaries if not summary.closed and closed_only}
             rows = [row for row in self.charges(spelling) if row.season not in still]
-            costs += of_one_user(rows, lifetimes_of(summary.season for summary in summaries))
+            costs += of_one_user(rows, [summary.season for summary in summaries])
         return costs
 
     def open_seasons(self, dataset: str) -> list[SeasonSummary]:
@@ -303,7 +297,7 @@ class Book:
     def committed(self, dataset: str) -> list[Cost]:
         """Return all costs of a data set, and for each open season all of its budget."""
         still = [summary.season.budget for summary in self.open_seasons(dataset)]
-        budgets = [Charge(budget.mu, None, budget.failure) for budget in still]
+        budgets = [Charge(budget.mu, None, 0.0) for budget in still]
         return [*self.costs_of_a_user(dataset, closed_only=True), *budgets]
 
 

@@ -1,4 +1,4 @@
-"""A season: one budget for a number of weekly trainings on the same users, who come and go.
+"""A season: one budget for all weekly trainings on the same users, in which a user weighs less and less.
 
 A week is any period: the ledger counts trainings, and reads the clock only where a gap is declared. Proof:
 docs/proofs/seasons.md.
@@ -9,9 +9,12 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from itertools import chain
+from functools import cached_property
 from types import NoneType
 from typing import Any
+
+import numpy as np
+import numpy.typing as npt
 
 from hushrec.checks import check_kind, check_numbers, line_of_text, shown
 from hushrec.errors import BudgetError, InputError
@@ -19,53 +22,51 @@ from hushrec.privacy.accounting import ROUNDING, epsilon_of, total_mu
 from hushrec.privacy.budget import Budget, Charge, Cost
 from hushrec.privacy.ledger_records import Row
 
-#: In the statement of every training of a lifetime season; {weeks} are each user's.
-OF_A_LIFETIME = (
-    "The season has no end. Each user id is in at most {weeks} of its trainings: the first ones in which it"
-    " has a row. So the promise covers all its models together, past and future. The unit is an id: a person"
-    " who returns under another id begins anew."
-)
-#: In the statement of every season, whether or not a user left.
-LEAVING = (
-    "A training uses the rows that it is given, so from the week after a user leaves on nothing uses theirs."
-    " What models of earlier weeks hold of them stays there and in what was learned from it, within this"
-    " promise."
+#: Weights are multiples of this power of two, so that weighted sums of integers are exact.
+WEIGHT_STEP = 2.0**-5
+#: Largest cost of a first training over the declared one; rounding weights down makes it larger.
+_MOST_LOST = 1.25
+#: In the statement of every training of a season.
+OF_A_SEASON = (
+    "The season has no end. A user id weighs less in each further training in which it has a row, so the"
+    " promise covers all its models together, past and future. What earlier models hold of a user who left"
+    " stays there, within this promise. The unit is an id: a person who returns under another id begins anew."
 )
 
 
 @dataclass(frozen=True)
 class Season:
-    """A budget for weekly trainings: week 0 gets a part of mu squared, the later weeks the rest evenly.
+    """A budget for any number of weekly trainings. A user's k-th training weighs `weights[k]`.
+
+    All trainings have the same noise. A user's first training costs the part `first` of the budget, and each
+    later one `decay` times the one before.
 
     Parameters
     ----------
     budget : Budget
-        For all weeks together.
-    weeks : int
-        >= 2.
-    first_share : float
-        Part of mu squared that week 0 gets, in (0, 1).
+        For one user in all trainings. Its relation is add-remove, and it reserves nothing for failures.
+    first : float
+        Part of mu squared of a user's first training, in (0, 1).
+    decay : float
+        Cost of a training over that of the user's training before, in (0, 1). `first` is at least
+        ``(1 - first) * (1 - decay)``, because no training weighs more than an earlier one.
     name : str
         Unique among the seasons of a data set.
     gap : float
         Shortest time in days between first charges of two weeks, up to 366; 0 looks at no clock.
-    lifetime : bool
-        Each user takes part in their first `weeks` trainings, which cost the same, and the season has no end.
-        The budget's relation is add-remove, and it reserves nothing for failures.
 
     Examples
     --------
-    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=52, name="2026")
-    >>> season.fraction(0), round(season.fraction(1), 4)          # parts of the budget
-    (0.5, 0.0098)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), name="shop")
+    >>> season.weights[:3], len(season.weights)                   # a user's first trainings, and their number
+    ((1.0, 0.4375, 0.40625), 51)
     """
 
     budget: Budget
-    weeks: int
-    first_share: float = 0.5
+    first: float = 1 / 3
+    decay: float = 0.9
     name: str = "1"
     gap: float = 0.0
-    lifetime: bool = False
 
     def __post_init__(self) -> None:
         check_kind(self.budget, Budget, "budget", "pass Budget(epsilon=..., delta=...)")
@@ -73,82 +74,106 @@ class Season:
             raise InputError(
                 "An infinite epsilon is not a season's budget; pass a finite one.", parameter="epsilon"
             )
-        if self.budget.unit != "user":
+        if (self.budget.unit, self.budget.relation) != ("user", "add-remove") or self.budget.failure:
             raise InputError(
-                "A season protects users, not single ratings; leave the unit out.", parameter="unit"
-            )
-        line_of_text("name", self.name)
-        rules = {"weeks": (int, "[2, inf)"), "first_share": (float, "(0, 1)"), "gap": (float, "[0, 366]")}
-        for field, (kind, interval) in rules.items():
-            value = getattr(self, field)
-            check_numbers(**{field: (value, kind, interval)})
-            object.__setattr__(self, field, kind(value))
-        check_kind(self.lifetime, bool, "lifetime", "pass True or False")
-        if self.lifetime:
-            self._check_lifetime()
-            object.__setattr__(self, "first_share", 1 / self.weeks)
-
-    def _check_lifetime(self) -> None:
-        if self.first_share not in (0.5, 1 / self.weeks):
-            raise InputError("All trainings of a lifetime season cost the same; leave first_share out.")
-        if self.budget.relation != "add-remove" or self.budget.failure:
-            raise InputError(
-                "A lifetime season needs relation 'add-remove' and no reserve for failures; declare such a"
-                " budget.",
+                "A season needs unit 'user', relation 'add-remove' and no reserve for failures; declare such"
+                " a budget.",
                 parameter="relation",
             )
+        line_of_text("name", self.name)
+        rules = {"first": "[0.001, 1)", "decay": "(0, 0.999]", "gap": "[0, 366]"}
+        for field, interval in rules.items():
+            value = getattr(self, field)
+            check_numbers(**{field: (value, float, interval)})
+            object.__setattr__(self, field, float(value))
+        if self._cost(1) > 1 + ROUNDING:
+            raise InputError(
+                f"With first={self.first:g} and decay={self.decay:g} a user's second training would weigh"
+                " more than the first; pass a larger first or decay.",
+                parameter="first",
+            )
+        if self.fraction > _MOST_LOST * self.first:
+            raise InputError(
+                f"With first={self.first:g} and decay={self.decay:g} many of a user's trainings would weigh"
+                f" less than {WEIGHT_STEP:g}, which counts as 0; pass a smaller first or decay.",
+                parameter="decay",
+            )
 
-    def fraction(self, week: int) -> float:
-        """Part of mu squared that a week may spend."""
-        if week == 0 or self.lifetime:
-            return self.first_share
-        return (1 - self.first_share) / (self.weeks - 1)
+    def _cost(self, number: int) -> float:
+        """Return the declared cost of a user's training, from 0, over that of the first."""
+        if number == 0:
+            return 1.0
+        return (1 - self.first) * (1 - self.decay) * self.decay ** (number - 1) / self.first
 
-    def mu(self, week: int) -> float:
+    @cached_property
+    def weights(self) -> tuple[float, ...]:
+        """Weights of a user's trainings, from 1 down to the least one above 0."""
+        weights: list[float] = []
+        while weight := math.floor(math.sqrt(self._cost(len(weights))) / WEIGHT_STEP + 1e-9) * WEIGHT_STEP:
+            weights.append(weight)
+        return tuple(weights)
+
+    @property
+    def fraction(self) -> float:
+        """Part of mu squared that each week may spend, for users of weight 1."""
+        return 1 / math.fsum(weight**2 for weight in self.weights)
+
+    @property
+    def mu(self) -> float:
         """Largest mu of a week."""
-        return self.budget.mu * math.sqrt(self.fraction(week))
+        return self.budget.mu * math.sqrt(self.fraction)
+
+    def weight(self, counts: npt.ArrayLike) -> npt.NDArray[np.float64]:
+        """Return the weight of users by the number of their trainings before."""
+        every = np.append(self.weights, 0.0)
+        return every[np.minimum(counts, len(self.weights))]
+
+    def cost_of_a_user(self, weeks: Iterable[float]) -> float:
+        """Return the largest mu squared of one user, given that of each week in order.
+
+        The user can have taken part in any set of the weeks.
+        """
+        dearest = np.full(len(self.weights) + 1, -np.inf)  # by the number of the user's trainings
+        dearest[0] = 0.0
+        for cost in weeks:
+            dearest[1:] = np.maximum(dearest[1:], dearest[:-1] + np.square(self.weights) * cost)
+        return float(dearest.max())
 
     def check_week(self, week: int, costs: Iterable[Cost]) -> None:
-        """Raise BudgetError if costs do not fit the slice of a week."""
-        if week >= self.weeks and not self.lifetime:
-            raise BudgetError(
-                f"Season {shown(self.name)} is spent: all of its {self.weeks} weeks were run; open another"
-                " one, whose budget adds to this one's."
+        """Raise an error if costs cannot be weighed, or do not fit a week."""
+        costs = tuple(costs)
+        if any(cost.epsilon is not None or cost.failure for cost in costs):
+            raise InputError(
+                f"Season {shown(self.name)} weighs users, which releases with Gaussian noise alone allow;"
+                " train another model."
             )
         spent = total_mu(cost.mu for cost in costs)
-        if spent**2 > self.mu(week) ** 2 * (1 + ROUNDING):
+        if spent**2 > self.mu**2 * (1 + ROUNDING):
             raise BudgetError(
-                f"Week {week} of season {shown(self.name)} would cost mu = {spent:.6g}, past its slice of"
-                f" {self.mu(week):.6g}; nothing was released."
+                f"Week {week} of season {shown(self.name)} would cost mu = {spent:.6g}, past the"
+                f" {self.mu:.6g} of a week; nothing was released."
             )
 
     def plan(self) -> list[dict[str, Any]]:
-        """Return the slices of the first and later weeks, with noise at sensitivity 1."""
+        """Return weight and cost of some of a user's trainings, from 1."""
         rows = []
-        slices = [(0, "week 0"), (1, f"weeks 1-{self.weeks - 1}")]
-        for week, weeks in [(0, "each week")] if self.lifetime else slices:
-            mu = self.mu(week)
-            alone = epsilon_of(mu, self.budget.delta - self.budget.failure)
-            row = {"weeks": weeks, "part": self.fraction(week), "mu": mu, "noise": 1 / mu}
-            rows.append(row | {"epsilon_alone": alone})
+        for number in (1, 2, 5, 14, 27):
+            if number <= len(self.weights):
+                weight = self.weights[number - 1]
+                alone = epsilon_of(self.mu * weight, self.budget.delta)
+                row = {"training": number, "weight": weight, "part": self.fraction * weight**2}
+                rows.append(row | {"epsilon_alone": alone})
         return rows
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values for JSON, all but the budget."""
-        names = ("name", "weeks", "first_share", "gap", "lifetime")
-        return {name: getattr(self, name) for name in names}
+        return {name: getattr(self, name) for name in ("name", "first", "decay", "gap")}
 
     def __str__(self) -> str:
-        first, later, gap = self.first_share, self.fraction(1), self.gap
-        apart = f", {gap:g} days apart" if gap else ""
-        if self.lifetime:
-            return (
-                f"lifetime season {shown(self.name)}: each week spends {later:.3g} of mu squared, and a user"
-                f" is in at most {self.weeks} weeks{apart}"
-            )
+        apart = f", {self.gap:g} days apart" if self.gap else ""
         return (
-            f"season {shown(self.name)} of {self.weeks} weeks: week 0 spends {first:.3g} of mu"
-            f" squared, each later week {later:.3g}{apart}"
+            f"season {shown(self.name)}: a user's first training spends {self.fraction:.3g} of mu squared,"
+            f" the next ones less and less, {self.decay:g} times the one before{apart}"
         )
 
 
@@ -168,7 +193,7 @@ class Week:
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=4)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), name="1")
     >>> book = hushrec.Ledger("ledger.sqlite")
     >>> book.open_season("shop", season)
     >>> week = hushrec.SeasonAccountant(season, ledger=book, dataset="shop")
@@ -195,7 +220,7 @@ class Week:
         """Inverse of `to_dict`; raises KeyError or TypeError."""
         if entry is None:
             return None
-        shape = (entry[field] for field in ("weeks", "first_share", "name", "gap", "lifetime"))
+        shape = (entry[field] for field in ("first", "decay", "name", "gap"))
         season = Season(budget, *shape)
         number, run, charge = entry["week"], entry["run"], entry["charge"]
         kinds = type(number), type(run), type(charge)
@@ -206,9 +231,7 @@ class Week:
 
 def epsilon_together(budgets: Iterable[Budget], delta: float) -> float:
     """Return epsilon at `delta` for a user in all of these seasons."""
-    budgets = tuple(budgets)
-    left = delta - math.fsum(budget.failure for budget in budgets)
-    return epsilon_of(total_mu(budget.mu for budget in budgets), left) if left > 0 else math.inf
+    return epsilon_of(total_mu(budget.mu for budget in budgets), delta)
 
 
 @dataclass(frozen=True)
@@ -220,14 +243,14 @@ class SeasonSummary:
     begun : int
         Weeks that charged anything.
     mu : float
-        Cost of its charges; in a lifetime season, of those that one user can be in.
+        Largest cost of its charges for one user.
     run : str or None
         Of its last charge.
 
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)
-    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), weeks=4)
+    >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), name="1")
     >>> book = hushrec.Ledger("ledger.sqlite")
     >>> book.open_season("shop", season)
     >>> week = hushrec.SeasonAccountant(season, ledger=book, dataset="shop")
@@ -253,23 +276,16 @@ class SeasonSummary:
         return 0.0 if self.closed else max(0.0, self.season.budget.mu**2 - self.mu**2)
 
     @property
-    def weeks_run(self) -> str:
-        return f"{self.begun}" if self.season.lifetime else f"{self.begun} of {self.season.weeks}"
-
-    @property
     def spent_epsilon(self) -> float:
         """Epsilon of its charges."""
         budget = self.season.budget
-        return epsilon_of(self.mu, budget.delta - budget.failure) if self.mu else 0.0
+        return epsilon_of(self.mu, budget.delta) if self.mu else 0.0
 
     def __str__(self) -> str:
-        budget, season = self.season.budget, self.season
-        spent = self.begun >= season.weeks and not season.lifetime
-        state = "closed" if self.closed else "spent" if spent else "open"
-        whose = f" for a user, who is in at most {season.weeks} of them" if season.lifetime else " together"
+        budget, state = self.season.budget, "closed" if self.closed else "open"
         return (
-            f'Season {shown(season.name)} of data set "{self.dataset}" is {state}: {self.weeks_run}'
-            f" weeks were run and charged {budget.spell(self.spent_epsilon)}{whose},"
+            f'Season {shown(self.season.name)} of data set "{self.dataset}" is {state}: {self.begun}'
+            f" weeks were run and charged at most {budget.spell(self.spent_epsilon)} to a user,"
             f" {(self.mu / (budget.mu or 1.0)) ** 2:.1%} of mu squared of its budget of {budget}"
         )
 
@@ -284,23 +300,18 @@ class SeasonSummary:
         }
 
 
-def lifetimes_of(seasons: Iterable[Season]) -> dict[str | None, int]:
-    """Return the lifetime seasons, each with the number of its trainings that a user is in at most."""
-    return {season.name: season.weeks for season in seasons if season.lifetime}
-
-
-def of_one_user(charges: Iterable[Row], lifetimes: Mapping[str | None, int]) -> list[Cost]:
-    """Return the charges of largest cost that one user can be in."""
-    costs, trainings = list[Cost](), dict[str | None, dict[str, list[Cost]]]()
+def of_one_user(charges: Iterable[Row], seasons: Iterable[Season]) -> list[Cost]:
+    """Return the largest cost of one user: of charges outside of seasons, and of each season."""
+    named, weeks = {season.name: season for season in seasons}, dict[str, dict[str, float]]()
+    costs = list[Cost]()
     for row in charges:
-        if row.season in lifetimes:  # the trainings of largest mu need not be those of largest pure epsilon
-            runs = trainings.setdefault(row.season, {})
-            runs.setdefault(row.run, []).append(Charge(row.mu, None, row.failure))
-        else:
+        if row.season is None:
             costs.append(row)
-    for season, runs in trainings.items():
-        by_cost = sorted(runs.values(), key=lambda run: total_mu(charge.mu for charge in run))
-        costs += chain.from_iterable(by_cost[-lifetimes[season] :])
+        else:
+            runs = weeks.setdefault(row.season, {})
+            runs[row.run] = runs.get(row.run, 0.0) + row.mu**2
+    for name, runs in weeks.items():
+        costs.append(Charge(math.sqrt(named[name].cost_of_a_user(runs.values())), None, 0.0))
     return costs
 
 

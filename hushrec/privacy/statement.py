@@ -53,7 +53,7 @@ class PrivacyStatement:
     exact_noise : bool
         Whether the noise is an exact sample of its law, rounded after it was added.
     week : Week or None
-        Budget and releases are then of all weeks of its season so far.
+        The budget is then of all weeks of its season, and the releases are of this week.
     public_ratings : bool
         Whether donors have published their ratings.
     item_features : bool
@@ -163,7 +163,7 @@ class PrivacyStatement:
             of_all = " (all models of the data set together)" * (self._together > budget.epsilon)
             lines += _field("Meaning", meaning(self._together, budget.delta, unit, relation) + of_all)
         if self.week is not None:
-            lines += _field("Season", f"{self.week}; the promise covers all of its weeks together")
+            lines += _field("Season", f"{self.week}; the promise covers all its models, past and future")
         spent = budget.spell(self.spent_epsilon)
         if self.releases and not (brief and spent == budget.spell(budget.epsilon)):
             lines += _field("Charged", spent + ("" if brief else f", mu = {self.spent_mu:.6g}"))

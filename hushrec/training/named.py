@@ -16,7 +16,6 @@ from hushrec.training import run
 from hushrec.training.estimator import Estimator
 from hushrec.training.gate import LocalGate
 from hushrec.training.partitioned import Engine
-from hushrec.training.users import Users
 
 #: Numbers of users for which settings are checked while the number is not known.
 _PROBE_USER_COUNTS = tuple(8**power for power in range(10))
@@ -142,7 +141,7 @@ def train(
     )
 
 
-def release_user_count(ratings: Ratings | Store, accountant: Accountant) -> int:
+def release_user_count(ratings: run.Rows, accountant: Accountant) -> int:
     """Release the number of users, at least 1, to plan with.
 
     Privacy
@@ -150,12 +149,13 @@ def release_user_count(ratings: Ratings | Store, accountant: Accountant) -> int:
     One Gaussian release for 1% of the remaining mu squared. Unit: user. Sensitivity 1, under replace too,
     since a user's rows may be replaced by rows that cannot be used.
     """
-    run.check_users(ratings, accountant)
+    if not isinstance(ratings, run.Weighted):
+        run.check_users(ratings, accountant)
     budget = accountant.budget
     sensitivity = counted(1.0).under(budget.relation)
     planned = Release(
         "number of users", budget.share(accountant.part(0.01)), sensitivity, budget.unit, budget.relation
     )
-    rows: Any = ratings.rated()
-    noisy = LocalGate(accountant, Plan(budget, (planned,))).release(planned.label, Users(rows).count())
+    count = run.counted_users(ratings)
+    noisy = LocalGate(accountant, Plan(budget, (planned,))).release(planned.label, count)
     return max(1, round(float(noisy[0])))

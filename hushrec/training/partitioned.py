@@ -26,6 +26,7 @@ from hushrec.errors import HushrecError
 from hushrec.kernels import threads
 from hushrec.kernels.residuals import TABLES_BYTES
 from hushrec.privacy import Bounded
+from hushrec.privacy.season import WEIGHT_STEP
 from hushrec.training.users import Users
 from hushrec.types import Array
 
@@ -159,7 +160,7 @@ class Streaming:
 
 
 class Admitted(Store):
-    """A store's users who take part in a training, by private masks: an entry a user, for each block."""
+    """A group of a store's users, by private masks: an entry a user, for each block."""
 
     def __init__(self, store: Store, masks: Sequence[NDArray[np.bool_]]) -> None:
         super().__init__(store.path, store.domain)
@@ -170,7 +171,8 @@ class Admitted(Store):
         return Admitted, (Store(self.path), self._masks)
 
     def blocks(self) -> list[Callable[[], Ratings]]:
-        return [partial(_rows_of, *pair) for pair in zip(super().blocks(), self._masks, strict=True)]
+        pairs = zip(super().blocks(), self._masks, strict=True)
+        return [partial(_rows_of, block, mask) for block, mask in pairs if mask.any()]
 
 
 def _rows_of(block: Callable[[], Ratings], mask: NDArray[np.bool_]) -> Ratings:
@@ -220,6 +222,36 @@ class _Part:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._whole, f"{self._name}.{name}")
+
+
+class WeightedUsers:
+    """The users' sides of groups of users as one; the sums of a group are multiplied by its weight.
+
+    Weights are multiples of `WEIGHT_STEP` up to 1, so sums stay exact and their bounds hold.
+    """
+
+    def __init__(self, groups: Sequence[tuple[float, Any]]) -> None:
+        self._groups = groups
+
+    def __getattr__(self, name: str) -> Any:
+        found = [(weight, getattr(users, name)) for weight, users in self._groups]
+        first = found[0][1]
+        if isinstance(first, Users | _Part):
+            return WeightedUsers(found)
+        return partial(_weighted, found) if callable(first) else first
+
+
+def _weighted(methods: Sequence[tuple[float, Callable[..., Any]]], *positional: Any, **named: Any) -> Any:
+    answers = [(weight, method(*positional, **named)) for weight, method in methods]
+    if answers[0][1] is None:
+        return None
+    groups = [(weight, _several(answer)) for weight, answer in answers]
+    totals: list[Array] | None = None
+    for weight, parts in groups:
+        totals = add(totals, [weight * part._take() for part in parts])
+    declared = [part.declared | {"step": WEIGHT_STEP * part.step} for part in groups[0][1]]
+    whole = tuple(Bounded(value, **words) for value, words in zip(totals or [], declared, strict=True))
+    return whole if isinstance(answers[0][1], tuple) else whole[0]
 
 
 def _arrays(value: Any) -> Iterator[Array]:

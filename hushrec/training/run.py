@@ -10,11 +10,11 @@ import hashlib
 import itertools
 import re
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -24,15 +24,17 @@ from hushrec.data.ratings import made_up
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
+from hushrec.privacy import Accountant, Bounded, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
+from hushrec.privacy.season import WEIGHT_STEP
 from hushrec.privacy.statement import library_version
 from hushrec.privacy.testing import SeededNoise
 from hushrec.progress import progress_bar
 from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
-from hushrec.training.partitioned import Admitted, Engine, PartitionedUsers, Streaming
+from hushrec.training.partitioned import Admitted, Engine, PartitionedUsers, Streaming, WeightedUsers
+from hushrec.training.users import Users
 from hushrec.types import ModelArrays
 
 if TYPE_CHECKING:
@@ -45,6 +47,16 @@ _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
 _PUBLIC_FEATURES = "item features"
 _KEPT_FEATURES = "This week has no item features; those of an earlier week count where the model kept them."
+
+
+class Weighted(NamedTuple):
+    """Private groups of users of a training, each with its weight."""
+
+    groups: Sequence[tuple[float, Ratings | Store]]
+
+
+#: The rows of a training.
+Rows = Ratings | Store | Weighted
 
 
 class PublicRows(Protocol):
@@ -207,10 +219,10 @@ def check_rows(
     check_budget(estimator, budget)
     accountant.part()  # refused where nothing is left
     check_users(ratings, accountant)
-    if ratings.n_users > LARGEST_COUNT:
-        raise InputError(
-            f"Sums are exact for up to {LARGEST_COUNT:,} users and these are more; train on a part."
-        )
+    season = isinstance(accountant, SeasonAccountant)
+    most = int(LARGEST_COUNT * (WEIGHT_STEP if season else 1))
+    if ratings.n_users > most:
+        raise InputError(f"Sums are exact for up to {most:,} users and these are more; train on a part.")
     if budget.unit not in estimator.units:
         raise InputError(
             f"{estimator.name} has a guarantee for unit {estimator.units[0]!r}, but the budget's unit is"
@@ -218,9 +230,8 @@ def check_rows(
             parameter="unit",
             value=estimator.units[0],
         )
-    lifetime = isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime
-    if lifetime and ratings.by_position:
-        raise InputError("A lifetime season counts users by their ids, and these rows have none; pass ids.")
+    if isinstance(accountant, SeasonAccountant) and accountant.attendance and ratings.by_position:
+        raise InputError("An attendance counts users by their ids, and these rows have none; pass ids.")
     check_times(estimator, ratings)
     stored = isinstance(ratings, Store)
     if engine is not None and not (stored and _in_partitions(estimator, accountant)):
@@ -369,7 +380,7 @@ def load_kernels(
 
 def ask(
     estimator: Estimator[Any],
-    ratings: Ratings | Store,
+    ratings: Rows,
     accountant: Accountant,
     plan: Plan,
     train: Callable[[Any, Gate], ModelArrays | dict[str, Any]],
@@ -387,9 +398,17 @@ def ask(
 
 @contextmanager
 def users_side(
-    estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None
+    estimator: Estimator[Any], ratings: Rows, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
     """Yield the users of these rows, in partitions where the estimator allows it."""
+    if isinstance(ratings, Weighted):
+        with ExitStack() as stack:
+            sides = [users_side(estimator, rows, accountant, engine) for _, rows in ratings.groups]
+            users = [stack.enter_context(side) for side in sides]
+            yield WeightedUsers(
+                [(weight, each) for (weight, _), each in zip(ratings.groups, users, strict=True)]
+            )
+        return
     if isinstance(ratings, Store):
         if _in_partitions(estimator, accountant):
             with (engine or Streaming()).asking(estimator.users, ratings) as asked:
@@ -400,20 +419,33 @@ def users_side(
 
 
 @contextmanager
-def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Ratings | Store]:
-    """Yield the rows; in a lifetime season, of users who have trainings left."""
-    if not (isinstance(accountant, SeasonAccountant) and accountant.week.season.lifetime):
+def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Rows]:
+    """Yield the rows; in a season, weighed by the number of each user's trainings."""
+    if not isinstance(accountant, SeasonAccountant):
         yield ratings
         return
     blocks = ratings.blocks() if isinstance(ratings, Store) else [lambda: ratings]
-    ids = [block().user_texts for block in blocks]
-    with accountant.admit(itertools.chain.from_iterable(texts.to_pylist() for texts in ids)) as users:
-        if isinstance(ratings, Store):
-            ends = np.cumsum([len(texts) for texts in ids])
-            masks = [users[end - len(texts) : end] for texts, end in zip(ids, ends, strict=True)]
-            yield Admitted(ratings, masks)
-        else:
-            yield ratings.rows(users, keyed=True)
+    ids = [block().user_texts for block in blocks] if accountant.attendance else []
+    with accountant.admit(itertools.chain.from_iterable(texts.to_pylist() for texts in ids)) as weights:
+        if not weights.ndim:
+            yield Weighted([(float(weights), ratings)])
+            return
+        ends = np.cumsum([len(texts) for texts in ids])
+        groups = []
+        for weight in np.unique(np.append(weights, 1.0)):  # a week without users has the same releases
+            masks = [part == weight for part in np.split(weights, ends[:-1])]
+            rows = (
+                Admitted(ratings, masks) if isinstance(ratings, Store) else ratings.rows(masks[0], keyed=True)
+            )
+            groups.append((float(weight), rows))
+        yield Weighted(groups)
+
+
+def counted_users(ratings: Rows) -> Bounded:
+    """Return the number of users with rows, or in a season the sum of their weights."""
+    groups = ratings.groups if isinstance(ratings, Weighted) else [(1.0, ratings)]
+    rated: list[tuple[float, Any]] = [(weight, rows.rated()) for weight, rows in groups]
+    return WeightedUsers([(weight, Users(rows)) for weight, rows in rated]).count()
 
 
 def _in_partitions(estimator: Estimator[Any], accountant: Accountant) -> bool:

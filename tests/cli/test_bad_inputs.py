@@ -159,7 +159,7 @@ LINES = {
         f"{command} --ledger shop.csv": "is not a ledger"
         for command in (
             *("ledger show", "ledger close", "season show", "season close", TRAIN),
-            *("ledger show --html o.html", f"ledger open {B}", f"season open {B} --weeks 4"),
+            *("ledger show --html o.html", f"ledger open {B}", f"season open {B}"),
         )
     },
     "--epsilon 5": "needs a command before it, as in hushrec train --epsilon",

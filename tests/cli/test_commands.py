@@ -291,7 +291,7 @@ def test_ledger(run, files):
         "1 run on" in (text := run("ledger", "show", "--dataset", "none").stdout)
         and "delta is the default" in text
     )
-    run("season", "open", "--dataset", "year", "--epsilon", "3", "--delta", "1e-4", "--weeks", "4")
+    run("season", "open", "--dataset", "year", "--epsilon", "3", "--delta", "1e-4")
     assert parsed(run("ledger", "show", "--dataset", "year", "--json"))["delta"] == 1e-4
     missing = run("ledger", "show", "--dataset", "other")
     assert missing.exit_code == 2 and "'none', 'shop'" in missing.stderr

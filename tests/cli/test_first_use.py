@@ -63,7 +63,7 @@ def test_no_privacy_is_refused_where_privacy_was_promised_or_nothing_was_named(r
         assert refused.exit_code == 2 and "--dataset with another name, or --data-is-public" in refused.stderr
     assert not run.ledger.exists()
     opened = ["ledger", "open", "--dataset", "opened", "--epsilon", "9", "--delta", "1e-6"]
-    season = ["season", "open", "--dataset", "weekly", "--epsilon", "9", "--delta", "1e-6", "--weeks", "3"]
+    season = ["season", "open", "--dataset", "weekly", "--epsilon", "9", "--delta", "1e-6"]
     trained = [*line, "--dataset", "charged", "--epsilon", "1", "--out", "m.hush"]
     for words in (opened, season, trained):
         assert run(*words).exit_code == 0
@@ -130,7 +130,7 @@ def test_the_answer_of_every_command_fits_a_screen(run, files):
     season = ["--dataset", "weekly", *BUDGET]
     tables = [files.ratings, *files.domain]
     for line in (
-        ["season", "open", *season, "--weeks", "52", "--gap", "6d"],
+        ["season", "open", *season, "--gap", "6d"],
         ["train", *tables, *season, "--season", "1", "--out", "w.hush"],
         ["season", "show", "--dataset", "weekly"],
         *[["train", *tables, "--model", "item-bias", *BUDGET, "--out", "m.hush", "--force"]] * 12,

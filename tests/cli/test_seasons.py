@@ -41,39 +41,37 @@ def done(*words):
     return found.stdout
 
 
-def test_a_lifetime_season_has_no_end(shop, tmp_path):
-    """Of 2 trainings a user; weeks without users print the same, and any week may begin a new model."""
-    done("season", "open", *shop.budget, "--weeks", "2", "--lifetime", *shop.ledger)
+def test_an_attendance_counts_and_a_season_has_no_end(shop, tmp_path):
+    """Weeks of users who weigh nothing print the same, and any week may begin a new model."""
+    done("season", "open", *shop.budget, "--first", "0.9", "--decay", "0.1", *shop.ledger)
     train = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger, "--season", "1"]
     retrain = ["retrain", "ratings.parquet", *shop.ledger]
-    for words in (train, ["retrain", "0.hush", *retrain[1:]]):
-        refused = call(*words, "--out", "no.hush")
-        assert refused.exit_code == 2 and "pass --ledger and --attendance" in refused.stderr
-        if words is train:  # as the guide has it, without --users
-            counted = [word for word in train if word not in ("--users", "80")]
-            assert "one of the inputs" in call(*counted, "--attendance", "people", "--out", "people").stderr
-            done(*counted, "--attendance", "people", "--out", "0.hush")
+    counted = [word for word in train if word not in ("--users", "80")]  # as the guide has it
+    assert "one of the inputs" in call(*counted, "--attendance", "people", "--out", "people").stderr
+    done(*counted, "--attendance", "people", "--out", "0.hush")
     assert Path("people").stat().st_mode & 0o077 == 0
     told = []
-    for number in range(1, 4):
+    for number in range(1, 6):
         last, out = f"{number - 1}.hush", f"{number}.hush"
         given = ["--attendance", "people", "--out", out, "--json"]
         told.append(json.loads(done("retrain", last, *retrain[1:], *given)))
-    assert load("3.hush").privacy.week.number == 3
-    assert [each.keys() for each in told[1:]] == [told[0].keys()] * 2
+    assert load("5.hush").privacy.week.number == 5
+    assert [each.keys() for each in told[1:]] == [told[0].keys()] * 4
     done(*train, "--attendance", "people", "--out", "new.hush")
-    assert load("new.hush").privacy.week.number == 4
+    assert load("new.hush").privacy.week.number == 6
     summary = json.loads(done("season", "show", *shop.ledger, "--json"))["seasons"][0]
-    assert summary["begun"] == 5 and summary["charged"]["epsilon"] == pytest.approx(5)
+    assert summary["begun"] == 7 and summary["charged"]["epsilon"] == pytest.approx(5)
     shared = ["--attendance", "people", "--out", "people", "--force"]
     assert call(*train, *shared).exit_code == 2 and Path("people").read_bytes()[32:].startswith(b"{")
     one_run = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger, "--out", "no.hush"]
-    assert "Only a lifetime season" in call(*one_run, "--attendance", "people").stderr
+    assert "Only a season has an attendance" in call(*one_run, "--attendance", "people").stderr
 
 
 def test_four_weeks_of_a_shop(shop, tmp_path):
-    opened = json.loads(done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger, "--json"))
-    assert [row["part"] for row in opened["plan"]] == [0.5, pytest.approx(1 / 6)]
+    opened = json.loads(done("season", "open", *shop.budget, *shop.ledger, "--json"))
+    assert [row["training"] for row in opened["plan"]] == [1, 2, 5, 14, 27]
+    parts = [row["part"] for row in opened["plan"]]
+    assert parts[0] > 1 / 3 and parts == sorted(parts, reverse=True)
     assert opened["promised_together"] is None
     done(
         "train",
@@ -93,7 +91,9 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     text = done("retrain", "2.hush", "ratings.parquet", *shop.ledger, *fewer, "--out", "3.hush")
     assert "week 3" in text
     model = load("3.hush")
-    assert model.privacy.spent_epsilon == pytest.approx(5.0) and model.privacy.week.number == 3
+    slice_of_mu = parts[0] * Budget(5, 1e-6).mu ** 2
+    alone = epsilon_of(math.sqrt(slice_of_mu), 1e-6)
+    assert model.privacy.spent_epsilon == pytest.approx(alone) and model.privacy.week.number == 3
     assert model.domain.n_items == 18 and model.recommend({model.domain.items[0]: 5}, n=2)
     shown = json.loads(done("season", "show", *shop.ledger, "--json"))
     assert shown["seasons"][0]["begun"] == 4 and shown["promised_together"] is None
@@ -101,25 +101,23 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     for more in ([], ["--delta", "1e-4"]):  # the last run's line is what all cost
         charged = json.loads(done("ledger", "show", *shop.ledger, *default, "--json", *more))
         assert charged["history"][-1]["epsilon"] == pytest.approx(charged["epsilon"], rel=1e-9)
-    assert "is spent" in call("retrain", "3.hush", "ratings.parquet", *shop.ledger, "--out", "4.hush").stderr
+    text = done("season", "show", *shop.ledger)
+    assert "4 weeks were run" in text and "After 52 trainings a user weighs nothing" in " ".join(text.split())
 
 
 def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
-    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
+    done("season", "open", *shop.budget, *shop.ledger)
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, "--out", "x.hush"]
     retrain = ["ratings.parquet", *shop.ledger, "--out", "x.hush"]
     done("train", "ratings.parquet", *shop.budget, *shop.domain, "--out", "alone.hush", "--data-is-public")
     done(*train[:-1], "0.hush", *shop.budget, "--season", "1")
     before = json.loads(done("ledger", "show", *shop.ledger, "--json"))["datasets"][0]["charges"]
     wrong = [
-        (["season", "open", *shop.budget, "--weeks", "4", *shop.ledger], "pass --allow-composition"),
-        (
-            ["season", "open", *shop.budget, "--weeks", "1", *shop.ledger, "--allow-composition"],
-            "integer >= 2",
-        ),
+        (["season", "open", *shop.budget, *shop.ledger], "pass --allow-composition"),
+        (["season", "open", *shop.budget, *shop.ledger, "--decay", "1"], "--decay=1.0 is out of range"),
+        (["season", "open", *shop.budget, *shop.ledger, "--first", "0.01"], "pass a larger first or decay"),
         ([*train, "--epsilon", "4", "--delta", "1e-6", "--season", "1"], "was opened for"),
         ([*train, *shop.budget, "--season", "7"], "has no season '7'"),
-        ([*train, *shop.budget, "--season", "1"], "was run already"),
         ([*train, *shop.budget, "--season", "1", "--data-is-public"], "leave out --data-is-public"),
         ([*train, *shop.budget, "--season", "1", "--resume"], "leave out --resume"),
         (["retrain", "alone.hush", *retrain], "not trained in a season"),
@@ -146,7 +144,7 @@ def test_wrong_turns_are_one_sentence_and_spend_nothing(shop, tmp_path):
 @pytest.mark.true("D2")
 def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
     """The declared gap or the number of the week prevents a second one; --early overrides the gap."""
-    done("season", "open", *shop.budget, "--weeks", "9", "--gap", "6d", *shop.ledger)
+    done("season", "open", *shop.budget, "--gap", "6d", *shop.ledger)
     week = [*shop.budget, *shop.domain, *shop.ledger, "--season", "1", "--model", "item-bias"]
     done("train", "ratings.parquet", *week, "--out", "0.hush")
     line = ["ratings.parquet", *shop.ledger, "--force", "--out"]
@@ -161,7 +159,7 @@ def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
         found = call("retrain", "2.hush", *line, "3.hush", "--early", "--week", str(number))
         assert found.exit_code in (1, 2) and words in found.stderr and "Nothing was charged" in found.stderr
     assert Ledger("ledger.sqlite").season("default", "1").begun == 3
-    assert "pass days or hours" in call("season", "open", *shop.budget, "--weeks", "9", "--gap", "6").stderr
+    assert "pass days or hours" in call("season", "open", *shop.budget, "--gap", "6").stderr
 
 
 class Later(datetime):
@@ -182,7 +180,7 @@ def test_what_is_reserved_is_asked_for_and_shown(shop):
         place = [*shop.ledger, "--dataset", name]
         if budget:
             done("ledger", "open", *place, "--epsilon", *budget, "--delta", "1e-6")
-        done("season", "open", *shop.budget, "--weeks", "4", *place)
+        done("season", "open", *shop.budget, *place)
         refused = call(*train, "--dataset", name)
         assert refused.exit_code == 1 and "what season '1' reserves until closed" in refused.stderr
         more = call(*train, "--dataset", name, "--allow-composition")
@@ -210,7 +208,7 @@ def test_what_is_reserved_is_asked_for_and_shown(shop):
 @pytest.mark.true("D2")
 def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeypatch):
     """A disk that is full before or after the charge, a model cut in half: the named repair works."""
-    done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger)
+    done("season", "open", *shop.budget, *shop.ledger)
     train = ["train", "ratings.parquet", *shop.domain, *shop.ledger, *shop.budget, "--model", "item-bias"]
     done(*train, "--season", "1", "--out", "0.hush")
     Path("half.hush").write_bytes(Path("0.hush").read_bytes()[:900])
@@ -227,14 +225,14 @@ def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeyp
     assert early.exit_code == 2 and "There is no room for '1.hush'" in early.stderr
     assert Ledger("ledger.sqlite").season("default", "1").begun == 1
     alone = [*train, "--dataset", "alone", "--out", "x.hush"]
-    done("season", "open", *shop.budget, "--weeks", "9", *shop.ledger, "--dataset", "first")
+    done("season", "open", *shop.budget, *shop.ledger, "--dataset", "first")
     first = [*train, "--dataset", "first", "--season", "1", "--out", "x.hush"]
     with monkeypatch.context() as patch:
         patch.setattr("hushrec.serving.modelfile.whole", full)
         for line, mends in (
             (alone, "--resume"),
             ([*retrain, "1.hush"], "--skip-week"),
-            (first, "close the season"),
+            (first, "train a new one"),
         ):
             late = call(*line)
             assert late.exit_code == 1 and "but not saved" in late.stderr and mends in late.stderr
@@ -247,7 +245,7 @@ def test_what_goes_wrong_with_a_file_names_what_mends_it(shop, tmp_path, monkeyp
 
 def test_a_model_that_cannot_go_on_spends_nothing_of_a_season(shop):
     """Killed: the number of users is released before the model is refused, and week 0 is lost."""
-    done("season", "open", *shop.budget, "--weeks", "4", *shop.ledger)
+    done("season", "open", *shop.budget, *shop.ledger)
     train = ["train", "ratings.parquet", *shop.domain[:-2], *shop.ledger, *shop.budget, "--season", "1"]
     found = call(*train, "--model", "private-frank-wolfe", "--out", "x.hush")
     assert found.exit_code == 2 and "does not support seasons" in found.stderr

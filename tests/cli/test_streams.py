@@ -63,7 +63,7 @@ def test_what_other_commands_did_is_done(files, tmp_path):
     declared = [*files.domain, "--model", "item-bias"]
     season = ["--epsilon", "5", "--delta", "1e-6", "--dataset", "weekly"]
     for line, made in (
-        (["season", "open", *season, "--weeks", "2"], "ledger.sqlite"),
+        (["season", "open", *season], "ledger.sqlite"),
         (["train", files.train, *declared, *season, "--season", "1", "--out", "week-0.hush"], "week-0.hush"),
         (["recommend", "week-0.hush", files.train, "--all-users", "--out", "lists.parquet"], "lists.parquet"),
         (["split", files.train, *files.domain, "--test-share", "0.2", "--out-dir", "parts"], "parts"),

@@ -112,7 +112,7 @@ def test_the_weeks_of_a_season(case, model, store, tmp_path):
         weeks = [ratings(place, number, case, week) for week in (0, 1, 2)]
         if store:
             weeks[1] = [prepared(place, number, case, "week-3.store", 3)]
-        opened = ["season", "open", *PROMISE, "--weeks", "9"]
+        opened = ["season", "open", *PROMISE]
         first = ["train", *weeks[0], "--model", model, "--season", "1", *PROMISE, *declared]
         first += ["--out", "0.hush"]
         second = ["retrain", "0.hush", *weeks[1], "--out", "1.hush"]
@@ -147,7 +147,7 @@ def test_a_window(since, store, rows, tmp_path):
             [prepared(place, number, case, "s", 1, "--times")] if store else ratings(place, number, case, 1)
         )
         (place / "week-0.csv").write_text("user,item,rating\nu,1,3\nv,2,4\n", encoding="utf-8")
-        opened = ["season", "open", *PROMISE, "--weeks", "9"]
+        opened = ["season", "open", *PROMISE]
         first = ["train", "week-0.csv", "--model", "popular", "--season", "1", *PROMISE, *declared]
         return in_turn(
             opened, [*first, "--out", "0.hush"], ["retrain", "0.hush", *read, *more, "--out", "1.hush"]

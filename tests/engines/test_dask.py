@@ -100,11 +100,11 @@ def test_the_number_of_workers_does_not_show(store, workers):
 
 
 @pytest.mark.true("L3")
-def test_a_lifetime_season_admits_the_users_that_memory_admits(client, tmp_path, monkeypatch):
-    """Two of three trainings for each user, who come at random; the user count is that of the admitted."""
+def test_a_season_weighs_the_users_as_in_memory(client, tmp_path, monkeypatch):
+    """Users come at random, so their weights differ; the user count is the sum of the weights."""
     monkeypatch.setattr(SystemNoise, "add_gaussian", lambda _, *given: SeededNoise(0).add_gaussian(*given))
     users, dice = hostile_users(np.random.default_rng(5), 23), np.random.default_rng(6)
-    season = Season(Budget(1000, 1e-6), 2, lifetime=True)
+    season = Season(Budget(1000, 1e-6), 0.5, 0.5)
     places = {"memory": None, "store": None, "dask": engine.Dask(client)}
     books = {place: Ledger(tmp_path / f"{place}.sqlite") for place in places}
     for book in books.values():

@@ -79,7 +79,7 @@ def test_what_is_said_of_models_without_directions() -> None:
 
 def test_inside_a_season_no_other_training_is_priced() -> None:
     """The budget is the season's, and a week's training adds nothing to it."""
-    season = Season(Budget(1.0, 1e-6), 4)
+    season = Season(Budget(1.0, 1e-6))
     estimator = PrivateEigenRec(rank=2, iterations=2, n_users=60)
     model = estimator.fit(with_tastes(60), SeasonAccountant(season))
     told = taste(model, model.privacy.budget).text()

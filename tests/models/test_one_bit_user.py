@@ -91,7 +91,7 @@ def test_labels_are_fitted_as_ratings_from_minus_one_to_one_and_scores_are_log_o
 
 def test_a_week_on_the_same_rows_leaves_log_odds_about_as_they_were() -> None:
     """Killed: log-odds used as half log-odds: biases shrink to half over weeks."""
-    rows, season = realistic(300, 20, 4000, seed=4), Season(Budget(40.0, 1e-6), 4, 0.5)
+    rows, season = realistic(300, 20, 4000, seed=4), Season(Budget(40.0, 1e-6))
     model = UserLevelOneBit(rank=2, iterations=1, threshold=3.5)
     first = model.fit(rows, SeasonAccountant(season, noise=SeededNoise(1)))
     accountant = SeasonAccountant.following(first.privacy, noise=SeededNoise(2))

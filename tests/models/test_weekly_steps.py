@@ -46,7 +46,7 @@ class Told:
 def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
     """New releases are added to earlier ones: of the same items, in the same scales, clipped alike."""
     model = PrivateEigenRec(rank=3, pairs=True, n_users=120)
-    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
+    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6)), noise=SeededNoise(1))
     last = moved(model.fit(DATA, accountant), np.arange(ITEMS))
     pairs = last.state["pairs"]
     values = {"item matrix": np.full_like(pairs, 2.0)}
@@ -71,7 +71,7 @@ def test_a_week_of_item_pairs_asks_in_the_units_of_the_first() -> None:
 @pytest.mark.parametrize("model", [ItemBias(clip=0.5, prior_sd=0.3), Popular()], ids=lambda model: model.name)
 def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
     """Two new items begin with usual values; each part is measured with the noise of its unit."""
-    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6), 4, 0.5), noise=SeededNoise(1))
+    accountant = SeasonAccountant(Season(Budget(20.0, 1e-6)), noise=SeededNoise(1))
     first = model.fit(DATA, accountant)
     position = np.r_[-1, -1, np.arange(2, ITEMS)]
     last, rng = moved(first, position), np.random.default_rng(3)
@@ -115,41 +115,39 @@ def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
 
 @pytest.mark.parametrize("cls", [PrivateALS, PrivateEigenRec], ids=lambda cls: cls.name)
 def test_a_season_learns_from_week_to_week(cls) -> None:
-    """Three weeks with the noise of a slice each improve the first model."""
-    ratings, budget = realistic(1500, 80, 45_000, seed=3), Budget(4.0, 1e-6)
+    """Seven weeks with the noise of a slice each improve the first model."""
+    ratings, budget = realistic(3000, 150, 110_000, seed=3), Budget(5.0, 1e-6)
     rows, held = split_ratings(ratings, (0.8, 0.2), seed=0)
     metric, sign = ("rmse", -1) if cls is PrivateALS else ("recall", 1)
     gains = []
     for seed in (1, 2, 3):
-        accountant = SeasonAccountant(Season(budget, 4, 0.1), noise=SeededNoise(seed))
+        accountant = SeasonAccountant(Season(budget, 0.1, 0.95), noise=SeededNoise(seed))
         model = cls.planned(budget, rows.domain, rows.n_users).fit(rows, accountant)
         values = []
-        for week in range(4):
+        for week in range(8):
             if week:
                 noise = SeededNoise(10 * seed + week)
                 model = model.continue_training(rows, SeasonAccountant.following(model.privacy, noise=noise))
-            found = evaluate(model, rows, held, relevant_from=4.0, metrics=[metric], resamples=0)
-            values.append(next(iter(found.metrics.values())).value)
+            if week in (0, 7):
+                found = evaluate(model, rows, held, relevant_from=4.0, metrics=[metric], resamples=0)
+                values.append(next(iter(found.metrics.values())).value)
         gains.append(sign * (values[-1] - values[0]))
-    assert np.mean(gains) > 0.003
+    assert np.mean(gains) > 0.001
 
 
 def test_how_far_biases_spread_is_learned_from_all_weeks() -> None:
-    """The first week's noise hides it. Oracle: the spread of item means without noise, about log counts."""
+    """Also where the first week's is far too small. Oracle: the spread of item means about log counts."""
     rows = realistic(3000, 200, 120_000, spreads=(0.9, 0.1, 0.5), seed=2)
     matrix = rows.matrix.tocsc()
     counts = np.diff(matrix.indptr)
     means = matrix.sum(axis=0) / counts
     design = np.column_stack([np.ones(200), np.log(counts)])
     rest = means - design @ np.linalg.lstsq(design, means)[0]
-    model, season = PrivateALS(n_users=3000), Season(Budget(20.0, 1e-6), 8, 1e-4)
-    priors = []
-    for week in range(8):
-        if week == 0:
-            trained = model.fit(rows, SeasonAccountant(season, noise=SeededNoise(3)))
-        else:
-            following = SeasonAccountant.following(trained.privacy, noise=SeededNoise(3 + week))
-            trained = trained.continue_training(rows, following)
-        priors.append(float(trained.state["numbers"][-1]))
-    assert priors[0] < 0.9 * np.var(rest)
-    assert priors[-1] == pytest.approx(np.var(rest), rel=0.03)
+    model, season = PrivateALS(n_users=3000), Season(Budget(20.0, 1e-6), 0.1, 0.95)
+    trained = model.fit(rows, SeasonAccountant(season, noise=SeededNoise(3)))
+    numbers = np.append(trained.state["numbers"][:-1], 0.25 * np.var(rest))
+    trained = replace(trained, state=trained.state | {"numbers": numbers})
+    for week in range(1, 8):
+        following = SeasonAccountant.following(trained.privacy, noise=SeededNoise(3 + week))
+        trained = trained.continue_training(rows, following)
+    assert float(trained.state["numbers"][-1]) == pytest.approx(np.var(rest), rel=0.05)

@@ -162,7 +162,7 @@ def test_a_release_without_noise_is_recorded_for_good_or_refused(path):
     exact = Release("exact", Gaussian(0.0), 1.0, "user", "add-remove")
     ledger.open_dataset("with budget", BUDGET)
     ledger.charge("with charges", "run", share(0.1))
-    ledger.open_season("with season", Season(BUDGET, 3))
+    ledger.open_season("with season", Season(BUDGET))
     for promised in ("with budget", "with charges", "with season"):
         with pytest.raises(BudgetError, match="would break the promise.*pass another --dataset"):
             ledger.charge(promised, "run", exact)
@@ -215,7 +215,7 @@ TAMPERING = [
     "DELETE FROM datasets WHERE name = 'without charges'",
     "INSERT OR REPLACE INTO datasets VALUES ('lowered', 'user', 'add-remove', 1.0, 1e-6, 0, 0)",
     "UPDATE datasets SET failure = delta",
-    "INSERT INTO seasons VALUES ('default', '2026', 52, 0.5, 1.0, 1e-6, 0, 0, 0, 0)",
+    "INSERT INTO seasons VALUES ('default', '2026', 0.5, 0.5, 1.0, 1e-6, 0, 0)",
     "INSERT INTO journal VALUES (1, 'file', 'digest')",
     "UPDATE charges SET step = 1 WHERE id = 2",
     "UPDATE charges SET hash = '0' WHERE id = 3",
@@ -633,7 +633,7 @@ def keeps_ledger(path):
 
 
 def keeps_attendance(path):
-    Attendance(path).admit(Week(Season(BUDGET, 3, lifetime=True), 0, "d", "run"), None, ["ann"])
+    Attendance(path).admit(Week(Season(BUDGET), 0, "d", "run"), None, ["ann"])
 
 
 def keeps_a_server(path):
@@ -688,18 +688,18 @@ ALIKE = [
 def test_names_that_look_alike_are_one_data_set_and_one_season(path, monkeypatch, no_noise):
     ledger, first = Ledger(path), ALIKE[0]
     ledger.open_dataset(first, BUDGET)
-    ledger.open_season(first, Season(BUDGET, 3, name=first))
+    ledger.open_season(first, Season(BUDGET, name=first))
     for name in ALIKE[1:]:
         for use in (
             lambda name=name: ledger.charge(name, "run", share(0.1)),
             lambda name=name: ledger.open_dataset(name, BUDGET),
-            lambda name=name: ledger.open_season(name, Season(BUDGET, 3)),
+            lambda name=name: ledger.open_season(name, Season(BUDGET)),
             lambda name=name: release_once(ledger, 1.0, name),
         ):
             with pytest.raises(InputError, match=r"has a data set 'Caf\\xe9', and .* looks the same"):
                 use()
         with pytest.raises(InputError, match=r"has a season 'Caf\\xe9' already"):
-            ledger.open_season(first, Season(BUDGET, 3, name=name), allow_composition=True)
+            ledger.open_season(first, Season(BUDGET, name=name), allow_composition=True)
     assert ledger.datasets() == [first]
     for other in ("Cafe", "Caf\u00e8", "Caf \u00e9"):
         ledger.charge(other, "run", share(1.0))

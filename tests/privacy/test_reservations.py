@@ -168,7 +168,7 @@ def test_the_rest_is_free_when_a_training_has_ended_however(ledger, end, tmp_pat
         with pytest.raises(BudgetError, match=r"what 1 running training reserves.*wait until the running"):
             MODEL.fit(ROWS, Accountant(BUDGET.part(0.5), ledger=ledger))
         with pytest.raises(BudgetError, match="1 running training reserves"):
-            ledger.open_season("default", Season(BUDGET.part(0.2), 3))
+            ledger.open_season("default", Season(BUDGET.part(0.2)))
         with pytest.raises(BudgetError, match="1 running training reserves"):
             ledger.open_dataset("default", BUDGET.part(0.5))
         assert spent(ledger) == pytest.approx(0.25)

@@ -1,8 +1,10 @@
-"""Seasons: a week's budget and number; no crash or rerun spends more."""
+"""Seasons: the cost of a week and of a user; which week it is; no crash or rerun spends more."""
 
+import itertools
 import math
 import shutil
 import sqlite3
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from datetime import datetime, timedelta
 from statistics import NormalDist
@@ -17,6 +19,7 @@ from hushrec.privacy import (
     Bounded,
     Budget,
     Gaussian,
+    Laplace,
     Ledger,
     Plan,
     PrivacyStatement,
@@ -29,11 +32,11 @@ from hushrec.privacy import (
     epsilon_of,
 )
 from hushrec.privacy.schema import Book
-from hushrec.privacy.season import LEAVING, epsilon_together
+from hushrec.privacy.season import OF_A_SEASON, epsilon_together
 from hushrec.privacy.testing import SeededNoise
 
 BUDGET = Budget(2.0, 1e-6)
-SEASON = Season(BUDGET, 4, 0.4)
+SEASON = Season(BUDGET)
 
 
 @pytest.fixture
@@ -49,6 +52,9 @@ def ledger(path):
 
 
 def spend(accountant, share=1.0, label="sums"):
+    if not accountant._admits:
+        accountant.rows = ExitStack()  # the context of the training stays open
+        accountant.rows.enter_context(accountant.admit())
     law = accountant.budget.share(accountant.part(share))
     return accountant.release(Bounded(np.zeros(2), counted(1.0)), law, label)
 
@@ -66,7 +72,7 @@ def charges(path):
 
 
 def plan_of(season):
-    law = season.budget.share(season.fraction(1))
+    law = season.budget.share(season.fraction)
     return Plan(season.budget, [Release("sums", law, 1.0, "user", "add-remove")])
 
 
@@ -76,30 +82,54 @@ def delta_at(mu, epsilon):
     return normal(mu / 2 - epsilon / mu) - math.exp(epsilon) * normal(-mu / 2 - epsilon / mu)
 
 
-# permissions of a season
+# the cost of a user
 
 
-def test_four_weeks_cost_the_season_and_a_fifth_is_refused(ledger, path):
-    """Oracle: mu squared of the charges, added up here. Killed: a week that is not charged to its season."""
+def test_weeks_cost_alike_and_a_user_less_and_less(ledger, path):
+    """Oracle: mu squared of the charges and weights by hand. Killed: a week not charged to its season."""
     statement = None
-    for number, part in enumerate([0.4, 0.2, 0.2, 0.2]):
+    costs = [1 / 3, *((2 / 3) * 0.1 * 0.9**k for k in range(60))]
+    weights = [math.floor(32 * math.sqrt(cost / costs[0])) / 32 for cost in costs]
+    slice_of_mu = BUDGET.mu**2 / math.fsum(weight**2 for weight in weights)
+    for number in range(4):
         statement = week(ledger, statement)
-        assert statement.week.number == number and len(statement.releases) == number + 1
-        assert charges(path)[-1][1] ** 2 == pytest.approx(part * BUDGET.mu**2)
-        assert statement.budget == BUDGET and statement.private and LEAVING in statement.notes
-    assert math.fsum(row[1] ** 2 for row in charges(path)) == pytest.approx(BUDGET.mu**2)
+        assert statement.week.number == number and len(statement.releases) == 1
+        assert charges(path)[-1][1] ** 2 == pytest.approx(slice_of_mu)
+        assert statement.budget == BUDGET and statement.private and OF_A_SEASON in statement.notes
+        spent = slice_of_mu * math.fsum(weight**2 for weight in weights[: number + 1])
+        assert ledger.season("default", "1").mu ** 2 == pytest.approx(spent)
+        assert ledger.summary("default", 1e-6).mu ** 2 == pytest.approx(spent)
     assert {row[2] for row in charges(path)} == {"1"}
     assert [row[4][:17] for row in charges(path)] == [f"season 1, week {n}, "[:17] for n in range(4)]
-    assert statement.spent_epsilon == pytest.approx(2.0)
-    accountant = SeasonAccountant(SEASON, statement, ledger=ledger)
-    for ask in (lambda: week(ledger, statement), accountant.part, lambda: accountant.remaining_fraction):
-        with pytest.raises(BudgetError, match="is spent"):
-            ask()
-    assert len(charges(path)) == 4 and statement.notes == (LEAVING,)
     assert PrivacyStatement.from_dict(statement.to_dict()) == statement
     (_, last), _ = ledger.chain("default")
     assert statement.week == Week(SEASON, 3, "default", charges(path)[-1][4], last)
-    assert "is spent: 4 of 4" in str(ledger.season("default", "1"))
+    assert SEASON.weight([0, 1, 51, 52, 500]).tolist() == [1.0, weights[1], weights[51], 0.0, 0.0]
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_user_is_counted_in_the_dearest_set_of_weeks(seed):
+    """Oracle: all sets of weeks. Killed: the weeks in order, the dearest weeks by the first weights."""
+    rng = np.random.default_rng(seed)
+    season, weeks = Season(BUDGET, 0.5, 0.55), rng.exponential(size=10) * rng.integers(0, 2, 10)
+    dearest = max(
+        sum(weight**2 * weeks[place] for weight, place in zip(season.weights, places, strict=False))
+        for count in range(11)
+        for places in itertools.combinations(range(10), count)
+    )
+    assert season.cost_of_a_user(weeks) == pytest.approx(dearest)
+    assert season.cost_of_a_user([]) == 0.0
+
+
+@pytest.mark.parametrize(("first", "decay"), [(1 / 3, 0.9), (0.01, 0.99), (0.9, 0.2), (0.02, 0.995)])
+def test_no_schedule_spends_more_than_the_season(first, decay):
+    """Killed: weights rounded up, a slice of the declared costs."""
+    season = Season(BUDGET, first, decay)
+    squares = np.square(season.weights)
+    assert season.mu**2 * squares.sum() == pytest.approx(BUDGET.mu**2, rel=1e-9)
+    assert (np.diff(squares) <= 0).all() and squares[0] == 1 and squares[-1] > 0
+    assert ((np.array(season.weights) * 32) % 1 == 0).all()
+    assert season.fraction == pytest.approx(first, rel=0.25)
 
 
 # which week it is
@@ -112,12 +142,10 @@ def test_a_week_that_was_cut_short_is_passed_over_in_words_only(ledger, path):
     with pytest.raises(BudgetError, match="--skip-week"):
         SeasonAccountant(SEASON, first, ledger=ledger).check(plan_of(SEASON))
     statement = week(ledger, first, skip=True)
-    assert statement.week.number == 2  # and what the week without a model was charged is listed
-    assert [each.label for each in statement.releases] == [row[0] for row in charges(path)]
-    assert statement.spent_mu == pytest.approx(BUDGET.mu * math.sqrt(0.4 + 0.02 + 0.2))
+    assert statement.week.number == 2 and [each.label for each in statement.releases] == ["sums, week 2"]
     assert week(ledger, statement).week.number == 3
     total = math.fsum(row[1] ** 2 for row in charges(path))
-    assert total == pytest.approx((0.4 + 0.02 + 0.2 + 0.2) * BUDGET.mu**2)
+    assert total == pytest.approx(3.1 * SEASON.mu**2)
 
 
 def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, ledger):
@@ -134,9 +162,9 @@ def test_a_model_goes_on_in_the_ledger_that_it_was_charged_to(tmp_path, path, le
     changed = replace(first, week=replace(first.week, charge="0" * 64))  # the same run, another way
     with pytest.raises(InputError, match="is not in the ledger"):
         SeasonAccountant(SEASON, changed, ledger=ledger).check(plan_of(SEASON))
-    other.open_season("shop", Season(BUDGET, 5), allow_composition=False)
+    other.open_season("shop", Season(BUDGET, decay=0.8), allow_composition=False)
     with pytest.raises(InputError, match="another one in the ledger"):
-        SeasonAccountant(Season(BUDGET, 6), ledger=other, dataset="shop").check(plan_of(SEASON))
+        SeasonAccountant(SEASON, ledger=other, dataset="shop").check(plan_of(SEASON))
 
 
 # reserves of a season
@@ -166,7 +194,7 @@ def test_a_season_reserves_its_budget(path):
         lambda: ledger.charge("default", "more", large),
         lambda: ledger.check("default", [large]),
         lambda: Accountant(whole, ledger=ledger).check(Plan(whole, [large])),
-        lambda: ledger.open_season("default", Season(whole, 3, name="2"), allow_composition=True),
+        lambda: ledger.open_season("default", Season(whole, name="2"), allow_composition=True),
     ]
     for door in doors:
         with pytest.raises(BudgetError) as caught:
@@ -176,18 +204,21 @@ def test_a_season_reserves_its_budget(path):
         ledger.open_dataset("default", Budget(epsilon_of(math.sqrt(1.6 * room), 1e-6), 1e-6))
     summary = ledger.summary("default")
     of = budget.mu**2 / room
-    assert summary.shares == pytest.approx({"spent": 1.1 / of, "reserved": 0.6 / of, "free": 1 - 1.7 / of})
+    used = SEASON.fraction
+    assert summary.shares == pytest.approx(
+        {"spent": (0.7 + used) / of, "reserved": (1 - used) / of, "free": 1 - 1.7 / of}
+    )
     shares = [(each.spent / room, each.reserved / room) for each in ledger.shares("default")]
-    assert shares == [pytest.approx((0.4, 0.6)), pytest.approx((0.7, 0.0))]
+    assert shares == [pytest.approx((used, 1 - used)), pytest.approx((0.7, 0.0))]
     ledger.charge("default", "the rest", outside(0.3 * room))
-    second = week(ledger, first)
+    second, free = week(ledger, first), 1 - used * (1 + SEASON.weights[1] ** 2)
     both = budget.spell(epsilon_of(math.sqrt(2 * room), 1e-6))
-    assert both in " ".join(second.text().split()) and second.ledger.reserved == pytest.approx(0.4 * room)
+    assert both in " ".join(second.text().split()) and second.ledger.reserved == pytest.approx(free * room)
     assert PrivacyStatement.from_dict(second.to_dict()) == second
     with pytest.raises(BudgetError, match="what season '1' reserves"):
         ledger.charge("default", "more", outside(0.1 * room))
     ledger.close_season("default", "1")
-    ledger.charge("default", "freed", outside(0.39 * room))
+    ledger.charge("default", "freed", outside((free - 0.01) * room))
     with pytest.raises(BudgetError):
         ledger.charge("default", "more", outside(0.02 * room))
     ledger.close_dataset("default")
@@ -221,16 +252,10 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
 def test_seasons_add_up_in_words(ledger):
     """Oracle: the mu of both, by hand."""
     week(ledger)
-    other = Season(Budget(1.0, 1e-6), 3, name="next")
+    other = Season(Budget(1.0, 1e-6), name="next")
     ledger.open_season("default", other, allow_composition=True)
     both = epsilon_of(math.hypot(BUDGET.mu, other.budget.mu), 1e-6)
     assert epsilon_together([BUDGET, other.budget], 1e-6) == pytest.approx(both)
-    # the failure reserve is subtracted from delta; without a remainder there is no promise
-    reserved = [Budget(2.0, 1e-6, failure=3e-7), Budget(1.0, 1e-6, failure=2e-7)]
-    mu = math.hypot(reserved[0].mu, reserved[1].mu)
-    found = epsilon_together(reserved, 1e-6)
-    assert found == pytest.approx(epsilon_of(mu, 5e-7)) and found > both
-    assert epsilon_together(reserved, 5e-7) == math.inf
     accountant = SeasonAccountant(other, ledger=ledger)
     spend(accountant)
     assert f"epsilon = {both:.6g}" in " ".join(accountant.statement().text().split())
@@ -239,15 +264,21 @@ def test_seasons_add_up_in_words(ledger):
 # statement, damage, crashes
 
 
-def test_a_week_is_charged_in_the_unit_and_from_the_reserve_of_its_season():
-    """The slice alone would have room for them."""
-    for season in (SEASON, Season(replace(BUDGET, failure=1e-8), 4)):
-        accountant = SeasonAccountant(season)
+def test_what_cannot_be_weighed_is_refused():
+    """Rows that no training has weighed, single ratings, and releases whose cost a weight does not scale."""
+    accountant, value = SeasonAccountant(SEASON), Bounded(np.zeros(2), counted(1.0))
+    with pytest.raises(BudgetError, match="rows that were not weighed"):
+        accountant.release(value, Gaussian(100.0), "sums")
+    with accountant.admit():
         with pytest.raises(InputError, match="for unit 'rating'"):
             accountant.release(Bounded(np.zeros(2), counted(1.0), unit="rating"), Gaussian(100.0), "sums")
-        with pytest.raises(BudgetError, match="probabilities of failure"):
+        with pytest.raises(InputError, match="Gaussian noise alone"):
             accountant.select(RepeatAndSelect(1e-3, 2e-8, 2.0), "best", lambda inner: (None, 0.0))
-        assert accountant.releases == ()
+        with pytest.raises(InputError, match="Gaussian noise alone"):
+            accountant.release(Bounded(np.zeros(2), counted(1.0), norm="l1"), Laplace(1e4), "sums")
+    with pytest.raises(BudgetError, match="train it once"), accountant.admit():
+        pass
+    assert accountant.releases == ()
 
 
 @pytest.mark.parametrize("with_ledger", [True, False])
@@ -255,43 +286,34 @@ def test_a_week_spends_no_more_than_its_slice(ledger, with_ledger):
     """Killed: a check of the season's total only, under which week 0 could take everything."""
     accountant = SeasonAccountant(SEASON, ledger=ledger if with_ledger else None)
     value = Bounded(np.zeros(2), counted(1.0))
-    with pytest.raises(BudgetError, match="past its slice"):
-        accountant.check(Plan(BUDGET, [outside(0.41 * BUDGET.mu**2)]))
-    for part, fits in ((0.41, False), (0.3, True), (0.11, False), (0.1, True), (0.01, False)):
-        if fits:
-            accountant.release(value, BUDGET.share(part), f"sums {part}")
-        else:
-            with pytest.raises(BudgetError, match="past its slice"):
-                accountant.release(value, BUDGET.share(part), "too much")
+    slice_of_mu = SEASON.fraction
+    with pytest.raises(BudgetError, match="past the"):
+        accountant.check(Plan(BUDGET, [outside(1.01 * slice_of_mu * BUDGET.mu**2)]))
+    with accountant.admit():
+        for part, fits in ((1.01, False), (0.7, True), (0.31, False), (0.3, True), (0.01, False)):
+            with nullcontext() if fits else pytest.raises(BudgetError, match="past the"):
+                accountant.release(value, BUDGET.share(part * slice_of_mu), f"sums {part}")
     with pytest.raises(BudgetError, match="used up"):
         accountant.part()
     assert len(accountant.releases) == 2
     if with_ledger:  # which itself looks too
         more = outside(0.01 * BUDGET.mu**2)
-        with pytest.raises(BudgetError, match="past its slice"):
+        with pytest.raises(BudgetError, match="past the"):
             ledger.charge("default", accountant.run, more, step=2, week=accountant.week)
-
-
-def test_a_season_whose_whole_delta_is_reserved_is_refused(tmp_path):
-    """No week of it could release anything."""
-    season, ledger = Season(Budget(5, 1e-6, failure=1e-6), 3), Ledger(tmp_path / "ledger.sqlite")
-    with pytest.raises(BudgetError, match="All of delta = 1e-06 is reserved"):
-        ledger.open_season("shop", season)
-    assert ledger.datasets() == []
-    accountant = SeasonAccountant(season)
-    with pytest.raises(BudgetError, match="All of delta = 1e-06 is reserved"):
-        accountant.budget.share(accountant.part())
 
 
 def test_seasons_and_weeks_that_are_none():
     for wrong in (
-        {"weeks": 1}, {"weeks": 2.0}, {"first_share": 0}, {"first_share": 1}, {"name": ""}, {"budget": 1},
+        {"first": 0}, {"first": 1}, {"first": 0.04}, {"first": 0.5, "decay": 0.999},
+        {"decay": 0}, {"decay": 1}, {"name": ""}, {"budget": 1},
+        {"budget": replace(BUDGET, relation="replace")}, {"budget": replace(BUDGET, failure=1e-7)},
+        {"budget": replace(BUDGET, unit="rating", relation="replace")},
         {"budget": Budget(math.inf, 1e-6)}, {"gap": -1}, {"gap": math.inf}, {"gap": "6d"}, {"gap": 400},
     ):  # fmt: skip
-        with pytest.raises(InputError, match="budget|weeks|first_share|name|gap"):
+        with pytest.raises(InputError, match="budget|first|decay|name|gap"):
             replace(SEASON, **wrong)
-    numpys = Season(BUDGET, np.int64(4), np.float64(0.4), gap=np.float32(0.5))
-    assert {type(each) for each in (numpys.weeks, numpys.first_share, numpys.gap)} == {int, float}
+    numpys = Season(BUDGET, np.float64(0.4), np.float64(0.8), gap=np.float32(0.5))
+    assert {type(each) for each in (numpys.first, numpys.decay, numpys.gap)} == {float}
     entry = Week(SEASON, 1, "shop", "run", "hash").to_dict()
     assert Week.from_dict(entry, BUDGET) == Week(SEASON, 1, "shop", "run", "hash")
     for wrong in ({"week": -1}, {"week": True}, {"dataset": "a\nb"}, {"run": 1}, {"charge": b""}):
@@ -306,7 +328,7 @@ def test_a_week_is_run_once(ledger, path):
     """Killed: weeks counted by the model alone: two weeks could continue from an old one."""
     first = week(ledger, share=0.5)
     one, other = (SeasonAccountant(SEASON, first, ledger=ledger) for _ in range(2))
-    assert one.part() == pytest.approx(0.2)  # what a week leaves is not the next one's
+    assert one.part() == pytest.approx(SEASON.fraction)  # what a week leaves is not the next one's
     ledger.check_week(one.week, plan_of(SEASON).releases)
     spend(one, 0.5)
     with pytest.raises(BudgetError, match="was run already"):
@@ -364,19 +386,18 @@ def test_a_gap_is_days_from_the_last_week_that_wrote_a_model(path, monkeypatch):
     Clock.days = -400.0
     spend(SeasonAccountant.following(second.statement(), ledger=ledger, early=True))
     assert len(charges(path)) == 3
-    with pytest.raises(InputError, match="there it is season '1'.*each later week 0.2, 6 days apart"):
+    with pytest.raises(InputError, match="there it is season '1'.*0.9 times the one before, 6 days apart"):
         spend(SeasonAccountant(SEASON, ledger=ledger))
 
 
-def test_a_plan_says_what_each_week_may_spend_and_what_that_is_alone():
-    """Oracle: the analytic Gaussian formula, at the delta that a reserve leaves."""
-    for failure in (0.0, 9e-7):
-        season = Season(Budget(2.0, 1e-6, failure=failure), 4, 0.4)
-        for row, weeks, part in zip(season.plan(), ("week 0", "weeks 1-3"), (0.4, 0.2)):
-            mu = season.budget.mu * math.sqrt(part)
-            assert row["weeks"] == weeks
-            assert (row["part"], row["mu"], row["noise"]) == pytest.approx((part, mu, 1 / mu))
-            assert delta_at(mu, row["epsilon_alone"]) == pytest.approx(1e-6 - failure, rel=1e-4)
+def test_a_plan_says_what_a_users_trainings_cost_alone():
+    """Oracle: the analytic Gaussian formula."""
+    numbers = [row["training"] for row in SEASON.plan()]
+    assert numbers[0] == 1 and numbers[-1] <= len(SEASON.weights)
+    for row in SEASON.plan():
+        mu = SEASON.mu * SEASON.weights[row["training"] - 1]
+        assert row["part"] == pytest.approx((mu / BUDGET.mu) ** 2)
+        assert delta_at(mu, row["epsilon_alone"]) == pytest.approx(1e-6, rel=1e-3)
 
 
 def test_weeks_of_public_data_follow_each_other_and_no_private_one():
@@ -384,17 +405,17 @@ def test_weeks_of_public_data_follow_each_other_and_no_private_one():
         first = SeasonAccountant(SEASON, **options)
         spend(first)
         second = SeasonAccountant.following(first.statement(), **options)
-        assert second.week.number == 1 and second.part() == SEASON.fraction(1) == second.remaining_fraction
-        assert second.week_releases == () and len(second.releases) == 1
+        assert second.week.number == 1 and second.part() == SEASON.fraction == second.remaining_fraction
+        assert second.releases == ()
         with pytest.raises(InputError, match="NOT PRIVATE"):
             SeasonAccountant.following(first.statement())
 
 
 def test_models_of_another_season_or_data_set_are_refused(path):
     """A season is refused if a data set's budget has no room for it, or if its name is taken."""
-    ledger, second = Ledger(path), Season(BUDGET, 4, 0.4, "2")
+    ledger, second = Ledger(path), Season(BUDGET, name="2")
     ledger.open_season("default", SEASON)
-    first, replaced = week(ledger), replace(BUDGET, relation="replace")
+    first = week(ledger)
     ledger.open_dataset("shop", Budget(1.9, 1e-6))
     for error, words, call in (
         (BudgetError, "adds to it", lambda: ledger.open_season("default", second)),
@@ -404,31 +425,29 @@ def test_models_of_another_season_or_data_set_are_refused(path):
         (InputError, "not trained in", lambda: SeasonAccountant(SEASON, Accountant(BUDGET).statement())),
         (InputError, "has no season", lambda: SeasonAccountant(second, ledger=ledger)),
         (InputError, "another name", lambda: ledger.open_season("default", SEASON, allow_composition=True)),
-        (InputError, "counts unit", lambda: ledger.open_season("default", Season(replaced, 4, name="2"))),
         (
             BudgetError,
             "past its budget",
-            lambda: ledger.open_season("shop", Season(BUDGET, 4), allow_composition=True),
+            lambda: ledger.open_season("shop", Season(BUDGET), allow_composition=True),
         ),
     ):
         with pytest.raises(error, match=words):
             call()
 
 
-@pytest.mark.parametrize("failure", [0.0, 9e-7])
-def test_what_a_ledger_says_of_a_season_is_what_was_charged(path, failure):
-    """Text and JSON hold mu of the charges, and epsilon by the analytic formula at the delta left."""
-    ledger, season = Ledger(path), replace(SEASON, budget=replace(BUDGET, failure=failure))
+def test_what_a_ledger_says_of_a_season_is_what_was_charged(path):
+    """Text and JSON hold mu of the charges, and epsilon by the analytic formula."""
+    ledger, season = Ledger(path), SEASON
     ledger.open_season("shop", season)
     first = SeasonAccountant(season, ledger=ledger, dataset="shop")
     spend(first)
     second = SeasonAccountant.following(first.statement(), ledger=ledger)
     assert (second.dataset, second.week.number) == ("shop", 1)
     spend(second, 0.5)
-    found, mu = ledger.season("shop", "1"), season.budget.mu * math.sqrt(0.4 + 0.2 / 2)
+    found, mu = ledger.season("shop", "1"), season.mu * math.sqrt(1 + season.weights[1] ** 2 / 2)
     said = found.to_dict()
-    assert (said["name"], said["weeks"], said["first_share"], said["begun"]) == ("1", 4, 0.4, 2)
+    assert (said["name"], said["first"], said["decay"], said["begun"]) == ("1", 1 / 3, 0.9, 2)
     assert said["charged"]["charges"] == 2 and said["charged"]["mu"] == pytest.approx(mu)
     epsilon = said["charged"]["epsilon"]
-    assert delta_at(mu, epsilon) == pytest.approx(1e-6 - failure, rel=1e-3)
-    assert "is open: 2 of 4 weeks were run and charged " + BUDGET.spell(epsilon) in str(found)
+    assert delta_at(mu, epsilon) == pytest.approx(1e-6, rel=1e-3)
+    assert "is open: 2 weeks were run and charged at most " + BUDGET.spell(epsilon) in str(found)

@@ -49,7 +49,7 @@ def both():
 
 def released_by(name: str, ratings=FILMS, epsilon=1.0, seed=1):
     """A model of a season's first week, which keeps what its training released."""
-    accountant = SeasonAccountant(Season(Budget(epsilon, 1e-6), weeks=2), noise=SeededNoise(seed))
+    accountant = SeasonAccountant(Season(Budget(epsilon, 1e-6)), noise=SeededNoise(seed))
     return named.train(name, ratings, accountant, n_users=ratings.n_users)
 
 
@@ -440,7 +440,7 @@ def test_ids_of_another_population_are_nobodys() -> None:
 
 def test_a_season_takes_donors_each_week(tmp_path) -> None:
     ledger = hushrec.Ledger(tmp_path / "ledger", create=True)
-    season = Season(Budget(8, 1e-6), weeks=3)
+    season = Season(Budget(8, 1e-6))
     ledger.open_season("films", season)
     accountant = SeasonAccountant(season, ledger=ledger, dataset="films")
     model = named.train("both", FILMS, accountant, n_users=500, public=DECLARED)

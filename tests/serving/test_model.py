@@ -25,7 +25,7 @@ ITEMS = RATINGS.domain.items
 BOTH = Both(
     ratings=PrivateALS(rank=2, n_users=200), lists=PrivateEigenRec(rank=2, n_users=200), like_threshold=4.0
 )
-SEASON = Season(Budget(8.0, 1e-6), 3, 0.5)
+SEASON = Season(Budget(8.0, 1e-6))
 
 
 @pytest.fixture(scope="module")

@@ -372,7 +372,7 @@ def test_a_missing_or_odd_array_is_refused_on_reading_or_was_not_needed(name: st
     estimator, budget = TRAINED[name]
     rows, noise = ratings_of(labelled_users(np.random.default_rng(0), 8)), SeededNoise(0)
     if estimator.supports_seasons:
-        accountant = SeasonAccountant(Season(budget, 3, 0.5), noise=noise)
+        accountant = SeasonAccountant(Season(budget), noise=noise)
     else:
         accountant = Accountant(budget, noise=noise if budget.private else None)
     trained = estimator.fit(rows, accountant)

@@ -25,7 +25,7 @@ from hushrec.training.run import public_inputs
 RATINGS = realistic(60, 12, 500, seed=1)
 BUDGET = Budget(3.0, 1e-6)
 ROWS = [("alice", "i1", 5.0)]
-WEEKS = SeasonAccountant(Season(BUDGET, 4, 0.5))
+WEEKS = SeasonAccountant(Season(BUDGET))
 
 
 def fit(model=None, ratings=RATINGS, accountant=None, **options):
@@ -92,7 +92,7 @@ def test_a_refusal_says_what_is_wrong_and_nothing_of_rows(case) -> None:
 def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
     """A store has no times to choose by."""
     store = Store.prepare(RATINGS, tmp_path / "s", RATINGS.domain)
-    first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
+    first = fit(accountant=SeasonAccountant(Season(BUDGET)))
     accountant = SeasonAccountant.following(first.privacy)
     with pytest.raises(InputError, match="with their times; pass those, not a store[.]$"):
         first.continue_training(store, accountant, since="2024-01-01")
@@ -104,7 +104,7 @@ def test_a_window_is_of_ratings_in_memory(tmp_path) -> None:
             first.continue_training(store, given)
     with pytest.raises(InputError, match="train it again, or train both[.]$"):
         fit(GlobalMean()).continue_training(store, accountant)
-    assert not accountant.week_releases
+    assert not accountant.releases
     # nothing is retired without the option
     smaller = Ratings.from_any(
         ([1], [RATINGS.domain.items[0]], [3.0]), Domain(RATINGS.domain.items[:5], (1, 5))
@@ -172,7 +172,7 @@ def test_tuned_settings_have_a_class_of_their_own_and_stand_beside_the_others_in
 
 def test_nothing_is_shown_unless_that_was_asked_for(capfd) -> None:
     """If it was, the number of releases made is shown."""
-    first = fit(accountant=SeasonAccountant(Season(BUDGET, 4, 0.5)))
+    first = fit(accountant=SeasonAccountant(Season(BUDGET)))
     first.continue_training(RATINGS, SeasonAccountant.following(first.privacy))
     assert capfd.readouterr() == ("", "")
     first.continue_training(RATINGS, SeasonAccountant.following(first.privacy), progress=True)
@@ -237,7 +237,7 @@ def test_a_fraction_and_a_seed_are_numbers_in_range(option, value) -> None:
 #: Doors at which an estimator meets a budget.
 DOORS = {
     "fit": lambda planned, budget, rows: planned.fit(rows, Accountant(budget)),
-    "season": lambda planned, budget, rows: planned.fit(rows, SeasonAccountant(Season(budget, 4))),
+    "season": lambda planned, budget, rows: planned.fit(rows, SeasonAccountant(Season(budget))),
     "plan": lambda planned, budget, rows: planned.plan(budget, rows.domain),
     "compare": lambda planned, budget, rows: compare(rows, rows, [planned], [budget.epsilon], delta=1e-6),
     "contract": lambda planned, budget, rows: check_estimator(planned, budget),

@@ -149,7 +149,7 @@ def test_no_configuration_keeps_a_private_row(case: Case, tmp_path) -> None:
     "case", [case for case in CASES if case.estimator.supports_seasons], ids=lambda case: case.name
 )
 def test_no_week_keeps_a_private_row(case: Case) -> None:
-    season, public = Season(case.budget(), weeks=3), declared(case)
+    season, public = Season(case.budget()), declared(case)
     rows, dead = private_ratings()
     accountant = SeasonAccountant(season)
     model = case.estimator.fit(rows, accountant, public=public)
