@@ -224,6 +224,8 @@ def at_most(model: Any, n_items: int) -> tuple[int, int]:
             rounds, words = rounds + steps + 1, words + steps * (n_items + learned * width)
             words += n_items + width * (width + 1)
     else:
-        rounds = 1 + model.bias_rounds + 2 * steps
-        words = n_items * (1 + model.bias_rounds + steps * rank) + 3 + steps * (rank * (rank + 1) // 2 + 2)
+        votes = min(steps, 6)  # residual variances
+        rounds = 2 + model.bias_rounds + steps + votes  # level, then spreads and item weights
+        words = n_items * (1 + model.bias_rounds + steps * rank) + 4
+        words += votes + steps * (rank * (rank + 1) // 2 + 1)
     return rounds, 8 * words + 32 * rounds
