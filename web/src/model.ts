@@ -122,7 +122,8 @@ class Recommender {
     const given = Array.isArray(item) ? (item as Id[]) : [item as Id];
     if (!given.length) throw new InputError("The list of items is empty; pass one item or more.");
     const places = this.positions(given);
-    const { scores, supported, state, theirs } = this.scored(given.map((each) => [each, this.domain.high] as const), false, given.length);
+    const each = new Set(places).size;
+    const { scores, supported, state, theirs } = this.scored(given.map((item) => [item, this.domain.high] as const), false, each);
     const by = this.sources(state, theirs);
     if (!by.length) this.refuse(given[0]!);
     return this.ruled(scores, supported, places, n, rules).map((each) => ({ ...each, by }));
@@ -148,7 +149,7 @@ class Recommender {
   private scored(ratings: Ratings, next = false, given = 0) {
     const { section, publicModel } = this;
     const { state: found, rated, rows, midpoint } = this.folded(ratings, next);
-    const state = given ? resembling(section, found, given) : found;
+    const state = given && section.parts.length ? resembling(section, found, given) : found;
     const own = allScores(section, state);
     if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
     const theirs = meanState(publicModel.section, rows, midpoint);
