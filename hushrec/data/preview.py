@@ -163,17 +163,12 @@ def preview(
     positions = positions_of(items, domain.item_texts)
     ratings = within_range(table.ratings.copy(), domain)
     entries = table._replace(users=users, items=positions, ratings=ratings)
-    numeric, is_usable = ~np.isnan(table.ratings), has_value(entries)
     reasons = {
         "no user id": users.codes < 0,
         "no item id": items.codes < 0,
         _UNKNOWN: positions < 0,
+        **_without_value(table.ratings, entries, domain, implicit),
     }
-    if entries.quantities is not None:
-        reasons["neither a rating nor a quantity"] = ~is_usable
-    else:
-        reasons["the entry is not above 0" if implicit else "the rating is missing or no number"] = ~numeric
-        reasons[f"the rating is not from {domain.low:g} to {domain.high:g}"] = ~is_usable
     dropped, used = reading.malformed(), np.ones(len(numbers), dtype=bool)
     for why, mask in reasons.items():
         codes = items.codes[mask & used][: _NAMED if why == _UNKNOWN else 0]
@@ -213,6 +208,18 @@ def preview(
             *reading.hints_of_ids("item", items),
         ),
     )
+
+
+def _without_value(
+    read: np.ndarray, entries: Columns, domain: Domain, implicit: bool
+) -> dict[str, np.ndarray]:
+    """Return the rows that hold nothing usable, by reason."""
+    is_usable = has_value(entries)
+    if entries.quantities is not None:
+        return {"neither a rating nor a quantity": ~is_usable}
+    missing = "the entry is not above 0" if implicit else "the rating is missing or no number"
+    outside = f"the rating is not from {domain.low:g} to {domain.high:g}"
+    return {missing: np.isnan(read), outside: ~is_usable}
 
 
 def _dropped(why: str, numbers: np.ndarray, *such: str) -> list[Dropped]:
