@@ -161,8 +161,7 @@ def preview(
     table, numbers = reading.table, reading.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
     positions = positions_of(items, domain.item_texts)
-    ratings = within_range(table.ratings.copy(), domain)
-    entries = table._replace(users=users, items=positions, ratings=ratings)
+    entries = table._replace(users=users, items=positions, ratings=within_range(table.ratings.copy(), domain))
     reasons = {
         "no user id": users.codes < 0,
         "no item id": items.codes < 0,

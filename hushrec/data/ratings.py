@@ -195,17 +195,17 @@ class Ratings:
         """
         check_domain(domain)
         try:
+            pairs = list(ratings.items() if isinstance(ratings, Mapping) else ratings)
             if domain.likes:
-                items = [item[0] if isinstance(item, tuple) else item for item in ratings]
-                values: list[Any] = [1.0] * len(items)
-            else:
-                pairs = list(ratings.items() if isinstance(ratings, Mapping) else ratings)
-                items, values = [item for item, _ in pairs], [rating for _, rating in pairs]
+                pairs = [pair[:2] if isinstance(pair, tuple) else (pair, 1.0) for pair in pairs]
+            items, values = [item for item, _ in pairs], [rating for _, rating in pairs]
         except (TypeError, ValueError):
             raise InputError(
                 "A user's ratings must be a mapping from item to rating, or pairs of both."
             ) from None
         cells, places = encode_ratings(values), [domain.position(item) for item in items]
+        if domain.likes:
+            cells = np.where(cells <= 0, np.float32(np.nan), np.float32(1))
         is_bought = purchases and any(value is None for value in values)
         if is_bought or len(items) > domain.max_ratings_per_user:  # perhaps a sample of them
             users = Encoded(np.zeros(len(items), np.int32), *_ONE_USER)
