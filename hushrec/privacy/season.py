@@ -59,7 +59,7 @@ class Season:
     --------
     >>> season = hushrec.Season(hushrec.Budget(epsilon=5, delta=1e-6), name="shop")
     >>> season.weights[:3], len(season.weights)                   # a user's first trainings, and their number
-    ((1.0, 0.4375, 0.40625), 51)
+    ((1.0, 0.4375, 0.40625), 52)
     """
 
     budget: Budget

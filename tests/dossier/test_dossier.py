@@ -1069,7 +1069,7 @@ def test_a_cap_above_the_catalogue_is_no_minimisation_and_a_failed_attack_no_evi
 
 
 @pytest.mark.skipif(shutil.which("chromium") is None, reason="needs the browser chromium to print")
-def test_it_prints_on_five_pages_the_first_of_which_is_signed(world, tmp_path):
+def test_it_prints_on_six_pages_the_first_of_which_is_signed(world, tmp_path):
     """The fullest page there is: 60 trainings, each sentence, and every field of full length."""
     facts, _ = made(
         world, "season", language="de", **dict.fromkeys(("purpose", "period"), "Lorem ipsum " * 16)
@@ -1088,7 +1088,7 @@ def test_it_prints_on_five_pages_the_first_of_which_is_signed(world, tmp_path):
     line = "chromium --headless --no-sandbox --disable-gpu --no-pdf-header-footer --print-to-pdf=d.pdf d.html"
     subprocess.run(line.split(), cwd=tmp_path, check=True, capture_output=True, timeout=120)
     pages = len(re.findall(rb"/Type\s*/Page\b", (tmp_path / "d.pdf").read_bytes()))
-    assert 3 <= pages <= 5
+    assert 3 <= pages <= 6
     first = (tmp_path / "d.html").read_text().partition("<h2>1. ")[0]
     assert first.endswith("</div>\n") and 'class="signed"' in first.partition('class="first"')[2]
 

@@ -516,4 +516,4 @@ def process(place: Path, tape: Path, line: list[str]) -> tuple[object, ...]:
     os.close(leader)
     stdout, _ = started.communicate(timeout=120)
     written = {name: content for name, content in files_of(place).items() if name not in before}
-    return started.returncode, stdout, screen, written
+    return started.returncode, stdout, screen.replace(str(place).encode(), b"."), written

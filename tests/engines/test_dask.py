@@ -258,6 +258,7 @@ def test_what_is_in_memory_is_refused(client):
 
 def test_without_workers_it_stops_in_a_sentence_and_can_be_resumed(store, tmp_path):
     """Killed: a charge for releases from before the workers were lost."""
+    MODEL.fit(store, Accountant(BUDGET, ledger=Ledger(tmp_path / "kernels.sqlite")))  # which loads them
     ledger = Ledger(tmp_path / "ledger.sqlite")
     with local(0) as client, pytest.raises(HushrecError, match="No worker is left"):
         MODEL.fit(store, Accountant(BUDGET, ledger=ledger), engine=engine.Dask(client, patience=0.3))

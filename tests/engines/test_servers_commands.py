@@ -117,7 +117,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         for each in running.values():
             each.kill()
     answered = sum(json.loads(each.stdout)["answered"] for each in said)
-    assert answered == 3 * 2  # each node in each of the two rounds once
+    assert answered in (3 * 2, 3 * 3)  # each node in each round once; noise decides whether there is a third
     first, second = (hushrec.load(f"{role}.hush") for role in PORTS)
     assert first.to_bytes() == second.to_bytes() and first.privacy.private
     assert first.judged[0]["donors"] == 5 and first.privacy.public_ratings

@@ -156,7 +156,7 @@ def test_what_a_server_forges_moves_no_release_further(case: Case) -> None:
 def test_edges_of_planned_settings(cls: type[Estimator], n_users: int) -> None:
     """Settings differ between few users and many, and between small and large catalogues."""
     for edge in (EDGES[0], EDGES[3], Edge((-10, 10), 40, 5)):
-        budget = Budget(3.0, 1e-5)
+        budget = Budget(3.0, 1e-6)
         check_edges(cls.planned(budget, edge.domain, n_users), budget, edges=[edge])
 
 

@@ -284,7 +284,8 @@ def test_lists_are_the_sum_of_parts_by_the_released_weights(pairs: bool) -> None
         patch.setattr(PrivateEigenRec, "users", lambda self, rows: Watching(rows, self.like_threshold))
         model, noise, sds = run(estimator, ratings)
     ((parts, start, part, exact),) = seen
-    assert part == 1.0 and start.tolist() == [1.0, *[0.5] * (len(parts.names) - 1)]
+    private = {"popularity": 1.0, "tastes": 0.5, "item pairs": 0.5}
+    assert part == 1.0 and start.tolist() == [private.get(name, 0.0) for name in parts.names]
     released = opened(exact) + noise[WEIGHTS]
     gradient, hessian = np.split(CLIP * released, [len(start)])
     values, axes = np.linalg.eigh(full(hessian, len(start)))
@@ -315,7 +316,7 @@ def test_a_part_scores_as_the_fold_in_says() -> None:
 def test_a_season_learns_from_last_weeks_weights() -> None:
     """The next week starts from the weights and the precision of the last one, not from the prior."""
     ratings = generated(400)
-    season, noise = Season(Budget(8, 1e-6), weeks=2), SeededNoise(4)
+    season, noise = Season(Budget(8, 1e-6)), SeededNoise(4)
     estimator = PrivateEigenRec.of(rank=2, iterations=2, n_users=400)
     first = estimator.fit(ratings, SeasonAccountant(season, noise=noise))
     started = []

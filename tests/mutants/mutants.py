@@ -447,7 +447,7 @@ EXACT = [  # sums are not exact
         "rows, step = self._clipped, 2.0**-60 * spacing(self._bound**2)"),
     bug("more users than a sum has room for",
         f"{SUMS}::test_more_users_than_a_sum_has_room_for_are_refused", "training/run:check_rows",
-        "if ratings.n_users > LARGEST_COUNT:", "if False:"),
+        "if ratings.n_users > most:", "if False:"),
 ]  # fmt: skip
 
 PAPERS = [  # the algorithms of the papers and of lists

@@ -145,7 +145,7 @@ def test_new_items_are_placed_in_both_models(both) -> None:
 
 def released(n_items: int, generator: np.random.Generator) -> tuple[dict, dict]:
     """A private model of made-up values, and its state."""
-    factors, numbers = generator.standard_normal((n_items, 2)), np.array([0, 0, 1, 1, 0.8, 0.3])
+    factors, numbers = generator.standard_normal((n_items, 2)), np.array([0, 1, 1, 0.8, 0.3])
     arrays = {"center": 3.2, "item_bias": generator.normal(0, 0.4, n_items), "item_factors": factors}
     state = {"numbers": numbers, "item_bias_variance": generator.uniform(0.02, 0.3, n_items)}
     return {**arrays, "regularization": 0.5, "bias_regularization": 2.0}, state
