@@ -69,7 +69,8 @@ def main() -> int:
     subprocess.run([*pip, "--upgrade", *wanted.values()], check=True)
     subprocess.run([*pip, "--no-deps", "--editable", ROOT], check=True)
     listed = subprocess.run([python, "-m", "pip", "list", "--format=json"], capture_output=True, check=True)
-    versions = {entry["name"].lower(): entry["version"] for entry in json.loads(listed.stdout)}
+    entries = json.loads(listed.stdout)
+    versions = {entry["name"].lower().replace("_", "-"): entry["version"] for entry in entries}
     ran, failed = run_tests(python, arguments.tests, "--numprocesses=logical", "--maxprocesses=4")
     if any(LENSKIT_TEST.startswith(test) for test in arguments.tests):
         subprocess.run([*pip, lenskit, TORCH], check=True)
