@@ -59,7 +59,7 @@ def main() -> None:
             half = 1.96 * gain.std(ddof=1) / np.sqrt(len(gain))
             what = f"{algorithm.name}: better than {names[at]} by {gain.mean():.3f} ± {half:.3f}"
             targets.line(gain.mean() > half, f"{what} ({'Recall' if lists else 'squared error'})")
-    lists(targets, options.draws)
+    with_articles(targets, options.draws)
     targets.exit()
 
 
@@ -73,7 +73,7 @@ def films() -> tuple[list[int], pa.Table, pa.Table]:
     return np.unique(table["item"].to_numpy()).tolist(), table, features
 
 
-def lists(targets: Targets, draws: int) -> None:
+def with_articles(targets: Targets, draws: int) -> None:
     """Print Recall@20 of lists with a table of articles, compared with lists without one."""
     for name in ("online-retail", "ml-latest-small", "book-crossing"):
         if not (folder() / ARTICLES[name][0]).exists():  # type: ignore[operator]

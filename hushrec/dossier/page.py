@@ -46,7 +46,7 @@ _PAGE = """<!doctype html>
 </body>
 </html>
 """
-#: Number of trainings and seasons on a page; earlier ones are one row, to fit five pages.
+#: Number of trainings and seasons on a page; earlier ones are one row, to fit six pages.
 _LISTED = 6
 #: The release of the number of users (hushrec.training.named).
 _COUNT = "number of users"
