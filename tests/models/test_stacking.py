@@ -233,9 +233,9 @@ def test_the_weights_are_the_posterior_of_a_linear_gaussian_model(seed: int) -> 
 
 
 def test_sums_that_say_nothing_leave_the_prior_and_noise_gives_finite_weights() -> None:
-    before = prior(("popularity", "tastes", "words"))
-    np.testing.assert_allclose(learned(np.zeros(9), 5.0, before).weights, [1, 0.5, 0])
-    np.testing.assert_allclose(learned(np.zeros(9), 0.0, before).weights, [1, 0.5, 0])
+    before = prior(3)
+    np.testing.assert_allclose(learned(np.zeros(9), 5.0, before).weights, [1, 0.5, 0.5])
+    np.testing.assert_allclose(learned(np.zeros(9), 0.0, before).weights, [1, 0.5, 0.5])
     for seed in range(20):
         released = np.random.default_rng(seed).standard_normal(9) * 100
         found = learned(released, 100.0, before)
@@ -284,8 +284,7 @@ def test_lists_are_the_sum_of_parts_by_the_released_weights(pairs: bool) -> None
         patch.setattr(PrivateEigenRec, "users", lambda self, rows: Watching(rows, self.like_threshold))
         model, noise, sds = run(estimator, ratings)
     ((parts, start, part, exact),) = seen
-    private = {"popularity": 1.0, "tastes": 0.5, "item pairs": 0.5}
-    assert part == 1.0 and start.tolist() == [private.get(name, 0.0) for name in parts.names]
+    assert part == 1.0 and start.tolist() == [1.0, *[0.5] * (len(parts.names) - 1)]
     released = opened(exact) + noise[WEIGHTS]
     gradient, hessian = np.split(CLIP * released, [len(start)])
     values, axes = np.linalg.eigh(full(hessian, len(start)))

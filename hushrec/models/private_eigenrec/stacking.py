@@ -30,7 +30,8 @@ from hushrec.types import Array
 
 #: Label of the release.
 WEIGHTS = "weights of the parts"
-#: Prior weight of tastes and of item pairs in their units; popularity has 1, public parts 0. Their deviation.
+#: Prior weight of every part in its unit, except popularity, which has 1; deviation of all. From 0, good
+#: tables of few users lose up to .02 of Recall at epsilon 1, and useless ones cost .01 less.
 _PRIOR, _PRIOR_SD = 0.5, 1.0
 #: Items of each part that compete.
 _COMPETING = 100
@@ -54,14 +55,11 @@ class Learned(NamedTuple):
     precision: Array
 
 
-def prior(names: tuple[str, ...]) -> Learned:
-    """Return what is known of the weights before any release.
-
-    Tastes and item pairs were denoised, so they start above 0; a public table must show that it helps.
-    """
-    weights = np.where(np.isin(names, ("tastes", "item pairs")), _PRIOR, 0.0)
+def prior(n_parts: int) -> Learned:
+    """Return what is known of the weights before any release."""
+    weights = np.full(n_parts, _PRIOR)
     weights[0] = 1.0
-    return Learned(weights, np.eye(len(names)) / _PRIOR_SD**2)
+    return Learned(weights, np.eye(n_parts) / _PRIOR_SD**2)
 
 
 def size(n_parts: int) -> int:

@@ -31,7 +31,7 @@ def with_parts(
     n_users = max(float(state["users"][0]), 1.0)
     noise_sd = math.sqrt(float(np.mean(state["item_weights_variance"])))
     parts = Parts.of(arrays.serve, state["item_weights"], noise_sd, n_users, domain)
-    before = _known(last, parts.names)
+    before = _known(last, len(parts.names))
     asked = users.part_weights(parts, before.weights, asked_part(n_users, domain.n_items))
     now = learned(gate.release(WEIGHTS, asked), gate.noise_sd(WEIGHTS), before)
     kept = {name: arrays.serve[name] for name in ("directions",) if name in arrays.serve}
@@ -44,8 +44,8 @@ def with_parts(
     )
 
 
-def _known(last: Mapping[str, Array], names: tuple[str, ...]) -> Learned:
+def _known(last: Mapping[str, Array], n_parts: int) -> Learned:
     """Return the last week's weights, or the prior if the season had other parts."""
-    if len(last.get("part_weights", ())) != len(names):
-        return prior(names)
+    if len(last.get("part_weights", ())) != n_parts:
+        return prior(n_parts)
     return Learned(last["part_weights"], last["part_precision"])
