@@ -104,10 +104,11 @@ def test_without_noise_it_works_too(pairs: bool) -> None:
 
 
 def test_a_later_week_keeps_what_the_first_one_released() -> None:
-    """The second week has a hundredth of the budget: alone its matrix would be noise."""
+    """The second week has about the weight of the first: both count."""
     ratings = realistic(3_000, 40, 60_000, seed=0)
-    accountant = SeasonAccountant(Season(Budget(5, 1e-6), first=0.99, decay=0.5), noise=SeededNoise(0))
+    accountant = SeasonAccountant(Season(Budget(5, 1e-6), first=0.34, decay=0.5), noise=SeededNoise(0))
     first = PrivateEigenRec(rank=3, pairs=True, n_users=3_000).fit(ratings, accountant)
     following = SeasonAccountant.following(first.privacy, noise=SeededNoise(1))
     second = first.continue_training(ratings, following)
-    assert np.corrcoef(first.state["pairs"], second.state["pairs"])[0, 1] > 0.99
+    assert np.corrcoef(first.state["pairs"], second.state["pairs"])[0, 1] > 0.9
+    assert second.state["pairs_precision"] > 1.5 * first.state["pairs_precision"]

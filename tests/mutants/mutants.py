@@ -787,9 +787,6 @@ SEASONS = [
         "training/run:next_week", "ratings = split_by_time(ratings, since)[1]",
         """last = since if ratings.times is None else int(ratings.times.max()) - 50_000_000
         ratings = split_by_time(ratings, last)[1]"""),
-    bug("sums of nobody are integers",
-        f"{CONTRACT}::test_weeks[private-als]", "training/users:FittedUsers.item_residuals",
-        "sums = sums.astype(np.float64)", "sums = sums * 1"),
 ]  # fmt: skip
 
 CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had

@@ -52,6 +52,12 @@ OTHER_ROWS = ratings_of({}, Domain((1, 2), (1, 5)))
 MODEL = PrivateALS(rank=2, bias_rounds=1, iterations=1, features=False)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def kernels_are_loaded(tmp_path_factory):
+    """A first training loads them on made-up rows, where a planted failure would end it early."""
+    MODEL.fit(rows(), Accountant(BUDGET, ledger=Ledger(tmp_path_factory.mktemp("kernels") / "ledger.sqlite")))
+
+
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "ledger.sqlite"
