@@ -38,7 +38,7 @@ class Store:
     ----------
     domain : Domain
     n_users, n_ratings : int
-    by_position, hand_picked, purchases, timed : bool
+    by_position, hand_picked, purchases : bool
     splits : tuple of str
         As of `Ratings`.
 
@@ -69,7 +69,6 @@ class Store:
         self._manifest, self.domain = store_files.opened(self.path, domain)
         self.n_users: int = sum(entry["users"] for entry in self._manifest["partitions"])
         self.n_ratings: int = sum(entry["ratings"] for entry in self._manifest["partitions"])
-        self.timed: bool = self._manifest["times"]
         for mark, value in fields_of(self._manifest["marks"]).items():
             setattr(self, mark, value)
 

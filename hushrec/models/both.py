@@ -145,7 +145,6 @@ class Both(Estimator[BothUsers]):
         object.__setattr__(
             self, "supports_seasons", self.ratings.supports_seasons and self.lists.supports_seasons
         )
-        object.__setattr__(self, "uses_times", self.ratings.uses_times or self.lists.uses_times)
         lists = cast(Any, self.lists)
         if (
             lists.like_threshold != self.like_threshold

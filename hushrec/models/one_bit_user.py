@@ -58,7 +58,6 @@ class UserLevelOneBit(PrivateALS):
     """
 
     name: ClassVar[str] = "one-bit-user"
-    supports_partitions: ClassVar[bool] = True
     scores: ClassVar[str] = "log-odds"
     link: ClassVar[str] = "logistic"
 

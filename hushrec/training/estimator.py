@@ -125,9 +125,6 @@ class Estimator(Settings, Generic[PrivateSide]):
     uses_user_count: ClassVar[bool]
     supports_seasons: ClassVar[bool]
 
-    #: Whether it needs the times of ratings.
-    uses_times: ClassVar[bool] = False
-
     planned_for: Budget | None = field(default=None, compare=False, repr=False)
 
     def __init_subclass__(cls, **keywords: Any) -> None:

@@ -232,7 +232,6 @@ def check_rows(
         )
     if isinstance(accountant, SeasonAccountant) and accountant.attendance and ratings.by_position:
         raise InputError("An attendance counts users by their ids, and these rows have none; pass ids.")
-    check_times(estimator, ratings)
     stored = isinstance(ratings, Store)
     if engine is not None and not (stored and _in_partitions(estimator, accountant)):
         raise InputError(
@@ -246,14 +245,6 @@ def check_rows(
                 f"{estimator.name} does not use purchases; prepare the store without a column of quantities."
             )
         (engine or Streaming()).verify(ratings)
-
-
-def check_times(estimator: Estimator[Any], ratings: Ratings | Store) -> None:
-    if estimator.uses_times and not ratings.timed:
-        raise InputError(
-            "This model needs the order of each user's ratings, and these were read without times; read them"
-            " with columns={'time': True} (--columns time=NAME), or prepare the store so."
-        )
 
 
 def check_budget(estimator: Estimator[Any], budget: Budget) -> None:

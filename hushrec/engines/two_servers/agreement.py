@@ -170,7 +170,6 @@ class Agreement:
                 f" {self.users_per_node:,}), and no user is left out; agree on a larger maximum. Nothing was"
                 " sent."
             )
-        run.check_times(self.estimator, ratings)
         run.check_users(ratings, Accountant(self.budget))
 
     # ------------------------------------------------------------------ functions of the totals
