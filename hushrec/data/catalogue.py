@@ -43,7 +43,8 @@ def pack(domain: Domain) -> tuple[dict[str, Any], dict[str, NDArray[Any]]]:
     declared: dict[str, Any] = {
         "rating_range": [domain.low, domain.high],
         "max_ratings_per_user": domain.max_ratings_per_user,
-    } | ({"likes": True} if domain.likes else {})
+    }
+    declared |= {name: value for name in ("likes", "item_type") if (value := getattr(domain, name))}
     return declared, {
         "text": np.frombuffer(b"".join(texts), np.uint8),
         "offsets": offsets.astype(np.uint32),
@@ -59,6 +60,7 @@ def unpack(declared: Mapping[str, Any], catalogue: Mapping[str, NDArray[Any]]) -
         rating_range=(low, high),
         max_ratings_per_user=declared["max_ratings_per_user"],
         likes=declared.get("likes", False) is True,
+        item_type=str(declared.get("item_type", "")),
     )
 
 

@@ -26,6 +26,8 @@ DEFAULT_MAX_RATINGS_PER_USER = 10_000
 #: Squares of ratings and sums of them stay within float64, differences within float32.
 _LARGEST_RATING = 1e30
 
+_INTEGERS = tuple(f"{kind}{bits}" for kind in ("int", "uint") for bits in (8, 16, 32, 64))
+
 #: The range of likes, which are 1.
 _LIKES = (0.0, 1.0)
 
@@ -55,6 +57,8 @@ class Domain:
         missing, or None if there are only texts. No model file holds them.
     likes : bool
         Every row of a user is a like and counts as 1, but for rows with a value of 0 or less.
+    item_type : str
+        Type of integer ids in tables of lists, such as "int32"; taken from ``items`` if that has a type.
 
     Raises
     ------
@@ -76,10 +80,13 @@ class Domain:
     item_features: Any = field(default=None, repr=False, compare=False)
     likes: bool = False
     _item_table: ItemTable | None = field(default=None, repr=False, compare=False)
+    item_type: str = field(default="", repr=False, compare=False)
     _texts: Any = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         items = _as_tuple(self.items)
+        if not isinstance(self.items, tuple):
+            object.__setattr__(self, "item_type", _integer_type(self.items))
         object.__setattr__(self, "items", items)
         object.__setattr__(self, "rating_range", _check_range(self.rating_range, self.likes))
         cap = check_count("max_ratings_per_user", self.max_ratings_per_user)
@@ -163,7 +170,9 @@ class Domain:
     def item_column(self) -> pa.Array:
         """Return the ids as an Arrow array of their type, or as text for several types."""
         try:
-            return pa.array(list(self.items))
+            column = pa.array(list(self.items))
+            is_narrow = self.item_type in _INTEGERS and column.type == pa.int64()
+            return column.cast(self.item_type) if is_narrow else column
         except (pa.ArrowException, TypeError, ValueError, OverflowError):
             return self._texts
 
@@ -235,6 +244,12 @@ def _as_tuple(items: Any) -> tuple[Any, ...]:
             "The item catalogue holds values that cannot be read as ids; pass one column of UTF-8 text or"
             " integers."
         ) from None
+
+
+def _integer_type(items: Any) -> str:
+    """Return the name of a column's integer type; empty for other columns and sequences."""
+    kind = str(getattr(items, "dtype", getattr(items, "type", ""))).partition("[")[0].lower()
+    return kind if kind in _INTEGERS else ""
 
 
 def _check_range(rating_range: Any, likes: bool) -> tuple[float, float]:

@@ -199,11 +199,11 @@ def encode_ids(column: Any, *, exact: bool = False) -> Encoded:
         return Encoded(codes, values, texts)
     if pa.types.is_large_string(values.type):
         values = _in_utf8(values, texts)
-    if not fixed:
-        if pa.types.is_integer(values.type) and not exact:
-            small = np.abs(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)) < _LARGEST
-            texts = pc.if_else(pa.array(small), texts, None)
+    if not fixed and not pa.types.is_integer(values.type):
         values = np.fromiter(given_ids(values), object)
+    elif not exact:
+        small = np.abs(values.cast(pa.float64(), safe=False).to_numpy(zero_copy_only=False)) < _LARGEST
+        texts = pc.if_else(pa.array(small), texts, None)
     return _merge_equal_texts(codes, values, texts)
 
 

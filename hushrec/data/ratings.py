@@ -246,7 +246,7 @@ class Ratings:
 
     @property
     def user_column(self) -> pa.Array:
-        """The user ids in their declared type, else as text, since one id may decide a type. Private."""
+        """The user ids in the type of their column, or as text if each cell has a type. Private."""
         return self.user_values if isinstance(self.user_values, pa.Array) else self.user_texts
 
     @cached_property

@@ -333,8 +333,8 @@ class Recommender:
         -------
         pyarrow.Table
             Columns ``user``, ``item``, ``rank`` (from 1), ``score`` and, where they exist, ``rating``,
-            ``new`` and ``title``. User ids keep the type of an Arrow, polars or Parquet column, or of
-            pandas' ``Int64``. Others become text, because one cell can change a NumPy column's type.
+            ``new`` and ``title``. Item ids have the type of the catalogue. User ids have that of the
+            history's column of integers, or else are text.
         """
         check_options("recommend_batch", options, LIST_OPTIONS)
         blocks = []

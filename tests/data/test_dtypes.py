@@ -15,7 +15,10 @@ import pytest
 from hushrec.data import Domain, Ratings, Store
 from hushrec.data.catalogue import pack
 from hushrec.errors import InputError
+from hushrec.models import Popular
+from hushrec.privacy import Accountant, Budget
 from hushrec.serving import Attributes
+from hushrec.serving.model import load
 
 DOMAIN = Domain(["1", "x", 3], rating_range=(0, 5))
 DAY, TIME, SPAN = datetime.date(2020, 1, 1), datetime.datetime(2020, 1, 1), datetime.timedelta(1)
@@ -172,6 +175,38 @@ def test_no_type_of_public_column_raises_a_raw_error(name):
     one_sentence(
         Domain, three.items, rating_range=(1, 5), item_features={"item": COLUMNS[name], "f": [1, 2, 3]}
     )
+
+
+#: Columns of integers -> the type in which their ids come back in tables of lists.
+INTEGERS = {
+    "NumPy int64": (np.array([1, 2, 3]), pa.int64()),
+    "NumPy uint8": (np.array([1, 2, 3], np.uint8), pa.uint8()),
+    "pandas int32": (pd.Series([1, 2, 3], dtype="int32"), pa.int32()),
+    "pandas Int16": (pd.Series([1, 2, 3], dtype="Int16"), pa.int16()),
+    "pandas int32[pyarrow]": (pd.Series([1, 2, 3], dtype="int32[pyarrow]"), pa.int32()),
+    "polars UInt32": (pl.Series([1, 2, 3], dtype=pl.UInt32), pa.uint32()),
+    "Arrow int32": (pa.array([1, 2, 3], pa.int32()), pa.int32()),
+}
+
+
+@pytest.mark.parametrize("name", INTEGERS)
+def test_ids_come_back_in_the_type_of_their_column(tmp_path, name):
+    column, kind = INTEGERS[name]
+    domain = Domain(column, rating_range=(1, 5))
+    rows = Ratings.from_any((column, column, [1, 2, 3]), domain)
+    Popular().fit(rows, Accountant(Budget(1, 1e-6))).save(tmp_path / "m.hush")
+    model = load(tmp_path / "m.hush")
+    lists = model.recommend_batch(rows, 1)
+    assert (lists["user"].type, lists["item"].type) == (kind, kind)
+    assert model.recommend_batch(rows.rows([1]), 1)["user"].to_pylist() == [2]
+    store = Store.prepare((column, column, [1, 2, 3]), tmp_path / "s", model.domain)
+    assert model.recommend_batch(store.ratings(), 1).schema == lists.schema
+
+
+@pytest.mark.parametrize("column", [[1, 2], np.array([1, 2.0]), np.array([1, 2], object), ["1", "2"]])
+def test_ids_without_an_integer_type_come_back_as_text(column):
+    rows = Ratings.from_any((column, ["1", "x"], [1, 2]), DOMAIN)
+    assert rows.user_column.to_pylist() == ["1", "2"]
 
 
 LATE = b"item,genre\n" + b"1,a\n" * 3000

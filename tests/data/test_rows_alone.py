@@ -36,15 +36,21 @@ SIGNALLING = np.array([0x7FF0000000000001], np.uint64).view(np.float64)[0]
 MODEL = Popular().fit(Ratings.from_any((["u"], [1], [3]), DOMAIN), Accountant(Budget(1, 1e-6)))
 
 
-def shown(ratings):
-    """Return all rows of each user by canonical id, and the order of the users."""
-    served = MODEL.recommend_batch(ratings, n=2).to_pylist()
-    table = [tuple(row.values()) for row in ratings.to_arrow().to_pylist()]
+def shown(form, ratings):
+    """Return all rows of each user by canonical id, and the order of the users.
+
+    A column of NumPy or pandas keeps its type, which the container chose, so its ids are compared as text.
+    """
+    as_shown = canonical_text if form in ("numpy", "pandas", "pandas category") else lambda user: user
+    served = [
+        row | {"user": as_shown(row["user"])} for row in MODEL.recommend_batch(ratings, n=2).to_pylist()
+    ]
+    table = [(as_shown(user), *row) for user, *row in zip(*ratings.to_arrow().to_pydict().values())]
     users = {}
     place = 0
     for row, text in enumerate(ratings.user_texts.to_pylist()):
         count = int(np.diff(ratings.matrix.indptr)[row])
-        user = ratings.users[row]
+        user = as_shown(ratings.users[row])
         one = [entry["user"] for entry in served if entry["user"] == table[place][0]][:1]
         users[text] = (type(user), user, table[place : place + count], one)
         place += count
@@ -63,12 +69,12 @@ def check_others(form, honest, added):
     base_columns = columns_of(form, honest)
     if base_columns is None:
         return
-    base = shown(watched(Ratings.from_any, tuple(base_columns), DOMAIN))
+    base = shown(form, watched(Ratings.from_any, tuple(base_columns), DOMAIN))
     for rows in (added + honest, honest + added):
         columns = columns_of(form, rows)
         if columns is None or (form in DECLARED and types(columns) != types(base_columns)):
             continue  # the container refuses such cells, or these are columns of another declared type
-        found = shown(watched(Ratings.from_any, tuple(columns), DOMAIN))
+        found = shown(form, watched(Ratings.from_any, tuple(columns), DOMAIN))
         assert [text for text in found if text in base] == list(base)
         assert {text: found[text] for text in base} == base
 
