@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from hushrec.engines.two_servers.agreement import Agreement
     from hushrec.network.transport import Connection
 
-_FORMAT = "hushrec agreement of two servers"
+_FORMAT = "hushrec agreement of two servers 1"
 #: Most planned bytes of a node; fewest iterations and learned items planned for it.
 _MOST_BYTES, _FEWEST, _LEAST_LEARNED = 10_000_000, 3, 3000
 

@@ -27,7 +27,7 @@ from hushrec.data.ratings_builder import Rows, csr
 from hushrec.data.times import NO_TIME
 from hushrec.errors import InputError
 
-VERSION = 3
+VERSION = 1
 MANIFEST, CATALOGUE = "manifest.json", "catalogue.arrow"
 PRIVATE_STORE = "PRIVATE: the ratings of all users; nothing in this folder may be published"
 _FORMAT = "hushrec.store"
