@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pyarrow.csv as pc
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pv
 import pyarrow.parquet as pq
 
 from hushrec.checks import plural
@@ -131,15 +133,32 @@ def table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
     return output_file(path, inputs, replace)
 
 
-def write_table(table: Any, out: Path, as_csv: bool = False) -> None:
-    buffer = io.BytesIO()
-    (pc.write_csv if as_csv else pq.write_table)(table, buffer)
+def write_table(table: Any, out: Path, delimiter: str = ",") -> None:
+    """Write a table as its name says. Before semicolons, a mark tells Excel that the text is UTF-8."""
+    buffer = io.BytesIO(b"\xef\xbb\xbf" if delimiter == ";" else b"")
+    buffer.seek(0, io.SEEK_END)
+    if out.suffix.lower() == ".csv":
+        pv.write_csv(table, buffer, pv.WriteOptions(delimiter=delimiter))
+    else:
+        pq.write_table(table, buffer)
     write_atomically(out, [buffer.getvalue()])
 
 
-def write_private_table(table: Any, out: Path, mark: str) -> None:
+def one_row_per_user(table: pa.Table, n: int) -> pa.Table:
+    """Return the lists with columns user, item_1, title_1, item_2, ..., empty past a list's end."""
+    wide = table.filter(pc.equal(table["rank"], 1)).select(["user"])
+    for rank in range(1, n + 1):
+        lists = table.filter(pc.equal(table["rank"], rank))
+        at = pc.index_in(wide["user"], lists["user"].combine_chunks())
+        for name in ("item", "title"):
+            if name in table.column_names:
+                wide = wide.append_column(f"{name}_{rank}", lists[name].take(at))
+    return wide
+
+
+def write_private_table(table: Any, out: Path, mark: str, delimiter: str = ",") -> None:
     marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": mark})
-    write_table(marked, out, as_csv=out.suffix.lower() == ".csv")
+    write_table(marked, out, delimiter)
     if "private" not in out.name.lower():
         output.note(f"Note: {out.name} is private; a name such as {out.stem}.private{out.suffix} says so.")
 

@@ -6,13 +6,14 @@ import contextlib
 import math
 import warnings
 from functools import partial
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from cyclopts import Parameter
 
 from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
+    one_row_per_user,
     output_folder,
     table_file,
     write_a_file_per_user,
@@ -35,7 +36,7 @@ def recommend(
     /,
     *,
     user: Annotated[str | None, Parameter(allow_leading_hyphen=True)] = None,
-    all_users: bool = False,
+    all_users: Annotated[bool, Parameter(name="--all")] = False,
     n: Annotated[Count, Parameter(name="-n")] = 10,
     items: File | None = None,
     exclude_items: File | None = None,
@@ -45,6 +46,7 @@ def recommend(
     out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
     out: Annotated[str | None, Parameter(metavar="FILE")] = None,
     out_parts: Annotated[str | None, Parameter(metavar="DIR")] = None,
+    mailing: Literal[",", ";"] | None = None,
     reading: Reading = Reading(),
     ruled: Ruled = Ruled(),
     force: Force = False,
@@ -58,10 +60,11 @@ def recommend(
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
       hushrec recommend model.hush history.parquet --user 42 --explain
-      hushrec recommend model.hush history.parquet --all-users --out-dir lists/
-      hushrec recommend model.hush history.parquet --all-users --out lists.private.parquet
+      hushrec recommend model.hush history.parquet --all --out-dir lists/
+      hushrec recommend model.hush history.parquet --all --out lists.private.parquet
       hushrec recommend model.hush history.parquet --user 42 --attributes items.csv --where "price < 50"
-      hushrec recommend model.hush STORE --all-users --out-parts lists.private/
+      hushrec recommend model.hush STORE --all --out-parts lists.private/
+      hushrec recommend model.hush history.csv --all --out mail.private.csv --mailing ";" --titles titles.csv
 
     Parameters
     ----------
@@ -91,10 +94,14 @@ def recommend(
         One Parquet or CSV file for all users.
     out_parts
         A new folder of Parquet files, for any number of users in bounded memory.
+    mailing
+        Write --out with one row per user, items and titles in columns, and this delimiter: , or ;
     """
     _check(user, all_users, explain, next, out_dir, out, out_parts)
+    if mailing and not str(out).lower().endswith(".csv"):
+        raise InputError("--mailing is for a CSV file of all users; pass --all --out mail.private.csv.")
     if scheduler is not None and out_parts is None:
-        raise InputError("--scheduler writes a folder of lists; pass --all-users --out-parts DIR.")
+        raise InputError("--scheduler writes a folder of lists; pass --all --out-parts DIR.")
     trained = load(model)
     options: dict[str, Any] = {"next": next, "exclude_seen": not include_seen}
     options |= _known(trained.domain, items=items, exclude_items=exclude_items)
@@ -127,7 +134,9 @@ def recommend(
     if folder is not None:
         write_a_file_per_user(table, folder)
     elif file is not None:
-        write_private_table(table, file, PRIVATE_TABLE)
+        if mailing:
+            table = one_row_per_user(table, n)
+        write_private_table(table, file, PRIVATE_TABLE, mailing or ",")
     _wrote(trained, str(folder or file), as_json)
 
 
@@ -170,9 +179,9 @@ def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled
 def _check(user: str | None, all_users: bool, explain: bool, next: bool, *outputs: str | None) -> None:
     n_outputs = sum(path is not None for path in outputs)
     if user is not None and all_users:
-        raise InputError("Pass --user ID or --all-users, not both.")
+        raise InputError("Pass --user ID or --all, not both.")
     if user is None and not all_users:
-        raise InputError("Pass --user ID for one user, or --all-users for every user in the history.")
+        raise InputError("Pass --user ID for one user, or --all for every user in the history.")
     if user == "":
         raise InputError("The user's id is empty; pass --user ID.")
     if "" in outputs:
@@ -183,8 +192,8 @@ def _check(user: str | None, all_users: bool, explain: bool, next: bool, *output
         raise InputError("explain is for one user; pass --user ID.", parameter="explain")
     if all_users and n_outputs != 1:
         raise InputError(
-            "--all-users needs one of --out-dir DIR (one file per user), --out FILE (one file) and"
+            "--all needs one of --out-dir DIR (one file per user), --out FILE (one file) and"
             " --out-parts DIR (one file for many users)."
         )
     if user is not None and n_outputs:
-        raise InputError("--out, --out-dir and --out-parts are for --all-users; one user's list is printed.")
+        raise InputError("--out, --out-dir and --out-parts are for --all; one user's list is printed.")

@@ -57,7 +57,7 @@ def similar(
     domain, rules = trained.domain, ruled.options(trained.domain, columns)
     if target is not None:
         table = trained.similar_batch(n, **rules)
-        write_table(table, target, as_csv=target.suffix.lower() == ".csv")
+        write_table(table, target)
         known = len(set(table["item"].to_pylist()))
         summary = {"path": str(target), "items": known, "catalogue": domain.n_items}
         rest = " The model knows nothing of the others." * (known < domain.n_items)

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from difflib import get_close_matches
 from itertools import chain
 from typing import Any, NamedTuple
 
@@ -42,6 +43,9 @@ _LIKES = (
 )
 #: Columns that are read only where they are asked for.
 _ON_REQUEST = ("time", "quantity")
+
+#: Names of columns in an error, at most.
+_LISTED = 20
 
 #: Facts of `Ratings` that its tables keep.
 MARKS = ("hand_picked", "by_position", "purchases")
@@ -126,7 +130,10 @@ def columns_of(
     return Columns(users, items, ratings, times, quantities, marks)
 
 
-def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str, Any]:
+def find_columns(
+    names: Sequence[Any], columns: Any, implicit: bool, private_look: bool = False
+) -> dict[str, Any]:
+    """Return the column of each role; only in a private look an error lists the names, which may be a row."""
     if not names:
         raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
     asked = _asked_columns(columns)
@@ -149,7 +156,7 @@ def find_columns(names: Sequence[Any], columns: Any, implicit: bool) -> dict[str
                 f"Several columns could hold the {role}s", parameter="columns", value={role: "NAME"}
             )
         if not matches:
-            raise _missing_column(role, asked)
+            raise _missing_column(role, asked, names if private_look else ())
         if matches[0] in chosen.values():
             raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
         chosen[role] = matches[0]
@@ -185,16 +192,24 @@ def plain_name(name: Any) -> str:
     return re.sub(r":(token|float)(_seq)?$|[\s_.-]", "", str(name).strip()).lower()
 
 
-def _missing_column(role: str, asked: Mapping[str, Any]) -> InputError:
-    """Name no column that is there: it may be a row."""
+def _missing_column(role: str, asked: Mapping[str, Any], names: Collection[Any]) -> InputError:
     wanted = f"named {asked.get(role)!r}"
     if asked.get(role, True) is True:
         few = ", ".join(SYNONYMS[role][:6])
         wanted = f"for the {role}s, which is looked for under names such as {few}"
-    what = f"The table has no column {wanted}; the first line of a text file holds the columns' names"
+    there = "hushrec check lists those in the first line of a text file"
+    what = f"The table has no column {wanted}; {those_there(names, asked.get(role)) if names else there}"
     if role == "rating":
         what += "; where all rows are likes, say implicit=True (--implicit), or else name the column"
     return InputError(what, parameter="columns", value={role: "NAME"})
+
+
+def those_there(names: Collection[Any], asked: Any = None) -> str:
+    """Return the end of a sentence with the columns of a table, and the nearest to the name asked for."""
+    known = {plain_name(name): str(name) for name in names}
+    near = get_close_matches(plain_name(asked), known, 1) if isinstance(asked, str) else []
+    listed = ", ".join(list(map(str, names))[:_LISTED]) + ", ..." * (len(names) > _LISTED)
+    return f"there are: {listed or 'none'}" + "".join(f" (nearest: {known[name]})" for name in near)
 
 
 def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit: bool) -> Columns:

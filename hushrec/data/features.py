@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from hushrec.checks import plural
 from hushrec.data.arrays import typed_or_objects
-from hushrec.data.columns import SYNONYMS, plain_name
+from hushrec.data.columns import SYNONYMS, plain_name, those_there
 from hushrec.data.files import read_parquet, readable
 from hushrec.data.ids import encode_ids, parse_rating, positions_of
 from hushrec.data.sources import File, refuse_other_content
@@ -231,12 +231,15 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
     return ids, table, positions_of(encoded, texts)
 
 
-def _column_of_ids(names: list[str], what: str) -> int:
+def _column_of_ids(names: list[str], what: str, asked: str | None = None) -> int:
+    if asked in names:
+        return names.index(asked)
     words = [plain_name(name) for name in names]
     id_name = next((name for name in _ID_NAMES if name in words), _ID_NAMES[0])
     if words.count(id_name) != 1:
         raise InputError(
-            f"{what.capitalize()} need exactly one column of item ids: name it item (--columns id=NAME)."
+            f"{what.capitalize()} need exactly one column of item ids: name it item (--columns id=NAME);"
+            f" {those_there(names, asked)}."
         )
     return words.index(id_name)
 
@@ -304,7 +307,7 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         asked = columns or {}
         is_row = any(map(str.isdecimal, asked.values())) and not set(map(plain_name, names)) & set(_ID_NAMES)
         names = [str(number + 1) for number in range(len(names))] if is_row else names
-        ids = names.index(asked["item"]) if asked.get("item") in names else _column_of_ids(names, what)
+        ids = _column_of_ids(names, what, asked.get("item"))
         if len(delimiter) > 1:
             content, delimiter = content.replace(delimiter.encode(), _STAND_IN), _STAND_IN.decode()
         wrong: list[Any] = []

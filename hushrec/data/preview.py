@@ -259,11 +259,11 @@ class _Read:
         self.n_fields = len(names)
         self.implicit = implicit
         self._asked = with_times(names, columns)
+        chosen = find_columns(names, self._asked, implicit, private_look=True) if names else {}
         self.table = read_columns(self.source, self._asked, self.format, implicit, domain.item_texts)
         self.times = self.table.times
         if self._asked is not columns:  # a training does not ask for them
             self.table = self.table._replace(times=None)
-        chosen = find_columns(names, self._asked, implicit) if names else {}
         self.rating_words = self._texts(chosen.get("rating"))
         is_named = bool(self.header or not self.is_text)
         self.all_names = list(map(str, names)) if is_named else []

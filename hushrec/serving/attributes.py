@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from hushrec.data import Domain
+from hushrec.data.columns import those_there
 from hushrec.data.features import named_item_table, read_item_table
 from hushrec.errors import InputError
 from hushrec.serving.conditions import Condition
@@ -68,7 +69,11 @@ class Attributes:
             return table
         named = cls(_read(titles, domain, "titles", columns))
         if named.title_column is None:
-            raise InputError("Titles need a column of texts named title or name, next to the item ids.")
+            asked = (columns or {}).get("title")
+            raise InputError(
+                "Titles need a column of texts named title or name (--columns title=NAME), next to the item"
+                f" ids; {those_there(named.columns, asked)}."
+            )
         return cls({**table.columns, _TITLES[0]: named.title_column})
 
     @property
@@ -105,8 +110,9 @@ class Attributes:
 
     def column(self, name: str) -> pa.Array:
         if name not in self.columns:
-            known = ", ".join(self.columns) or "none"
-            raise InputError(f"There is no column {name!r} in the attributes; there are: {known}.")
+            raise InputError(
+                f"There is no column {name!r} in the attributes; {those_there(self.columns, name)}."
+            )
         if pa.types.is_binary(self.columns[name].type):
             raise InputError(
                 f"Column {name!r} of the attributes holds neither numbers, truth values, texts nor dates;"

@@ -30,7 +30,7 @@ def test_train_and_evaluate_on_a_cluster(run, files, scheduler):
     alone, found = run(*ask), run(*ask, "--scheduler", scheduler)
     assert found.exit_code == 0
     assert json.loads(found.stdout)["rmse"] == pytest.approx(json.loads(alone.stdout)["rmse"])
-    ask = ["recommend", "m.hush", "history", "--all-users", "--scheduler", scheduler]
+    ask = ["recommend", "m.hush", "history", "--all", "--scheduler", scheduler]
     assert run(*ask, "--out-parts", "lists").exit_code == 0
     assert len(list((run.folder / "lists").iterdir())) == 3
     refused = run(*ask, "--out", "lists.parquet")

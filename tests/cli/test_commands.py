@@ -88,7 +88,7 @@ def test_recommend_explains_one_users_list(run, files):
         assert each["rating"] == model.predict(own, [each["item"]])[0]
     printed, first = run(*line).stdout, items[0]["because"][0]
     assert f"{first['item']} {first['moved']:+.3f}" in printed
-    refused = run("recommend", files.model, files.train, "--all-users", "--out-dir", "lists", "--explain")
+    refused = run("recommend", files.model, files.train, "--all", "--out-dir", "lists", "--explain")
     assert refused.exit_code == 2 and "--explain is for one user" in refused.stderr
 
 
@@ -105,7 +105,7 @@ def test_lists_keep_to_rules_and_show_titles(run, files):
     empty = run(*line, "--user", "nobody", "--attributes", "items.csv", "--where", "brand > 5")
     assert empty.exit_code == 0 and "No item is left for this list." in empty.stdout
     titles = ["--titles", "items.csv"]
-    run(*line, "--all-users", "--out", "lists.private.csv", *titles)
+    run(*line, "--all", "--out", "lists.private.csv", *titles)
     told = pd.read_csv("lists.private.csv")
     assert (told["title"] == "The " + told["item"].astype(str)).all()
     newcomer = ", ".join(f"The {each.item}" for each in model.recommend([], 5))
@@ -125,14 +125,12 @@ def test_lists_keep_to_rules_and_show_titles(run, files):
 
 
 def test_recommend_one_file_marked_private(run, files):
-    result = run("recommend", files.model, files.train, "--all-users", "--out", "lists.parquet", "-n", "3")
+    result = run("recommend", files.model, files.train, "--all", "--out", "lists.parquet", "-n", "3")
     assert result.exit_code == 0 and "lists.private.parquet" in result.stderr
     table = pq.read_table("lists.parquet")
     assert table.schema.metadata[b"hushrec"].startswith(b"PRIVATE")
     assert table.column_names == ["user", "item", "rank", "score", "rating"]
-    assert (
-        run("recommend", files.model, files.train, "--all-users", "--out", "a.private.parquet").stderr == ""
-    )
+    assert run("recommend", files.model, files.train, "--all", "--out", "a.private.parquet").stderr == ""
 
 
 NASTY = [
@@ -147,7 +145,7 @@ def test_file_names_reach_the_disk(run, files, tmp_path):
     pq.write_table(table, tmp_path / "nasty.parquet")
     lists = run.folder / "lists"
     lists.mkdir(mode=0o755)
-    line = ["recommend", files.model, tmp_path / "nasty.parquet", "--all-users", "--out-dir", "lists"]
+    line = ["recommend", files.model, tmp_path / "nasty.parquet", "--all", "--out-dir", "lists"]
     for more in ([], ["--force"]):
         result = run(*line, *more)
         assert result.exit_code == 0, result.stderr
@@ -170,7 +168,7 @@ def test_lists_of_users_who_are_gone_are_removed(run, files):
     for users in (["anna", "ben", "cleo"], ["ben"], ["dora"]):
         table = pa.table({"user": users, "item": files.items[:1] * len(users), "rating": [4.0] * len(users)})
         pq.write_table(table, "history.parquet")
-        assert run(*line, "history.parquet", "--all-users", "--out-dir", lists, "--force").exit_code == 0
+        assert run(*line, "history.parquet", "--all", "--out-dir", lists, "--force").exit_code == 0
         there = {path.name for path in lists.iterdir()}
         assert there == {f"{user}.csv" for user in users} | {"index.private.csv"} | {"mine.csv"} & there
         if users == ["ben"]:  # killed in the next run, before its index was complete
@@ -187,7 +185,7 @@ def test_an_index_names_no_file_outside_its_folder(run, files):
         path.touch()
     names = ["../mine.csv", str(kept[0]), "notes.txt", ".."]
     (lists / "index.private.csv").write_text("id,file\n" + "".join(f"x,{name}\n" for name in names))
-    line = ["recommend", files.model, files.train, "--all-users", "--out-dir", lists, "--force"]
+    line = ["recommend", files.model, files.train, "--all", "--out-dir", lists, "--force"]
     assert run(*line).exit_code == 0
     assert all(path.exists() for path in kept)
 

@@ -59,13 +59,13 @@ def test_inputs_are_not_overwritten(files, run):
     assert_refused(
         run(*arguments(files, out=str(run.ledger), ledger=str(run.ledger))), run, says="overwritten"
     )
-    line = ["recommend", files.model, files.train, "--all-users", "--out", files.train]
+    line = ["recommend", files.model, files.train, "--all", "--out", files.train]
     assert_refused(run(*line), run, says="overwritten")
     items = Path(files.catalogue).read_bytes()
     for option in ("--items", "--exclude-items"):
         path = Path(files.catalogue).with_name("some.csv")
         path.write_bytes(items)
-        line = ["recommend", files.model, files.train, "--all-users", option, path, "--out", path, "--force"]
+        line = ["recommend", files.model, files.train, "--all", option, path, "--out", path, "--force"]
         assert_refused(run(*line), run, says="overwritten")
         assert path.read_bytes() == items
         path.unlink()
@@ -84,8 +84,8 @@ def test_damaged_models(damage, files, run, tmp_path):
         ("report", path, "--json"),
         ("evaluate", path, files.train, files.test),
         ("recommend", path, files.train, "--user", "u000001"),
-        ("recommend", path, files.train, "--all-users", "--out", "lists.parquet"),
-        ("recommend", path, files.train, "--all-users", "--out-dir", "lists"),
+        ("recommend", path, files.train, "--all", "--out", "lists.parquet"),
+        ("recommend", path, files.train, "--all", "--out-dir", "lists"),
     ):
         assert_refused(run(*line), run)
 

@@ -66,7 +66,7 @@ def test_the_default_has_personal_lists_and_says_so(run, shop):
         lists.add(tuple(row["item"] for row in shown["items"]))
     assert len(lists) == 4
     assert "3 taste dimensions" in run("report", "m.hush").stdout
-    done = run("recommend", "m.hush", "ratings.parquet", "--all-users", "--out-dir", "lists")
+    done = run("recommend", "m.hush", "ratings.parquet", "--all", "--out-dir", "lists")
     assert "3 taste dimensions" in done.stdout
 
 

@@ -70,6 +70,40 @@ def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
     assert all(row["similar"] <= "0021" and row["similar"] != row["item"] for row in rows)
 
 
+@pytest.mark.parametrize("mark", [",", ";"])
+def test_a_mailing_has_one_row_per_customer_with_titles(shop, mark) -> None:
+    assert not shop(
+        "train", "kauf.csv", *BUDGET, *DECLARED, "--model", "popular", "--out", "m.hush"
+    ).exit_code
+    lists = [
+        "recommend",
+        "m.hush",
+        "kauf.csv",
+        "--all",
+        "-n",
+        "30",
+        "--titles",
+        "artikel.csv",
+        *DECLARED[-2:],
+    ]
+    assert not shop(*lists, "--out", "long.private.csv").exit_code
+    assert not shop(*lists, "--out", "mail.private.csv", "--mailing", mark).exit_code
+    assert Path("mail.private.csv").read_bytes().startswith(b"\xef\xbb\xbf") == (mark == ";")
+    read = {}
+    for name, delimiter in (("long", ","), ("mail", mark)):
+        with open(f"{name}.private.csv", encoding="utf-8-sig") as file:
+            read[name] = list(csv.DictReader(file, delimiter=delimiter))
+    wanted = {}
+    for row in read["long"]:
+        user = wanted.setdefault(row["user"], {})
+        user |= {f"{name}_{row['rank']}": row[name] for name in ("item", "title")}
+    assert [row.pop("user") for row in read["mail"]] == list(wanted) and len(wanted) == 60
+    for row, expected in zip(read["mail"], wanted.values(), strict=True):
+        assert {name: cell for name, cell in row.items() if cell} == expected
+        assert len(row) == 60
+    assert "pass --all --out mail" in shop(*lists, "--out", "mail.parquet", "--mailing", mark).stderr
+
+
 def test_likes_by_quantity_and_splits_that_keep_them(shop) -> None:
     declared = [
         "--catalogue",

@@ -49,10 +49,10 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
     assert lists[0] == lists[1] and user in lists[0]
     (run.folder / "none.txt").write_text("\n".join(files.items[:30]))
     for number, each in enumerate((files.train, stored)):
-        line = ["recommend", files.model, each, "--all-users", "--exclude-items", "none.txt"]
+        line = ["recommend", files.model, each, "--all", "--exclude-items", "none.txt"]
         assert run(*line, "--out-parts", f"lists{number}").exit_code == 0
         assert set(pq.read_table(f"lists{number}")["item"].to_pylist()) <= set(files.items[30:])
-    refused = run("recommend", files.model, stored, "--all-users", "--out-parts", "lists0")
+    refused = run("recommend", files.model, stored, "--all", "--out-parts", "lists0")
     assert refused.exit_code == 2 and "not empty" in refused.stderr
     line = [
         "--models",
@@ -89,7 +89,7 @@ def change_one_rating(path):
     "words",
     [
         ["recommend", "MODEL", "STORE", "--user", "USER"],
-        ["recommend", "MODEL", "STORE", "--all-users", "--out", "l.private.parquet"],
+        ["recommend", "MODEL", "STORE", "--all", "--out", "l.private.parquet"],
         ["evaluate", "MODEL", "STORE", "STORE"],
         ["train", "STORE", "--model", "item-bias", "--epsilon", "inf", "--data-is-public", "--out", "m.hush"],
         ["split", "STORE", "--test-share", "0.2", "--out-dir", "parts"],

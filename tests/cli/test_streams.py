@@ -65,7 +65,7 @@ def test_what_other_commands_did_is_done(files, tmp_path):
     for line, made in (
         (["season", "open", *season], "ledger.sqlite"),
         (["train", files.train, *declared, *season, "--season", "1", "--out", "week-0.hush"], "week-0.hush"),
-        (["recommend", "week-0.hush", files.train, "--all-users", "--out", "lists.parquet"], "lists.parquet"),
+        (["recommend", "week-0.hush", files.train, "--all", "--out", "lists.parquet"], "lists.parquet"),
         (["split", files.train, *files.domain, "--test-share", "0.2", "--out-dir", "parts"], "parts"),
     ):
         done = shell(tmp_path, ">/dev/full 2>&1", *line)

@@ -53,7 +53,7 @@ def test_recommend(files, run):
         line = ["recommend", files.model, files.train, "-n", "4", *more, "--force"]
         wanted = model.recommend_batch(rows, 4, **options)
         for out in ("lists.private.parquet", "lists.private.csv"):
-            assert run(*line, "--all-users", "--out", out).exit_code == 0
+            assert run(*line, "--all", "--out", out).exit_code == 0
         assert pq.read_table("lists.private.parquet").equals(wanted)
         with open("lists.private.csv", encoding="utf-8") as file:
             assert len(file.readlines()) == wanted.num_rows + 1

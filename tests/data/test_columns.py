@@ -5,6 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
+from hushrec.data import Domain, Ratings
 from hushrec.data.columns import find_columns, marks_of
 from hushrec.errors import InputError
 
@@ -38,7 +39,7 @@ def test_columns_are_found_by_name_or_as_asked_for(names, columns, implicit, fou
     assert find_columns(names, columns, implicit) == found
 
 
-FIRST_LINE = "; the first line of a text file holds the columns' names"
+FIRST_LINE = "; hushrec check lists those in the first line of a text file"
 OF_RATINGS = (
     "; where all rows are likes, say implicit=True (--implicit), or else name the column; pass"
     " columns={'rating': 'NAME'}."
@@ -81,3 +82,13 @@ def test_marks_are_those_that_are_known() -> None:
     words = b"by_position more split:ratings:3 \xff hand_picked splits"
     marks = ("by_position", "split:ratings:3", "hand_picked")
     assert marks_of(schema.with_metadata({b"hushrec.ratings": words})) == marks
+
+
+def test_a_private_look_lists_the_columns_and_the_nearest_name(tmp_path) -> None:
+    path = tmp_path / "r.csv"
+    path.write_text("Kunde;Artikel;Sterne\na;1;4\n")
+    wanted = "named 'kunden'; there are: Kunde, Artikel, Sterne (nearest: Kunde); pass columns="
+    for read, shows in ((Ratings.check, True), (Ratings.from_any, False)):
+        with pytest.raises(InputError) as caught:
+            read(path, Domain([1], rating_range=(1, 5)), columns={"user": "kunden"})
+        assert (wanted in str(caught.value)) == shows

@@ -293,8 +293,6 @@ def bad_readings(path, tmp_path):
     ):
         yield lambda source=source: Ratings.from_any(source, DOMAIN)
     yield lambda: Domain(Domain.read_catalogue(path), rating_range=(1, 5))
-    yield lambda: Domain([1], rating_range=(1, 5), item_features=path)
-    yield lambda: Domain([1], rating_range=(1, 5), item_features=frame)
     yield lambda: Popular().fit(named, Accountant(Budget(1, 1e-6)))
     yield lambda: Ratings.from_any(named, DOMAIN).for_users([*SECRETS, *SECRETS])
 

@@ -296,9 +296,9 @@ ASKED = (
     ["--user", "u3", "--explain"],
     ["--user", "nobody", "--json"],
     ["--user", "u5", "--include-seen", "-n", "12"],
-    ["--all-users", "--out", "lists.parquet"],
-    ["--all-users", "--out", "lists.private.parquet", "--json"],
-    ["--all-users", "--out-dir", "lists"],
+    ["--all", "--out", "lists.parquet"],
+    ["--all", "--out", "lists.private.parquet", "--json"],
+    ["--all", "--out-dir", "lists"],
 )
 HISTORIES = [(kind, change) for kind in ("csv", "parquet") for change in ("added", "removed", "replaced")]
 
@@ -317,7 +317,7 @@ def test_recommend(kind, change, estimator, tmp_path):
         return partial(run, [*line, *asked])
 
     for number, line in enumerate(ASKED):
-        options = {"public": without_her_list} if "--all-users" in line else {}
+        options = {"public": without_her_list} if "--all" in line else {}
         seen = leaves_the_same(tmp_path / str(number), partial(world, line), **options)
         assert seen.code == 0, seen
 

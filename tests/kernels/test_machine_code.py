@@ -121,7 +121,7 @@ def test_compilation_is_announced_once_and_a_single_list_needs_none(job, tmp_pat
     again = [
         train("second.hush"),
         ["recommend", "first.hush", "likes.csv", "--user", "7", "--explain"],
-        ["recommend", "first.hush", "likes.csv", "--all-users", "--out", "lists.parquet"],
+        ["recommend", "first.hush", "likes.csv", "--all", "--out", "lists.parquet"],
     ]
     for words in again[:2]:
         assert "Compiling" not in hushrec_as(job, words, **kernels)

@@ -133,7 +133,8 @@ def test_lists_keep_to_the_rules_of_a_request(files, tmp_path) -> None:
         for body, words in (
             (
                 {"where": "stock"},
-                "There is no column 'stock' in the attributes; there are: in_stock, brand, title.",
+                "There is no column 'stock' in the attributes; there are: in_stock, brand, title"
+                " (nearest: in_stock).",
             ),
             ({"at_most": {"brand": "2"}}, "at_most='2' is out of range; pass an integer >= 1."),
             ({"boost": ["new"]}, "The field boost is an object from condition to factor."),

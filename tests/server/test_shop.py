@@ -178,7 +178,7 @@ def test_nginx_passes_the_lists_on_and_nothing_else(files, tmp_path) -> None:
     lists.mkdir(parents=True)
     (tmp_path / "history.csv").write_text(f"user,item,rating\n0042,{ITEMS[0]},5\n")
     history, told = str(tmp_path / "history.csv"), str(lists)
-    assert invoke("recommend", str(files["als"]), history, "--all-users", "--out-dir", told).exit_code == 0
+    assert invoke("recommend", str(files["als"]), history, "--all", "--out-dir", told).exit_code == 0
     assert (lists / "0042.csv").exists()
     lists.chmod(0o755)
     for path in lists.iterdir():
