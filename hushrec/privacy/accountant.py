@@ -246,7 +246,7 @@ class Accountant(Single):
         noisy = mechanism.apply(self._noise, value, amounts, label)
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
-    def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> Any:
+    def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> np.ndarray | None:
         self._check_process()
         with self._lock:
             kept = journal.next(release, np.shape(bounded._take()))
@@ -298,7 +298,8 @@ class Accountant(Single):
         self._check_process()
         if best[2] is not None:
             raise best[2]
-        return best[1]
+        chosen: Result = best[1]
+        return chosen
 
     def _charge(
         self, release: Release, take: Callable[[], Any] = lambda: None, journal: Journal | None = None

@@ -273,7 +273,8 @@ def _digest(path: Path) -> str:
 
 
 def _plain(binding: dict[str, Any]) -> dict[str, Any]:
-    return json.loads(json.dumps(binding, default=repr))
+    plain: dict[str, Any] = json.loads(json.dumps(binding, default=repr))
+    return plain
 
 
 def _check_same(then: dict[str, Any], now: dict[str, Any], dataset: str) -> None:

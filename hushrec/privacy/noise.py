@@ -95,7 +95,7 @@ class GeneratorNoise(Single):
         low, high = labels.dtype.type(0 if labels.dtype.kind in "bu" else -1), labels.dtype.type(1)
         last = -int(-Fraction(probability) * 2**64 // 1) - 1  # of the words that flip
         flipped = self._stream()(labels.size).reshape(labels.shape) <= np.uint64(last)
-        return np.where(ones ^ flipped, high, low)
+        return np.asarray(np.where(ones ^ flipped, high, low))
 
 
 class SystemNoise(GeneratorNoise):

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cache, cached_property
 from itertools import chain
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -28,6 +29,7 @@ from hushrec.machine_code import compiled
 from hushrec.privacy.exact import Uniform, exp_minus
 
 Words = Callable[[int], npt.NDArray[np.uint64]]
+_Array = npt.NDArray[Any]
 
 #: An entry's grid is 2^-24 to 2^-25 of its scale.
 GRID_BITS = 25
@@ -263,10 +265,10 @@ def _further(draw: Words) -> Iterator[int]:
 
 @compiled
 def _add_noise(
-    values, scales, grids, stride, done, words, pending,
-    high, guide, quick, width, base, slope, curve,
-    acceptance_margin, rounding_margin, sum_margin, powers,
-):  # fmt: skip
+    values: _Array, scales: _Array, grids: _Array, stride: int, done: int, words: _Array, pending: _Array,
+    high: _Array, guide: _Array, quick: _Array, width: float, base: float, slope: float, curve: float,
+    acceptance_margin: float, rounding_margin: float, sum_margin: float, powers: _Array,
+) -> tuple[int, int]:  # fmt: skip
     """Continue from `done`; return the number of values done, and of those pending.
 
     A pending value is unchanged; `pending` has its index and the range of words that it has read.

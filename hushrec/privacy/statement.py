@@ -230,7 +230,8 @@ class PrivacyStatement:
             "season": None if self.week is None else self.week.to_dict(),
             **{flag: getattr(self, flag) for flag in _FLAGS},
         }
-        return _replaced(result, math.inf, "inf")
+        entry: dict[str, Any] = _replaced(result, math.inf, "inf")
+        return entry
 
     @classmethod
     def from_dict(cls, entry: dict[str, Any]) -> "PrivacyStatement":

@@ -80,7 +80,7 @@ class RecordingNoise(_EveryCall):
 
     def _call(self, kind: str, value: np.ndarray, amount: Any, label: str) -> np.ndarray:
         method = "flip" if kind == "flip" else f"add_{kind}"
-        output = getattr(self._source, method)(value, amount, label)
+        output: np.ndarray = getattr(self._source, method)(value, amount, label)
         self.calls.append(NoiseCall(kind, label, np.array(amount), np.array(value), output.copy()))
         self._then(label, output)
         return output

@@ -73,7 +73,8 @@ def learned(
         settled = np.sqrt((gained / 2) ** 2 + gained * noise) - gained / 2
         total = np.maximum(np.maximum(slope**2 * variance, settled) + gained + noise, _TINY)
         fit[place] = -0.5 * (np.log(total) + surprise**2 / total).sum()
-    return evidence + fit - fit.max()
+    together: Array = evidence + fit - fit.max()
+    return together
 
 
 class Tracked(NamedTuple):
@@ -121,7 +122,7 @@ class Tracked(NamedTuple):
         total = self.variance + noise_variance
         weight, square = ratio(self.mean, total), float(ratio(self.mean**2 - self.variance, total).sum())
         precision = sd**-2.0
-        found = (precision * center + float(weight @ released)) / (precision + max(square, 0.0))
+        found: float = (precision * center + float(weight @ released)) / (precision + max(square, 0.0))
         return max(found, _LEAST_PART)
 
     def measured(self, released: Array, noise_variance: Any, part: float = 1.0) -> Tracked:

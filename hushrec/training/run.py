@@ -436,7 +436,8 @@ def counted_users(ratings: Rows) -> Bounded:
     """Return the number of users with rows, or in a season the sum of their weights."""
     groups = ratings.groups if isinstance(ratings, Weighted) else [(1.0, ratings)]
     rated: list[tuple[float, Any]] = [(weight, rows.rated()) for weight, rows in groups]
-    return WeightedUsers([(weight, Users(rows)) for weight, rows in rated]).count()
+    counted: Bounded = WeightedUsers([(weight, Users(rows)) for weight, rows in rated]).count()
+    return counted
 
 
 def _in_partitions(estimator: Estimator[Any], accountant: Accountant) -> bool:

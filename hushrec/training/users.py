@@ -268,7 +268,7 @@ class FittedUsers(Users):
 
     def _residuals(self, items: Array, cells: Array) -> Array:
         matrix, users, model = self._rows.matrix, BiasedFactors(self._fitted), BiasedFactors(items)
-        residual = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
+        residual: Array = matrix.data.astype(np.float64) - self._center - model.biases[matrix.indices]
         residual -= users.biases[cells]
         if model.rank:
             factors = users.factors.astype(model.factors.dtype, copy=False)
@@ -281,7 +281,9 @@ class FittedUsers(Users):
 
 def user_means(ratings: Ratings) -> NDArray[np.float64]:
     matrix = ratings.matrix
-    return sparse_rows.row_sums(matrix.indptr, matrix.data) / np.maximum(np.diff(matrix.indptr), 1)
+    sums = sparse_rows.row_sums(matrix.indptr, matrix.data)
+    means: NDArray[np.float64] = sums / np.maximum(np.diff(matrix.indptr), 1)
+    return means
 
 
 def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: SweepSettings) -> UserState:
@@ -325,7 +327,8 @@ def likes(ratings: Ratings, threshold: float | None) -> sp.csr_array:
 
 
 def unit_weights(ratings: Ratings) -> Array:
-    return CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
+    weights: Array = CLIP_MARGIN / np.sqrt(np.maximum(np.diff(ratings.matrix.indptr), 1))
+    return weights
 
 
 def clip_factor(norms: Array, bound: float) -> Array:
