@@ -14,10 +14,12 @@ from typing import Any, ClassVar
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
-from scipy.linalg import LinAlgError, lapack
+from scipy.linalg import LinAlgError
+from scipy.linalg.lapack import get_lapack_funcs
 
 from hushrec.checks import Positive
 from hushrec.data import Domain, Ratings
+from hushrec.kernels.packed import mirror
 from hushrec.kernels.sweeps import csr
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
@@ -129,17 +131,18 @@ def item_weights(matrix: Array) -> NDArray[np.float64]:
     """Regress every item on all others, from their second moments with the ridge on them.
 
     ``matrix`` is symmetric and positive definite; in Fortran's order it is overwritten. Column j of the
-    result holds the weights of the items for item j; 0 on the diagonal.
+    result, in C's order, holds the weights of the items for item j; 0 on the diagonal.
     """
     if not matrix.size:
         return matrix
-    factor, failed = lapack.dpotrf(matrix, lower=1, overwrite_a=1)
-    inverse, singular = (factor, 0) if failed else lapack.dpotri(factor, lower=1, overwrite_c=1)
+    factorize, invert = get_lapack_funcs(("potrf", "potri"), (matrix,))
+    factor, failed = factorize(matrix, lower=1, overwrite_a=1)
+    inverse, singular = (factor, 0) if failed else invert(factor, lower=1, overwrite_c=1)
     if failed or singular:
         raise LinAlgError("the matrix is not positive definite")
-    for row in range(len(inverse)):  # in place: a copy may not fit
-        inverse[row, row + 1 :] = inverse[row + 1 :, row]
+    mirror(inverse)  # in place: a copy may not fit
     diagonal = inverse.diagonal().copy()
     np.fill_diagonal(inverse, 0.0)
-    inverse /= -diagonal
-    return inverse
+    weights = inverse.T
+    weights /= -diagonal
+    return weights

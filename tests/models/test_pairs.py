@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from hushrec.data import Ratings, realistic
-from hushrec.kernels.packed import unpacked
+from hushrec.kernels.packed import from_rectangle
 from hushrec.models import PrivateEigenRec
 from hushrec.models.private_eigenrec.items import ItemStatistics
-from hushrec.models.private_eigenrec.pairs import ItemMatrix
+from hushrec.models.private_eigenrec.pairs import denoise
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
@@ -45,7 +45,7 @@ def test_the_matrix_is_that_of_the_users_rows() -> None:
     bounded = users.item_matrix()
     rows = rows_apart(ratings.matrix.toarray() > 0, scale, first)
     expected = (rows.T @ rows)[np.ix_(scale > 0, scale > 0)]
-    found = unpacked(opened(bounded))
+    found = from_rectangle(opened(bounded).ravel(), len(expected), np.float64)
     np.testing.assert_allclose(found, expected, atol=0.02 * np.abs(expected).max())
     steps = opened(bounded) / float(bounded.step)
     assert (steps == np.rint(steps)).all() and math.frexp(float(bounded.step))[0] == 0.5
@@ -63,9 +63,9 @@ def test_pairs_are_no_taste_dimensions() -> None:
         pairs[number, number + 1] = pairs[number + 1, number] = rng.uniform(10, 20)
     taste = tastes @ tastes.T
     for signal, certain in ((pairs, 0), (0.5 * taste, 3), (pairs + taste, 3)):
-        parts = ItemMatrix.of(with_noise(signal, 2.0, 1), 2.0, 40)
-        assert parts.certain == certain
-        assert not certain or certain <= parts.standing <= certain + 1
+        found = denoise(with_noise(signal, 2.0, 1), 2.0, 40)
+        assert found.certain == certain
+        assert not certain or certain <= found.standing <= certain + 1
 
 
 def test_it_matches_a_slow_twin() -> None:
@@ -77,7 +77,7 @@ def test_it_matches_a_slow_twin() -> None:
     learned = np.flatnonzero(weights > 41.5 * sds["item weights"])
     scale, first, edge = items.scale[learned], items.first[learned], 2 * sd * math.sqrt(len(learned))
     rows = rows_apart(likes[:, learned], scale, first)
-    matrix = rows.T @ rows + unpacked(noise["item matrix"])
+    matrix = rows.T @ rows + from_rectangle(noise["item matrix"].ravel(), len(rows.T), np.float64)
     rest = matrix - np.diag(np.diag(matrix))
     values, columns = (part[..., -2:] for part in np.linalg.eigh(rest))
     low_rank = (columns * np.sqrt(np.maximum(values**2 - edge**2, 0) * (values > edge))) @ columns.T

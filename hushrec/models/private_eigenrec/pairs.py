@@ -8,13 +8,12 @@ denoised, and EASE's regressions on the result are the model.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 
-from hushrec.kernels.packed import unpacked
+from hushrec.kernels.packed import from_rectangle, ritz_pairs
 from hushrec.models.ease import item_weights
 from hushrec.models.private_eigenrec.items import ItemStatistics, popularity_of
 from hushrec.models.private_eigenrec.users import LikingUsers
@@ -32,10 +31,21 @@ _THRESHOLD = 2.5
 _RIDGE = 1.0
 #: Entry of the matrix along popularity, as a part of its trace.
 _ALONG_POPULARITY = 0.1
+#: Rows of a matrix that are denoised at a time, and columns of Lanczos iterations beyond those needed.
+_ROWS, _FURTHER = 256, 8
+
+
+def memory_for(n_items: int) -> float:
+    """Return the GiB that a training takes: three triangles of 8 octets an entry, and all else.
+
+    The triangles are sums, the answer of a partition or the noisy sums, and the matrix in float32.
+    `python -m benchmarks.scale --steps lists` measures it.
+    """
+    return 0.5 + 3 * 4.0 * n_items**2 / 2**30
 
 
 def train_pairs(items: ItemStatistics, rank: int, users: LikingUsers, gate: Gate) -> ModelArrays:
-    matrix = gate.release("item matrix", users.item_matrix())
+    matrix = gate.release("item matrix", users.item_matrix()).ravel()
     return _served(items, matrix, _precision(gate), gate, rank)
 
 
@@ -47,7 +57,7 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
     popularity, n_users = popularity_of(noisy, 0.0), float(state["users"][0])
     items = ItemStatistics(n_users, noisy, noise_sd, learned, popularity, scale, first)
     users.scale(scale, first)
-    matrix = gate.release("item matrix", users.item_matrix())
+    matrix = gate.release("item matrix", users.item_matrix()).ravel()
     part, precision, before = 1.0, _precision(gate), float(state["pairs_precision"])
     if before:
         known = np.full(len(matrix), 1 / before)
@@ -63,20 +73,21 @@ def _precision(gate: Gate) -> float:
 
 def _served(items: ItemStatistics, matrix: Array, precision: float, gate: Gate, rank: int) -> ModelArrays:
     noise_sd = math.sqrt(0.5 / precision) if gate.private else 0.0  # off the diagonal
-    parts = ItemMatrix.of(unpacked(matrix), noise_sd, rank)
     scale, along = items.scale[items.learned], items.first[items.learned]
-    along = along / np.linalg.norm(along)
-    strength = _ALONG_POPULARITY * max(float(parts.diagonal.sum()), 0.0)
-    weights = parts.weights(along, strength) * scale[:, None] / scale
+    full = from_rectangle(matrix, len(scale), np.float32)
+    found = denoise(full, noise_sd, rank)
+    weights = _regressed(full, along / np.linalg.norm(along))
+    weights *= scale[:, None].astype(np.float32)
+    weights /= scale.astype(np.float32)
     serve = {
         "center": np.float64(0.0),
         "item_bias": 1e-6 * items.popularity,
         "item_factors": np.zeros((len(items.noisy), 0), np.float32),
         "history_weight": items.scale**2,
         "pair_items": np.flatnonzero(items.learned).astype(np.int32),
-        "pair_weights": weights.astype(np.float32),
+        "pair_weights": weights,
         "supported": items.learned.astype(np.uint8),
-        "directions": np.int64(parts.certain),
+        "directions": np.int64(found.certain),
     }
     state = {
         "pairs": matrix,
@@ -90,86 +101,63 @@ def _served(items: ItemStatistics, matrix: Array, precision: float, gate: Gate, 
     return ModelArrays(serve, state)
 
 
-@dataclass(frozen=True)
-class ItemMatrix:
-    """The parts of a released item x item matrix.
+class Found(NamedTuple):
+    """Numbers of taste dimensions in an item matrix.
 
     Attributes
     ----------
-    diagonal : ndarray of shape (n,)
-    directions, strengths : ndarray of shape (n, k) and (k,)
-        The strongest eigenvectors off the diagonal and their eigenvalues, descending.
     standing : int
-        Number of them that exceed the noise.
-    residual : ndarray of shape (n, n)
-        The rest without all these, 0 on the diagonal.
-    noise_sd : float
-        Noise of an entry off the diagonal.
+        Eigenvalues off the diagonal that exceed the noise.
     certain : int
         Lower bound on the taste dimensions.
     """
 
-    diagonal: Array
-    directions: Array
-    strengths: Array
     standing: int
-    residual: Array
-    noise_sd: float
     certain: int
 
-    @classmethod
-    def of(cls, matrix: Array, noise_sd: float, count: int) -> ItemMatrix:
-        """Separate a noisy matrix into its parts, with at most ``count`` directions.
 
-        An eigenvalue of noise alone is below ``2 noise_sd sqrt(n)``.
-        """
-        residual, order = matrix - np.diag(np.diag(matrix)), len(matrix)
-        strengths, directions = eigh(residual, subset_by_index=[max(order - count, 0), order - 1])
-        strengths, directions = strengths[::-1], directions[:, ::-1]
-        standing = int((strengths > 2 * noise_sd * math.sqrt(len(matrix))).sum())
-        certain = _certain(matrix, directions, noise_sd)
-        diagonal = np.diag(matrix).copy()
-        parts = cls(diagonal, directions, strengths, standing, residual, noise_sd, certain)
-        residual -= parts.low_rank()
-        np.fill_diagonal(residual, 0.0)
-        return parts
+def denoise(matrix: Array, noise_sd: float, count: int) -> Found:
+    """Denoise a symmetric item matrix in place.
 
-    def low_rank(self) -> NDArray[np.float64]:
-        """Return the directions that exceed the noise, without the strength that noise adds."""
-        columns, edge = self.directions[:, : self.standing], 2 * self.noise_sd * math.sqrt(len(self.diagonal))
-        return (columns * _clean(self.strengths[: self.standing], edge)) @ columns.T
-
-    def weights(self, popularity: Array, strength: float) -> NDArray[np.float64]:
-        """Return EASE's weights of the items, shape (n, n); column j holds those for item j.
-
-        Parameters
-        ----------
-        popularity : ndarray of shape (n,)
-            The direction that was projected out, at norm 1.
-        strength : float
-            Entry of the matrix along it.
-        """
-        sparse = np.maximum(np.abs(self.residual) - _THRESHOLD * self.noise_sd, 0.0)
-        full = np.copysign(sparse, self.residual) + self.low_rank()
-        full += strength * np.outer(popularity, popularity)
-        np.fill_diagonal(full, np.maximum(self.diagonal, 0.0) + strength * popularity**2)
-        ridge = _RIDGE * (float(np.diag(full).mean()) or 1.0)
-        least = float(eigh(full, eigvals_only=True, subset_by_index=[0, 0])[0])
-        full[np.diag_indices(len(full))] += ridge + max(-least, 0.0)
-        return item_weights(np.asfortranarray(full))
-
-
-def _clean(strengths: Array, edge: float) -> Array:
-    return np.sqrt(np.maximum(strengths**2 - edge**2, 0.0))
-
-
-def _certain(matrix: Array, directions: Array, noise_sd: float) -> int:
-    """Return a lower bound on the eigenvalues beyond noise and chance, without the largest entries.
-
-    Derivation: docs/proofs/private-eigenrec.md.
+    Off the diagonal it becomes the sum of a part of low rank, from at most ``count`` eigenvectors that exceed
+    the noise, without the strength that noise adds, and of the entries of the rest that exceed it.
+    ``noise_sd`` is that of an entry off the diagonal. An eigenvalue of noise alone is below
+    ``2 noise_sd sqrt(n)``.
     """
-    rest = np.where(np.abs(matrix) > _EXCEEDS * noise_sd, 0.0, matrix)
-    np.fill_diagonal(rest, 0.0)
-    basis, _ = np.linalg.qr(directions)
-    edge = 2 * noise_sd * math.sqrt(len(rest)) + 2 * math.sqrt(max(float(np.trace(matrix)), 0.0) / len(rest))
-    return int((np.linalg.eigvalsh(basis.T @ rest @ basis) > edge).sum())
+    order, diagonal, edge = len(matrix), matrix.diagonal().copy(), 2 * noise_sd * math.sqrt(len(matrix))
+    np.fill_diagonal(matrix, 0.0)
+    strengths, basis = (part[..., : -count - 1 : -1] for part in ritz_pairs(matrix, count + _FURTHER))
+    standing = int((strengths > edge).sum())
+    columns = basis[:, :standing]
+    strong = np.sqrt(np.maximum(strengths[:standing] ** 2 - edge**2, 0.0)).astype(matrix.dtype)
+    rest = np.zeros((basis.shape[1], basis.shape[1]))  # of the matrix without its largest entries
+    for start in range(0, order, _ROWS):
+        rows = matrix[start : start + _ROWS]
+        small = np.where(np.abs(rows) > _EXCEEDS * noise_sd, matrix.dtype.type(0), rows)
+        rest += basis[start : start + _ROWS].T @ (small @ basis)
+        low_rank = (columns[start : start + _ROWS] * strong) @ columns.T
+        rows -= low_rank
+        size = np.abs(rows)
+        size -= matrix.dtype.type(_THRESHOLD * noise_sd)
+        np.copysign(np.maximum(size, 0, out=size), rows, out=rows)
+        rows += low_rank
+    np.fill_diagonal(matrix, diagonal)
+    # derivation: docs/proofs/private-eigenrec.md
+    chance = 2 * math.sqrt(max(float(diagonal.sum(dtype=np.float64)), 0.0) / order)
+    return Found(standing, int((np.linalg.eigvalsh(rest) > edge + chance).sum()))
+
+
+def _regressed(matrix: Array, popularity: Array) -> NDArray[np.float32]:
+    """Return EASE's weights of the items of a denoised matrix, in its place, column j for item j.
+
+    ``popularity`` is the direction that was projected out, at norm 1.
+    """
+    strength = _ALONG_POPULARITY * max(float(matrix.diagonal().sum(dtype=np.float64)), 0.0)
+    diagonal = np.maximum(matrix.diagonal(), 0.0) + strength * popularity**2
+    for row, along in zip(matrix, strength * popularity, strict=True):
+        row += (along * popularity).astype(matrix.dtype)
+    np.fill_diagonal(matrix, diagonal)
+    least = float(ritz_pairs(matrix, _FURTHER)[0][0])
+    ridge = _RIDGE * (float(diagonal.mean()) or 1.0)  # which also makes up for the error of `least`
+    np.fill_diagonal(matrix, diagonal + ridge + max(-least, 0.0))
+    return item_weights(matrix.T)

@@ -18,8 +18,9 @@ from hushrec.checks import Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
 from hushrec.kernels.sweeps import csr
-from hushrec.models.ease import MOST_ITEMS, at_ratings
+from hushrec.models.ease import at_ratings
 from hushrec.models.private_eigenrec.denoise import Sums
+from hushrec.models.private_eigenrec.pairs import memory_for
 from hushrec.models.private_eigenrec.parts import folded, moved_by
 from hushrec.models.private_eigenrec.stacking import MOST_USERS, WEIGHTS
 from hushrec.models.private_eigenrec.train import train_first
@@ -67,6 +68,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     pairs : bool
         Release the item x item matrix instead of the rounds: items recommend items, as in EASE. Planned where
         there are many users for each item.
+    memory : float
+        GiB that a training with item pairs may take, > 0. Rounds are planned where pairs need more.
     tuning : PrivateEigenRec.Tuning
         Values that studies chose.
     like_threshold : float or None
@@ -138,16 +141,18 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     rank: Annotated[int, "[0, 900]"] = 16
     iterations: Count = 8
     pairs: bool = False
+    memory: Positive = 2.0
     tuning: Tuning = Tuning()
     like_threshold: float | None = None
     n_users: Count | None = None
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pairs and self.tuning.learned_items > MOST_ITEMS:
+        learned = self.tuning.learned_items
+        if self.pairs and memory_for(learned) > self.memory:
             raise InputError(
-                f"An item matrix of {self.tuning.learned_items:,} items takes more than 1 GiB; set"
-                f" learned_items to at most {MOST_ITEMS:,}, or pairs to False."
+                f"An item matrix of {learned:,} items takes {memory_for(learned):.2g} GiB; set memory to more"
+                f" than that, learned_items to less than {learned:,}, or pairs to False."
             )
 
     @classmethod
@@ -157,10 +162,12 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         root = math.sqrt(signal)
         rank = min(round(_RANK_PER_ROOT * root - _RANK_LESS), _LARGEST_RANK)
         rank = rank if rank >= _LEAST_RANK else 0
-        fits = changes.get("learned_items", 0) <= MOST_ITEMS and domain.n_items > 1
+        learned = max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED))
+        needed = memory_for(changes.get("learned_items", learned))
+        fits = needed <= changes.get("memory", cls.memory) and domain.n_items > 1
         chosen = {
             "rank": rank,
-            "learned_items": max(1, min(round(_LEARNED_PER_ROOT * root), _MOST_LEARNED)),
+            "learned_items": learned,
             "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
             "pairs": fits and signal >= max(_MANY, _PAIRS_FROM * domain.n_items),
             "parts_share": _share_for_parts(budget.mu * min(n_users, MOST_USERS)),

@@ -15,7 +15,7 @@ from hushrec.data import Ratings
 from hushrec.data.keys import mix
 from hushrec.errors import InputError
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
-from hushrec.kernels.packed import frobenius_scale
+from hushrec.kernels.packed import frobenius_scale, rectangle
 from hushrec.kernels.residuals import added_residuals, added_weights
 from hushrec.kernels.sparse_rows import at_columns, weight_sums, with_values
 from hushrec.kernels.sweeps import csr
@@ -136,7 +136,8 @@ class LikingUsers(Users):
     def item_matrix(self) -> Bounded:
         """Sum over users of (row without popularity, at norm 1) x the same: norm <= 1.
 
-        A packed triangle of the learned items. Rows are rounded to integers first; all later steps are exact.
+        The diagonal, then the packed rows below it, as a rectangle (`packed.rectangle`). Rows are rounded to
+        integers first; all later steps are exact.
         """
         matrix, step = self._ratings.matrix, spacing(_LONGEST * CLIP_MARGIN, FACTOR_BITS)
         along_step = step / grid(self._first)
@@ -146,12 +147,16 @@ class LikingUsers(Users):
         first = self._first[self._learned]
         along = truncated(room * self._along + along_step / 2, along_step)
         sums = outer_sums(rows.indptr, rows.indices, rows.data, len(first))
-        both, square = rows.T @ along, float(along @ along)
-        for item in range(len(first)):
+        both, square, diagonal = rows.T @ along, float(along @ along), np.zeros(len(first))
+        for item in reversed(range(len(first) if rows.nnz else 0)):  # memory that is zero stays untouched
             row = sums[item * (item + 1) // 2 :][: item + 1]
             row -= first[item] * both[: item + 1]
             row -= (both[item] - first[item] * square) * first[: item + 1]
-        return Bounded(sums, positive(1.0), weight=frobenius_scale(len(first)), step=step**2)
+            diagonal[item] = row[item]
+            sums[len(first) + item * (item - 1) // 2 :][:item] = row[:item]
+        sums[: len(first)] = diagonal
+        shape, weight = rectangle(len(first))
+        return Bounded(sums.reshape(shape), positive(1.0), weight=weight, step=step**2)
 
     def part_weights(self, parts: Parts, weights: Array, part: float) -> Bounded:
         """Return gradient and Hessian of the weights of a list's parts (`stacking.contributions`)."""
