@@ -127,7 +127,7 @@ def most_liked(counts: Array) -> NDArray[np.int32]:
     return np.sort(best[counts[best] > 0]).astype(np.int32)
 
 
-def item_weights(matrix: Array) -> NDArray[np.float64]:
+def item_weights(matrix: Array) -> Array:
     """Regress every item on all others, from their second moments with the ridge on them.
 
     ``matrix`` is symmetric and positive definite; in Fortran's order it is overwritten. Column j of the

@@ -94,6 +94,7 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
     blocks, totals = list(blocks), None
     waiting, lock, adding = iter(blocks), threading.Lock(), threading.Lock()
     count = max(1, min(threads.count(), TABLES_BYTES // max(2 * query.size, 1)))
+    threads_each = threads.count() // count
     most = max(1, len(blocks) // (_SHARES * count)) if count > 1 else len(blocks)
 
     def together() -> list[Ratings]:
@@ -112,7 +113,7 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
     def work() -> None:
         nonlocal waiting, totals
         try:
-            with threads.limit(1):
+            with threads.limit(threads_each):
                 while rows := together():
                     bounded = contributions(make, joined(rows[0].domain, rows), query)
                     parts = [part._take() for part in bounded]

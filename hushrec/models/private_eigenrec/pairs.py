@@ -11,7 +11,6 @@ import math
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.kernels.packed import from_rectangle, ritz_pairs
 from hushrec.models.ease import item_weights
@@ -147,7 +146,7 @@ def denoise(matrix: Array, noise_sd: float, count: int) -> Found:
     return Found(standing, int((np.linalg.eigvalsh(rest) > edge + chance).sum()))
 
 
-def _regressed(matrix: Array, popularity: Array) -> NDArray[np.float32]:
+def _regressed(matrix: Array, popularity: Array) -> Array:
     """Return EASE's weights of the items of a denoised matrix, in its place, column j for item j.
 
     ``popularity`` is the direction that was projected out, at norm 1.
