@@ -88,7 +88,7 @@ speed: PART ?= sweep first_use serve scale
 speed: $(VENV)/.bench ## time and memory, PART=one of sweep (against implicit) first_use serve scale; LONG=--long
 	@$(call EACH,$(PART),)
 
-dist: $(VENV)/.release ## wheel and source archive of the last commit, built twice and compared, and the README's lines with them
+dist: $(VENV)/.release ## wheel and source archive of the last commit, built twice and compared, the README's lines with them, and an SBOM
 	$(BIN)/python -m benchmarks.dist
 
 clean: ## remove everything that make made

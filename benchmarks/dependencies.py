@@ -19,7 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TOOLS = {"ruff", "mypy", "import-linter", "check-jsonschema"}  # they check the code and do not run with it
+TOOLS = {"ruff", "mypy", "import-linter", "check-jsonschema", "cyclonedx-bom"}  # they check the code and do not run with it
 LENSKIT_TEST = "tests/integrations/test_lenskit.py"
 TORCH = "torch==2.13.0"  # of LensKit: one release for both, since it is the largest download
 

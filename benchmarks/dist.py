@@ -1,7 +1,7 @@
 """Wheel and source archive of the committed tree, the same bytes whenever they are built: ``make dist``.
 
 Builds both twice, compares them, leaves them in dist/, then runs the README's lines with the wheel alone in a
-fresh environment.
+fresh environment. build/sbom/ gets the bill of materials of that environment, as CycloneDX.
 
 Times in the archives are those of the last commit (SOURCE_DATE_EPOCH). The README becomes the long
 description, with links to files as addresses in the repository at this version.
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 #: The build backend's own functions, as `python -m build` calls them.
 BUILD = [sys.executable, "-c", "import sys, setuptools.build_meta as b; getattr(b, sys.argv[1])(sys.argv[2])"]
 TOY = os.environ.get("TOY") == "1"
-DIST, FRESH = ROOT / "dist", ROOT / "build" / "dist-check"
+DIST, FRESH, SBOM = ROOT / "dist", ROOT / "build" / "dist-check", ROOT / "build" / "sbom"
 
 
 def exported(folder: Path) -> Path:
@@ -126,7 +126,16 @@ def check() -> int:
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     ran = [python, "-P", script, ROOT / "README.md"]
     with tempfile.TemporaryDirectory() as folder:
-        return subprocess.run(ran, cwd=folder, env=environment, check=False).returncode
+        return subprocess.run(ran, cwd=folder, env=environment, check=False).returncode or bill()
+
+
+def bill() -> int:
+    """Write what the fresh environment holds: the wheel, its dependencies, their licences."""
+    SBOM.mkdir(parents=True, exist_ok=True)
+    file = SBOM / "hushrec.cdx.json"
+    words = ["environment", "--output-reproducible", "--pyproject", ROOT / "pyproject.toml"]
+    made = [sys.executable, "-m", "cyclonedx_py", *words, "--output-file", file, FRESH]
+    return subprocess.run(made, check=False).returncode
 
 
 if __name__ == "__main__":

@@ -20,6 +20,7 @@ LINES = [
 RELEASE = PROJECT["optional-dependencies"]["release"]
 MODULES = {"pytest-xdist": "xdist", "python-flint": "flint", "import-linter": "importlinter"}
 MODULES |= {"pytrec-eval-terrier": "pytrec_eval", "mlflow-skinny": "mlflow", "faiss-cpu": "faiss"}
+MODULES |= {"cyclonedx-bom": "cyclonedx_py"}
 
 
 def numbers(version: str) -> tuple[int, ...]:
