@@ -39,7 +39,6 @@ from .models import (
 )
 from .privacy import (
     Accountant as Accountant,
-    Bound as Bound,
     Bounded as Bounded,
     Budget as Budget,
     Gaussian as Gaussian,
@@ -49,9 +48,6 @@ from .privacy import (
     Release as Release,
     Season as Season,
     SeasonAccountant as SeasonAccountant,
-    counted as counted,
-    positive as positive,
-    signed as signed,
 )
 from .public import PublicRatings as PublicRatings
 from .serving.batch import write_lists as write_lists

@@ -26,7 +26,7 @@ class Bound(NamedTuple):
 
     Examples
     --------
-    >>> bound = hushrec.signed(1.0)                               # contributions of norm 1, in any direction
+    >>> bound = hushrec.privacy.signed(1.0)              # contributions of norm 1, in any direction
     >>> bound.add_remove, bound.replace
     (1.0, 2.0)
     >>> bound.under("replace")
@@ -51,7 +51,7 @@ def signed(norm: float) -> Bound:
 
     Examples
     --------
-    >>> bound = hushrec.signed(1.0)
+    >>> bound = hushrec.privacy.signed(1.0)
     >>> bound.add_remove, bound.replace
     (1.0, 2.0)
     """
@@ -63,7 +63,7 @@ def positive(norm: float) -> Bound:
 
     Examples
     --------
-    >>> bound = hushrec.positive(1.0)                             # two of them are at most sqrt(2) apart
+    >>> bound = hushrec.privacy.positive(1.0)              # two of them are at most sqrt(2) apart
     >>> bound.add_remove, round(bound.replace, 3)
     (1.0, 1.414)
     """
@@ -75,7 +75,7 @@ def counted(most: float) -> Bound:
 
     Examples
     --------
-    >>> bound = hushrec.counted(3)                                # a user adds 0 to 3 to a count
+    >>> bound = hushrec.privacy.counted(3)              # a user adds 0 to 3 to a count
     >>> bound.add_remove, bound.replace
     (3, 3)
     """
@@ -87,7 +87,7 @@ def jointly(*bounds: Bound) -> Bound:
 
     Examples
     --------
-    >>> bound = hushrec.privacy.jointly(hushrec.signed(3.0), hushrec.signed(4.0))
+    >>> bound = hushrec.privacy.jointly(hushrec.privacy.signed(3.0), hushrec.privacy.signed(4.0))
     >>> bound.add_remove, bound.replace
     (5.0, 10.0)
     """
@@ -118,7 +118,7 @@ class Bounded:
     Examples
     --------
     >>> clipped = np.clip([0.3, 2.0, -0.4], -1, 1)                # what each user adds, at most 1 in size
-    >>> hushrec.Bounded([clipped.sum()], hushrec.signed(1.0))
+    >>> hushrec.Bounded([clipped.sum()], hushrec.privacy.signed(1.0))
     Bounded(<private>, Bound(add_remove=1.0, replace=2.0), scale=1, unit='user')
     """
 
@@ -187,8 +187,8 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
 
     Examples
     --------
-    >>> sums = hushrec.Bounded([0.5, -0.5], hushrec.signed(1.0))
-    >>> count = hushrec.Bounded([7.0], hushrec.counted(1.0))
+    >>> sums = hushrec.Bounded([0.5, -0.5], hushrec.privacy.signed(1.0))
+    >>> count = hushrec.Bounded([7.0], hushrec.privacy.counted(1.0))
     >>> both = hushrec.privacy.together([sums, count])                    # one release instead of two
     >>> round(both.sensitivity("add-remove"), 3)
     1.414

@@ -20,7 +20,7 @@ class Gate(Protocol):
     Examples
     --------
     >>> def train(gate: hushrec.Gate, clipped):                     # the server's side of a training
-    ...     return gate.release("total", hushrec.Bounded([clipped.sum()], hushrec.signed(1.0)))
+    ...     return gate.release("total", hushrec.Bounded([clipped.sum()], hushrec.privacy.signed(1.0)))
     >>> from hushrec.training.gate import LocalGate
     >>> budget = hushrec.Budget(5, 1e-6)
     >>> release = hushrec.Release("total", hushrec.Gaussian(1 / budget.mu), 1.0, "user", "add-remove")
