@@ -22,8 +22,15 @@ class _Registry(UserDict[str, Any]):
 
 ESTIMATORS = _Registry(
     {
-        "als": "hushrec.models.als.ALS",
+        "both": "hushrec.models.both.Both",
         "private-als": "hushrec.models.private_als.PrivateALS",
+        "private-eigenrec": "hushrec.models.private_eigenrec.PrivateEigenRec",
+        "item-bias": "hushrec.models.baselines.ItemBias",
+        "popular": "hushrec.models.baselines.Popular",
+        "global-mean": "hushrec.models.baselines.GlobalMean",
+        "one-bit-user": "hushrec.models.one_bit_user.UserLevelOneBit",
+        "als": "hushrec.models.als.ALS",
+        "ease": "hushrec.models.ease.EASE",
         "dpals": "hushrec.papers.dpals.DPALS",
         "frank-wolfe": "hushrec.papers.frank_wolfe.FrankWolfe",
         "private-frank-wolfe": "hushrec.papers.frank_wolfe.PrivateFrankWolfe",
@@ -32,13 +39,6 @@ ESTIMATORS = _Registry(
         "private-projected-gradient": "hushrec.papers.frank_wolfe.PrivateProjectedGradient",
         "cleansed-svd": "hushrec.papers.mcsherry_mironov.CleansedSVD",
         "one-bit": "hushrec.papers.one_bit.OneBitCompletion",
-        "one-bit-user": "hushrec.models.one_bit_user.UserLevelOneBit",
-        "both": "hushrec.models.both.Both",
-        "private-eigenrec": "hushrec.models.private_eigenrec.PrivateEigenRec",
-        "ease": "hushrec.models.ease.EASE",
-        "item-bias": "hushrec.models.baselines.ItemBias",
-        "global-mean": "hushrec.models.baselines.GlobalMean",
-        "popular": "hushrec.models.baselines.Popular",
     }
 )
 """The name that an estimator has on the command line and in model files -> its class.

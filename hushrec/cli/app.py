@@ -51,7 +51,7 @@ _GROUPS = {
         "servers run": "Run one of the two servers.",
         "servers join": "Take part with ratings that stay on this machine.",
     },
-    "Budgets, audits, dossiers, and experiments of papers": {
+    "Budgets, audits and dossiers": {
         "ledger": "Show the charges to data sets, or give them budgets.",
         "ledger show": "Show the charges to data sets, also as a page.",
         "ledger open": "Give a data set a budget, or lower its budget.",
@@ -62,6 +62,8 @@ _GROUPS = {
         "certify": "Write a dossier on a model, to be signed.",
         "sign": "Write the signed dossier.",
         "verify": "Check a dossier against its model.",
+    },
+    "Experiments of papers": {
         "papers": "Masked completion: obfuscation, not privacy.",
         "papers serve-completion": "Complete the matrix of many nodes from masked columns.",
         "papers node": "Take part in a masked completion.",

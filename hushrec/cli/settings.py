@@ -39,8 +39,13 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
     """
     if model is None:
         models = {name: summary(cls) for name, cls in ESTIMATORS.items()}
-        lines = [f"{name:<27} {_brief(about, 52)}" for name, about in models.items()]
-        output.result(as_json, {"models": models}, *lines, "", "Settings of one: hushrec settings MODEL")
+        lines: dict[bool, list[str]] = {False: [], True: []}
+        for name, cls in ESTIMATORS.items():
+            of_paper = cls.__module__.startswith("hushrec.papers.")
+            lines[of_paper].append(f"{name:<27} {_brief(models[name], 52)}")
+        papers = "", "Models of papers, to compare with:", *lines[True]
+        told = *lines[False], *papers, "", "Settings of one: hushrec settings MODEL"
+        output.result(as_json, {"models": models}, *told)
         return
     listed = list(_listed(known(model), "", tuning))
     lines = []
