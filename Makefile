@@ -18,6 +18,8 @@ TESTS        ?=
 FULL         ?=
 SPARK        ?=
 DEPENDENCIES ?=
+# versions of all packages; LOCK= takes the newest within the bounds
+LOCK         ?= --constraint requirements-dev.lock
 MUTANTS      ?= 60
 ROOMS        ?= privacy
 ROOM         ?= 1
@@ -94,23 +96,23 @@ dist: $(VENV)/.release ## wheel and source archive of the last commit, built twi
 clean: ## remove everything that make made
 	rm -rf $(VENV) build demo-output bench-output *.egg-info .mypy_cache .pytest_cache .ruff_cache .import_linter_cache
 
-$(VENV)/.run: pyproject.toml
+$(VENV)/.run: pyproject.toml requirements-dev.lock
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet -e ".[plot]"
+	$(BIN)/python -m pip install --quiet $(LOCK) -e ".[plot]"
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e ".[test]"
+	$(BIN)/python -m pip install --quiet $(LOCK) -e ".[test]"
 	@touch $@
 
 $(VENV)/.docs: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e ".[docs]"
+	$(BIN)/python -m pip install --quiet $(LOCK) -e ".[docs]"
 	@touch $@
 
 $(VENV)/.release: $(VENV)/.run
-	$(BIN)/python -m pip install --quiet -e ".[release]"
+	$(BIN)/python -m pip install --quiet $(LOCK) -e ".[release]"
 	@touch $@
 
 $(VENV)/.bench: $(VENV)/.test
-	$(BIN)/python -m pip install --quiet -e ".[bench]"
+	$(BIN)/python -m pip install --quiet $(LOCK) -e ".[bench]"
 	@touch $@

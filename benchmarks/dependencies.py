@@ -1,9 +1,12 @@
-"""Run the tests in a separate environment: ``make test DEPENDENCIES=newest`` or ``oldest``.
+"""Run the tests in a separate environment: ``make test DEPENDENCIES=newest`` or ``oldest``. Or lock versions.
 
 ``newest`` takes the newest release of every dependency, beyond the upper bounds of pyproject.toml: it shows
 the next bounds. ``oldest`` takes the lower bounds of all dependencies and extras. LensKit asks for other
 versions of pandas and pyarrow, so it is installed last, and its test runs after the others. The environment's
 ``report.json`` keeps the versions and the outcome, which ``make trust`` prints (D8).
+
+``python -m benchmarks.dependencies lock`` installs nothing. It writes the newest versions within the bounds
+to requirements-dev.lock, which every environment of the Makefile uses.
 """
 
 import argparse
@@ -19,7 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-TOOLS = {"ruff", "mypy", "import-linter", "check-jsonschema", "cyclonedx-bom"}  # they check the code and do not run with it
+LOCK = ROOT / "requirements-dev.lock"
+TOOLS = {
+    "ruff",
+    "mypy",
+    "import-linter",
+    "check-jsonschema",
+    "cyclonedx-bom",
+}  # they check the code and do not run with it
 LENSKIT_TEST = "tests/integrations/test_lenskit.py"
 TORCH = "torch==2.13.0"  # of LensKit: one release for both, since it is the largest download
 
@@ -53,12 +63,36 @@ def run_tests(python: Path, tests: list[str], *options: str) -> tuple[int, int]:
     return int(suite.get("tests", 0)) - int(suite.get("skipped", 0)), max(failed, int(code != 0))
 
 
+def lock() -> int:
+    """Write what pip would install now for development."""
+    report = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--dry-run",
+        "--ignore-installed",
+        "--quiet",
+        "--report",
+        "-",
+    ]
+    found = subprocess.run(
+        [*report, f"{ROOT}[test,docs,release,bench]"], stdout=subprocess.PIPE, check=True
+    ).stdout
+    packages = [entry["metadata"] for entry in json.loads(found)["install"]]
+    lines = {f"{each['name']}=={each['version']}" for each in packages if each["name"] != "hushrec"}
+    LOCK.write_text("\n".join(sorted(lines, key=str.lower)) + "\n", encoding="utf-8")
+    return 0
+
+
 def main() -> int:
     """Make the environment, run the tests, write the report; 1 if a test failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("which", choices=["newest", "oldest"])
+    parser.add_argument("which", choices=["newest", "oldest", "lock"])
     parser.add_argument("tests", nargs="*", default=["tests"])
     arguments = parser.parse_args()
+    if arguments.which == "lock":
+        return lock()
     folder = ROOT / f".venv-{arguments.which}"
     venv.create(folder, with_pip=True, clear=True)
     python = folder / ("Scripts" if os.name == "nt" else "bin") / "python"
