@@ -39,12 +39,12 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
     """
     if model is None:
         models = {name: summary(cls) for name, cls in ESTIMATORS.items()}
-        lines: dict[bool, list[str]] = {False: [], True: []}
+        listing: dict[bool, list[str]] = {False: [], True: []}
         for name, cls in ESTIMATORS.items():
             of_paper = cls.__module__.startswith("hushrec.papers.")
-            lines[of_paper].append(f"{name:<27} {_brief(models[name], 52)}")
-        papers = "", "Models of papers, to compare with:", *lines[True]
-        told = *lines[False], *papers, "", "Settings of one: hushrec settings MODEL"
+            listing[of_paper].append(f"{name:<27} {_brief(models[name], 52)}")
+        papers = "", "Models of papers, to compare with:", *listing[True]
+        told = *listing[False], *papers, "", "Settings of one: hushrec settings MODEL"
         output.result(as_json, {"models": models}, *told)
         return
     listed = list(_listed(known(model), "", tuning))
