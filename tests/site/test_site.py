@@ -9,6 +9,8 @@ import pytest
 import hushrec
 from benchmarks import epsilon_page
 from docs._ext import execute
+from hushrec.evaluation import plots
+from hushrec.registry import ESTIMATORS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -66,6 +68,19 @@ def test_links_to_files_and_headings_lead_somewhere(page):
         assert target.exists(), f"{path} is not there"
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target), f"{path} has no heading {anchor}"
+
+
+@pytest.mark.parametrize("name", ESTIMATORS)
+def test_a_model_is_in_the_browser_in_the_formulas_and_in_the_plots(name):
+    module, mention = ESTIMATORS[name].__module__, f"`{name}`"
+    served = re.search(r"SERVED = \[(.*?)\]", (ROOT / "web" / "src" / "section.ts").read_text())[1]
+    if "papers" not in module and name not in ("both", "global-mean"):  # a pair, and a model without lists
+        assert f'"{name}"' in served
+    assert (
+        mention in (DOCS / "reference" / "fold-in.md").read_text() or name == "one-bit"
+    )  # for research on single ratings
+    assert f'"{name}"' not in served or mention in (DOCS / "guides" / "device.md").read_text()
+    assert not module.endswith("baselines") or name in plots._BASELINES
 
 
 def test_the_page_of_epsilon_is_what_its_command_prints():
