@@ -33,7 +33,7 @@ PYTEST       := OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=lo
 EACH          = failed=0; for each in $(1); do echo "== $$each"; $(BIN)/python -m benchmarks.$(2)$$each $(LONG) || failed=1; done; exit $$failed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check smoke test-web true trust mutants docs bench frontier reproduce speed dist clean
+.PHONY: help demo test check smoke test-web trust mutants docs bench frontier reproduce speed dist clean
 
 help: ## list these targets
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1\t\2/p' $(MAKEFILE_LIST) | expand -t 12
@@ -61,11 +61,8 @@ smoke: $(VENV)/.test $(VENV)/.release ## the code of every target at toy size; 3
 test-web: ## the browser's client and the demo page, in headless Chromium; ROOM=3 multiplies the time targets by 3
 	@ROOM=$(ROOM) bash web/test.sh
 
-true: $(VENV)/.test ## check that sentences the product says are true; 5 minutes
-	$(BIN)/python -m benchmarks.true
-
-trust: $(VENV)/.test ## every property behind the guarantee with its figure, 5 minutes; LONG="--full --write" takes hours
-	$(BIN)/python -m benchmarks.trust $(LONG)
+trust: $(VENV)/.test ## properties behind the guarantee, and sentences the product says, 10 minutes; LONG="--full --write" takes hours
+	@$(call EACH,trust true,)
 
 mutants: $(VENV)/.test ## planted privacy bugs and the tests that kill them, then MUTANTS sampled ones of ROOMS
 	$(if $(TOY),,$(PYTEST) -m "full or not full" tests/mutants)

@@ -29,7 +29,7 @@ PARTS = {
     "speed": ("PART", "sweep first_use serve scale"),
 }
 #: Targets that run their code at toy size.
-TOY = ("help", "demo", "frontier", "true", "trust", "mutants", "dist", *PARTS)
+TOY = ("help", "demo", "frontier", "trust", "mutants", "dist", *PARTS)
 #: Targets that .ci/run runs in full, the one that runs this file, and one that has no code.
 LEFT = ("check", "test", "test-web", "docs", "smoke", "clean")
 SECONDS = 180.0
@@ -71,8 +71,8 @@ def missing() -> list[str]:
     wrong += [
         f"make {name} is in benchmarks/smoke.py and not in the Makefile" for name in {*TOY, *LEFT} - known
     ]
-    if len(known) > 16:
-        wrong.append(f"the Makefile has {len(known)} targets, more than 16")
+    if len(known) > 15:
+        wrong.append(f"the Makefile has {len(known)} targets, more than 15")
     modules = {path.stem for path in (ROOT / "benchmarks").iterdir()}
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("hushrec/**/*.py")]:
         text = page.read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Check that the product's sentences are true: ``make true``.
+"""Check that the product's sentences are true: the second part of ``make trust``.
 
 A test of a printed or documented sentence has a mark, ``@pytest.mark.true("D1")``. This runs
 them all and prints a line for each sentence below, PASS or what falls short; it exits 1 if any does.
@@ -57,7 +57,7 @@ SENTENCES = {
     "I3": "Every type of column is read or refused in one sentence, and integer ids are exact",
     "P1": "Popularity from a release and donors is nearer to the truth than from either alone",
     "P2": "plan and train say where public data decide, and not more budget",
-    "P3": "A useless table of item features stays out of lists, and each vote is charged",
+    "P3": "A table of items that tells tastes apart gets weight in lists, and a random one gets less",
     "F1": "A job whose streams are closed or full ends in 0 where its work is done, and charges nothing else",
 }
 

@@ -1,4 +1,4 @@
-"""Run the tests behind the guarantee and print one table, a row a property: ``make trust``.
+"""Run the tests behind the guarantee and print one table, a row a property: ``make trust``, part one.
 
 Tests record figures (pytest's ``record_property``); a row prints the largest, smallest or sum of what its
 tests recorded. ``--full`` adds the long tests and a run on the newest releases; ``--write`` keeps the table

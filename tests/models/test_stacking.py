@@ -255,6 +255,7 @@ def generated(n_users: int, seed: int = 0, n_items: int = 120) -> Ratings:
     return Ratings.from_any((*cells, np.ones(len(cells[0]))), domain)
 
 
+@pytest.mark.true("P3")
 def test_a_good_table_gets_weight_and_a_random_one_less() -> None:
     ratings = generated(1500)
     found = []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import hushrec
+from benchmarks import true
 from docs._ext import pages
 
 ROOT = Path(__file__).parents[2]
@@ -40,6 +41,11 @@ def test_one_version():
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
     assert f'"version": "{version}"' in (ROOT / "web" / "package.json").read_text()
     assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_every_sentence_of_make_trust_has_a_test():
+    texts = [path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")]
+    assert set(re.findall(r'mark\.true\("(\w+)"\)', "".join(texts))) == set(true.SENTENCES)
 
 
 def test_one_address():
