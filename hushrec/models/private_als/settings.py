@@ -63,6 +63,18 @@ class PrivateALS(Estimator[FittedUsers]):
 
     Notes
     -----
+    A rating is ``r_ij = c + b_i + b_j + u_i v_j + e_ij``, of user i and item j. The user solves one ridge
+    regression of their ratings on ``[v_j, 1]``. With weights ``c_ij`` of norm 1 a user and factors ``u_i``,
+    each iteration releases the users' second moments and the item sums
+
+        ``G = sum_i u_i u_i' + noise``,    ``S_j = sum_i c_ij e_ij u_i + noise``,
+
+    each user's part clipped. Let ``d`` be the error of ``v_j`` along an eigenvector of G, with prior variance
+    p, s the part of ``S_j`` along it, and x the eigenvalue times the released weight of the item. Then s is x d
+    plus noise of variance ``noise^2 + residual x``, and the server adds the posterior mean
+
+        ``E[d] = p x s / (p x^2 + noise^2 + residual x)``.
+
     Clips are multiples of the spread, the released standard deviation of a user's ratings about their own
     mean, and of the residual variance, which the first six iterations release. As the model improves, clips
     and noise shrink.

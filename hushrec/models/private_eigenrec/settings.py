@@ -78,6 +78,22 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     n_users : int or None
         Declared number of users; None releases it for 1% of the budget.
 
+    Notes
+    -----
+    With w the released item weights, a user's row is ``y_i``: ``w_j ** weight_exponent`` at liked items, at
+    norm 1. Its part along popularity is removed and the rest has norm 1 again, ``x_i``. A round with item
+    vectors V releases
+
+        ``S = sum_i x_i u_i' + noise``,    ``u_i = V' y_i / |V' y_i|``,
+
+    one step of power iteration: the left singular vectors of all rounds' S are the next V. With popularity q
+    and ``h_l = w_l ** (2 weight_exponent)``, a user with likes L gets the scores
+
+        ``score_j = q_j + v_j f``,    ``f = (sum of h_l v_l over L) / (sum of h_l q_l over L)``,
+
+    where a column of V is scaled by how well one half of users' likes predicts the other. With ``pairs``,
+    EASE's weights of ``sum_i x_i x_i' + noise`` add to the scores.
+
     Privacy
     -------
     Unit: user. Relation: the budget's. Joint: the releases are (epsilon, delta)-DP. A user's factors are
