@@ -39,7 +39,7 @@ def ledger_show(
     dataset
         Name of the users in the ledger.
     delta
-        At which epsilon is given.
+        Delta of the printed epsilon.
     runs
         List all runs, not only the last ones.
     html

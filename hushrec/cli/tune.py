@@ -102,7 +102,7 @@ def tune(
         _list(trials, model, budget, "public", as_json)
         return
     if shown:
-        output.note("Training several times; how many is told to nobody, so there is no bar.")
+        output.note("Training several times. The number is secret, so there is no progress bar.")
     reserved = replace(budget, failure=budget.delta if failure is None else failure)
     accountant = Accountant(reserved, **charging.arguments(budget.private))
     trained = tuning.tune(rows, model, candidates, accountant, mean_runs=mean_runs, seed=seed)

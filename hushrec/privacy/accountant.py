@@ -346,7 +346,7 @@ class Accountant(Single):
             notes = (
                 *notes,
                 f"a killed training lost {self._lost} noisy values, which nobody saw: they stay charged, and"
-                " were drawn and charged anew",
+                " were drawn and charged again",
             )
         summary = None
         if self.ledger is not None and self.releases:

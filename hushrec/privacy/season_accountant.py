@@ -197,7 +197,7 @@ class SeasonAccountant(Accountant):
             budgets = [self.budget, *(other.budget for other in self._others)]
             names = ", ".join(f'"{other.name}"' for other in self._others)
             both = self.budget.spell(epsilon_together(budgets, self.budget.delta))
-            notes += (f"Whoever is also in season {names} of this data set is promised {both} together.",)
+            notes += (f"Users who are also in season {names} of this data set are promised {both} together.",)
         return replace(super().statement(public, notes, exact_arithmetic=exact_arithmetic), week=self.week)
 
     def _charge(

@@ -103,7 +103,7 @@ class Tracked(NamedTuple):
         }
 
     def to_arrays(self, name: str) -> dict[str, Array]:
-        """Return arrays for a model file; those with a row an item are named ``item_...``."""
+        """Return arrays for a model file; ``item_...`` have a row for each item."""
         return dict(zip(self.expected(name), self, strict=True))
 
     def with_new(self, seen: NDArray[np.bool_]) -> Tracked:

@@ -92,6 +92,6 @@ class Sum(Message):
 
 @dataclass(frozen=True)
 class Taken(Message):
-    """Answer to a share: the server keeps it."""
+    """The server's answer after it stored a share."""
 
     node: str

@@ -60,7 +60,7 @@ class Node:
     Attributes
     ----------
     name : str
-        Unlike any other node's.
+        Each node has another one.
     tokens : sequence of two str
         At the first server and the second one.
     folder : path

@@ -70,7 +70,7 @@ class PrivateALS(Estimator[FittedUsers]):
         ``G = sum_i u_i u_i' + noise``,    ``S_j = sum_i c_ij e_ij u_i + noise``,
 
     each user's part clipped. Let ``d`` be the error of ``v_j`` along an eigenvector of G, with prior variance
-    p, s the part of ``S_j`` along it, and x the eigenvalue times the released weight of the item. Then s is x d
+    p, s the part of ``S_j`` along it, and x the eigenvalue times the item's released weight. Then s is x d
     plus noise of variance ``noise^2 + residual x``, and the server adds the posterior mean
 
         ``E[d] = p x s / (p x^2 + noise^2 + residual x)``.
