@@ -194,7 +194,7 @@ def run(*words: object, fails: bool = False) -> str:
 
 def quality(mine: dict, compared: dict | None, epsilon: float) -> str:
     """Return the table of held-out RMSE and Recall@20, next to baselines and to models without privacy."""
-    references = mine.get("beside", {})
+    references = mine.get("baselines", {})
     rows = [(f"this model, epsilon {epsilon:g}", mine.get("rmse"), mine.get("recall@20"))]
     at = {(row["model"], row["epsilon"]): row for row in compared["runs"]} if compared else {}
     if (row := at.get(("both", 1.0))) and epsilon != 1:

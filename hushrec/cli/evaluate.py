@@ -114,7 +114,7 @@ def evaluate(
         notes = _NOTES[:1]
     columns["released (1)"].update(_cells(baselines["user means"]) | _cells(baselines["popularity"]))
     plain = {name: None if figures is None else figures.to_dict() for name, figures in baselines.items()}
-    payload = {"model": trained.estimator.name, **result.to_dict(), "beside": plain}
+    payload = {"model": trained.estimator.name, **result.to_dict(), "baselines": plain}
     output.result(as_json, payload, result.text(columns), *notes, *_lost(result, baselines))
 
 

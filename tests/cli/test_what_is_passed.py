@@ -74,7 +74,7 @@ def test_evaluate(files, run):
     found = json.loads(run(*line, *more, "--seed", "5").stdout)
     options = {"k": 7, "relevant_from": 3.5, "metrics": ["rmse", "recall", "mrr"], "resamples": 30}
     wanted = hushrec.evaluate(hushrec.load(files.model), *parts, **options, seed=5).to_dict()
-    assert found.pop("beside").keys() == {"user means", "popularity", "popular"}
+    assert found.pop("baselines").keys() == {"user means", "popularity", "popular"}
     assert found == {"model": "item-bias", **json.loads(json.dumps(wanted))}
 
 
@@ -85,7 +85,7 @@ def test_evaluate_says_which_figures_are_worse_than_a_baseline(files, run):
     for model in ("level.hush", files.model):
         asked = ["evaluate", model, files.train, files.test, "--metrics", "rmse,mae,coverage"]
         found = json.loads(run(*asked, "--json").stdout)
-        means = found["beside"]["user means"]
+        means = found["baselines"]["user means"]
         worse = [name for name in ("mae", "rmse") if means[name] < found[name]]
         sentence = f"Worse than each user's mean: {', '.join(worse)}."
         said.append(sentence in " ".join(run(*asked).stdout.split()))
