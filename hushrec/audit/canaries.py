@@ -50,7 +50,7 @@ def canaries(
     n_canaries : int
         >= 20. An epsilon of 1 needs about 1,000, one of 10 more than 10,000.
     seed : int
-        Of the coins and the training.
+        Seeds the coins and the training.
     alpha, noise
         As in `hushrec.audit.distinguish.distinguish`.
 

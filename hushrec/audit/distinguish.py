@@ -131,7 +131,7 @@ def distinguish(
     domain : Domain, optional
         By default 8 items with ratings from 1 to 5.
     seed : int
-        Of the generated users and the training.
+        Seeds the generated users and the training.
     alpha : float
         Chance of a false alarm.
     noise : NoiseSource, optional

@@ -52,7 +52,7 @@ def membership(
     settings : mapping, optional
         They override the model's choice.
     seed : int
-        Of the planted users and of the training.
+        Seeds the planted users and the training.
 
     Returns
     -------

@@ -40,7 +40,7 @@ class Store:
     n_users, n_ratings : int
     by_position, hand_picked, purchases : bool
     splits : tuple of str
-        As of `Ratings`.
+        As in `Ratings`.
 
     Raises
     ------

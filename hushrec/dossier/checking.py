@@ -73,7 +73,7 @@ def check(
     Parameters
     ----------
     content : bytes
-        Of the signed dossier, or of the bytes to sign.
+        The signed dossier, or the bytes to sign.
     model : str or path
         The model file that the dossier should be about.
     page : bytes, optional

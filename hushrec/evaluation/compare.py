@@ -278,7 +278,7 @@ def compare(
         Names in ``hushrec.registry.ESTIMATORS``, with planned settings, or estimators. For likes
         (``Domain(likes=True)``) those that rank.
     epsilons : sequence of float
-        Of the runs, all at the same ``delta``, unit (user) and ``relation``.
+        Epsilons of the runs, all at the same ``delta``, unit (user) and ``relation``.
     delta : float
         In (0, 1).
     relation : {"add-remove", "replace"}
@@ -296,7 +296,7 @@ def compare(
     data_is_public : bool
         Charge nothing and stamp every result NOT PRIVATE.
     seed : int
-        Of initialisation, sampling and the bootstrap.
+        Seeds initialisation, sampling and the bootstrap.
     on_price : callable, optional
         Called before the first run with the number of charged runs and their epsilon at ``delta`` together.
         An exception stops the comparison, and no budget is spent.

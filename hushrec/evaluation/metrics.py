@@ -197,7 +197,7 @@ def evaluate(
     resamples : int
         Bootstrap resamples of the users; 0 leaves the intervals undefined (NaN).
     seed : int
-        Of the bootstrap.
+        Seeds the bootstrap.
     next : bool
         Measure lists of what users choose next, in which recent ratings count more. The history has times,
         and the held-out ratings are later (`hushrec.data.leave_last_out`).

@@ -105,7 +105,7 @@ def tune(
     mean_runs : float
         Expected number of runs, greater than 1.
     seed : int
-        Of initialisation and the split.
+        Seeds initialisation and the split.
 
     Privacy
     -------

@@ -106,7 +106,7 @@ class EvaluationMetric(Metric[Sample]):
     at_k : bool
         Its name in a result has the lists' length, as in recall@20.
     alike : bool
-        Of lists before the history's items are removed, which would make any two lists differ.
+        Use lists before the history's items are removed, which would make any two lists differ.
     """
 
     job: str = "lists"

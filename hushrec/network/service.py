@@ -39,11 +39,11 @@ class Limits:
     body_bytes : int
         Largest body of a request.
     waiting_bytes : int
-        Of all requests that are arriving or being answered.
+        Most bytes of all requests that are arriving or being answered.
     requests_per_second : float
         Average rate of one address, with a burst of ten seconds' requests.
     connections : int
-        Of all clients.
+        Most connections of all clients together.
     idle_seconds : float
         Longest time without a byte, or for the head of a request.
     request_seconds : float

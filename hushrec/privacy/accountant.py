@@ -47,7 +47,7 @@ class Accountant(Single):
     resume : bool
         Continue the last unfinished training, without charging its releases again.
     reservation : Reservation, optional
-        Of :meth:`Ledger.reserve`, for several accountants; by default each training has its own.
+        From :meth:`Ledger.reserve`, for several accountants; by default each training has its own.
     allow_composition : bool
         Allow a cost in addition to an open season, where the data set has no budget.
 
@@ -276,7 +276,7 @@ class Accountant(Single):
         BudgetError, LedgerError
             As `release`; nothing is run.
         Exception
-            Of the first run, if every run raised.
+            The first run's, if every run raised.
         """
         check_kind(mechanism, RepeatAndSelect, "mechanism", "pass RepeatAndSelect.within(budget, mean_runs)")
         unit, relation = self.budget.unit, self.budget.relation

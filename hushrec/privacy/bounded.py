@@ -104,7 +104,7 @@ class Bounded:
     values : array_like of numbers
         Finite for any rows. No code checks this, since the result would leak.
     bound : Bound
-        Of the norm of ``values * weight``.
+        Bound of the norm of ``values * weight``.
     scale : float
         Public, > 0.
     weight : array_like, optional

@@ -19,7 +19,7 @@ class LedgerSummary:
     Attributes
     ----------
     epsilon, delta, mu : float
-        Of all charges together; the promise is the budget.
+        Cost of all charges together; the promise is the budget.
     charges, runs : int
         Their numbers.
     reserved : float

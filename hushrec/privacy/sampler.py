@@ -173,7 +173,7 @@ def add_noise(
     grids : (n,) or (1,) ndarray of int32
         Base-2 exponents of the grid steps.
     law : Law
-        Of |Z|; Z is symmetric.
+        The law of |Z|; Z is symmetric.
     draw : callable
         Returns so many fresh random words.
     margins : Margins

@@ -245,7 +245,7 @@ class SeasonSummary:
     mu : float
         Largest cost of its charges for one user.
     run : str or None
-        Of its last charge.
+        The run of its last charge.
 
     Examples
     --------

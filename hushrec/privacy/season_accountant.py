@@ -37,7 +37,7 @@ class SeasonAccountant(Accountant):
     season : Season
         Equal to the one in the ledger.
     after : PrivacyStatement, optional
-        Of the last week's model, `Model.privacy`; None before week 0.
+        `Model.privacy` of the last week's model; None before week 0.
     skip : bool
         Pass over weeks that were cut short, or begin a new model.
     week : int, optional

@@ -47,7 +47,7 @@ class PrivacyStatement:
     secure_noise : bool
         Whether all noise came from the operating system's cryptographic generator.
     ledger : LedgerSummary or None
-        Of all runs on the data set, with this one.
+        Summary of all runs on the data set, with this one.
     exact_arithmetic : bool
         Whether sums have no rounding.
     exact_noise : bool

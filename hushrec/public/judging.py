@@ -89,7 +89,7 @@ def judge(
     donors, external : Ratings
         All public ratings of the same, and of another population.
     state : mapping of str to ndarray
-        Of the private training.
+        State of the private training.
     trained : Ratings, optional
         The public users who are among the private ones; by default none.
     """

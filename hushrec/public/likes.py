@@ -76,9 +76,9 @@ class Released:
     ----------
     private : Recommender
     known, trained : Ratings
-        Of all public users, and of those who are among the private ones.
+        Likes of all public users, and of those who are among the private ones.
     state : mapping of str to ndarray
-        Of the private training. Without released item weights in it, popularity is that of the public users.
+        State of the private training. Without released item weights, popularity is that of the public users.
     """
 
     private: Recommender

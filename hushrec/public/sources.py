@@ -99,7 +99,7 @@ class PublicRatings:
     def read(self, estimator: Any, ratings: Ratings | Store) -> PublicRows:
         """Read the public rows of one training, or refuse them before anything is spent.
 
-        Of the private rows it reads only those of donors, and keeps no others.
+        It reads the private rows of donors only, and keeps no others.
         """
         same, external = _sources(self.same), _sources(self.external)
         for model in (estimator, getattr(estimator, "lists", None)):
@@ -156,9 +156,9 @@ class PublicRows:
     Attributes
     ----------
     same : Ratings
-        Of the same population, ordered by user id.
+        Ratings of the same population, ordered by user id.
     external : Ratings or None
-        Of other populations, with numbers as ids.
+        Ratings of other populations, with numbers as ids.
     donors : tuple of str
         Ids of the declared donors.
     external_sources : int

@@ -27,7 +27,7 @@ class Judged:
         Agreement of the donors' ratings with the released values, relative to users of the same population;
         in [0, 1].
     weight : float
-        Of the public model in scores, in [0, 1]; 0 if it was refused.
+        Weight of the public model in scores, in [0, 1]; 0 if it was refused.
     metric : {"recall@20", "rmse"}
     private, public, together : dict
         ``value``, ``low`` and ``high``: the figure on held-out ratings of donors, with a 95% interval over

@@ -51,7 +51,7 @@ class Model(Recommender):
     Attributes
     ----------
     estimator, domain, arrays, lists, state, public
-        As of a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
+        As in a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
     judged
         The donors' judgement of ``public``: a `hushrec.serving.judged.Judged` for each job.

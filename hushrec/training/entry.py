@@ -64,10 +64,10 @@ def train(
     data_is_public : bool
         Charge nothing, and stamp the model NOT PRIVATE.
     columns : mapping, optional
-        As of :meth:`Ratings.from_any`.
+        As in :meth:`Ratings.from_any`.
     relation : {"add-remove", "replace"}
     seed : int
-        Of initialisation and sampling; privacy noise has none.
+        Seeds initialisation and sampling; privacy noise has no seed.
 
     Raises
     ------

@@ -40,7 +40,7 @@ class Round(NamedTuple):
     share : float
         Fraction of mu squared, relative to the other rounds.
     bound : Bound
-        Of one user, in units of the release.
+        Bound of one user, in units of the release.
     """
 
     label: str

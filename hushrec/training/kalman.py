@@ -60,7 +60,7 @@ def learned(
     surprise : ndarray
         Measurement minus expectation: ``slope * change + noise``.
     variance : ndarray
-        Of the measured state, before it drifted.
+        Variance of the measured state before it drifted.
     noise : ndarray
         Its variance.
     usual : float or ndarray

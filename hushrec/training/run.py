@@ -98,7 +98,7 @@ def fit(
     ratings : Ratings or Store
         A store is read a block of users at a time, where the estimator allows it.
     seed : int
-        Of initialisation and sampling, never of privacy noise.
+        Seeds initialisation and sampling, never privacy noise.
     progress : bool
         Show a bar of the releases.
     budget_fraction : float

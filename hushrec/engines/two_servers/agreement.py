@@ -54,7 +54,7 @@ class Agreement:
     budget : Budget
         The promise against either server.
     seed : int
-        Of initialisation and sampling.
+        Seeds initialisation and sampling.
     nodes_per_user : int
         Most nodes that hold ratings of one user. Noise is drawn for a user at all of them.
     users_per_node : int
@@ -141,7 +141,7 @@ class Agreement:
 
     @cached_property
     def fingerprint(self) -> str:
-        """SHA-256 of all attributes and of the library's version."""
+        """SHA-256 of all attributes and of the version of hushrec."""
         estimator = {"name": self.estimator.name, **settings_of(self.estimator)}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.failure]
         nodes = [self.nodes_per_user, self.users_per_node]

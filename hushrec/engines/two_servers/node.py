@@ -86,7 +86,7 @@ def contribute(servers: Sequence[Line], public: Public, ratings: Ratings, node: 
     servers : sequence of two Lines
         The first and the second one.
     public : Public
-        Of the agreement that the node's owner accepted.
+        The public part of the agreement that the owner accepted.
 
     Returns
     -------

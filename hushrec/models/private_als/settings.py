@@ -57,7 +57,7 @@ class PrivateALS(Estimator[FittedUsers]):
     bias_rounds : int
         Releases of the item biases before the first factors, >= 0.
     tuning : PrivateALS.Tuning
-        What studies chose.
+        Values that studies chose.
     n_users : int or None
         Declared number of users; None releases it together with the level.
 

@@ -76,7 +76,7 @@ class Ground(NamedTuple):
     slopes : ndarray of shape (n_items,)
         Slopes of the released sums in the items.
     scores : ndarray of shape (n_items, n_components)
-        Of item features.
+        Scores of the items in their features' components.
     """
 
     level: Level
