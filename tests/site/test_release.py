@@ -39,7 +39,9 @@ def test_one_version():
     version = PROJECT["version"]
     assert hushrec.__version__ == version
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
-    assert f'"version": "{version}"' in (ROOT / "web" / "package.json").read_text()
+    assert f"version = {{{version}}}" in (ROOT / "docs" / "papers" / "cite.md").read_text()
+    for name in ("package.json", "package-lock.json"):
+        assert f'"version": "{version}"' in (ROOT / "web" / name).read_text()
     assert f"\n## {version}\n" in (ROOT / "CHANGELOG.md").read_text()
 
 
