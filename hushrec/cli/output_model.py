@@ -135,7 +135,7 @@ def described(trained: Model) -> dict[str, Any]:
     domain = trained.domain
     return {
         "model": trained.estimator.name,
-        "hyper_parameters": settings_of(trained.estimator),
+        "settings": settings_of(trained.estimator),
         "n_users_is_noisy": counted(trained),
         "n_items": domain.n_items,
         "rating_range": [domain.low, domain.high],

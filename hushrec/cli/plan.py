@@ -65,7 +65,7 @@ def plan(
     text = [f"Model:      {model}" + ("" if budget.private else "   NOT PRIVATE"), f"Budget:     {budget}"]
     if domain is not None:
         planned = estimator.plan(budget, domain)
-        payload |= {"hyper_parameters": settings_of(estimator), **output_plan.planned_dict(planned)}
+        payload |= {"settings": settings_of(estimator), **output_plan.planned_dict(planned)}
         text.append(f"It makes {plural(len(planned.releases), 'release')}, which together cost this epsilon.")
         if releases:
             text += ["", output_plan.plan_table(planned)]

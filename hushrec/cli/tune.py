@@ -53,7 +53,7 @@ def tune(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Choose hyper-parameters. Generated ratings have no privacy cost and are usually enough.
+    """Choose settings. Generated ratings have no privacy cost and are usually enough.
 
     With --generated, or with --data-is-public and RATINGS, all combinations are tried and listed, best first.
     On private RATINGS a random number of combinations is tried, and only the best model is written. The whole

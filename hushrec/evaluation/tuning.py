@@ -1,4 +1,4 @@
-"""Choice of hyper-parameters: freely on generated or public ratings, or privately on the private ones.
+"""Choice of settings: freely on generated or public ratings, or privately on the private ones.
 
 The private choice follows Papernot and Steinke 2022: a random number of runs, each with random settings from
 the candidates and a private score. The best model alone is released. The whole cost is charged before the

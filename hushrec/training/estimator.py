@@ -1,4 +1,4 @@
-"""The base of every algorithm: frozen hyper-parameters, a plan of releases, a training through a gate."""
+"""The base of every algorithm: frozen settings, a plan of releases, a training through a gate."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def exact_plan(name: str, budget: Budget, instead: str = "a private model") -> P
 
 @dataclass(frozen=True, kw_only=True)
 class Estimator(Settings, Generic[PrivateSide]):
-    """Frozen hyper-parameters of one algorithm.
+    """Frozen settings of one algorithm.
 
     A subclass writes ``name``, :meth:`releases`, :meth:`users`, :meth:`train` and :meth:`fold_in`. It may add
     :meth:`week` for seasons, and :meth:`settings_for` to choose settings by budget and number of users.

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from hushrec.training.estimator import Estimator
 
 #: Data that every privacy statement assumes to be public.
-_PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "hyper-parameters"
+_PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "settings"
 #: For unit "rating", and where user ids are row numbers.
 _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
