@@ -219,6 +219,23 @@ def row_product_range(left, table, start, stop, products, total):
 
 
 @compiled
+def table_sum_range(indptr, indices, values, table, start, stop, sums):
+    for row in range(start, stop):
+        for k in range(indptr[row], indptr[row + 1]):
+            if 0 <= indices[k] < len(table):
+                for c in range(table.shape[1]):
+                    sums[row, c] += values[k] * table[indices[k], c]
+
+
+@compiled
+def scattered_range(indptr, indices, values, columns, weights, start, stop, sums):
+    for row in range(start, stop):
+        for k in range(indptr[row], indptr[row + 1]):
+            for c in range(columns.shape[1]):
+                sums[row, columns[indices[k], c]] += values[k] * weights[indices[k], c]
+
+
+@compiled
 def value_sum_range(indptr, values, start, stop, sums):
     for row in range(start, stop):
         begin, end = indptr[row], indptr[row + 1]

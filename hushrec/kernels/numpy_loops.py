@@ -64,6 +64,20 @@ def product_range(users, items, left, right, start, stop, products):
     products[pairs] = np.einsum("ij,ij->i", rows[:, :width], columns[:, :width], dtype=np.float64)
 
 
+def table_sum_range(indptr, indices, values, table, start, stop, sums):
+    for row in range(start, stop):
+        entries = slice(indptr[row], indptr[row + 1])
+        known = indices[entries] >= 0
+        sums[row] = values[entries][known] @ table[indices[entries][known]].astype(np.float64)
+
+
+def scattered_range(indptr, indices, values, columns, weights, start, stop, sums):
+    for row in range(start, stop):
+        entries = slice(indptr[row], indptr[row + 1])
+        items = indices[entries]
+        np.add.at(sums[row], columns[items], values[entries, None] * weights[items])
+
+
 def value_sum_range(indptr, values, start, stop, sums):
     for row in range(start, stop):
         sums[row] = values[indptr[row] : indptr[row + 1]].sum(dtype=np.float64)

@@ -51,6 +51,39 @@ def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
     return (starts, places.astype(rows[1].dtype), values), [table[columns] for table in tables]
 
 
+def chosen_entries(rows: CSR, chosen: NDArray[np.bool_]) -> CSR:
+    starts, columns, values = rows
+    return np.append(0, np.cumsum(chosen))[starts], columns[chosen], values[chosen]
+
+
+def table_sums(rows: CSR, table: Array) -> NDArray[np.float64]:
+    """Return the sum of a table's rows at the columns of each row, times its values; -1 is no column.
+
+    A sum does not depend on other rows, to the bit. It takes the entries in their order.
+    """
+    table = np.ascontiguousarray(table).view()
+    table.setflags(write=False)  # always, because numba compiles again for another type
+    return _added(loops.active().table_sum_range, *_typed(rows), table, _nothing(rows, table.shape[1]))
+
+
+def scattered_sums(rows: CSR, columns: Array, weights: Array, n_columns: int) -> NDArray[np.float64]:
+    """Return rows times a sparse matrix whose row i has ``weights[i]`` at ``columns[i]``, dense.
+
+    As of :func:`table_sums`.
+    """
+    add = loops.active().scattered_range
+    return _added(add, *_typed(rows), columns.astype(np.int32), weights, _nothing(rows, n_columns))
+
+
+def _typed(rows: CSR) -> tuple[Array, Array, Array]:
+    starts, columns, values = rows
+    return np.asarray(starts, np.int64), np.asarray(columns, np.int64), np.asarray(values, np.float64)
+
+
+def _nothing(rows: CSR, width: int) -> NDArray[np.float64]:
+    return np.zeros((len(rows[0]) - 1, width))
+
+
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:
     """Return values with every row scaled down to Euclidean norm ``bound * CLIP_MARGIN`` where it is longer.
 
@@ -94,10 +127,15 @@ def row_squares(indptr: Array, values: Array, center: Array) -> NDArray[np.float
 
 
 def _of_rows(sum_range: Any, indptr: Array, *arrays: Array) -> NDArray[np.float64]:
-    sums = np.empty(len(indptr) - 1)
+    return _added(sum_range, indptr, *arrays, np.empty(len(indptr) - 1))
+
+
+def _added(add: Any, indptr: Array, *arrays: Array) -> NDArray[np.float64]:
+    """Call a loop, whose last argument are the sums, for ranges of rows."""
+    *entries, sums = arrays
 
     def accumulate(start: int, stop: int) -> None:
-        sum_range(indptr, *arrays, start, stop, sums)
+        add(indptr, *entries, start, stop, sums)
 
-    threads.run(accumulate, np.diff(indptr) + 1.0)
+    threads.run(accumulate, (np.diff(indptr) + 1.0) * (sums.size / max(len(sums), 1)))
     return sums

@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.kernels.sparse_rows import CSR, table_sums
 from hushrec.types import Array
 
 
@@ -39,14 +39,9 @@ class ItemRows:
         if isinstance(key, tuple | slice) or np.ndim(key) != 1 or np.asarray(key).dtype == bool:
             return np.asarray(self)[key]
         chosen = np.zeros((len(key), self.shape[1]), self.dtype)
-        places, stored = self.places(np.asarray(key))
-        chosen[stored] = self.rows[places[stored]]
+        found = places(self.items, np.asarray(key))
+        chosen[found >= 0] = self.rows[found[found >= 0]]
         return chosen
-
-    def places(self, columns: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-        """Return items' places among the stored rows, and whether each is stored."""
-        places = np.minimum(np.searchsorted(self.items, columns), max(len(self.items) - 1, 0))
-        return places, (self.items[places] == columns if len(self.items) else np.zeros(len(columns), bool))
 
     def astype(self, dtype: Any) -> Array:
         return np.asarray(self, dtype)
@@ -74,9 +69,13 @@ def without_rows_of_zeros(arrays: Mapping[str, Any]) -> dict[str, Any]:
     return {**arrays, "item_factors": compact(arrays["item_factors"])}
 
 
-def weighted_sums(likes: sp.csr_array, factors: Any, weight: Array) -> NDArray[np.float64]:
-    """Sum the weighted factors of each user's items, shape (n_users, rank)."""
-    rows, items = stored_rows(factors)
-    if items is not None:
-        likes, weight = likes[:, items], weight[items]
-    return np.asarray(likes @ (rows.astype(np.float64) * weight[:, None]))
+def sums_of_rows(rows: CSR, array: Any) -> NDArray[np.float64]:
+    """Sum the array's rows at the columns of each row, times its values."""
+    (table, items), (starts, columns, values) = stored_rows(array), rows
+    return table_sums((starts, columns if items is None else places(items, columns), values), table)
+
+
+def places(items: NDArray[np.integer], columns: NDArray[np.integer]) -> NDArray[np.int64]:
+    """Return the columns' places among ascending items; -1 for others."""
+    found = np.minimum(np.searchsorted(items, columns), max(len(items) - 1, 0))
+    return np.where(items[found] == columns if len(items) else False, found, -1)

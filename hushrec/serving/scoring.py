@@ -11,9 +11,9 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.kernels import residuals, topk
-from hushrec.kernels.sparse_rows import used_columns
+from hushrec.kernels.sparse_rows import scattered_sums, table_sums, used_columns
 from hushrec.kernels.sweeps import CSR, csr
-from hushrec.serving.item_rows import ItemRows, stored_rows
+from hushrec.serving.item_rows import ItemRows, places, stored_rows
 from hushrec.serving.rules import Rules, boosted, limited
 from hushrec.serving.score_mixing import lowered, mixed, standard
 from hushrec.types import Array
@@ -55,6 +55,8 @@ class UserState(NamedTuple):
         return cls(offset=table[:, -1], factors=table[:, :-1])
 
     def at(self, rows: slice) -> UserState:
+        if rows.start == 0 and rows.stop >= len(self.offset):
+            return self
         likes = None if self.likes is None else self.likes[rows]
         return UserState(self.offset[rows], self.factors[rows], likes, self.public and self.public.at(rows))
 
@@ -92,37 +94,33 @@ def at_norm_one(arrays: Mapping[str, Any], rows: CSR) -> sp.csr_array | None:
     return sp.csr_array((values, items, starts), (len(counts), len(arrays["item_bias"])))
 
 
-def from_items(arrays: Mapping[str, Any], likes: sp.csr_array) -> Iterator[tuple[Any, Any]]:
-    """Yield columns and scores of items that recommend items: dense for pairs, sparse for neighbours.
+def from_pairs(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.float64]:
+    """Return the scores of ``pair_items`` by the pairs with each user's likes."""
+    starts, items, values = csr(likes)
+    return table_sums((starts, places(arrays["pair_items"], items), values), arrays["pair_weights"])
 
-    A row's scores do not depend on other rows, to the bit.
-    """
-    if "pair_items" in arrays:
-        items = arrays["pair_items"]
-        (starts, places, values), (table,) = used_columns(csr(likes[:, items]), arrays["pair_weights"])
-        rows = sp.csr_array((values, places, starts), (len(starts) - 1, len(table)))
-        yield items, rows @ table.astype(np.float64)
-    if "neighbours" in arrays:
-        tables = arrays["neighbours"], arrays["similarity"]
-        (starts, places, values), (near, similarity) = used_columns(csr(likes), *tables)
-        rows = sp.csr_array((values, places, starts), (len(starts) - 1, len(near)))
-        ends = np.arange(0, near.size + 1, near.shape[1])
-        powers = similarity.ravel().astype(np.float64) ** _COSINE_POWER
-        flat = float(arrays["word_weight"]) * powers, near.ravel(), ends
-        yield slice(None), rows @ sp.csr_array(flat, (len(near), likes.shape[1]))
+
+def from_words(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.float64]:
+    """Return the scores of all items that are neighbours of each user's likes."""
+    rows, (near, similarity) = used_columns(csr(likes), arrays["neighbours"], arrays["similarity"])
+    return scattered_sums(rows, near, _of_cosines(arrays, similarity), likes.shape[1])
 
 
 def scores_of_items(arrays: Mapping[str, Any], items: Array, column: int) -> NDArray[np.float64]:
     """Return what each of one user's liked items adds to another's score by pairs and neighbours."""
-    alone = sp.csr_array(
-        (np.ones(len(items)), items, np.arange(len(items) + 1)), (len(items), len(arrays["item_bias"]))
-    )
     moved = np.zeros(len(items))
-    for columns, scores in from_items(arrays, alone):
-        dense = scores.toarray() if sp.issparse(scores) else scores
-        (places,) = np.nonzero(np.arange(len(arrays["item_bias"]))[columns] == column)
-        moved += dense[:, places].sum(axis=1)
+    if "pair_items" in arrays:
+        found = places(arrays["pair_items"], np.append(items, column))
+        known = (found[:-1] >= 0) & (found[-1] >= 0)
+        moved[known] += arrays["pair_weights"][found[:-1][known], found[-1]]
+    if "neighbours" in arrays:
+        weights = _of_cosines(arrays, arrays["similarity"][items])
+        moved += np.where(arrays["neighbours"][items] == column, weights, 0.0).sum(axis=1)
     return moved / math.sqrt(max(len(items), 1))
+
+
+def _of_cosines(arrays: Mapping[str, Any], similarity: Array) -> NDArray[np.float64]:
+    return float(arrays["word_weight"]) * np.asarray(similarity, np.float64) ** _COSINE_POWER
 
 
 class PublicScores(NamedTuple):
@@ -169,13 +167,10 @@ def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
         scores = state.offset[:, None] + level
         if len(items):
             scores[:, items] = topk.row_scores(state.factors, factors, state.offset, level[items])
-    if state.likes is not None:
-        for columns, others in from_items(arrays, state.likes):
-            if sp.issparse(others):
-                rows = np.repeat(np.arange(len(scores)), np.diff(others.indptr))
-                scores[rows, others.indices] += others.data
-            else:
-                scores[:, columns] += others
+    if state.likes is not None and "pair_items" in arrays:
+        scores[:, arrays["pair_items"]] += from_pairs(arrays, state.likes)
+    if state.likes is not None and "neighbours" in arrays:
+        scores += from_words(arrays, state.likes)
     return scores
 
 
@@ -190,14 +185,14 @@ def scores_at(
             cells = order[first:last]
             scores[cells] = all_scores(arrays, state.at(users))[rows[cells] - users.start, columns[cells]]
         return scores
-    factors, places = arrays["item_factors"], columns
+    factors, at = arrays["item_factors"], columns
     if len(columns) < len(factors):  # only the rows that are needed
-        factors, places = factors[columns], np.arange(len(columns))
+        factors, at = factors[columns], np.arange(len(columns))
     elif isinstance(factors, ItemRows):
-        places, stored = factors.places(columns)
-        places = np.where(stored, places, len(factors.rows))
+        at = places(factors.items, columns)
         factors = np.vstack([factors.rows, np.zeros((1, factors.shape[1]), factors.dtype)])
-    scores = residuals.predict_pairs(rows, places, state.factors, np.asarray(factors, dtype=np.float64))
+        at = np.where(at < 0, len(factors) - 1, at)
+    scores = residuals.predict_pairs(rows, at, state.factors, np.asarray(factors, dtype=np.float64))
     scores += float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
     if public is None:
         return scores

@@ -16,7 +16,7 @@ from hushrec.errors import InputError
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.recommend import Recommender
 from hushrec.serving.rules import Rules
-from hushrec.serving.scoring import UserState, best_columns, from_items
+from hushrec.serving.scoring import UserState, best_columns, from_pairs, from_words
 from hushrec.types import Array, Part
 
 if TYPE_CHECKING:
@@ -135,14 +135,11 @@ def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, 
 def _learned(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
     arrays, start, sources = lister.arrays, 0, []
     parts = lister.parts or (Part("tastes", 1.0, state.factors.shape[1]), Part("item pairs", 1.0))
-    known = (
-        {}
-        if state.likes is None
-        else {
-            name: scores.nnz if sp.issparse(scores) else scores
-            for name, (_, scores) in zip(_kinds(arrays), from_items(arrays, state.likes), strict=True)
-        }
-    )
+    known = {}
+    if state.likes is not None and "pair_items" in arrays:
+        known["item pairs"] = from_pairs(arrays, state.likes)
+    if state.likes is not None and "neighbours" in arrays:
+        known["words"] = from_words(arrays, state.likes)
     for part in parts:
         columns = state.factors[:, start : start + part.columns]
         start += part.columns
@@ -152,10 +149,6 @@ def _learned(model: Model, lister: Recommender, state: UserState) -> tuple[str, 
         elif np.any(columns) or np.any(known.get(part.name, 0)):
             sources.append(_SAID.get(part.name, part.name))
     return tuple(sources)
-
-
-def _kinds(arrays: Mapping[str, Any]) -> list[str]:
-    return ["item pairs"] * ("pair_items" in arrays) + ["words"] * ("neighbours" in arrays)
 
 
 def _refuse(model: Model, items: list[Any]) -> NoReturn:

@@ -15,10 +15,10 @@ import scipy.sparse as sp
 
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
-from hushrec.kernels.sparse_rows import CSR, used_columns, weight_sums
+from hushrec.kernels.sparse_rows import CSR, weight_sums
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.serving.item_rows import weighted_sums
+from hushrec.serving.item_rows import sums_of_rows
 from hushrec.serving.scoring import UserState, at_norm_one, own_scores, scores_of_items
 from hushrec.training.posterior import posterior_means, ratio
 from hushrec.types import Array, Part
@@ -177,12 +177,11 @@ def folded(arrays: Mapping[str, Any], rows: CSR) -> UserState:
     A mean taste is the weighted sum of the factors of a user's items, over that of their popularity. It
     counts by n / (n + ``history_prior``) with n likes. A user without an item that has factors gets none.
     """
-    popularity = arrays.get("history_popularity", arrays["item_bias"])
-    tables = arrays["item_factors"], arrays["history_weight"], popularity
-    (starts, places, _), (items, weight, popularity) = used_columns(rows, *tables)
-    likes = sp.csr_array((np.ones(len(places), np.float32), places, starts), (len(starts) - 1, len(items)))
-    sums = weighted_sums(likes, items, weight)
-    total = weight_sums(starts, places, popularity * weight)
+    starts, items, _ = rows
+    weight = np.asarray(arrays["history_weight"])[items]
+    sums = sums_of_rows((starts, items, weight), arrays["item_factors"])
+    popularity = np.asarray(arrays.get("history_popularity", arrays["item_bias"]))[items]
+    total = weight_sums(starts, np.arange(len(items)), popularity * weight)
     total = np.broadcast_to(arrays.get("history_total", total), total.shape)
     total = total * (1 + float(arrays.get("history_prior", 0.0)) / np.maximum(np.diff(starts), 1))
     factors = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
