@@ -44,7 +44,7 @@ def aligned(dtype: np.dtype, *counts: int) -> list[NDArray[Any]]:
     """Return zeros that start at cache lines, so no register straddles two."""
     lanes = BYTES // dtype.itemsize
     memory = np.zeros(sum(counts) + (len(counts) + 1) * lanes, dtype)
-    start, arrays = -memory.ctypes.data % BYTES // dtype.itemsize, []
+    start, arrays = -memory.__array_interface__["data"][0] % BYTES // dtype.itemsize, []
     for count in counts:
         arrays.append(memory[start : start + count])
         start += -(-count // lanes) * lanes

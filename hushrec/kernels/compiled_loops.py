@@ -5,16 +5,21 @@ numba is loaded with this module, which `hushrec.kernels.loops` imports when a k
 
 from __future__ import annotations
 
+import weakref
+from typing import Any
+
 import numpy as np
 
 from hushrec.kernels import simd
+from hushrec.kernels.arrays import BYTES
 from hushrec.kernels.cholesky import back_substitute, cholesky, interleave
 from hushrec.machine_code import compiled, inner
 
 TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
 AHEAD = 12  # entries whose factors are prefetched
-#: Number of items transposed at once: a multiple of a register's lanes that fits the first cache.
-TURNED = 128
+#: Number of items that are scored for all users at once: their factors fit the first cache.
+AT_ONCE = 128
+_arranged: dict[int, Any] = {}
 
 
 @inner
@@ -310,44 +315,69 @@ def choose_range(scores, leading, start, stop, items, best):
                     lowest = best[row, count - 1]
 
 
+def arranged(items):
+    """Return a table of items by register of items, column and item; kept as long as a read-only table."""
+    if (kept := _arranged.get(id(items))) is not None:
+        return kept
+    (n_items, width), lanes = items.shape, BYTES // 8
+    table = np.zeros(
+        (-(-n_items // lanes) * lanes, width), np.float32 if items.dtype == np.float32 else float
+    )
+    table[:n_items] = items
+    turned = np.ascontiguousarray(table.reshape(len(table) // lanes, lanes, width).transpose(0, 2, 1))
+    if not items.flags.writeable:
+        _arranged[id(items)] = turned
+        weakref.finalize(items, _arranged.pop, id(items), None)
+    return turned
+
+
+@inner
+def four_products(users, rows, turned, places, width, like):
+    """Return four products of a row of users and a register of items, summed over the columns in order."""
+    one, two, three, four = simd.zeros(like, 4)
+    for c in range(width):
+        at = c * simd.lanes(like)
+        one = simd.multiply_add(simd.splat(users, rows[0] + c), simd.load_wide(turned, places[0] + at), one)
+        two = simd.multiply_add(simd.splat(users, rows[1] + c), simd.load_wide(turned, places[1] + at), two)
+        three = simd.multiply_add(
+            simd.splat(users, rows[2] + c), simd.load_wide(turned, places[2] + at), three
+        )
+        four = simd.multiply_add(simd.splat(users, rows[3] + c), simd.load_wide(turned, places[3] + at), four)
+    return one, two, three, four
+
+
 @compiled
 def score_range(users, items, offset, level, start, stop, scores):
-    """Score four users and a register of items at a time, summed over the columns in their order."""
+    """Score four users and a register of items at a time, or one user and four registers."""
     n_items, width, lanes = scores.shape[1], users.shape[1], simd.lanes(scores)
-    flat, out = users.reshape(-1), scores.reshape(-1)
-    turned = np.zeros(TURNED * width)  # by register of items, column, item
-    for begin in range(0, n_items, TURNED):
-        size = min(TURNED, n_items - begin)
-        whole = size - size % lanes
-        for item in range(0, whole, lanes):
-            place = (begin + item) * width
-            tiled = width - width % lanes
-            for c in range(0, tiled, lanes):
-                simd.store_turned(turned, item * width + c * lanes, items, place + c, width)
-            for c in range(tiled, width):
-                for lane in range(lanes):
-                    turned[item * width + c * lanes + lane] = items[place + lane * width + c]
+    flat, out, turned = users.reshape(-1), scores.reshape(-1), items.reshape(-1)
+    whole = n_items - n_items % lanes
+    for begin in range(0, whole, AT_ONCE):
+        end = min(begin + AT_ONCE, whole)
         for first in range(start, stop, 4):
+            alone = stop - first == 1
             rows = first, min(first + 1, stop - 1), min(first + 2, stop - 1), min(first + 3, stop - 1)
             at = rows[0] * width, rows[1] * width, rows[2] * width, rows[3] * width
-            to = rows[0] * n_items, rows[1] * n_items, rows[2] * n_items, rows[3] * n_items
-            for item in range(0, whole, lanes):
-                one, two, three, four = simd.zeros(scores, 4)
-                for c in range(width):
-                    column = simd.load(turned, item * width + c * lanes)
-                    one = simd.multiply_add(simd.splat(flat, at[0] + c), column, one)
-                    two = simd.multiply_add(simd.splat(flat, at[1] + c), column, two)
-                    three = simd.multiply_add(simd.splat(flat, at[2] + c), column, three)
-                    four = simd.multiply_add(simd.splat(flat, at[3] + c), column, four)
-                place = begin + item
-                same = simd.load(level, place)
-                simd.store(out, to[0] + place, simd.add(simd.add(simd.splat(offset, rows[0]), same), one))
-                simd.store(out, to[1] + place, simd.add(simd.add(simd.splat(offset, rows[1]), same), two))
-                simd.store(out, to[2] + place, simd.add(simd.add(simd.splat(offset, rows[2]), same), three))
-                simd.store(out, to[3] + place, simd.add(simd.add(simd.splat(offset, rows[3]), same), four))
-        for row in range(start, stop):
-            for item in range(begin + whole, begin + size):
-                product = 0.0
-                for c in range(width):
-                    product += users[row, c] * items[item * width + c]
-                scores[row, item] = (offset[row] + level[item]) + product
+            for item in range(begin, end, 4 * lanes if alone else lanes):
+                if alone:
+                    last = end - lanes
+                    to = (
+                        item,
+                        min(item + lanes, last),
+                        min(item + 2 * lanes, last),
+                        min(item + 3 * lanes, last),
+                    )
+                    places = to[0] * width, to[1] * width, to[2] * width, to[3] * width
+                    cells = four_products(flat, (at[0], at[0], at[0], at[0]), turned, places, width, scores)
+                else:
+                    to, place = (item, item, item, item), item * width
+                    cells = four_products(flat, at, turned, (place, place, place, place), width, scores)
+                for k in range(4):
+                    base = simd.add(simd.splat(offset, rows[k]), simd.load(level, to[k]))
+                    simd.store(out, rows[k] * n_items + to[k], simd.add(base, cells[k]))
+    for row in range(start, stop):
+        for item in range(whole, n_items):
+            product = 0.0
+            for c in range(width):
+                product += users[row, c] * items[item // lanes, c, item % lanes]
+            scores[row, item] = (offset[row] + level[item]) + product

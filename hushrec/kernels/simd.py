@@ -124,37 +124,6 @@ def load_wide(typingctx: Any, array: Any, index: Any) -> Any:
 
 
 @intrinsic
-def store_turned(typingctx: Any, out: Any, to: Any, array: Any, index: Any, step: Any) -> Any:
-    """out[to + 8 * i + j] = array[index + j * step + i] for i and j below 8: a float64 tile, transposed."""
-    wide = _llvm(Register(types.float64))
-
-    def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        target, place, data, start, stride = arguments
-        double = array.dtype == types.float64
-        narrow = wide if double else ir.VectorType(ir.FloatType(), wide.count)
-        rows = []
-        for at in steps(builder, start, stride, wide.count):
-            pointer = builder.bitcast(_pointer(context, builder, array, data, at), narrow.as_pointer())
-            rows.append(builder.load(pointer, align=array.dtype.bitwidth // 8))
-        for far in (1, 2, 4):  # exchange the quarters of each square of twice this side
-            rows = [_exchanged(builder, rows, i, far, wide.count) for i in range(wide.count)]
-        for row, at in zip(
-            rows, steps(builder, place, ir.Constant(ir.IntType(64), wide.count), wide.count), strict=True
-        ):
-            write(context, builder, out, target, at, row if double else builder.fpext(row, wide))
-        return context.get_dummy_value()
-
-    return types.void(out, types.int64, array, types.int64, types.int64), codegen
-
-
-def _exchanged(builder: Any, rows: Sequence[Any], i: int, far: int, count: int) -> Any:
-    shift = far if i & far else 0
-    mask = [j + shift if not j & far else count + j - far + shift for j in range(count)]
-    places = ir.Constant(ir.VectorType(ir.IntType(32), count), mask)
-    return builder.shuffle_vector(rows[i & ~far], rows[i | far], places)
-
-
-@intrinsic
 def store(typingctx: Any, array: Any, index: Any, value: Any) -> Any:
     def codegen(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         write(context, builder, array, *arguments)

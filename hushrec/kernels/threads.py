@@ -56,7 +56,7 @@ def limit(threads: int) -> Iterator[None]:
 
 def ranges(work: np.ndarray) -> list[tuple[int, int]]:
     n_rows = len(work)
-    if n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE:
+    if n_rows == 1 or (n_rows and work.sum(dtype=np.float64) < 2 * SMALLEST_RANGE):
         return [(0, n_rows)]
     done = np.concatenate([[0.0], np.cumsum(work, dtype=np.float64)])
     pieces = max(1, min(int(done[-1] / SMALLEST_RANGE), RANGES_PER_THREAD * count()))
@@ -68,8 +68,8 @@ def ranges(work: np.ndarray) -> list[tuple[int, int]]:
 
 def run(function: Callable[[int, int], object], work: np.ndarray) -> None:
     """Call function(start, stop) for ranges that cover all rows, on as many threads as `count` allows."""
-    tasks = ranges(work) if len(work) > 1 and count() > 1 else [(0, len(work))]
-    if len(tasks) < 2:
+    tasks = ranges(work)
+    if len(tasks) < 2 or count() == 1:
         if len(work):
             function(0, len(work))
         return

@@ -49,7 +49,7 @@ def top_k(
 
 
 def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArray[np.float64]:
-    """Return ``offset[:, None] + level + users @ items.T`` in float64, without a copy of the items.
+    """Return ``offset[:, None] + level + users @ items.T`` in float64.
 
     A user's scores have bits of their own: BLAS would round a row according to the number of rows and its
     position, which depend on other users.
@@ -57,13 +57,14 @@ def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArr
     if users.ndim != 2 or items.shape[1:] != users.shape[1:]:
         raise ValueError("users must be of shape (n, d) and items (n_items, d).")
     double = np.dtype(np.float64)
-    users, flat = np.ascontiguousarray(users, double), np.ascontiguousarray(items).reshape(-1)
-    offset, level = vector(offset, len(users), double), vector(level, len(items), double)
+    users, offset = np.ascontiguousarray(users, double), vector(offset, len(users), double)
+    level = vector(level, len(items), double)
     scores = np.empty((len(users), len(items)))
-    score_range = loops.active().score_range
+    active = loops.active()
+    score_range, table = active.score_range, active.arranged(items)
 
     def score(start: int, stop: int) -> None:
-        score_range(users, flat, offset, level, start, stop, scores)
+        score_range(users, table, offset, level, start, stop, scores)
 
     threads.run(score, np.full(len(users), float(len(items))))
     return scores
