@@ -10,6 +10,7 @@ Symmetric matrices are packed lower triangles (:mod:`hushrec.kernels.packed`).
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -182,11 +183,16 @@ def _ridges(
 
 def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
     """Return the relative size of a pivot that counts as zero, and the scratch memory of `row_range`."""
+    small, *sizes = _sizes(rank, dtype)
+    return small, *cholesky_scratch(rank, dtype, *sizes)
+
+
+@cache
+def _sizes(rank: int, dtype: np.dtype) -> tuple[Any, ...]:
     lanes = BYTES // dtype.itemsize
     width = -(-rank // lanes) * lanes
     size = max(BLOCK_BYTES // (max(width, 1) * dtype.itemsize), 8)
-    sizes = size * width, size, rank * width, width
-    return dtype.type(rank * np.finfo(dtype).eps), *cholesky_scratch(rank, dtype, *sizes)
+    return dtype.type(rank * np.finfo(dtype).eps), size * width, size, rank * width, width
 
 
 def _solve_work(rank: int) -> float:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import cache
 from typing import Any
 
 from hushrec.kernels import numpy_loops
@@ -23,8 +24,11 @@ def in_numpy() -> Iterator[None]:
 
 
 def active() -> Any:
-    if _in_numpy.get():
-        return numpy_loops
+    return numpy_loops if _in_numpy.get() else _compiled()
+
+
+@cache
+def _compiled() -> Any:
     from hushrec.kernels import compiled_loops
 
     return compiled_loops

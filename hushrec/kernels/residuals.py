@@ -174,7 +174,7 @@ def predict_pairs(
     if users.shape != items.shape or user_factors.shape[1] != item_factors.shape[1]:
         raise ValueError("user and item arrays differ in length or rank.")
     for rows, factors in ((users, user_factors), (items, item_factors)):
-        if np.count_nonzero(rows.view(np.uint64) >= len(factors)):
+        if len(rows) and rows.view(np.uint64).max() >= len(factors):
             raise ValueError(f"a row is not among the {len(factors)} factor rows.")
     tables = padded(user_factors), padded(item_factors)
     products = np.empty(len(users))

@@ -51,9 +51,13 @@ def used_columns(rows: CSR, *tables: Array) -> tuple[CSR, list[Array]]:
     return (starts, places.astype(rows[1].dtype), values), [table[columns] for table in tables]
 
 
-def chosen_entries(rows: CSR, chosen: NDArray[np.bool_]) -> CSR:
+def from_threshold(rows: CSR, threshold: float | None) -> CSR:
+    """Return the entries from a threshold up (None: all), and those that are NaN: purchases."""
+    if threshold is None:
+        return rows
     starts, columns, values = rows
-    return np.append(0, np.cumsum(chosen))[starts], columns[chosen], values[chosen]
+    kept = ~(values < np.float32(threshold))
+    return np.append(0, np.cumsum(kept))[starts], columns[kept], values[kept]
 
 
 def table_sums(rows: CSR, table: Array) -> NDArray[np.float64]:

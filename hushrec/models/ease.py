@@ -20,6 +20,7 @@ from scipy.linalg.lapack import get_lapack_funcs
 from hushrec.checks import Positive
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import mirror
+from hushrec.kernels.sparse_rows import from_threshold
 from hushrec.kernels.sweeps import csr
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
@@ -100,7 +101,7 @@ class EASE(Estimator[Ratings]):
         }
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        likes = at_norm_one(arrays, csr(history.liked(self.like_threshold).matrix))
+        likes = at_norm_one(arrays, from_threshold(csr(history.matrix), self.like_threshold))
         return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)), likes)
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:

@@ -15,6 +15,7 @@ import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import stream_lists
 from hushrec.serving.item_rows import compact
 from hushrec.serving.recommend import Recommender
@@ -45,17 +46,22 @@ class Fake:
     def fold_in(self, arrays, history: Ratings) -> UserState:
         matrix = history.matrix.toarray().astype(np.float64)
         taste = matrix @ TASTE[:, : arrays["item_factors"].shape[1]] / 20
-        likes = sp.csr_array(matrix) if "pair_items" in arrays else None
+        likes = sp.csr_array(matrix) if arrays.keys() & {"pair_items", "neighbours"} else None
         return UserState(matrix.sum(axis=1) / 10, taste, likes)
 
 
 def served(kind: str = "dense", scores: str = "ratings", **more) -> Recommender:
     rng = np.random.default_rng(10)
     arrays = {"center": np.float64(2.5), "item_bias": rng.normal(size=N_ITEMS)}
-    if kind == "learned":
+    if kind in ("learned", "parts"):
         arrays["pair_items"] = np.array([0, 2, 3, 7, 11])
         arrays["pair_weights"] = rng.normal(size=(5, 5))
-        arrays["item_factors"] = np.zeros((N_ITEMS, 0))
+        arrays["item_factors"] = rng.normal(size=(N_ITEMS, RANK if kind == "parts" else 0))
+    if kind == "parts":
+        arrays["neighbours"] = rng.integers(0, N_ITEMS, (N_ITEMS, 4)).astype(np.int32)
+        arrays |= {"similarity": rng.random((N_ITEMS, 4)), "word_weight": np.float64(1.3)}
+    elif kind == "learned":
+        pass
     elif kind == "few rows":
         arrays["item_factors"] = compact(
             rng.normal(size=(N_ITEMS, RANK)) * (np.arange(N_ITEMS) % 5 == 2)[:, None]
@@ -70,10 +76,12 @@ def score(model: Recommender, history: dict[str, float], item: str) -> float:
     """One score, before it is clipped."""
     arrays, place = model.arrays, ITEMS.index(item)
     found = float(arrays["center"]) + arrays["item_bias"][place] + sum(history.values()) / 10
-    if "pair_items" not in arrays:
-        taste = sum(r * TASTE[ITEMS.index(i)] / 20 for i, r in history.items()) + np.zeros(RANK)
-        return found + sum(a * b for a, b in zip(taste, arrays["item_factors"][place]))
-    learned = [ITEMS[i] for i in arrays["pair_items"]]
+    taste = sum(r * TASTE[ITEMS.index(i)] / 20 for i, r in history.items()) + np.zeros(RANK)
+    found += sum(a * b for a, b in zip(taste, arrays["item_factors"][place]))
+    for other, rating in history.items() if "neighbours" in arrays else ():
+        near = zip(*(arrays[name][ITEMS.index(other)] for name in ("neighbours", "similarity")))
+        found += rating * 1.3 * sum(math.sqrt(cosine) ** 3 for at, cosine in near if at == place)
+    learned = [ITEMS[i] for i in arrays.get("pair_items", ())]
     if item in learned:
         row = arrays["pair_weights"][:, learned.index(item)]
         found += sum(history.get(each, 0.0) * weight for each, weight in zip(learned, row))
@@ -130,17 +138,18 @@ def test_unknown_items_of_a_public_list_are_skipped_and_counted(made) -> None:
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes", "log-odds"])
-@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned", "parts"])
 @pytest.mark.parametrize("block", [1, 2 * N_ITEMS, 1 << 22])
 def test_lists_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
-    """One user at a time, in a batch, and as positions, in any blocks."""
+    """One user at a time, with machine code and without, in a batch, and as positions, in any blocks."""
     monkeypatch.setattr("hushrec.serving.scoring._SCORES_PER_BLOCK", block)
     model = served(kind, scores)
     for options in OPTIONS:
         wanted = {user: best(model, history, **options) for user, history in HISTORIES.items()}
         for user, history in HISTORIES.items():
             same(model.recommend(history, **options), wanted[user])
-            same(model.recommend(list(history.items()), **options), wanted[user])
+            with in_numpy():
+                same(model.recommend(list(history.items()), **options), wanted[user])
         table = model.recommend_batch(ROWS, **options)
         names = {
             "user": pa.large_string(),
@@ -182,7 +191,7 @@ def test_items_may_be_named_in_any_form(form: str) -> None:
 
 @pytest.mark.true("E1")
 @pytest.mark.parametrize("supported", [0b1011001110010, 0, (1 << N_ITEMS) - 1])
-@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned", "parts"])
 def test_a_list_is_ranked_by_its_scores_whatever_is_asked_for(kind: str, supported: int) -> None:
     """Items that do not exceed their noise come last, also in their scores; ratings are predictions."""
     first = np.array([supported >> place & 1 for place in range(N_ITEMS)], np.uint8)
@@ -231,7 +240,7 @@ def with_arrays(model: Recommender, **arrays) -> Recommender:
 
 
 @pytest.mark.parametrize("scores", ["ratings", "likes"])
-@pytest.mark.parametrize("kind", ["dense", "few rows", "learned"])
+@pytest.mark.parametrize("kind", ["dense", "few rows", "learned", "parts"])
 @pytest.mark.parametrize("block", [2 * N_ITEMS, 1 << 22])
 def test_predictions_are_those_of_the_twin(kind: str, scores: str, block: int, monkeypatch) -> None:
     """For one user, many, cells and a table's rows; strangers get the released values alone."""

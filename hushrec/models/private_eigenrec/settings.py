@@ -17,6 +17,7 @@ from typing import Annotated, Any, ClassVar, Self
 from hushrec.checks import Count, Part, Positive, Settings, Share
 from hushrec.data import Domain, Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.sparse_rows import from_threshold
 from hushrec.kernels.sweeps import csr
 from hushrec.models.ease import at_ratings
 from hushrec.models.private_eigenrec.denoise import Sums
@@ -273,7 +274,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     # ------------------------------------------------------------------ serving
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        return folded(arrays, csr(history.liked(self.like_threshold).matrix))
+        return folded(arrays, from_threshold(csr(history.matrix), self.like_threshold))
 
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         liked = history.liked(self.like_threshold)
