@@ -32,12 +32,20 @@ from hushrec.serving.model import Model
 WEEKS = 6 if TOY else 52
 WORLDS = "static", "growth", "lifetime", "drift", "likes", "time"
 REAL = {"static", "growth", "lifetime", "likes"}
-#: Part of the budget for week 0 in the drifting world, and settings of the season's models there: what is
-#: learned in week 0 becomes outdated, and a week separates few directions from noise. Chosen on worlds 11
-#: and 12.
-CHANGING, FEW = 0.3, {"rank": 4, "features": False}
+#: First part and decay of the season in the drifting world, and settings of its models: all users stay, what
+#: they taught becomes outdated, and a week separates few directions from noise. Chosen on worlds 11 and 12,
+#: where the default schedule has a mean excess of 0.0552 and this one 0.0429.
+CHANGING, FEW = (0.2, 0.97), {"rank": 4, "features": False}
 #: Schedules of a season, first part and decay, among which generated ratings choose.
 SCHEDULES = ((1 / 3, 0.9), (0.2, 0.93), (0.1, 0.95), (0.05, 0.95))[: 2 if TOY else None]
+#: Words of the picture.
+SHORT = {
+    "ours": "season",
+    "all of the budget every week": "whole budget every week",
+    "from scratch with composition": "52 separate trainings",
+    "once and never again": "one training",
+}
+MEASURES = {"likes": "Recall@20", "drift": "RMSE above the best possible"}
 #: Weeks at which the expensive ways are judged in the short form.
 SOME = (0, 4, 5) if TOY else (0, 4, 13, 26, 39, 51)
 
@@ -136,11 +144,10 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
     """Users join in the order of their ids."""
     train, valid, test = split_ratings(ratings, (0.8, 0.1, 0.1), seed=0)
     order = np.argsort(train.users.astype(int))
-    ours, whole, scratch, never, bound = ([] for _ in range(5))
-    most = best_schedule()
+    ours, whole, scratch, never = ([] for _ in range(4))
     for draw in range(draws):
         ways, once = Ways(5.0, planned_ratings), None
-        curves: list[dict[int, float]] = [{}, {}, {}, {}, {}]
+        curves: list[dict[int, float]] = [{}, {}, {}, {}]
         for week in range(WEEKS):
             count = round((0.3 + 0.7 * week / (WEEKS - 1)) * train.n_users)
             rows = train.rows(np.sort(order[:count]), keyed=True)
@@ -152,23 +159,19 @@ def growth(report: Report, ratings: Ratings, draws: int, judged: set[int]) -> No
             history = rows.union(valid.aligned_to(rows))
             target = test.aligned_to(rows)
             models = [model, ways.scratch(rows, draw, 1.0), ways.scratch(rows, draw), once]
-            models.append(ways.scratch(rows, draw, most))
             for curve, each in zip(curves, models):
                 curve[week] = rmse(each, history, target)
-        for kept, curve in zip((ours, whole, scratch, never, bound), curves):
+        for kept, curve in zip((ours, whole, scratch, never), curves):
             kept.append(curve)
     mean = report.curve("growth", "ours", ours)
     free = report.curve("growth", "all of the budget every week", whole)
     composed = report.curve("growth", "from scratch with composition", scratch)
     report.curve("growth", "once and never again", never)
-    at_most = report.curve("growth", f"{most:.3f} of the budget every week, the most a schedule gives", bound)
     late = [week for week in mean if week >= 4]
     above = max(mean[week] - free[week] for week in late)
     report.at_most(
         above, 0.012, "growth: RMSE above a training with the whole budget, worst week from the 4th"
     )
-    gap = max(at_most[week] - free[week] for week in late)
-    print(f"       growth: the same of the most that a schedule gives: {gap:.4f}", flush=True)
     below = min(composed[week] - mean[week] for week in late)
     report.at_least(below, 0.03, "growth: RMSE below scratch with composition, worst week from the 4th")
 
@@ -241,20 +244,6 @@ class TwoYears:
         return ours, old
 
 
-def best_schedule() -> float:
-    """Return the knowledge of every week from the 4th on with the best slices, as a part of the whole
-    budget's.
-
-    Sums over users with a noise of their own each week know ``sum_s m_s n_s^2`` after week t, where m_s is
-    a week's part of mu squared and n_s its users; one release of the whole budget knows ``n_t^2``. Later
-    releases know more, so the best schedule for the worst of these weeks spends nothing before the 4th,
-    and then keeps the fraction.
-    """
-    users = 0.3 + 0.7 * np.arange(WEEKS) / (WEEKS - 1)
-    late = users[4:] ** 2
-    return float(1 / (1 + (np.diff(late) / late[1:]).sum()))
-
-
 def timing(report: Report) -> None:
     """Seconds of a week and of a first training on the same ten million generated ratings."""
     rows = realistic(*((500, 50, 5000) if TOY else (66_667, 4000, 10_000_000)), seed=0)
@@ -275,7 +264,7 @@ def drift(report: Report, draws: int, judged: set[int], sizes: tuple[int, int]) 
     ours, whole, scratch, never = ([] for _ in range(4))
     kept_ours, kept_never = [], []
     for draw in range(draws):
-        season, ways = Ways(5.0, planned_changing, CHANGING), Ways(5.0, planned_ratings)
+        season, ways = Ways(5.0, planned_changing, *CHANGING), Ways(5.0, planned_ratings)
         once, curves = None, list[dict[int, float]](({}, {}, {}, {}, {}, {}))
         year_of_ratings = DriftingWorld(*sizes, weeks=WEEKS, seed=draw)
         for week, world in enumerate(year_of_ratings):
@@ -353,23 +342,24 @@ def _flat(report: Report, world: str, way: str, found: list[dict[int, float]], j
 
 
 def figure(report: Report, path: str) -> None:
-    """The worlds side by side, a line a way."""
+    """The worlds one below the other, as wide as a phone, a line a way."""
     import matplotlib
 
     matplotlib.use("Agg")
     from matplotlib import pyplot
 
     shown, axes = pyplot.subplots(
-        1, len(report.curves), figsize=(3.6 * len(report.curves), 3.2), squeeze=False
+        len(report.curves), 1, figsize=(4.2, 2.9 * len(report.curves)), sharex=True, squeeze=False
     )
-    for axis, (world, curves) in zip(axes[0], report.curves.items()):
+    for axis, (world, curves) in zip(axes[:, 0], report.curves.items()):
         for way, mean in curves.items():
-            axis.plot(list(mean), list(mean.values()), label=way, linewidth=2.4 if way == "ours" else 1.2)
-        axis.set_title(world)
-        axis.set_xlabel("week")
-        axis.set_ylabel({"likes": "Recall@20", "drift": "RMSE above the truth's"}.get(world, "RMSE"))
-    axes[0][0].legend(fontsize=7)
-    shown.tight_layout()
+            ours = {"color": "black", "linewidth": 2.6} if way == "ours" else {"linewidth": 1.4}
+            axis.plot(list(mean), list(mean.values()), label=SHORT.get(way, way), **ours)
+        named = world.partition(",")[0]
+        axis.set_title(f"{named}: {MEASURES.get(named, 'RMSE')}", loc="left")
+    axes[-1][0].set_xlabel("week")
+    shown.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=2, fontsize=9)
+    shown.tight_layout(rect=(0, 0.24 / len(report.curves), 1, 1))
     shown.savefig(Path(path), dpi=120)
 
 

@@ -22,11 +22,8 @@ from hushrec.disk import check_only_name, hold, the_path, whole
 from hushrec.errors import InputError, LedgerError
 from hushrec.privacy.season import Week
 
-_FORMAT = "hushrec attendance 1"
-#: Bytes of a hash of a user id, and of a count.
-_ID, _COUNT = 16, 4
-#: Bytes of SHA-256, with which the file begins.
-_DIGEST = 32
+#: Bytes of a hash of a user id, of a count, and of the digest with which the file begins.
+_ID, _COUNT, _DIGEST = 16, 4, 32
 
 
 class Attendance:
@@ -73,17 +70,17 @@ class Attendance:
 
     def _read(self, week: Week, last: str | None) -> tuple[dict[str, Any], dict[bytes, int]]:
         where = f"The attendance {str(self.path)!r}"
-        belongs = {"format": _FORMAT, "dataset": week.dataset, "season": week.season.name}
+        belongs = {"dataset": week.dataset, "season": week.season.name}
         if not self.path.exists():
             if last is None:
                 return {**belongs, "key": os.urandom(32).hex(), "runs": [None]}, {}
             raise InputError(
-                f"{where} is lost, and the users' counts with it; restore it, or close the season and open "
-                "another one, whose cost adds to this one's. Nothing was charged."
+                f"{where} is lost, and the users' counts with it; restore it, go on without an attendance, or"
+                " close the season and open another one, whose cost adds to this one's. Nothing was charged."
             )
         raw = self.path.read_bytes()
-        content = raw[_DIGEST:]
-        if len(raw) < _DIGEST or hashlib.sha256(content).digest() != raw[:_DIGEST]:
+        digest, content = raw[:_DIGEST], raw[_DIGEST:]
+        if digest != _digest(content):
             raise InputError(f"{where} was damaged or edited; restore it from a copy. Nothing was charged.")
         line, _, rows = content.partition(b"\n")
         head = json.loads(line)
@@ -107,7 +104,7 @@ class Attendance:
         rows = b"".join(user + counts[user].to_bytes(_COUNT, "little") for user in sorted(counts))
         content = json.dumps(head).encode() + b"\n" + rows
         with whole(self.path.with_name(f".{self.path.name}.part"), self.path) as file:
-            file.write(hashlib.sha256(content).digest() + content)
+            file.write(_digest(content) + content)
 
     @property
     def _lock(self) -> Path:
@@ -133,3 +130,8 @@ class Attendance:
                 f"The attendance {str(self.path)!r} cannot be read or written ({error.strerror}). Nothing was"
                 " charged."
             ) from None
+
+
+def _digest(content: bytes) -> bytes:
+    """Return the bytes with which a file begins; those of another format differ."""
+    return hashlib.blake2b(content, digest_size=_DIGEST, person=b"attendance 1").digest()

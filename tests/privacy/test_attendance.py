@@ -1,6 +1,7 @@
 """The attendance: a user weighs no more than their trainings allow, after losses, copies, kills, races."""
 
 import contextlib
+import hashlib
 import json
 import math
 import random
@@ -245,6 +246,7 @@ def test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence(tmp_path):
         "old copy": old[0],
         "damaged or edited": bytes(flipped),
         "edited; restore": now[:20],
+        "was damaged": hashlib.sha256(b"{}\n").digest() + b"{}\n",  # whole, in the format of another program
         "is of season '2'": other.people.path.read_bytes(),
         "or of another season of that name": same_name.people.path.read_bytes(),
     }
