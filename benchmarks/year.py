@@ -38,12 +38,12 @@ REAL = {"static", "growth", "lifetime", "likes"}
 CHANGING, FEW = (0.2, 0.97), {"rank": 4, "features": False}
 #: Schedules of a season, first part and decay, among which generated ratings choose.
 SCHEDULES = ((1 / 3, 0.9), (0.2, 0.93), (0.1, 0.95), (0.05, 0.95))[: 2 if TOY else None]
-#: Words of the picture.
-SHORT = {
-    "ours": "season",
-    "all of the budget every week": "whole budget every week",
-    "from scratch with composition": "52 separate trainings",
-    "once and never again": "one training",
+#: Words and colors of the picture.
+DRAWN = {
+    "ours": ("season", "black"),
+    "all of the budget every week": ("whole budget every week", "tab:green"),
+    "from scratch with composition": ("52 separate trainings", "tab:red"),
+    "once and never again": ("one training", "tab:blue"),
 }
 MEASURES = {"likes": "Recall@20", "drift": "RMSE above the best possible"}
 #: Weeks at which the expensive ways are judged in the short form.
@@ -353,13 +353,14 @@ def figure(report: Report, path: str) -> None:
     )
     for axis, (world, curves) in zip(axes[:, 0], report.curves.items()):
         for way, mean in curves.items():
-            ours = {"color": "black", "linewidth": 2.6} if way == "ours" else {"linewidth": 1.4}
-            axis.plot(list(mean), list(mean.values()), label=SHORT.get(way, way), **ours)
+            label, color = DRAWN.get(way, (way, None))
+            width = 2.6 if way == "ours" else 1.6
+            axis.plot(list(mean), list(mean.values()), label=label, color=color, linewidth=width)
         named = world.partition(",")[0]
         axis.set_title(f"{named}: {MEASURES.get(named, 'RMSE')}", loc="left")
     axes[-1][0].set_xlabel("week")
     shown.legend(*axes[0][0].get_legend_handles_labels(), loc="lower center", ncols=2, fontsize=9)
-    shown.tight_layout(rect=(0, 0.24 / len(report.curves), 1, 1))
+    shown.tight_layout(rect=(0, 0.16 / len(report.curves), 1, 1))
     shown.savefig(Path(path), dpi=120)
 
 

@@ -35,15 +35,7 @@ def sign(facts: dict[str, Any], key: Ed25519PrivateKey) -> dict[str, Any]:
 
     Examples
     --------
-    >>> book = hushrec.Ledger("ledger.sqlite")
-    >>> accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=book, dataset="shop")
-    >>> model = hushrec.ItemBias().fit(hushrec.realistic(200, 30, 3000, seed=0), accountant)
-    >>> model.save("model.hush")
-    >>> facts = hushrec.dossier.certify("model.hush", book, controller="ACME GmbH", attacks=False)
-    >>> from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    >>> dossier = hushrec.dossier.sign(facts, Ed25519PrivateKey.generate())
-    >>> dossier["payloadType"]
-    'application/vnd.in-toto+json'
+    See :func:`hushrec.dossier.check`.
     """
     check_kind(key, Ed25519PrivateKey, "key", "pass a key of cryptography's Ed25519PrivateKey")
     envelope = unsigned(facts)

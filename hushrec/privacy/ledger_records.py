@@ -131,10 +131,6 @@ class Row(NamedTuple):
         return Release.from_ledger(self.label, self.mechanism, self.sensitivity, self.unit, self.relation)
 
 
-#: Columns of a charge that its hash counts (docs/reference/ledger.md).
-COLUMNS = Row._fields[:-2]
-
-
 @dataclass(frozen=True)
 class RunSummary:
     """A run: `time` (UTC) is of its first charge, `epsilon` and `mu` are of it and all earlier ones."""

@@ -371,10 +371,13 @@ def test_a_donor_who_weighs_nothing_still_lends_public_ratings(tmp_path):
     assert model.privacy.week.number == K and model.privacy.public_ratings
 
 
-def test_the_number_of_users_costs_a_part_of_the_trainings_slice(tmp_path):
-    """1% of the whole budget would exceed the slice of a small first training. It counts weights."""
+def test_the_number_of_users_costs_a_part_of_the_trainings_slice_and_counts_weights(tmp_path, monkeypatch):
+    """1% of the whole budget would exceed the slice of a small first training."""
     season, rows = Season(BUDGET, 0.005, 0.995), ratings_of(USERS)
-    week = Shop(tmp_path, season).week()
-    with run.admitted(rows, week) as admitted:
-        release_user_count(admitted, week)
-    assert week.releases[0].mu ** 2 == pytest.approx(0.01 * season.mu**2)
+    shop = Shop(tmp_path, season)
+    for weight in season.weights[:2]:
+        week, noise = shop.week(skip=True), Scripted(monkeypatch)
+        with run.admitted(rows, week) as admitted:
+            release_user_count(admitted, week)
+        assert week.releases[0].mu ** 2 == pytest.approx(0.01 * season.mu**2)
+        assert noise.seen[0][1] == pytest.approx(weight * rows.rated().n_users)
