@@ -103,27 +103,19 @@ def of_model(path: Path) -> dict[str, Any]:
     predicted = np.clip(center + bias + factors @ solved[:-1] + solved[-1], 1, 5)
 
     liked = [place for place, rating in zip(places, ratings, strict=True) if rating >= 4]
-    center, bias, factors, weight = (
-        of("lists", name) for name in ("center", "item_bias", "item_factors", "history_weight")
+    names = "item_factors", "history_weight", "history_popularity", "history_prior"
+    factors, weight, popularity, prior = (of("lists", name) for name in names)
+    mass = weight[liked] @ popularity[liked] * (1 + prior / len(liked))
+    scores = (
+        of("lists", "center") + of("lists", "item_bias") + factors @ (weight[liked] @ factors[liked] / mass)
     )
-    popularity = of("lists", "history_popularity")
-    mass = weight[liked] @ (bias if popularity is None else popularity)[liked]
-    total, prior = of("lists", "history_total"), of("lists", "history_prior")
-    mass = (mass if total is None else total) * (1 + (0 if prior is None else prior) / len(liked))
-    taste = weight[liked] @ factors[liked] / mass if mass > 0 else np.zeros(factors.shape[1])
-    scores = center + bias + factors @ taste
-    neighbours, similar = of("lists", "neighbours"), of("lists", "similarity")
     for place in liked:
-        added = of("lists", "word_weight") * similar[place] ** 1.5 / np.sqrt(len(liked))
-        np.add.at(scores, neighbours[place], added)
-    supported = of("lists", "supported")
-    order = sorted(
-        (place for place in range(len(ITEMS)) if place not in places),
-        key=lambda place: (supported is not None and not supported[place], -scores[place]),
-    )
+        added = of("lists", "word_weight") * of("lists", "similarity")[place] ** 1.5 / np.sqrt(len(liked))
+        np.add.at(scores, of("lists", "neighbours")[place], added)
+    order = sorted(set(range(len(ITEMS))) - set(places), key=lambda place: -scores[place])
     return {
         "history": HISTORY,
-        "predicted": [float(each) for each in predicted],
+        "predicted": predicted.tolist(),
         "list": [ITEMS[place] for place in order],
         "parts": [part[0] for part in about["sections"]["lists"]["parts"]],
         "digest": hashlib.sha256(content[: 8 + int.from_bytes(content[:8], "little")]).hexdigest(),
