@@ -5,6 +5,8 @@ Every draw has its own split and noise, and the models of a draw share the split
 declared. PASS: neither model is below `popular` by more than 0.002, and `both` has at least 0.93 of `lists`.
 Two generated tables with wide catalogues are drawn again for each draw; no setting was tuned on them.
 
+--pairs compares lists from rounds and from item pairs, and says which of them the plan takes.
+
 --measured writes what the default training reaches on ten tables, whole and with 1,000 and 3,000 users, with
 one user in twenty as a donor and without: hushrec/evaluation/measured.json, which `hushrec plan` prints, and
 the table of docs/understand/how-many-users.md (delta 1e-6, means of two draws).
@@ -25,6 +27,7 @@ from hushrec.data import Ratings, lifelike, realistic, split_ratings
 from hushrec.evaluation import evaluate
 from hushrec.evaluation.baselines import popular_by_plan
 from hushrec.evaluation.measured import TABLE
+from hushrec.models import PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
 from hushrec.public import PublicRatings
 from hushrec.training.named import train
@@ -49,20 +52,43 @@ GENERATED: dict[str, tuple[Callable[[int], Ratings], bool]] = {
     "generated-films": (lambda seed: realistic(1_500, 12_000, 60_000, seed=seed), True),
     "generated-shop": (lambda seed: lifelike("shop", n_users=3_000, n_items=9_000, seed=seed), True),
 }
+#: Further ones for rounds and item pairs: many users with long, short, and very short histories.
+MANY = {
+    "generated-long": (lambda seed: lifelike("films", n_users=12_000, n_items=7_000, seed=seed), True),
+    "generated-middle": (lambda seed: lifelike("films", n_users=5_000, n_items=2_000, seed=seed), True),
+    "generated-short": (lambda seed: lifelike("sparse", n_users=20_000, n_items=3_000, seed=seed), True),
+    "generated-large-shop": (lambda seed: lifelike("shop", n_users=30_000, n_items=5_000, seed=seed), True),
+}
 _FIRST_SEED = 5000
 PAGE = ROOT / "docs" / "understand" / "how-many-users.md"
 
 
-def recall(model: str, name: str, epsilon: float, draw: int) -> float:
+def recall(model: str, name: str, epsilon: float, draw: int, **settings: Any) -> float:
     """Capped Recall@20 of one training."""
-    ratings = GENERATED[name][0](_FIRST_SEED + draw) if name in GENERATED else table(name)
+    made = GENERATED | MANY
+    ratings = made[name][0](_FIRST_SEED + draw) if name in made else table(name)
     rows, held = split_ratings(ratings, (0.8, 0.2), seed=draw)
     least = None if rows.domain.likes else rows.domain.like_threshold
     learned = rows.liked(least).rated() if model == "popular" and least is not None else rows
     accountant = Accountant(Budget(epsilon, DELTA), data_is_public=True)
-    trained = train(model, learned, accountant, n_users=learned.n_users, seed=draw)
+    trained = train(model, learned, accountant, n_users=learned.n_users, seed=draw, settings=settings)
     found = evaluate(trained, rows, held, relevant_from=least, metrics=["capped-recall"], resamples=0)
     return found["capped-recall@20"].value
+
+
+def pairs(names: list[str], draws: int) -> None:
+    """Print Recall@20 of rounds and of item pairs at epsilon 1, 5 and 20, the taken one in bold."""
+    print("| table | users / items | epsilon | rounds | item pairs |", "|---|---:|---:|---:|---:|", sep="\n")
+    for name in names:
+        ratings = MANY[name][0](_FIRST_SEED) if name in MANY else table(name)
+        for epsilon in (1.0, 5.0, 20.0):
+            taken = PrivateEigenRec.planned(Budget(epsilon, DELTA), ratings.domain, ratings.n_users).pairs
+            cells = []
+            for way in (False, True):
+                found = [recall("private-eigenrec", name, epsilon, draw, pairs=way) for draw in range(draws)]
+                cells.append(f"{'**' * (way == taken)}{np.mean(found):.3f}{'**' * (way == taken)}")
+            shape = f"{ratings.n_users:,} / {ratings.n_items:,}"
+            print(f"| {name} | {shape} | {epsilon:g} | {' | '.join(cells)} |", flush=True)
 
 
 def default(rows: Ratings, epsilon: float, draw: int) -> dict[str, float]:
@@ -137,13 +163,18 @@ def page(measured: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
-    parser.add_argument("--data", nargs="+", choices=[*GENERATED, *TABLES], default=[*GENERATED, *TABLES])
+    parser.add_argument(
+        "--data", nargs="+", choices=[*GENERATED, *MANY, *TABLES], default=[*GENERATED, *TABLES]
+    )
     parser.add_argument("--epsilons", nargs="+", type=float, default=EPSILONS[:1] if TOY else EPSILONS)
     parser.add_argument("--draws", type=int, default=1 if TOY else 10)
     parser.add_argument("--measured", action="store_true")
+    parser.add_argument("--pairs", action="store_true")
     options, targets = parser.parse_args(), Targets()
     if options.measured:
         return measure()
+    if options.pairs:
+        return pairs([name for name in options.data if name not in GENERATED], options.draws)
     for name in options.data:
         if name not in GENERATED and not there(name):
             continue

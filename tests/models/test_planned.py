@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Domain, realistic, split_ratings
+from hushrec.errors import InputError
 from hushrec.models import Both, PrivateALS, PrivateEigenRec
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
@@ -52,6 +53,9 @@ def test_private_eigenrec_learns_more_with_more_users_and_budget() -> None:
             assert many.rank >= few.rank and many.pairs >= few.pairs
             assert many.tuning.learned_items >= few.tuning.learned_items
         assert plans[-1].pairs
+        assert not PrivateEigenRec.planned(Budget(2.0, 1e-6), domain, 4**13, memory=1.5).pairs
+    with pytest.raises(InputError, match=r"11,000 items takes 1\.9 GiB; set memory"):
+        PrivateEigenRec.planned(Budget(2.0, 1e-6), domain, 4**13, memory=1.5, pairs=True)
 
 
 def test_ratings_get_half_of_the_budget_where_it_teaches_them_something() -> None:

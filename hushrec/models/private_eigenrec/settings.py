@@ -47,8 +47,9 @@ _DOUBTFUL = 0.05
 _SMALL_SHARE = 0.01
 #: Planned number of learned items: slope in the root of (mu times users), largest.
 _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
-#: Values of (mu times users), in all and per item, from which items recommend items. `make bench PART=lists`.
-_MANY, _PAIRS_FROM = 4000.0, 8.0
+#: Values of (mu times users), in all and per item, from which items recommend items.
+#: `python -m benchmarks.lists --pairs`.
+_MANY, _PAIRS_FROM = 4000.0, 2.0
 #: Budget fraction for the weights of the parts: the least and the most, and in between the square of this
 #: number over (mu times the users who contribute), which keeps the noise of a weight near .05.
 _LEAST_FOR_PARTS, _MOST_FOR_PARTS, _FOR_PARTS = 0.01, 0.1, 200.0
