@@ -54,10 +54,10 @@ GENERATED: dict[str, tuple[Callable[[int], Ratings], bool]] = {
 }
 #: Further ones for rounds and item pairs: many users with long, short, and very short histories.
 MANY = {
-    "generated-long": (lambda seed: lifelike("films", n_users=12_000, n_items=7_000, seed=seed), True),
+    "generated-long": (lambda seed: lifelike("films", n_users=6_000, n_items=4_000, seed=seed), True),
     "generated-middle": (lambda seed: lifelike("films", n_users=5_000, n_items=2_000, seed=seed), True),
     "generated-short": (lambda seed: lifelike("sparse", n_users=20_000, n_items=3_000, seed=seed), True),
-    "generated-large-shop": (lambda seed: lifelike("shop", n_users=30_000, n_items=5_000, seed=seed), True),
+    "generated-large-shop": (lambda seed: lifelike("shop", n_users=12_000, n_items=2_000, seed=seed), True),
 }
 _FIRST_SEED = 5000
 PAGE = ROOT / "docs" / "understand" / "how-many-users.md"
