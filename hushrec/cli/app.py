@@ -106,6 +106,8 @@ _EXAMPLES = {
 _USAGE = {
     "similar": "hushrec similar [OPTIONS] MODEL ITEM...",
     "serve": "hushrec serve [OPTIONS] MODELS...",
+    "train": "hushrec train --out FILE --epsilon FLOAT [OPTIONS] RATINGS...",
+    "check": "hushrec check [OPTIONS] RATINGS...",
     "tune": "hushrec tune --epsilon FLOAT [OPTIONS] [RATINGS]",
 }
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hushrec.cli import output
 from hushrec.cli.options import Json, NoProgress, progress_shown
-from hushrec.cli.tables import Declared, Reading, Table
+from hushrec.cli.tables import Declared, Reading, Table, tables_of
 from hushrec.data import Ratings
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
@@ -12,9 +12,7 @@ from hushrec.progress import progress_bar
 
 
 def check(
-    ratings: Table,
-    /,
-    *,
+    *ratings: Table,
     declared: Declared = Declared(),
     reading: Reading = Reading(),
     no_progress: NoProgress = False,
@@ -27,17 +25,19 @@ def check(
 
       hushrec check ratings.csv --catalogue items.txt --rating-range 1 5
       hushrec check likes.csv --catalogue items.txt --implicit
+      hushrec check orders.csv reviews.csv --catalogue items.txt --rating-range 1 5
     """
-    if is_store(ratings):
+    tables = tables_of(ratings)
+    if is_store(tables):
         raise InputError(
-            f"{ratings!r} is a store, which holds usable rows only; check the tables that it was prepared "
+            f"{tables!r} is a store, which holds usable rows only; check the tables that it was prepared "
             "from."
         )
     with progress_bar(progress_shown(no_progress), 2, "checking", "steps") as advance:
         advance(0, "the catalogue")
         domain = declared.domain(reading.implicit, columns=reading.columns)
         advance(1, "the rows")
-        preview = Ratings.check(ratings, domain, **reading.arguments())
+        preview = Ratings.check(tables, domain, **reading.arguments())
         advance(1)
     uses = dict(domain.column_uses)
     described = f"\nArticles: {', '.join(f'{name} ({use})' for name, use in uses.items())}." if uses else ""

@@ -33,7 +33,7 @@ class Published:
     def files(self) -> list[str]:
         return [self._parts(text)[0] for text in self.public_ratings or ()]
 
-    def read(self, private: str | None = None) -> PublicRatings | None:
+    def read(self, *private: str) -> PublicRatings | None:
         if not self.files():
             return None
         sources: dict[str, list[Any]] = {name: [] for name in _POPULATIONS}
@@ -41,7 +41,8 @@ class Published:
             path, population = self._parts(text)
             sources[population].append(path)
         public = PublicRatings(donors=getattr(self, "donors", None) or (), **sources)
-        public.apart_from(private)
+        for path in private:
+            public.apart_from(path)
         return public
 
     @staticmethod

@@ -46,6 +46,7 @@ def evaluate(
     /,
     *,
     split: Literal["next"] | None = None,
+    include_seen: bool = False,
     lists: Lists = Lists(),
     metrics: Annotated[str, Parameter(metavar="NAME,...", show_default="as above")] = ",".join(
         DEFAULT_METRICS
@@ -77,6 +78,8 @@ def evaluate(
         Held-out ratings of the same users; with --split next by default each user's last in HISTORY.
     split
         "next": measure lists of `recommend --next`; HISTORY needs a time column.
+    include_seen
+        Allow items of HISTORY in lists, and count repeat purchases in TEST as hits.
     metrics
         Some of rmse, mae, recall, capped-recall, precision, ndcg, map, mrr, hit-rate, head-recall,
         tail-recall, coverage, gini, novelty, different-lists, commonest-first.
@@ -91,6 +94,7 @@ def evaluate(
     with cluster(scheduler, history, test or history) as engine, bar as advance:
         advance(0, "reading")
         rows, targets = _read(reading, trained, history, test, split is not None)
+        chosen["exclude_seen"] = not include_seen
         options: dict[str, Any] = {**chosen, "metrics": listed(metrics), "seed": seed, "engine": engine}
         advance(1, "the model")
         result = measure(trained, rows, targets, resamples=resamples, next=split is not None, **options)

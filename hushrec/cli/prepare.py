@@ -41,7 +41,7 @@ def prepare(
     Parameters
     ----------
     paths
-        Tables with columns of users, items and ratings.
+        Tables with columns of users and items, and of ratings or quantities.
     out
         The store, a folder that is made.
     times

@@ -26,6 +26,13 @@ Columns = Annotated[
 ]
 
 
+def tables_of(paths: tuple[str, ...]) -> Any:
+    """Return the one table, or the list of several."""
+    if not paths:
+        raise InputError("RATINGS is missing: pass a table with columns of users, items and ratings.")
+    return paths[0] if len(paths) == 1 else list(paths)
+
+
 def names_of(columns: str | None) -> dict[str, str]:
     if columns is None:
         return {}
@@ -70,7 +77,7 @@ class Declared:
     max_ratings_per_user: Whole | None = None
     item_features: Annotated[list[File], Parameter(negative=())] | None = None
 
-    def domain(self, likes: bool = False, source: str | None = None, columns: str | None = None) -> Domain:
+    def domain(self, likes: bool = False, source: Any = None, columns: str | None = None) -> Domain:
         items = None if self.catalogue is None else Domain.read_catalogue(self.catalogue)
         declared = self._given(items, columns)
         if is_store(source):
@@ -153,13 +160,13 @@ class Reading:
     columns: Columns | None = None
     format: Annotated[str, Parameter(metavar="NAME", show_default="by name")] | None = None
 
-    def open(self, path: str, domain: Domain) -> Ratings | Store:
+    def open(self, path: Any, domain: Domain) -> Ratings | Store:
         if is_store(path) and self.columns is None and self.format is None:
             self._check(domain)
             return Store(path, domain)
         return self.read(path, domain)
 
-    def read(self, path: str, domain: Domain, *, times: bool = False) -> Ratings:
+    def read(self, path: Any, domain: Domain, *, times: bool = False) -> Ratings:
         self._check(domain)
         return Ratings.from_any(path, domain, **self.arguments(times=times and not is_store(path)))
 

@@ -27,7 +27,7 @@ from hushrec.cli.options import (
     progress_shown,
     settings_given,
 )
-from hushrec.cli.tables import Declared, Reading
+from hushrec.cli.tables import Declared, Reading, tables_of
 from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Attendance, Budget, RepeatAndSelect, SeasonAccountant
@@ -36,9 +36,7 @@ from hushrec.training import named
 
 
 def train(
-    ratings: str,
-    /,
-    *,
+    *ratings: Annotated[str, Parameter(metavar="RATINGS")],
     out: File,
     promise: Promise,
     declared: Declared = Declared(),
@@ -66,11 +64,13 @@ def train(
                     --catalogue items.txt --out model.hush
       hushrec train likes.csv --implicit --epsilon 1 --delta 1e-6 \\
                     --catalogue items.txt --out likes.hush
+      hushrec train orders.csv reviews.csv --epsilon 1 --delta 1e-6 --rating-range 1 5 \\
+                    --catalogue items.txt --out model.hush
 
     Parameters
     ----------
     ratings
-        A table (Parquet, CSV, TSV, MovieLens) or store.
+        A table (Parquet, CSV, TSV, MovieLens) or store; or several tables, such as orders and reviews.
     out
         File for the model.
     like_threshold
@@ -80,22 +80,23 @@ def train(
     attendance
         PRIVATE file that counts each user's trainings in the season.
     """
-    budget, domain = promise.budget(), declared.domain(reading.implicit, ratings, reading.columns)
+    tables = tables_of(ratings)
+    budget, domain = promise.budget(), declared.domain(reading.implicit, tables, reading.columns)
     model, changes = model_for(model, domain.likes, budget.private), settings_given(settings)
     if like_threshold is not None:
         changes["like_threshold"] = like_threshold
     estimator = named.check_run(model, budget, domain, n_users, changes)
     if declared.item_features is not None:
         check_features(estimator, budget, domain)
-    inputs = (ratings, declared.catalogue, *(declared.item_features or ()), *donated.files())
+    inputs = (*ratings, declared.catalogue, *(declared.item_features or ()), *donated.files())
     inputs += (charging.ledger, attendance)
     target = output_file(out, inputs, force)
-    public = donated.read(ratings)
-    rows = reading.open(ratings, domain)
+    public = donated.read(*ratings)
+    rows = reading.open(tables, domain)
     if public is not None:
         public.read(estimator, rows)  # refused before a ledger is opened
     output_model.warn_of_delta(budget, n_users)
-    with cluster(scheduler, ratings) as engine:
+    with cluster(scheduler, *ratings) as engine:
         trained = named.train(
             model,
             rows,

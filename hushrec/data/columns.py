@@ -115,6 +115,8 @@ def columns_of(
         with contextlib.suppress(InputError):  # a column of a type without numbers
             is_like = True if rating is None else ~(encode_ratings(rating) <= 0)
             ratings = np.where(is_like, ratings, np.float32(np.nan))
+    elif rating is None and quantities is not None:
+        ratings = np.full(len(users), np.nan, dtype=np.float32)
     elif rating is None:
         raise InputError(
             "Ratings are missing; where only users and items are known, say that every row is a like",
@@ -130,17 +132,56 @@ def columns_of(
     return Columns(users, items, ratings, times, quantities, marks)
 
 
+class Several(dict[str, Any]):
+    """Columns asked for in several tables. Each has users, items, and ratings or quantities.
+
+    A name that a table lacks is another table's. ``found`` are the columns of the tables that were read.
+    """
+
+    def __init__(self, columns: Any, found: set[str] | None = None) -> None:
+        super().__init__(_asked_columns(columns))
+        self.found = set() if found is None else found
+
+    def of(self, names: Sequence[Any], implicit: bool) -> dict[str, Any]:
+        """Return the columns to look for in a table."""
+        there = {*map(str, names)}
+        self.found |= there
+        asked = {role: name for role, name in self.items() if not _is_name(name) or str(name) in there}
+        if "time" in self:
+            asked.setdefault("time", True)
+        words = {*map(plain_name, names)}
+        has_ratings, has_quantities = (
+            _is_name(asked.get(role)) or not words.isdisjoint(SYNONYMS[role])
+            for role in ("rating", "quantity")
+        )
+        if not has_quantities:
+            asked.pop("quantity", None)
+        elif not has_ratings and not implicit:
+            asked = {"quantity": True} | asked | {"rating": False}
+        return asked
+
+    def check(self) -> None:
+        """Refuse a name that no table had."""
+        for role, name in self.items():
+            if _is_name(name) and str(name) not in self.found:
+                raise InputError(
+                    f"No table has a column named {name!r}; hushrec check lists the columns",
+                    parameter="columns",
+                    value={role: "NAME"},
+                )
+
+
 def find_columns(
     names: Sequence[Any], columns: Any, implicit: bool, private_look: bool = False
 ) -> dict[str, Any]:
     """Return the column of each role; only in a private look an error lists the names, which may be a row."""
     if not names:
         raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
-    asked = _asked_columns(columns)
+    asked = columns.of(names, implicit) if isinstance(columns, Several) else _asked_columns(columns)
     chosen: dict[str, Any] = {}
     words = {name: plain_name(name) for name in names}
     for role in ROLES:
-        if role in _ON_REQUEST and asked.get(role) in (None, False):
+        if asked.get(role, role not in _ON_REQUEST) in (None, False):
             continue
         if role == "rating" and implicit and isinstance(asked.get(role), bool | None):
             if not asked.get("quantity"):
@@ -171,7 +212,7 @@ def _column_of_likes(words: Mapping[Any, str], others: Collection[Any]) -> dict[
 
 def last_position(columns: Any) -> int:
     """Return the largest position asked for, from 1; 0 where columns have names."""
-    asked = [name for name in _asked_columns(columns).values() if name is not None and type(name) is not bool]
+    asked = list(filter(_is_name, _asked_columns(columns).values()))
     if not asked or not all(str(name).isdecimal() for name in asked):
         return 0
     if min(map(int, asked)) < 1:
@@ -182,7 +223,11 @@ def last_position(columns: Any) -> int:
 def with_times(names: Sequence[Any], columns: Any) -> Any:
     """Ask for times too if one column has a usual name of them."""
     asked, words = _asked_columns(columns), [plain_name(name) for name in names]
-    if "time" in asked or sum(word in SYNONYMS["time"] for word in words) != 1:
+    if (
+        isinstance(columns, Several)
+        or "time" in asked
+        or sum(word in SYNONYMS["time"] for word in words) != 1
+    ):
         return columns
     return asked | {"time": True}
 
@@ -196,7 +241,8 @@ def _missing_column(role: str, asked: Mapping[str, Any], names: Collection[Any])
     wanted = f"named {asked.get(role)!r}"
     if asked.get(role, True) is True:
         few = ", ".join(SYNONYMS[role][:6])
-        wanted = f"for the {role}s, which is looked for under names such as {few}"
+        plural = "quantities" if role == "quantity" else f"{role}s"
+        wanted = f"for the {plural}, which is looked for under names such as {few}"
     there = "hushrec check lists those in the first line of a text file"
     what = f"The table has no column {wanted}; {those_there(names, asked.get(role)) if names else there}"
     if role == "rating":
@@ -220,7 +266,8 @@ def pick(names: list[Any], column: Callable[[Any], Any], columns: Any, implicit:
 def with_purchases(schema: pa.Schema, columns: Any) -> Any:
     if "purchases" not in marks_of(schema):
         return columns
-    return {"quantity": True} | _asked_columns(columns)
+    asked = {"quantity": True} | _asked_columns(columns)
+    return Several(asked, columns.found) if isinstance(columns, Several) else asked
 
 
 def marks_of(schema: pa.Schema) -> tuple[str, ...]:
@@ -234,6 +281,10 @@ def _asked_columns(columns: Any) -> dict[str, Any]:
     if isinstance(columns, Mapping) and set(columns) <= set(ROLES):
         return dict(columns)
     raise InputError("columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rating': NAME}.")
+
+
+def _is_name(name: Any) -> bool:
+    return name is not None and type(name) is not bool
 
 
 def _sized(column: Any) -> Any:

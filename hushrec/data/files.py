@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby
 from typing import Any
 
@@ -14,6 +14,7 @@ from hushrec.data.arrays import TEXT, as_text, dictionary
 from hushrec.data.columns import (
     ROLES,
     Columns,
+    Several,
     columns_of,
     find_columns,
     last_position,
@@ -29,15 +30,25 @@ from hushrec.errors import InputError
 FORMATS = ("parquet", "csv", "tsv", "movielens-100k", "movielens-dat")
 #: Formats of text with a header; a delimiter is the name of one.
 WITH_HEADER = ("csv", "tsv", *DELIMITERS, "::", " ")
+#: Begins an error about a table, in which a file's name replaces it.
+_TABLE = "The table"
+_BY_ROW = (
+    "These tables number their users by row, so users of two tables cannot be matched; read one table only."
+)
 _BATCH_ROWS = 1 << 20  # of a Parquet file at a time: a few MB in addition to the kept columns
 _FEW_ROWS = 1 << 12  # where their texts are too long to be numbered
 
 
 def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Columns:
+    return one_by_one(read_files(files_at(path), columns, format, implicit))
+
+
+def one_by_one(chunks: Iterable[Columns]) -> Columns:
+    """Join chunks, which have each distinct id once."""
     tables: list[Columns] = []
-    for chunk in read_files(files_at(path), columns, format, implicit):
+    for chunk in chunks:
         tables.append(chunk)
-        if len(tables) > 1:  # each distinct id once
+        if len(tables) > 1:
             tables = [
                 table._replace(users=encode_ids(table.users), items=encode_ids(table.items, exact=True))
                 for table in tables
@@ -45,14 +56,21 @@ def read_path(path: str, columns: Any, format: str | None, implicit: bool) -> Co
     return one_below_another(tables)
 
 
+def all_found(chunks: Iterable[Columns], columns: Any) -> Iterator[Columns]:
+    """Yield the chunks of several tables, and refuse a name that no table has."""
+    for chunk in chunks:
+        if isinstance(columns, Several) and "by_position" in chunk.marks:
+            raise InputError(_BY_ROW)
+        yield chunk
+    if isinstance(columns, Several):
+        columns.check()
+
+
 def read_files(files: list[File], columns: Any, format: str | None, implicit: bool) -> Iterator[Columns]:
     for file in files:
         for chunk in read_chunks(file, columns, format, implicit):
             if len(files) > 1 and "by_position" in chunk.marks:
-                raise InputError(
-                    "These files number their users by row, so users of two files cannot be matched; read one"
-                    " file only."
-                )
+                raise InputError(_BY_ROW)
             yield chunk
 
 
@@ -120,8 +138,11 @@ def readable(file: File, kind: str, *, rows: bool = True) -> Iterator[None]:
     """Refuse what cannot be read, in the library's own words if no row can be in them."""
     try:
         yield
-    except InputError:
-        raise
+    except InputError as error:
+        if not error.message.startswith(_TABLE):
+            raise
+        message = f"{file.path!r}{error.message.removeprefix(_TABLE)}"
+        raise InputError(message, parameter=error.parameter, value=error.value) from None
     except (OSError, EOFError, UnicodeDecodeError, pa.ArrowException) as error:
         why = words_of(error, may_hold_a_cell=rows)
         if isinstance(error, pa.ArrowNotImplementedError):

@@ -25,9 +25,9 @@ import pyarrow as pa
 from hushrec.checks import check_count
 from hushrec.data import store_files
 from hushrec.data.arrays import dictionary
-from hushrec.data.columns import Columns, one_below_another
+from hushrec.data.columns import Columns, Several, one_below_another
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.files import file_format, read_files
+from hushrec.data.files import all_found, file_format, read_files
 from hushrec.data.ids import Encoded, encode_ids, take
 from hushrec.data.integers import Places, id_hashes
 from hushrec.data.ratings_builder import Rows, check_implicit, latest, rows_of, usable
@@ -104,7 +104,8 @@ def _chunks(
     if not files:
         raise InputError("There are no files to read; pass at least one path.")
     rows = sum(_rows_of(file, file_format(file, format, columns)) for file in files)
-    return read_files(files, columns, format, implicit), rows
+    asked = Several(columns) if len(paths) > 1 else columns
+    return all_found(read_files(files, asked, format, implicit), asked), rows
 
 
 def _rows_of(file: File, kind: str) -> int:

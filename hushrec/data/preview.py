@@ -7,7 +7,7 @@ import csv
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from hushrec.checks import plural, shown
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import (
     Columns,
+    Several,
     find_columns,
     last_position,
     with_times,
@@ -35,7 +36,7 @@ from hushrec.data.files import (
 )
 from hushrec.data.ids import NO_TEXT, Encoded, encode_ids, is_rounded, positions_of
 from hushrec.data.layouts import layout_of
-from hushrec.data.ratings_builder import build, has_value, within_range
+from hushrec.data.ratings_builder import build, has_value, read_rows, within_range
 from hushrec.data.readers import in_memory, read_columns
 from hushrec.data.sources import files_at, refuse_other_content
 from hushrec.data.textfiles import MAX_LINE_BYTES
@@ -50,6 +51,7 @@ _ADVICE = (
 #: Scales that rating forms usually have.
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 _UNKNOWN = "the item is not in the catalogue"
+_ADDED = "a further purchase of an item by the user; quantities are added"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
@@ -92,6 +94,10 @@ class Preview:
         Usable ratings with an unreadable time; None without a column of times.
     hints : tuple of str
         Possible faults of the file.
+    tables : tuple of (str, Preview)
+        The tables of a list, by name; the other fields are then of all together.
+    in_all : int
+        Users who are in every table of a list.
     """
 
     columns: dict[str, str]
@@ -110,6 +116,8 @@ class Preview:
     scales: tuple[tuple[float, float], ...]
     without_time: int | None
     hints: tuple[str, ...]
+    tables: tuple[tuple[str, Preview], ...] = ()
+    in_all: int = 0
 
     def to_dict(self) -> dict[str, Any]:
         return {"note": PRIVATE_LOOK, **asdict(self)}
@@ -118,8 +126,17 @@ class Preview:
         return self.text()
 
     def text(self) -> str:
-        named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
         lines = [f"{PRIVATE_LOOK}.", ""]
+        for name, table in self.tables:
+            lines += [name, *(f"  {line}" for line in table.lines())]
+        if self.tables:
+            used = f"{plural(self.usable, 'rating')} of {plural(self.users, 'user')}"
+            lines.append(f"Together  {used}; {plural(self.in_all, 'user')} in every table")
+        return "\n".join([*lines, *([] if self.tables else self.lines()), "", _ADVICE])
+
+    def lines(self) -> list[str]:
+        named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
+        lines = []
         if self.format:
             lines.append(f"Format    {self.format.strip() or repr(self.format)}")
         if named:
@@ -133,7 +150,8 @@ class Preview:
             numbers = ", ".join(map(str, rows.first)) + (", ..." if rows.count > len(rows.first) else "")
             at = f" ({self.counted}{'s' * (rows.count > 1)} {numbers})" if rows.first else ""
             such = f", such as {', '.join(map(shown, rows.such))}" if rows.such else ""
-            lines.append(f"  {rows.count:>10,} not used: {rows.why}{such}{at}")
+            what = rows.why if rows.why == _ADDED else f"not used: {rows.why}"
+            lines.append(f"  {rows.count:>10,} {what}{such}{at}")
         if self.without_time is not None:
             lines.append(f"Times     unreadable or missing in {self.without_time:,} of the rows")
         lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
@@ -142,8 +160,7 @@ class Preview:
             lines += ["Ratings", *_bars(self.histogram)]
             fitting = ", ".join(f"{low:g} to {high:g}" for low, high in self.scales)
             lines.append(f"Scales    {fitting or 'none of the usual ones'}: these hold all ratings")
-        lines += ["", *(f"Hint: {hint}" for hint in self.hints), _ADVICE]
-        return "\n".join(lines)
+        return lines + [f"Hint: {hint}" for hint in self.hints]
 
 
 def preview(
@@ -151,6 +168,36 @@ def preview(
 ) -> Preview:
     """See `hushrec.data.Ratings.check`."""
     implicit = implicit or domain.likes
+    if isinstance(source, list) and len(source) == 1:
+        source = source[0]
+    if not isinstance(source, list):
+        return _preview(source, domain, columns, format, implicit)[0]
+    asked = Several(columns)
+    tables, texts = zip(*(_preview(table, domain, asked, format, implicit) for table in source), strict=True)
+    rows = read_rows(source, domain, columns, format, implicit)
+    paths = [table if isinstance(table, str | Path) else f"table {k}" for k, table in enumerate(source, 1)]
+    return replace(
+        tables[0],
+        columns={},
+        not_read=(),
+        rows=sum(table.rows for table in tables),
+        usable=rows.matrix.nnz,
+        dropped=(),
+        users=len(rows.user_texts),
+        users_over_cap=0,
+        items_unseen=domain.n_items - len(np.unique(rows.matrix.indices)),
+        histogram=(),
+        scales=(),
+        hints=(),
+        tables=tuple(zip(map(str, paths), tables, strict=True)),
+        in_all=len(set.intersection(*(set(each.to_pylist()) for each in texts))),
+    )
+
+
+def _preview(
+    source: Any, domain: Domain, columns: Any, format: str | None, implicit: bool
+) -> tuple[Preview, pa.Array]:
+    """Return the preview of one table, and its users with a usable row."""
     layout = layout_of(str(source), domain) if isinstance(source, str | Path) else ""
     try:
         reading = _Read(source, domain, columns, format, implicit)
@@ -177,13 +224,18 @@ def preview(
     entries = entries.where(used)
     rows = build(domain, entries)
     pairs, again, returned = _pairs(entries, domain.n_items)
-    dropped += _dropped("the user rated the item again", numbers[used][again])
+    if entries.quantities is not None:
+        is_rated = ~np.isnan(entries.ratings[again])
+        dropped += _dropped(_ADDED, numbers[used][again[~is_rated]])
+        again = again[is_rated]
+    once = "the user likes the item already" if domain.likes else "the user rated the item again"
+    dropped += _dropped(once, numbers[used][again])
     dropped += _dropped("the quantities add up to 0", numbers[used][returned])
     per_user = np.bincount(pairs // domain.n_items)
     if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
         dropped.append(Dropped("beyond the cap", over, ()))
     ratings = table.ratings[np.isfinite(table.ratings)]
-    return Preview(
+    found = Preview(
         columns=reading.names,
         not_read=tuple(name for name in reading.all_names if name not in reading.names.values()),
         format=reading.format,
@@ -207,6 +259,7 @@ def preview(
             *reading.hints_of_ids("item", items),
         ),
     )
+    return found, rows.user_texts
 
 
 def _without_value(
@@ -259,7 +312,8 @@ class _Read:
         self.n_fields = len(names)
         self.implicit = implicit
         self._asked = with_times(names, columns)
-        chosen = find_columns(names, self._asked, implicit, private_look=True) if names else {}
+        with readable(alone, "table") if alone else contextlib.nullcontext():
+            chosen = find_columns(names, self._asked, implicit, private_look=True) if names else {}
         self.table = read_columns(self.source, self._asked, self.format, implicit, domain.item_texts)
         self.times = self.table.times
         if self._asked is not columns:  # a training does not ask for them

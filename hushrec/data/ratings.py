@@ -136,6 +136,8 @@ class Ratings:
             * a tuple ``(users, items, ratings)`` or ``(users, items, ratings, times)`` of columns;
             * a SciPy sparse matrix of users by items in the order of the catalogue, or ``(users, matrix)``
               with an id for each row. A stored zero is a rating of zero, and no like;
+            * a list of these: tables of one data set. Each has a column of users, one of items, and one of
+              ratings or of quantities (orders and reviews, for example);
             * a `Store` or its path, or `Ratings`, over the same domain.
         domain : Domain
         columns : dict, optional

@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 import scipy.sparse as sp
 
-from hushrec.data.columns import Columns, columns_of, marks_of, pick, with_purchases
-from hushrec.data.files import read_path
+from hushrec.data.columns import Columns, Several, columns_of, marks_of, pick, with_purchases
+from hushrec.data.files import all_found, one_by_one, read_path
 from hushrec.data.ids import Encoded, encode_ids, encode_ratings
 from hushrec.data.sources import words_of
 from hushrec.data.sparse import check_sparse
@@ -27,7 +27,11 @@ _TOGETHER = 1 << 20  # entries of a matrix, or rows of a stream
 def read_columns(
     source: Any, columns: Any, format: str | None, implicit: bool, items: pa.Array | None = None
 ) -> Columns:
-    """The columns of a matrix are the items of the given texts."""
+    """The columns of a matrix are the items of the given texts. A list holds tables of other columns."""
+    if isinstance(source, list) and source and not any(isinstance(table, list) for table in source):
+        asked = Several(columns) if len(source) > 1 else columns
+        chunks = (read_columns(table, asked, format, implicit, items) for table in source)
+        return one_by_one(all_found(chunks, asked))
     if isinstance(source, (str, os.PathLike)):
         return read_path(os.fspath(source), columns, format, implicit)
     if format is not None:

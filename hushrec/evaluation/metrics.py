@@ -58,6 +58,8 @@ class Evaluation:
         Level of the intervals.
     purchases : bool
         Whether the held-out rows may be purchases without a rating.
+    exclude_seen : bool
+        As in `evaluate`.
 
     Examples
     --------
@@ -79,6 +81,7 @@ class Evaluation:
     n_known: int = 0
     confidence: float = 0.95
     purchases: bool = False
+    exclude_seen: bool = True
 
     def __getitem__(self, name: str) -> Estimate:
         return self.metrics[name]
@@ -135,8 +138,10 @@ class Evaluation:
         what = "held-out rating or purchase" if self.purchases else "held-out rating"
         of = f"{plural(self.n_ratings, what)} of {plural(self.n_users, 'user')}"
         lines.append(f"{of}; relevant: {relevant(self.relevant_from, self.purchases)}.")
-        if self.n_known and self.purchases:
-            lines.append(f"{self.n_known:,} of them repeat a purchase; lists leave these items out.")
+        if self.n_known and (self.purchases or not self.exclude_seen):
+            kind = "a purchase" if self.purchases else "an item of the history"
+            count = "lists leave these items out" if self.exclude_seen else "they count"
+            lines.append(f"{self.n_known:,} of them repeat {kind}; {count}.")
         elif self.n_known:
             lines.append(
                 f"In the history, too: {self.n_known:,} of them; the errors flatter the model, and"
@@ -157,6 +162,7 @@ def evaluate(
     resamples: int = 1000,
     seed: int = 0,
     next: bool = False,
+    exclude_seen: bool = True,
     engine: Any = None,
 ) -> Evaluation:
     """Measure a model on held-out ratings.
@@ -191,7 +197,7 @@ def evaluate(
         Length of the lists, >= 1.
     relevant_from : float, optional
         Only held-out ratings from here up, and purchases without a rating, are relevant to the ranking
-        metrics; by default all rows are. Items in the user's history are never relevant.
+        metrics; by default all rows are. Items in the user's history are not, with ``exclude_seen``.
     metrics : sequence of str
         Names out of ``hushrec.evaluation.METRICS``.
     resamples : int
@@ -201,6 +207,8 @@ def evaluate(
     next : bool
         Measure lists of what users choose next, in which recent ratings count more. The history has times,
         and the held-out ratings are later (`hushrec.data.leave_last_out`).
+    exclude_seen : bool
+        False: lists may have items of the user's history, and repeat purchases of them are relevant.
     engine : Dask, optional
         It measures two stores with equal numbers of partitions. The figures are the same; intervals use
         another order of the users.
@@ -243,7 +251,7 @@ def evaluate(
     if engine is None:
         history, targets, engine = _readable(model, history, targets)
     alike = any(METRICS[name].alike for name in metrics)
-    public = model, k, relevant_from, alike, next
+    public = model, k, relevant_from, alike, next, exclude_seen
     if isinstance(history, Ratings) and isinstance(targets, Ratings) and engine is None:
         signs = _sign_metrics(model, history, targets, resamples, seed)
         whole = _measured(history, targets, *public)
@@ -261,6 +269,7 @@ def evaluate(
         n_ratings=whole.n_ratings,
         n_known=whole.n_known,
         purchases=targets.purchases,
+        exclude_seen=exclude_seen,
     )
 
 
@@ -272,6 +281,7 @@ def _measured(
     relevant_from: float | None,
     alike: bool,
     next: bool,
+    exclude_seen: bool,
 ) -> Measured:
     targets = targets.rows(np.diff(targets.matrix.indptr) > 0)
     raters, n_history = np.bincount(history.matrix.indices, minlength=history.n_items), history.n_users
@@ -280,8 +290,8 @@ def _measured(
     if model.scores == "ratings":
         predicted = model.predict_pairs(history, targets)
         users = user_errors(predicted, targets.matrix.data, targets.matrix.indptr)
-    relevant, n_known = _relevant_cells(history, targets, relevant_from)
-    ranks, lists = _rank_metrics(model, history, relevant, k, next)
+    relevant, n_known = _relevant_cells(history, targets, relevant_from, exclude_seen)
+    ranks, lists = _rank_metrics(model, history, relevant, k, next, exclude_seen)
     users |= ranks
     if alike:
         users |= _before_history(model, history, k, next)
@@ -381,12 +391,13 @@ def rank_scores(hits: Array, n_relevant: Array) -> dict[str, Array]:
 
 
 def _relevant_cells(
-    history: Ratings, targets: Ratings, relevant_from: float | None
+    history: Ratings, targets: Ratings, relevant_from: float | None, exclude_seen: bool
 ) -> tuple[tuple[Array, Array], int]:
     """Return relevant cells ``user * n_items + item``, their number per user, and that of known cells."""
     cells, n_items = _cells(targets), targets.domain.n_items
     keep = ~np.isin(cells, _cells(history), assume_unique=True)
     n_known = int((~keep).sum())
+    keep |= not exclude_seen
     if relevant_from is not None:
         keep &= ~(targets.matrix.data < relevant_from)  # a purchase without a rating is relevant
     relevant = cells[keep]
@@ -399,7 +410,12 @@ def _cells(ratings: Ratings) -> Array:
 
 
 def _rank_metrics(
-    model: Recommender, history: Ratings, relevant: tuple[Array, Array], k: int, next: bool
+    model: Recommender,
+    history: Ratings,
+    relevant: tuple[Array, Array],
+    k: int,
+    next: bool,
+    exclude_seen: bool,
 ) -> tuple[dict[str, Array], Array]:
     """Return each user's `rank_scores`, and list."""
     keys, n_relevant = relevant
@@ -407,7 +423,7 @@ def _rank_metrics(
     lists = np.full((history.n_users, min(k, n_items)), -1, dtype=np.int64)
     hits = np.zeros((history.n_users, k), dtype=bool)
     start = 0
-    for columns, *_ in model.rank(history, k, predict=False, next=next):
+    for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=exclude_seen):
         stop = start + len(columns)
         lists[start:stop, : columns.shape[1]] = columns
         rows = np.arange(start, stop, dtype=np.int64)[:, None]

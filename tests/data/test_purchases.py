@@ -7,6 +7,7 @@ from collections import defaultdict
 import numpy as np
 import polars as pl
 import pyarrow as pa
+import pyarrow.csv as pv
 import pyarrow.parquet as pq
 import pytest
 
@@ -210,3 +211,67 @@ def test_a_purchase_table_for_likes_needs_a_domain_of_likes() -> None:
         Ratings.from_any(frame(table(0)), unit, columns={"quantity": "pieces"}, implicit=True)
     with pytest.raises(InputError, match="no column named 'amount'"):
         Ratings.from_any(frame(table(0)), LIKES, columns={"quantity": "amount"})
+
+
+def orders_and_reviews(seed: int) -> tuple[list[tuple], list[tuple]]:
+    rows = table(seed)
+    orders = [(user, item, None, pieces, day) for user, item, _, pieces, day in rows[:90]]
+    return orders, [(user, item, stars, None, day) for user, item, stars, _, day in rows[90:]]
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("names", ["asked for", "usual"])
+def test_orders_and_reviews_are_two_tables_of_one_data_set(tmp_path, seed, names) -> None:
+    orders, reviews = orders_and_reviews(seed)
+    tables = [frame(orders).drop_columns("stars"), frame(reviews).drop_columns("pieces")]
+    columns = COLUMNS
+    if names == "usual":
+        tables[0] = tables[0].rename_columns(["customer_id", "sku", "Qty", "day"])
+        columns = {"time": "day"}
+    pq.write_table(tables[0], tmp_path / "orders.parquet")
+    pv.write_csv(tables[1], tmp_path / "reviews.csv")
+    paths = [tmp_path / "orders.parquet", str(tmp_path / "reviews.csv")]
+    expected = oracle(orders + reviews, likes=False)
+    for source in (tables, paths, [tables[0].to_pandas(), paths[1]]):
+        found = Ratings.from_any(source, STARS, columns=columns)
+        assert same(cells(found), expected) and found.purchases
+        assert len(set(found.user_texts.to_pylist())) == found.n_users
+    store = Store.prepare(paths, tmp_path / "s", STARS, columns=columns, partitions=3)
+    assert same(cells(store.ratings()), expected) and store.purchases
+    looked = Ratings.check(paths, STARS, columns=columns)
+    assert (looked.usable, looked.users) == (len(expected), found.n_users)
+    both = {user for user, *_ in (pair[:1] for pair in oracle(orders, False))}
+    both &= {user for user, *_ in (pair[:1] for pair in oracle(reviews, False))}
+    assert looked.in_all == len(both) and [name for name, _ in looked.tables] == list(map(str, paths))
+
+
+WRONG_TABLES = [
+    ({"rating": "sterne"}, "'sterne'|orders.csv"),
+    ({"quantity": "Menge"}, "orders.csv' has no column for the ratings"),
+    ({"user": "wer"}, "No table has a column named 'wer'"),
+    ({"time": True}, "reviews.csv' has no column for the times"),
+]
+
+
+@pytest.mark.parametrize(("columns", "says"), WRONG_TABLES)
+@pytest.mark.parametrize("read", [Ratings.from_any, Ratings.check, None])
+def test_a_name_that_no_table_has_is_refused(tmp_path, read, columns, says) -> None:
+    (tmp_path / "orders.csv").write_text("user,item,pieces,date\na,i1,2,2024-01-01\n")
+    (tmp_path / "reviews.csv").write_text("user,item,stars\na,i1,2\n")
+    paths = [tmp_path / "orders.csv", tmp_path / "reviews.csv"]
+    with pytest.raises(InputError, match=says) as caught:
+        columns = {"quantity": "pieces"} | columns
+        if read is None:
+            Store.prepare(paths, tmp_path / "s", STARS, columns=columns)
+        else:
+            read(paths, STARS, columns=columns)
+    assert len(str(caught.value).splitlines()) == 1 and not (tmp_path / "s").exists()
+
+
+def test_purchases_of_an_item_again_are_not_called_unused(tmp_path) -> None:
+    (tmp_path / "orders.csv").write_text("user,item,qty\na,i1,2\na,i1,1\na,i2,1\na,i2,-1\n")
+    look = Ratings.check(tmp_path / "orders.csv", LIKES, columns={"quantity": True})
+    text = look.text()
+    assert look.usable == 1 and "rated" not in text.partition("Items")[0]
+    assert "2 a further purchase of an item by the user; quantities are added (lines 2, 4)" in text
+    assert "1 not used: the quantities add up to 0" in text

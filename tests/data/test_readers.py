@@ -159,7 +159,7 @@ class TestSeveralFiles:
         rows = Ratings.from_any(sp.eye_array(4, format="csr"), Domain(range(4), rating_range=(0, 1)))
         for number in (1, 2):
             pq.write_table(rows.to_arrow(), tmp_path / f"{number}.parquet")
-        with pytest.raises(InputError, match="one file only"):
+        with pytest.raises(InputError, match="one table only"):
             Ratings.from_any(tmp_path, rows.domain)
 
 

@@ -56,7 +56,7 @@ def random_cells(rng, n_users, n_items=N_ITEMS, density=0.5, first=0):
 KEPT = {"recall": "recall", "precision": "P", "ndcg": "ndcg_cut", "map": "map_cut", "hit-rate": "success"}
 
 
-def slow_twin(model, history, test, k, relevant_from=None):
+def slow_twin(model, history, test, k, relevant_from=None, exclude_seen=True):
     """Lists one user at a time; metrics by trec_eval, and by their definitions where it has none."""
     items = list(model.domain.items)
     squared, absolute, capped, recommended, novelties, before = [], [], [], set(), [], []
@@ -81,9 +81,12 @@ def slow_twin(model, history, test, k, relevant_from=None):
         absolute += [abs(scores[item] - rating) for item, rating in held.items()]
         order = sorted(range(len(items)), key=lambda j: (-raw[j], j))
         before.append(tuple(order[:k]))
-        ranked = [items[j] for j in order if items[j] not in own][:k]
+        seen = own if exclude_seen else ()
+        ranked = [items[j] for j in order if items[j] not in seen][:k]
         recommended |= set(ranked)
-        liked = {i for i, r in held.items() if i not in own and (relevant_from is None or r >= relevant_from)}
+        liked = {
+            i for i, r in held.items() if i not in seen and (relevant_from is None or r >= relevant_from)
+        }
         if liked:
             relevant[user] = dict.fromkeys(liked, 1)
             lists[user] = {item: float(len(items) - place) for place, item in enumerate(ranked)}
@@ -125,23 +128,17 @@ def slow_twin(model, history, test, k, relevant_from=None):
     seed=st.integers(0, 10_000),
     k=st.integers(1, N_ITEMS + 3),
     relevant_from=st.sampled_from([None, 3.0, 5.0]),
+    exclude_seen=st.booleans(),
 )
-def test_agrees_with_the_definitions(seed, k, relevant_from):
+def test_agrees_with_the_definitions(seed, k, relevant_from, exclude_seen):
     rng = np.random.default_rng(seed)
     history = random_cells(rng, 6)
     # two unknown users, and cells that are in the history as well
     test = random_cells(rng, 6, density=0.3, first=2) or {("u0", "i0"): 3.0}
     model = trained(seed)
-    result = evaluate(
-        model,
-        table(history),
-        table(test),
-        k=k,
-        relevant_from=relevant_from,
-        resamples=20,
-        metrics=list(METRICS),
-    )
-    expected = slow_twin(model, history, test, k, relevant_from)
+    asked = {"k": k, "relevant_from": relevant_from, "exclude_seen": exclude_seen, "resamples": 20}
+    result = evaluate(model, table(history), table(test), **asked, metrics=list(METRICS))
+    expected = slow_twin(model, history, test, k, relevant_from, exclude_seen)
     assert {name: metric.value for name, metric in result.metrics.items()} == pytest.approx(
         expected, rel=1e-12, abs=1e-12, nan_ok=True
     )
@@ -149,13 +146,14 @@ def test_agrees_with_the_definitions(seed, k, relevant_from):
     for name, metric in result.metrics.items():
         assert math.isnan(metric.value) or 0 <= metric.low <= metric.value <= metric.high
         assert math.isnan(metric.value) or metric.high <= ranges.get(name, 1)
-    alone = evaluate(
-        model, table(history), table(test), k=k, relevant_from=relevant_from, resamples=20, metrics=["gini"]
-    )
+    alone = evaluate(model, table(history), table(test), **asked, metrics=["gini"])
     assert str(alone.metrics) == str({f"gini@{k}": result[f"gini@{k}"]})  # NaN is not equal to itself
     known = set(history) & set(test)
     assert result.n_known == result.to_dict()["n_known"] == len(known)
-    assert (f"In the history, too: {len(known):,} of them" in result.text()) == bool(known)
+    said = (
+        "In the history, too: {:,} of them" if exclude_seen else "{:,} of them repeat an item of the history"
+    )
+    assert (said.format(len(known)) in result.text()) == bool(known)
 
 
 def test_nothing_to_measure_is_nan_and_null():
