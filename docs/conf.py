@@ -34,6 +34,7 @@ myst_heading_anchors = 4
 nb_execution_mode = "force"
 nb_execution_excludepatterns = [] if os.environ.get("HUSHREC_NOTEBOOKS") else ["understand/notebooks/*"]
 smartquotes = False
+highlight_language = "none"  # a block without a language is text
 nb_execution_in_temp = True
 nb_execution_timeout = 600
 nb_execution_raise_on_error = True

@@ -1,10 +1,16 @@
-"""Progress bars. They show no number that depends on private rows."""
+"""The width of a terminal, and progress bars. They show no number that depends on private rows."""
 
 from __future__ import annotations
 
 import contextlib
+import shutil
 from collections.abc import Iterator
 from typing import Protocol
+
+
+def width() -> int:
+    """Return the number of characters of a line, at most 80."""
+    return min(80, shutil.get_terminal_size((80, 24)).columns)
 
 
 class Advance(Protocol):

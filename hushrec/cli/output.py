@@ -12,11 +12,12 @@ import json as _json
 import math
 import os
 import re
-import shutil
 import sys
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
+
+from hushrec.progress import width
 
 if TYPE_CHECKING:
     from hushrec.serving.model import Model
@@ -115,11 +116,6 @@ def plain(value: Any) -> Any:
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else ("inf" if value > 0 else "-inf")
     return value if value is None or isinstance(value, bool | int | float | str) else str(value)
-
-
-def width() -> int:
-    """At most 80 characters."""
-    return min(80, shutil.get_terminal_size((80, 24)).columns)
 
 
 def paragraph(words: str) -> list[str]:

@@ -16,6 +16,7 @@ from hushrec.cli.options import Json
 from hushrec.cli.output_model import plain, summary
 from hushrec.data import Domain
 from hushrec.privacy import Budget
+from hushrec.progress import width
 from hushrec.registry import ESTIMATORS, best
 from hushrec.training.named import known
 
@@ -52,7 +53,7 @@ def settings(model: str | None = None, /, *, tuning: bool = False, as_json: Json
     for setting in listed:
         first = f"{setting['name']:<22}  {setting['default']:<8}  "
         about = setting["about"] if tuning else _brief(setting["about"], 85)
-        lines += textwrap.wrap(about, 80, initial_indent=first, subsequent_indent=" " * 34) or [first]
+        lines += textwrap.wrap(about, width(), initial_indent=first, subsequent_indent=" " * 34) or [first]
     more = "" if tuning else " --tuning also lists tuned settings, with full texts."
     example = listed[0]["name"] if listed else "NAME"
     output.result(

@@ -15,10 +15,10 @@ from hushrec.privacy.ledger_records import LedgerSummary
 from hushrec.privacy.release import Release
 from hushrec.privacy.season import Week
 from hushrec.privacy.selection import RepeatAndSelect
+from hushrec.progress import width
 
 #: Reason why a model of public data is not private.
 PUBLIC_DATA = "the data were declared public"
-_WIDTH = 80  # of a terminal
 
 _PROMISE = ("unit", "relation", "epsilon", "delta")
 
@@ -283,7 +283,7 @@ def library_version() -> str:
 
 
 def _wrapped(text: str, indent: int = 0, first: str = "") -> list[str]:
-    return textwrap.wrap(first + text, _WIDTH, subsequent_indent=" " * indent, break_on_hyphens=False)
+    return textwrap.wrap(first + text, width(), subsequent_indent=" " * indent, break_on_hyphens=False)
 
 
 def warning_of_publishing(statement: PrivacyStatement, path: str) -> str:

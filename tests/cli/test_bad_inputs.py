@@ -33,7 +33,7 @@ LINES = {
     f"train german.csv {B} {D} --out m.hush": "pass --columns user=NAME",
     f"train noheader.csv {B} {D} --out m.hush": "hushrec check lists those in the first line",
     f"train likes.csv {B} {D} --out m.hush": "pass --columns rating=NAME",
-    f"train nothing.csv {B} {D} --out m.hush": "The table is empty",
+    f"train nothing.csv {B} {D} --out m.hush": "is empty: it has no columns",
     f"train book.xlsx {B} {D} --out m.hush": "a spreadsheet by its name; save it as CSV",
     f"train rows.jsonl {B} {D} --out m.hush": "JSON by its name",
     f"{RANGED} --catalogue items.csv": "a table of 2 columns, not a list",

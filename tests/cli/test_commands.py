@@ -92,6 +92,17 @@ def test_recommend_explains_one_users_list(run, files):
     assert refused.exit_code == 2 and "--explain is for one user" in refused.stderr
 
 
+@pytest.mark.parametrize("columns", [40, 60, 80])
+def test_a_statement_is_wrapped_once(run, files, monkeypatch, columns):
+    monkeypatch.setenv("COLUMNS", str(columns))
+    lines = run("report", files.model).stdout.splitlines()
+    assert any(line.startswith("Meaning: ") for line in lines)
+    for line, below in zip(lines, lines[1:]):
+        assert len(line) <= columns
+        if below.startswith(" " * 12):  # goes on: its first word did not fit
+            assert len(line) + 1 + len(below.split()[0]) > columns
+
+
 def test_lists_keep_to_rules_and_show_titles(run, files):
     rows = [f"{item},{place % 3},The {item}" for place, item in enumerate(files.items)]
     Path("items.csv").write_text("\n".join(["item,brand,title", *rows]))
