@@ -25,7 +25,8 @@ def plan(
     n_users: Users | None = None,
     size: Size = Size(),
     ratings_per_user: Annotated[float, Parameter(validator=Number(gte=1))] | None = None,
-    model: Annotated[ModelName, Parameter(show_default="both")] | None = None,
+    implicit: bool = False,
+    model: Annotated[ModelName, Parameter(show_default="both; lists with --implicit")] | None = None,
     settings: Settings = (),
     releases: Annotated[bool, Parameter(help="List the noise of each release.")] = False,
     settings_used: Annotated[bool, Parameter(name="--settings", help="List the planned settings.")] = False,
@@ -41,11 +42,13 @@ def plan(
 
     Parameters
     ----------
+    implicit
+        Every row is a like.
     ratings_per_user
         Mean number of ratings per user, to find more similar tables.
     """
     budget = promise.budget()
-    model = model_for(model, False, budget.private)
+    model = model_for(model, implicit, budget.private)
     domain, n_items = size.declared(likes=known(model).scores == "likes")
     if n_users is None and (needs_user_count(model) or domain is None):
         raise InputError("--users is missing: pass the number of users, for example --users 6000.")

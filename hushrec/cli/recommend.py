@@ -46,7 +46,7 @@ def recommend(
     out_dir: Annotated[str | None, Parameter(metavar="DIR")] = None,
     out: Annotated[str | None, Parameter(metavar="FILE")] = None,
     out_parts: Annotated[str | None, Parameter(metavar="DIR")] = None,
-    mailing: Literal[",", ";"] | None = None,
+    mailing: Literal["comma", "semicolon"] | None = None,
     reading: Reading = Reading(),
     ruled: Ruled = Ruled(),
     force: Force = False,
@@ -64,7 +64,8 @@ def recommend(
       hushrec recommend model.hush history.parquet --all --out lists.private.parquet
       hushrec recommend model.hush history.parquet --user 42 --attributes items.csv --where "price < 50"
       hushrec recommend model.hush STORE --all --out-parts lists.private/
-      hushrec recommend model.hush history.csv --all --out mail.private.csv --mailing ";" --titles titles.csv
+      hushrec recommend model.hush history.csv --all --out mail.private.csv \\
+                        --mailing semicolon --titles titles.csv
 
     Parameters
     ----------
@@ -95,7 +96,7 @@ def recommend(
     out_parts
         A new folder of Parquet files, for any number of users in bounded memory.
     mailing
-        Write --out with one row per user, items and titles in columns, and this delimiter: , or ;
+        Write --out with one row per user, items and titles in columns. Excel needs semicolons.
     """
     _check(user, all_users, explain, next, out_dir, out, out_parts)
     if mailing and not str(out).lower().endswith(".csv"):
@@ -136,7 +137,7 @@ def recommend(
     elif file is not None:
         if mailing:
             table = one_row_per_user(table, n)
-        write_private_table(table, file, PRIVATE_TABLE, mailing or ",")
+        write_private_table(table, file, PRIVATE_TABLE, ";" if mailing == "semicolon" else ",")
     _wrote(trained, str(folder or file), as_json)
 
 

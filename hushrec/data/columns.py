@@ -34,6 +34,7 @@ SYNONYMS = {
     }.items()
 }
 ROLES = tuple(SYNONYMS)
+_PLURALS = {role: f"{role}s" for role in ROLES} | {"quantity": "quantities"}
 #: Names of columns with a number for each like, of which 0 or less is none. The first name here wins.
 _LIKES = (
     *SYNONYMS["rating"],
@@ -176,9 +177,10 @@ def find_columns(
 ) -> dict[str, Any]:
     """Return the column of each role; only in a private look an error lists the names, which may be a row."""
     if not names:
-        raise InputError("The table is empty: it has no columns; pass one with users, items and ratings.")
+        raise InputError("The table has no columns, which a text file names in its first line.")
     asked = columns.of(names, implicit) if isinstance(columns, Several) else _asked_columns(columns)
     chosen: dict[str, Any] = {}
+    shown = names if private_look else ()
     words = {name: plain_name(name) for name in names}
     for role in ROLES:
         if asked.get(role, role not in _ON_REQUEST) in (None, False):
@@ -193,13 +195,11 @@ def find_columns(
             word = next((word for word in SYNONYMS[role] if word in words.values()), None)
             matches = [name for name in names if words[name] == word]
         if len(matches) > 1:
-            raise InputError(
-                f"Several columns could hold the {role}s", parameter="columns", value={role: "NAME"}
-            )
+            raise _of_columns(f"has several columns for the {_PLURALS[role]}", role, shown)
         if not matches:
-            raise _missing_column(role, asked, names if private_look else ())
+            raise _missing_column(role, asked, shown)
         if matches[0] in chosen.values():
-            raise InputError("One column would have two roles", parameter="columns", value={role: "NAME"})
+            raise _of_columns(f"has one column for the {_PLURALS[role]} and for another role", role, shown)
         chosen[role] = matches[0]
     return chosen
 
@@ -241,13 +241,18 @@ def _missing_column(role: str, asked: Mapping[str, Any], names: Collection[Any])
     wanted = f"named {asked.get(role)!r}"
     if asked.get(role, True) is True:
         few = ", ".join(SYNONYMS[role][:6])
-        plural = "quantities" if role == "quantity" else f"{role}s"
-        wanted = f"for the {plural}, which is looked for under names such as {few}"
-    there = "hushrec check lists those in the first line of a text file"
-    what = f"The table has no column {wanted}; {those_there(names, asked.get(role)) if names else there}"
-    if role == "rating":
-        what += "; where all rows are likes, say implicit=True (--implicit), or else name the column"
-    return InputError(what, parameter="columns", value={role: "NAME"})
+        wanted = f"for the {_PLURALS[role]}, which is looked for under names such as {few}"
+    rest = "; where all rows are likes, say implicit=True (--implicit), or else name the column"
+    return _of_columns(f"has no column {wanted}", role, names, asked.get(role), rest * (role == "rating"))
+
+
+def _of_columns(
+    what: str, role: str, names: Collection[Any], asked: Any = None, rest: str = ""
+) -> InputError:
+    there = (
+        those_there(names, asked) if names else "hushrec check lists those in the first line of a text file"
+    )
+    return InputError(f"The table {what}; {there}{rest}", parameter="columns", value={role: "NAME"})
 
 
 def those_there(names: Collection[Any], asked: Any = None) -> str:

@@ -23,7 +23,7 @@ def layout_of(path: str, domain: Domain) -> str:
     with contextlib.suppress(InputError, OSError), files_at(path)[0].stream() as stream:
         text = next(lines_of(stream), b"").decode(errors="replace").replace('"', "")
         lines = [line.strip() for line in text.split("\n")[:_LOOKED_AT] if line.strip()]
-        what, program = _wide(lines, domain) or _lists(lines, domain) or ("", "")
+        what, program = (lines and _wide(lines, domain)) or _lists(lines, domain) or ("", "")
         if what:
             command = f"awk {program} {shlex.quote(path)} > rows.csv"
             return f"{path!r} is {what}; make a table of one row per like with\n  {command}"
@@ -32,7 +32,7 @@ def layout_of(path: str, domain: Domain) -> str:
 
 def _wide(lines: list[str], domain: Domain) -> tuple[str, str] | None:
     """Recognise a table with a column for each item, perhaps after one of users."""
-    mark = max((*DELIMITERS, " "), key=lines[0].count) if lines else ","
+    mark = max((*DELIMITERS, " "), key=lines[0].count)
     head, *rows = [[cell.strip() for cell in line.split(mark)] for line in lines]
     items = [place for place, name in enumerate(head) if domain.position(name) >= 0]
     if len(items) < 2 or len(head) - len(items) > 1 or any(len(row) != len(head) for row in rows):

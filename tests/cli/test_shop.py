@@ -70,8 +70,8 @@ def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
     assert all(row["similar"] <= "0021" and row["similar"] != row["item"] for row in rows)
 
 
-@pytest.mark.parametrize("mark", [",", ";"])
-def test_a_mailing_has_one_row_per_customer_with_titles(shop, mark) -> None:
+@pytest.mark.parametrize(("mailing", "mark"), [("comma", ","), ("semicolon", ";")])
+def test_a_mailing_has_one_row_per_customer_with_titles(shop, mailing, mark) -> None:
     assert not shop(
         "train", "kauf.csv", *BUDGET, *DECLARED, "--model", "popular", "--out", "m.hush"
     ).exit_code
@@ -87,7 +87,7 @@ def test_a_mailing_has_one_row_per_customer_with_titles(shop, mark) -> None:
         *DECLARED[-2:],
     ]
     assert not shop(*lists, "--out", "long.private.csv").exit_code
-    assert not shop(*lists, "--out", "mail.private.csv", "--mailing", mark).exit_code
+    assert not shop(*lists, "--out", "mail.private.csv", "--mailing", mailing).exit_code
     assert Path("mail.private.csv").read_bytes().startswith(b"\xef\xbb\xbf") == (mark == ";")
     read = {}
     for name, delimiter in (("long", ","), ("mail", mark)):
@@ -101,7 +101,7 @@ def test_a_mailing_has_one_row_per_customer_with_titles(shop, mark) -> None:
     for row, expected in zip(read["mail"], wanted.values(), strict=True):
         assert {name: cell for name, cell in row.items() if cell} == expected
         assert len(row) == 60
-    assert "pass --all --out mail" in shop(*lists, "--out", "mail.parquet", "--mailing", mark).stderr
+    assert "pass --all --out mail" in shop(*lists, "--out", "mail.parquet", "--mailing", mailing).stderr
 
 
 def test_likes_by_quantity_and_splits_that_keep_them(shop) -> None:

@@ -50,7 +50,7 @@ SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rati
 @pytest.mark.parametrize(
     ("names", "columns", "says", "parameter"),
     [
-        ([], None, "The table is empty: it has no columns; pass one with users, items and ratings.", None),
+        ([], None, "The table has no columns, which a text file names in its first line.", None),
         (["user", "rating"], None, "The table has no column for the items, which is looked for under names"
          f" such as item, itemid, iid, movie, movieid, product{FIRST_LINE}; pass columns={{'item': 'NAME'}}.",
          "columns"),
@@ -63,9 +63,11 @@ SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rati
          f" for under names such as timestamp, time, datetime, date, createdat, ratedat{FIRST_LINE};"
          " pass columns={'time': 'NAME'}.", "columns"),
         (["user", "User", "item", "rating"], None,
-         "Several columns could hold the users; pass columns={'user': 'NAME'}.", "columns"),
+         f"The table has several columns for the users{FIRST_LINE}; pass columns={{'user': 'NAME'}}.",
+         "columns"),
         (["user", "item", "rating"], {"item": "user"},
-         "One column would have two roles; pass columns={'item': 'NAME'}.", "columns"),
+         f"The table has one column for the items and for another role{FIRST_LINE};"
+         " pass columns={'item': 'NAME'}.", "columns"),
         (["user", "item", "rating"], {"users": "user"}, SHAPE, None),
         (["user", "item", "rating"], ("user", "item", "rating"), SHAPE, None),
     ],
