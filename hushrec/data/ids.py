@@ -268,7 +268,7 @@ def encode_quantities(column: Any) -> np.ndarray:
 def _numbers(column: pa.ChunkedArray) -> np.ndarray:
     kind = pa.float32() if pa.types.is_float32(column.type) else pa.float64()
     cells = (chunk.cast(kind, safe=False).to_numpy(zero_copy_only=False) for chunk in column.chunks)
-    return np.concatenate([np.zeros(0, np.float32), *(part.astype(np.float32) for part in cells)])
+    return np.concatenate([np.zeros(0, np.float32), *(part.astype(np.float32, copy=False) for part in cells)])
 
 
 def _canonical_array(values: pa.Array) -> pa.Array:

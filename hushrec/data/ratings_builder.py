@@ -74,7 +74,9 @@ def rows_of(domain: Domain, entries: Columns) -> Rows:
         if domain.likes:
             entries.ratings[:] = 1
     users, items, values, times, _, marks, *_ = entries
-    counts, cap = np.bincount(users.codes, minlength=len(users.texts)), domain.max_ratings_per_user
+    ends = np.arange(len(users.texts) + 1, dtype=users.codes.dtype)
+    starts = np.searchsorted(users.codes, ends)  # bincount would copy the codes
+    counts, cap = np.diff(starts), domain.max_ratings_per_user
     if counts.max(initial=0) > cap:
         kept = _within_cap(counts, items, users.texts, cap)
         items, values, counts = items[kept], values[kept], np.minimum(counts, cap)

@@ -163,13 +163,13 @@ def _of_matrix(users: Any, matrix: Any, texts: pa.Array | None, implicit: bool) 
     if len(rows) != matrix.shape[0]:
         raise InputError("There must be one user id for each row of the matrix.")
     entries = matrix.tocoo(copy=False)  # read, and copied below
-    codes, items, values = np.empty(entries.nnz, rows.codes.dtype), entries.col, entries.data
+    ratings = encode_ratings(entries.data)  # first, while the others take no memory
+    codes, items = np.empty(entries.nnz, rows.codes.dtype), entries.col
     for start in range(0, len(codes), _TOGETHER):  # NumPy makes places of 8 octets of them
         codes[start : start + _TOGETHER] = rows.codes[entries.row[start : start + _TOGETHER]]
     del entries
     if texts is not None:
         items = Encoded(items.astype(np.int32), texts, texts)
-    ratings = encode_ratings(values)
     if implicit:  # a stored zero is no like
         ratings = np.where(ratings > 0, np.float32(1), np.float32(np.nan))
     ids = Encoded(codes, rows.values, rows.texts)

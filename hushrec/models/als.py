@@ -19,7 +19,7 @@ from hushrec.checks import Count, NotNegative, Positive, Share
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
-from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, with_values
+from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, weight_sums
 from hushrec.kernels.sweeps import CSR, Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
@@ -136,10 +136,11 @@ class ALS(Estimator[Ratings]):
         """Return the level, the items, and the ridges of a user with one rating."""
         items = initial_items(ratings.domain.n_items, rank, seed, self.dtype)
         center = mean_of_user_means(user_means(ratings), ratings.domain)
-        start = _biases_first(ratings, center, self.bias_regularization, self.iterations)
+        by_items = csr(ratings.matrix.T.tocsr())
+        start = _biases_first(ratings, by_items, center, self.bias_regularization, self.iterations)
         BiasedFactors(items).biases[:] = start.biases
         by_user = _Side(csr(ratings.matrix), start.offset_ridge, self.ridge_exponent)
-        by_item = _Side(csr(ratings.matrix.T.tocsr()), start.bias_ridge, self.ridge_exponent)
+        by_item = _Side(by_items, start.bias_ridge, self.ridge_exponent)
         ridge = self._regularization(ratings, by_item.rated, _NOISE_PART * start.noise)
         for _ in range(self.iterations):
             users = np.empty(0)  # frees the arrays of the last round
@@ -206,15 +207,14 @@ class _Biases(NamedTuple):
     noise: float
 
 
-def _biases_first(ratings: Ratings, center: float, ridge: float | None, rounds: int) -> _Biases:
+def _biases_first(
+    ratings: Ratings, by_items: CSR, center: float, ridge: float | None, rounds: int
+) -> _Biases:
     """Alternate means, shrunk by the variances of ratings, users and items (method of moments)."""
-    matrix, n_items = ratings.matrix, ratings.n_items
-    counts, biases = np.diff(matrix.indptr), np.zeros(n_items)
-    everybody = np.ones(len(counts))
-    sums = matrix.T @ everybody
-    cells = with_values(matrix, np.ones(matrix.nnz))
-    raters = cells.T @ everybody
-    by_user, by_item = row_sums(matrix.indptr, matrix.data) - center * counts, sums - center * raters
+    matrix, (starts, users, values) = ratings.matrix, by_items
+    counts, raters, biases = np.diff(matrix.indptr), np.diff(starts), np.zeros(ratings.n_items)
+    by_user = row_sums(matrix.indptr, matrix.data) - center * counts
+    by_item = row_sums(starts, values) - center * raters
     rated, many = raters > 0, counts > 1
     means = by_user / np.maximum(counts, 1)
     squares = row_squares(matrix.indptr, matrix.data, means + center)
@@ -223,8 +223,8 @@ def _biases_first(ratings: Ratings, center: float, ridge: float | None, rounds: 
     offset_ridge = _ratio(within, between) if ridge is None else ridge
     bias_ridge = offset_ridge
     for _ in range(rounds):
-        offsets = (by_user - cells @ biases) / (counts + offset_ridge)
-        sums = by_item - cells.T @ offsets
+        offsets = (by_user - weight_sums(matrix.indptr, matrix.indices, biases)) / (counts + offset_ridge)
+        sums = by_item - weight_sums(starts, users, offsets)
         if ridge is None and rated.any():
             spread = float((sums[rated] ** 2 / raters[rated]).sum() - rated.sum() * within) / raters.sum()
             bias_ridge = _ratio(within, spread)

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import Domain, Ratings, realistic, split_ratings
+from hushrec.kernels.sweeps import csr
 from hushrec.models import ALS, als
 from hushrec.privacy import Accountant, Budget
 from hushrec.training.users import user_means
@@ -178,7 +179,8 @@ def test_biases_and_their_ridges_are_moments_of_the_ratings(kind: str) -> None:
     cells = [(user, j, r) for user, row in rows.items() for j, r in row.items()]
     ratings = Ratings.from_any(tuple(map(list, zip(*cells))), Domain(range(12), (0, 20)))
     rows = {u: {j: float(np.float32(r)) for j, r in row.items()} for u, row in rows.items()}
-    found, given = (als._biases_first(ratings, 3.5, ridge, 6) for ridge in (None, 7.0))
+    by_items = csr(ratings.matrix.T.tocsr())
+    found, given = (als._biases_first(ratings, by_items, 3.5, ridge, 6) for ridge in (None, 7.0))
     biases, offset_ridge, bias_ridge, noise = means_in_turn(rows, 3.5, 12)
     assert found.biases == pytest.approx(biases, abs=1e-9) and found.biases[11] == 0
     assert (found.offset_ridge, found.bias_ridge) == pytest.approx((offset_ridge, bias_ridge))
