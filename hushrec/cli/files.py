@@ -156,7 +156,11 @@ def one_row_per_user(table: pa.Table, n: int) -> pa.Table:
     return wide
 
 
-def write_private_table(table: Any, out: Path, mark: str, delimiter: str = ",") -> None:
+def write_private_table(
+    table: Any, out: Path, mark: str, delimiter: str = ",", wide: int | None = None
+) -> None:
+    """Write lists of users, marked private; ``wide``: one row per user with so many items."""
+    table = table if wide is None else one_row_per_user(table, wide)
     marked = table.replace_schema_metadata({**(table.schema.metadata or {}), "hushrec": mark})
     write_table(marked, out, delimiter)
     if "private" not in out.name.lower():

@@ -13,7 +13,6 @@ from cyclopts import Parameter
 from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
 from hushrec.cli.files import (
-    one_row_per_user,
     output_folder,
     table_file,
     write_a_file_per_user,
@@ -28,6 +27,8 @@ from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import PRIVATE_TABLE, write_lists
 from hushrec.serving.item_lists import Known
 from hushrec.serving.model import Model, load
+
+_DELIMITERS = {None: ",", "comma": ",", "semicolon": ";"}
 
 
 def recommend(
@@ -98,11 +99,8 @@ def recommend(
     mailing
         Write --out with one row per user, items and titles in columns. Excel needs semicolons.
     """
-    _check(user, all_users, explain, next, out_dir, out, out_parts)
-    if mailing and not str(out).lower().endswith(".csv"):
-        raise InputError("--mailing is for a CSV file of all users; pass --all --out mail.private.csv.")
-    if scheduler is not None and out_parts is None:
-        raise InputError("--scheduler writes a folder of lists; pass --all --out-parts DIR.")
+    _check(user, all_users, explain, next, mailing, out_dir, out, out_parts)
+    _check_scheduler(scheduler, out_parts)
     trained = load(model)
     options: dict[str, Any] = {"next": next, "exclude_seen": not include_seen}
     options |= _known(trained.domain, items=items, exclude_items=exclude_items)
@@ -135,9 +133,7 @@ def recommend(
     if folder is not None:
         write_a_file_per_user(table, folder)
     elif file is not None:
-        if mailing:
-            table = one_row_per_user(table, n)
-        write_private_table(table, file, PRIVATE_TABLE, ";" if mailing == "semicolon" else ",")
+        write_private_table(table, file, PRIVATE_TABLE, _DELIMITERS[mailing], n if mailing else None)
     _wrote(trained, str(folder or file), as_json)
 
 
@@ -177,7 +173,14 @@ def _explain(trained: Model, rows: Ratings, listed: list[dict[str, Any]], titled
         row |= {"base": base, "because": because}
 
 
-def _check(user: str | None, all_users: bool, explain: bool, next: bool, *outputs: str | None) -> None:
+def _check_scheduler(scheduler: str | None, out_parts: str | None) -> None:
+    if scheduler is not None and out_parts is None:
+        raise InputError("--scheduler writes a folder of lists; pass --all --out-parts DIR.")
+
+
+def _check(
+    user: str | None, all_users: bool, explain: bool, next: bool, mailing: str | None, *outputs: str | None
+) -> None:
     n_outputs = sum(path is not None for path in outputs)
     if user is not None and all_users:
         raise InputError("Pass --user ID or --all, not both.")
@@ -185,6 +188,8 @@ def _check(user: str | None, all_users: bool, explain: bool, next: bool, *output
         raise InputError("Pass --user ID for one user, or --all for every user in the history.")
     if user == "":
         raise InputError("The user's id is empty; pass --user ID.")
+    if mailing and not str(outputs[1]).lower().endswith(".csv"):
+        raise InputError("--mailing is for a CSV file of all users; pass --all --out mail.private.csv.")
     if "" in outputs:
         raise InputError("The name to write to is empty; pass one.")
     if explain and next:

@@ -199,12 +199,8 @@ def _preview(
 ) -> tuple[Preview, pa.Array]:
     """Return the preview of one table, and its users with a usable row."""
     layout = layout_of(str(source), domain) if isinstance(source, str | Path) else ""
-    try:
+    with _naming(layout):
         reading = _Read(source, domain, columns, format, implicit)
-    except InputError as error:
-        if not layout or error.parameter != "columns":
-            raise
-        raise InputError(layout.replace("\n  ", " `") + "`") from None
     table, numbers = reading.table, reading.numbers
     users, items = encode_ids(table.users), encode_ids(table.items)
     positions = positions_of(items, domain.item_texts)
@@ -224,13 +220,11 @@ def _preview(
     entries = entries.where(used)
     rows = build(domain, entries)
     pairs, again, returned = _pairs(entries, domain.n_items)
-    if entries.quantities is not None:
-        is_rated = ~np.isnan(entries.ratings[again])
-        dropped += _dropped(_ADDED, numbers[used][again[~is_rated]])
-        again = again[is_rated]
+    is_bought = np.isnan(entries.ratings[again])  # with a quantity, or it would not be used
     once = "the user likes the item already" if domain.likes else "the user rated the item again"
-    dropped += _dropped(once, numbers[used][again])
-    dropped += _dropped("the quantities add up to 0", numbers[used][returned])
+    repeats = {_ADDED: again[is_bought], once: again[~is_bought], "the quantities add up to 0": returned}
+    for why, places in repeats.items():
+        dropped += _dropped(why, numbers[used][places])
     per_user = np.bincount(pairs // domain.n_items)
     if over := int((per_user - np.minimum(per_user, domain.max_ratings_per_user)).sum()):
         dropped.append(Dropped("beyond the cap", over, ()))
@@ -252,7 +246,7 @@ def _preview(
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),
         without_time=None if reading.times is None else int((reading.times[used] == NO_TIME).sum()),
         hints=(
-            *([layout] if layout else []),
+            *filter(None, [layout]),
             *reading.hints_of_fields(),
             *_hints(reading, float((positions < 0).mean()) if len(positions) else 0),
             *reading.hints_of_ids("user", users),
@@ -260,6 +254,17 @@ def _preview(
         ),
     )
     return found, rows.user_texts
+
+
+@contextlib.contextmanager
+def _naming(layout: str) -> Iterator[None]:
+    """Name the layout of a file instead of a column that it lacks."""
+    try:
+        yield
+    except InputError as error:
+        if not layout or error.parameter != "columns":
+            raise
+        raise InputError(layout.replace("\n  ", " `") + "`") from None
 
 
 def _without_value(
