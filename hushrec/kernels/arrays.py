@@ -73,6 +73,13 @@ def vector(value: Any, size: int, dtype: np.dtype) -> NDArray[Any]:
     return whole
 
 
+def frozen(array: NDArray[Any]) -> NDArray[Any]:
+    """Return a contiguous view or copy that is always read-only, which numba takes for another type."""
+    view = np.ascontiguousarray(array).view()
+    view.setflags(write=False)
+    return view
+
+
 def column_terms(n_cols: int, dtype: np.dtype, offset: Array | None, weight: Array | None) -> Array:
     """Offset (0 by default) and weight (1) of each column, shape (n_cols, 2)."""
     terms = np.empty((n_cols, 2), dtype)

@@ -12,6 +12,7 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.kernels import loops, threads
+from hushrec.kernels.arrays import frozen
 from hushrec.kernels.fixed_point import CLIP_MARGIN
 from hushrec.kernels.sweeps import CSR
 from hushrec.types import Array
@@ -65,9 +66,8 @@ def table_sums(rows: CSR, table: Array) -> NDArray[np.float64]:
 
     A sum does not depend on other rows, to the bit. It takes the entries in their order.
     """
-    table = np.ascontiguousarray(table).view()
-    table.setflags(write=False)  # always, because numba compiles again for another type
-    return _added(loops.active().table_sum_range, *_typed(rows), table, _nothing(rows, table.shape[1]))
+    sums = np.zeros((len(rows[0]) - 1, table.shape[1]))
+    return _added(loops.active().table_sum_range, *_typed(rows), frozen(table), sums)
 
 
 def scattered_sums(rows: CSR, columns: Array, weights: Array, n_columns: int) -> NDArray[np.float64]:
@@ -75,17 +75,13 @@ def scattered_sums(rows: CSR, columns: Array, weights: Array, n_columns: int) ->
 
     As of :func:`table_sums`.
     """
-    add = loops.active().scattered_range
-    return _added(add, *_typed(rows), columns.astype(np.int32), weights, _nothing(rows, n_columns))
+    add, sums = loops.active().scattered_range, np.zeros((len(rows[0]) - 1, n_columns))
+    return _added(add, *_typed(rows), columns.astype(np.int32), weights, sums)
 
 
 def _typed(rows: CSR) -> tuple[Array, Array, Array]:
     starts, columns, values = rows
     return np.asarray(starts, np.int64), np.asarray(columns, np.int64), np.asarray(values, np.float64)
-
-
-def _nothing(rows: CSR, width: int) -> NDArray[np.float64]:
-    return np.zeros((len(rows[0]) - 1, width))
 
 
 def clipped_rows(indptr: Array, values: Array, bound: float) -> NDArray[np.float64]:

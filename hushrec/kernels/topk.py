@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.kernels import loops, threads
-from hushrec.kernels.arrays import float_type, vector
+from hushrec.kernels.arrays import float_type, frozen, vector
 from hushrec.types import Array
 
 
@@ -54,11 +54,11 @@ def row_scores(users: Array, items: Array, offset: Array, level: Array) -> NDArr
     A user's scores have bits of their own: BLAS would round a row according to the number of rows and its
     position, which depend on other users.
     """
-    if users.ndim != 2 or items.shape[1:] != users.shape[1:]:
-        raise ValueError("users must be of shape (n, d) and items (n_items, d).")
+    if users.ndim != 2 or items.shape[1:] != users.shape[1:] or level.shape != items.shape[:1]:
+        raise ValueError("users must be of shape (n, d), items (n_items, d), and level of shape (n_items,).")
     double = np.dtype(np.float64)
     users, offset = np.ascontiguousarray(users, double), vector(offset, len(users), double)
-    level = vector(level, len(items), double)
+    level = frozen(np.asarray(level, double))
     scores = np.empty((len(users), len(items)))
     active = loops.active()
     score_range, table = active.score_range, active.arranged(items)

@@ -159,14 +159,14 @@ def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
 
 def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
     """Return the scores of one model alone, of the same shape."""
-    level = float(arrays["center"]) + np.asarray(arrays["item_bias"])
+    level, bias = float(arrays["center"]) + state.offset, np.asarray(arrays["item_bias"])
     factors, items = stored_rows(arrays["item_factors"])
     if items is None:
-        scores = topk.row_scores(state.factors, factors, state.offset, level)
+        scores = topk.row_scores(state.factors, factors, level, bias)
     else:
-        scores = state.offset[:, None] + level
+        scores = level[:, None] + bias
         if len(items):
-            scores[:, items] = topk.row_scores(state.factors, factors, state.offset, level[items])
+            scores[:, items] = topk.row_scores(state.factors, factors, level, bias[items])
     if state.likes is not None and "pair_items" in arrays:
         scores[:, arrays["pair_items"]] += from_pairs(arrays, state.likes)
     if state.likes is not None and "neighbours" in arrays:
