@@ -18,7 +18,6 @@ from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
-from scipy.optimize import nnls
 
 from hushrec.data.keys import cell_keys, mix
 from hushrec.kernels import topk
@@ -141,6 +140,8 @@ def learned(released: Array, noise_sd: float, before: Learned) -> Learned:
 
     The measurement is ``H w + noise`` with the covariance of the noise and of the users' choices.
     """
+    from scipy.optimize import nnls  # takes long to load
+
     count = len(before.weights)
     gradient, hessian = _CLIP * released[:count], _CLIP * unpacked(released[count:])
     values, axes = np.linalg.eigh(hessian)
