@@ -222,7 +222,11 @@ def _preview(
     pairs, again, returned = _pairs(entries, domain.n_items)
     is_bought = np.isnan(entries.ratings[again])  # with a quantity, or it would not be used
     once = "the user likes the item already" if domain.likes else "the user rated the item again"
-    repeats = {_ADDED: again[is_bought], once: again[~is_bought], "the quantities add up to 0": returned}
+    repeats = {
+        _ADDED: again[is_bought],
+        once: again[~is_bought],
+        "the quantities add up to 0 or less": returned,
+    }
     for why, places in repeats.items():
         dropped += _dropped(why, numbers[used][places])
     per_user = np.bincount(pairs // domain.n_items)

@@ -135,7 +135,7 @@ class Evaluation:
             longest, wide = max(map(len, lines)), max(map(len, column))
             lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column, strict=True)]
         lines = [line.rstrip() for line in lines]
-        what = "held-out rating or purchase" if self.purchases else "held-out rating"
+        what = "held-out row" if self.purchases else "held-out rating"
         of = f"{plural(self.n_ratings, what)} of {plural(self.n_users, 'user')}"
         lines.append(f"{of}; relevant: {relevant(self.relevant_from, self.purchases)}.")
         if self.n_known and (self.purchases or not self.exclude_seen):

@@ -274,4 +274,4 @@ def test_purchases_of_an_item_again_are_not_called_unused(tmp_path) -> None:
     text = look.text()
     assert look.usable == 1 and "rated" not in text.partition("Items")[0]
     assert "2 a further purchase of an item by the user; quantities are added (lines 2, 4)" in text
-    assert "1 not used: the quantities add up to 0" in text
+    assert "1 not used: the quantities add up to 0 or less" in text
