@@ -52,6 +52,7 @@ _ADVICE = (
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 _UNKNOWN = "the item is not in the catalogue"
 _ADDED = "a further purchase of an item by the user; quantities are added"
+_RETURNED = "the quantities add up to 0 or less"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
 _BAR = 40  # characters of the longest bar: half a terminal
@@ -222,11 +223,7 @@ def _preview(
     pairs, again, returned = _pairs(entries, domain.n_items)
     is_bought = np.isnan(entries.ratings[again])  # with a quantity, or it would not be used
     once = "the user likes the item already" if domain.likes else "the user rated the item again"
-    repeats = {
-        _ADDED: again[is_bought],
-        once: again[~is_bought],
-        "the quantities add up to 0 or less": returned,
-    }
+    repeats = {_ADDED: again[is_bought], once: again[~is_bought], _RETURNED: returned}
     for why, places in repeats.items():
         dropped += _dropped(why, numbers[used][places])
     per_user = np.bincount(pairs // domain.n_items)
