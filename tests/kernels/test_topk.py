@@ -37,6 +37,13 @@ def test_equals_a_full_sort_with_ties(count, dtype, part):
         np.testing.assert_array_equal(items, expected_items)
 
 
+def test_a_table_that_changes_is_laid_out_again() -> None:
+    items, users, nothing = np.ones((20, 3), np.float32), np.ones((1, 3)), np.zeros(20)
+    for value in (1.0, 2.0):
+        items[:] = value
+        assert (row_scores(users, items, np.zeros(1), nothing) == 3 * value).all()
+
+
 def test_no_score_is_too_large_for_the_first_items():
     scores = np.array([[1e308, -1e308, np.nan, 3.0, -np.inf]])
     items, best = top_k(scores, 4, first=np.array([False, True, True, False, True]))
