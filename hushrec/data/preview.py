@@ -133,7 +133,10 @@ class Preview:
         if self.tables:
             used = f"{plural(self.usable, 'rating')} of {plural(self.users, 'user')}"
             lines.append(f"Together  {used}; {plural(self.in_all, 'user')} in every table")
-        return "\n".join([*lines, *([] if self.tables else self.lines()), "", _ADVICE])
+        lines += [] if self.tables else self.lines()
+        lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
+        lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared without a rating")
+        return "\n".join([*lines, "", *(f"Hint: {hint}" for hint in self.hints), _ADVICE])
 
     def lines(self) -> list[str]:
         named = ", ".join(f"{role} = {name!r}" for role, name in self.columns.items())
@@ -155,13 +158,11 @@ class Preview:
             lines.append(f"  {rows.count:>10,} {what}{such}{at}")
         if self.without_time is not None:
             lines.append(f"Times     unreadable or missing in {self.without_time:,} of the rows")
-        lines.append(f"Cap       {plural(self.users_over_cap, 'user')} with more than {self.cap:,} ratings")
-        lines.append(f"Items     {self.items_unseen:,} of the {self.n_items:,} declared without a rating")
         if self.histogram:
             lines += ["Ratings", *_bars(self.histogram)]
             fitting = ", ".join(f"{low:g} to {high:g}" for low, high in self.scales)
             lines.append(f"Scales    {fitting or 'none of the usual ones'}: these hold all ratings")
-        return lines + [f"Hint: {hint}" for hint in self.hints]
+        return lines
 
 
 def preview(
@@ -175,22 +176,27 @@ def preview(
         return _preview(source, domain, columns, format, implicit)[0]
     asked = Several(columns)
     tables, texts = zip(*(_preview(table, domain, asked, format, implicit) for table in source), strict=True)
-    rows = read_rows(source, domain, columns, format, implicit)
-    paths = [table if isinstance(table, str | Path) else f"table {k}" for k, table in enumerate(source, 1)]
+    cap, uncapped = domain.max_ratings_per_user, replace(domain, max_ratings_per_user=domain.n_items)
+    rows = read_rows(source, uncapped, columns, format, implicit)
+    counts = np.diff(rows.matrix.indptr)
+    paths = (
+        str(table) if isinstance(table, str | Path) else f"table {k}" for k, table in enumerate(source, 1)
+    )
+    named = tuple(zip(paths, tables, strict=True))
     return replace(
         tables[0],
         columns={},
         not_read=(),
         rows=sum(table.rows for table in tables),
-        usable=rows.matrix.nnz,
+        usable=int(np.minimum(counts, cap).sum()),
         dropped=(),
-        users=len(rows.user_texts),
-        users_over_cap=0,
+        users=len(counts),
+        users_over_cap=int((counts > cap).sum()),
         items_unseen=domain.n_items - len(np.unique(rows.matrix.indices)),
         histogram=(),
         scales=(),
-        hints=(),
-        tables=tuple(zip(map(str, paths), tables, strict=True)),
+        hints=tuple(f"{name}: {hint}" for name, table in named for hint in table.hints),
+        tables=named,
         in_all=len(set.intersection(*(set(each.to_pylist()) for each in texts))),
     )
 

@@ -242,6 +242,10 @@ def test_orders_and_reviews_are_two_tables_of_one_data_set(tmp_path, seed, names
     assert (looked.usable, looked.users) == (len(expected), found.n_users)
     both = {user for user, *_ in (pair[:1] for pair in oracle(orders, False))}
     both &= {user for user, *_ in (pair[:1] for pair in oracle(reviews, False))}
+    few = Ratings.check(paths, Domain(ITEMS, rating_range=(1, 5), max_ratings_per_user=2), columns=columns)
+    per_user = [sum(user == other for other, _ in expected) for user in {user for user, _ in expected}]
+    assert few.usable == sum(min(count, 2) for count in per_user)
+    assert few.users_over_cap == sum(count > 2 for count in per_user)
     assert looked.in_all == len(both) and [name for name, _ in looked.tables] == list(map(str, paths))
 
 
