@@ -100,7 +100,7 @@ class Settings:
         known = self.get_params()
         if unknown := sorted(set(settings) - set(known)):
             name = getattr(self, "name", type(self).__name__)
-            names = [key for key in known if not key.endswith("planned_for")]
+            names = [key for key in known if not key.endswith(("planned_for", "public"))]
             raise InputError(f"{name} has no setting {unknown[0]!r}; it has {', '.join(names)}.")
         direct = {name: value for name, value in settings.items() if "__" not in name}
         changed = replace(self, **direct)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections.abc import Mapping
 from inspect import getdoc
 from pathlib import Path
 from typing import Any
@@ -33,7 +32,7 @@ def about(trained: Model, releases: bool = False) -> str:
     domain = trained.domain
     rows = "likes" if domain.likes else f"ratings from {domain.low:g} to {domain.high:g}"
     rows = f"{plural(domain.n_items, 'item')}, {rows}, at most {domain.max_ratings_per_user:,} per user"
-    learned = taste_of(trained).text(), advice(trained), *map(judged, trained.judged)
+    learned = taste_of(trained).text(), advice(trained), judged(trained)
     lines = filter(None, learned)
     return "\n".join([f"Domain:     {rows}", *lines, "", trained.privacy.text(not releases)])
 
@@ -41,29 +40,29 @@ def about(trained: Model, releases: bool = False) -> str:
 def advice(trained: Model) -> str:
     lister = trained.lists or trained
     n_users = getattr(lister.estimator, "n_users", None)
-    used = "pair_items" in lister.arrays or lister.parts or lister.public is not None
+    used = "pair_items" in lister.arrays or lister.parts
     if taste_of(trained).directions != 0 or used or not n_users:
         return ""
     return public_decides(n_users, trained.domain.n_items, trained.privacy.budget.epsilon)
 
 
-def judged(judgement: Mapping[str, Any]) -> str:
-    job, weight = judgement["job"], f"{judgement['weight']:.0%}"
-    if not judgement["donors"]:
-        alike = f"{judgement['agreement']:.0%}"
-        return f"Public ratings ({job}): weight {weight}. Released biases agree with them by {alike}."
-    name = "Recall@20" if job == "lists" else "RMSE"
-    figures = [judgement[model]["value"] for model in ("private", "public", "together")]
-    donors = plural(judgement["donors"], "donor")
+def judged(trained: Model) -> str:
+    """Return the verdict of donors on the public model of ratings."""
+    if (verdict := trained.judged) is None:
+        return ""
+    weight = f"{verdict['weight']:.0%}"
+    if not verdict["donors"]:
+        alike = f"{verdict['agreement']:.0%}"
+        return f"Public ratings: weight {weight}. Released biases agree with them by {alike}."
+    figures = [verdict[model]["value"] for model in ("private", "public", "together")]
+    donors = plural(verdict["donors"], "donor")
     if any(figure is None for figure in figures):
-        return f"Public ratings ({job}): weight 0%, because {donors} have too few ratings to judge them."
+        return f"Public ratings: weight 0%, because {donors} have too few ratings to judge them."
     private, public, together = (f"{figure:.3f}" for figure in figures)
-    start = (
-        f"Public ratings ({job}): {name} of {donors} is {private} with the private model and {public} with"
-    )
-    if judgement["weight"]:
+    start = f"Public ratings: RMSE of {donors} is {private} with the private model and {public} with"
+    if verdict["weight"]:
         return f"{start} the public one. Combined it is {together}, with weight {weight} for the public one."
-    why = "donors rate other items" if judgement["agreement"] < _UNLIKE else "it does not help"
+    why = "donors rate other items" if verdict["agreement"] < _UNLIKE else "it does not help"
     return f"{start} the public one, which has weight 0% because {why}."
 
 
@@ -142,7 +141,7 @@ def described(trained: Model) -> dict[str, Any]:
         "likes": domain.likes,
         "max_ratings_per_user": domain.max_ratings_per_user,
         "taste": taste_of(trained).to_dict(),
-        "public_ratings": list(trained.judged),
+        "public_ratings": None if trained.judged is None else dict(trained.judged),
         "privacy": trained.privacy.to_dict(),
     }
 

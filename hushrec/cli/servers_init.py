@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 
 from hushrec.checks import plural
 from hushrec.cli import output
+from hushrec.cli.donated import Published
 from hushrec.cli.files import output_file
 from hushrec.cli.options import (
     Count,
@@ -55,6 +56,7 @@ def servers_init(
     implicit: bool = False,
     nodes_per_user: Count = 1,
     users_per_node: Count = 1,
+    published: Published = Published(),
     force: Force = False,
     as_json: Json = False,
 ) -> None:
@@ -95,8 +97,8 @@ def servers_init(
         "nodes_per_user": nodes_per_user,
         "users_per_node": users_per_node,
     }
-    agreed = _made(written)
-    target = output_file(agreement, (declared.catalogue,), force)
+    agreed = _made(written, published)
+    target = output_file(agreement, (declared.catalogue, *published.files()), force)
     content = written | {"fingerprint": agreed.fingerprint}
     write_atomically(target, [json.dumps(content, indent=1).encode()])
     sizes = [8 * opened.size for _, opened in agreed.rehearsed()]
@@ -139,16 +141,16 @@ def is_loopback(host: str) -> bool:
         return False
 
 
-def read_agreement(path: str) -> Agreement:
+def read_agreement(path: str, published: Published = Published()) -> Agreement:
     try:
         written = json.loads(content_of(path, "The agreement"))
         if written.get("format") == _FORMAT:
-            agreed, known = _made(written), written["fingerprint"]
+            agreed, known = _made(written, published), written["fingerprint"]
             if agreed.fingerprint == known:
                 return agreed
             raise InputError(
-                f"The agreement {path!r} was changed, or was written by another version of hushrec; write a"
-                " new one with hushrec servers init."
+                f"The agreement {path!r} was changed, has other --public-ratings, or was written by another"
+                " version of hushrec; pass its public ratings, or write a new one with hushrec servers init."
             )
     except InputError:
         raise
@@ -157,7 +159,7 @@ def read_agreement(path: str) -> Agreement:
     raise InputError(f"{path!r} is not an agreement; pass the file that hushrec servers init wrote.")
 
 
-def _made(written: dict[str, Any]) -> Agreement:
+def _made(written: dict[str, Any], published: Published) -> Agreement:
     from hushrec.engines.two_servers.agreement import Agreement
 
     budget = Budget(*(written[word] for word in ("epsilon", "delta", "unit", "relation")))
@@ -175,7 +177,7 @@ def _made(written: dict[str, Any]) -> Agreement:
     chosen = named.choose(name, budget, domain, n_users=n_users, settings=settings)
     estimator = small(chosen, settings, domain.n_items)
     numbers = {name: written[name] for name in ("seed", "nodes_per_user", "users_per_node")}
-    return Agreement(estimator=estimator, budget=budget, domain=domain, **numbers)
+    return Agreement(estimator=estimator, budget=budget, domain=domain, public=published.read(), **numbers)
 
 
 def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MOST_BYTES) -> Any:

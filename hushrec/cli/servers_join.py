@@ -10,6 +10,7 @@ from cyclopts.validators import Number
 
 from hushrec.checks import plural
 from hushrec.cli import output
+from hushrec.cli.donated import Published
 from hushrec.cli.files import tokens as tokens_of
 from hushrec.cli.options import Account, Authority, File, Json, PlainHttp, Seconds
 from hushrec.cli.servers_init import connected, read_agreement
@@ -29,6 +30,7 @@ def servers_join(
     folder: Annotated[str, Parameter(metavar="FOLDER")],
     reading: Reading = Reading(),
     account: Account = Account(),
+    published: Published = Published(),
     once: bool = False,
     every: Annotated[float, Parameter(validator=Number(gt=0, lte=10_000_000))] = 60.0,
     patience: Seconds = 30.0,
@@ -67,7 +69,7 @@ def servers_join(
     """
     from hushrec.engines.two_servers import node as protocol
 
-    agreed = read_agreement(agreement)
+    agreed = read_agreement(agreement, published)
     keys = tokens_of(tokens, 2)
     rows = Ratings.from_any(ratings, agreed.domain, **reading.arguments())
     agreed.check(rows)

@@ -87,12 +87,12 @@ def servers_run(
     from hushrec.engines.two_servers.server import CollectingServer, Settings
     from hushrec.network.messages import check_name
 
-    agreed, names = read_agreement(agreement), text_lines(nodes, "node")
+    agreed, names = read_agreement(agreement, published), text_lines(nodes, "node")
     if not names or len(set(names)) != len(names):
         raise InputError(f"{nodes!r} must hold one node a line, each once.")
     for name in names:
         check_name(name)
-    (key,), public = tokens(peer_token, 1), published.read()
+    (key,) = tokens(peer_token, 1)
     book = Book(folder)
     ended = (
         book.get(_ENDED) == out.encode()
@@ -104,15 +104,12 @@ def servers_run(
             f"Without --certificate, anyone on the network path to {listening.host} reads shares and tokens;"
             " pass one, or --plain-http if a proxy in front of this server serves HTTPS."
         )
-    if public is not None:
-        public.read(agreed.estimator, agreed.nobody)
     settings = Settings(
         role=role,
         nodes=_tokens(book, names),
         peer_token=key,
         deadline=86_400 * deadline,
         dataset=account.dataset,
-        public=public,
     )
     with book.alone():
         ledger = account.open(create=book.get("session") is None)

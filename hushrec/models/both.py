@@ -187,6 +187,9 @@ class Both(Estimator[BothUsers]):
             settings = {"ratings__planned_for": None, "lists__planned_for": None} | settings
         return super().set_params(**settings)
 
+    def with_public(self, same: Ratings, external: Ratings | None) -> Self:
+        return replace(self, lists=self.lists.with_public(same, external))
+
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         return self._of_both("releases", budget, domain, fraction)
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
 import warnings
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -21,21 +22,18 @@ from hushrec.data.ratings import of_nobody
 from hushrec.errors import InputError
 from hushrec.public.judging import judge, stacked, unjudged
 from hushrec.serving.model import Model
-from hushrec.serving.recommend import PublicPart, Recommender
 from hushrec.types import Array, ModelArrays
 
-Served = TypeVar("Served", bound=Recommender)
-
-#: Kinds of scores that can be mixed.
+#: Kinds of scores of models that use public ratings.
 _SCORES = "ratings", "likes"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PublicRatings:
-    """Ratings whose owners have published them, to train a public model next to the private one.
+    """Ratings whose owners have published them, for a training.
 
-    The public model is trained on public ratings, item features and released values. Its weight in
-    predictions and lists depends on its benefit for held-out ratings of donors and of the users of ``same``
+    Lists get a part of public likes, whose weight all users learn. Predictions are mixed with a public model,
+    whose weight depends on its benefit for held-out ratings of donors and of the users of ``same``
     (docs/guides/public.md). This object holds the declaration only.
 
     Parameters
@@ -47,8 +45,8 @@ class PublicRatings:
         Public ratings of the same population, as :meth:`Ratings.from_any` takes them. A user who is a donor
         too counts once, as a donor.
     external : source or list of sources
-        Public ratings of another population, of any part of the catalogue; they have no vote. Alone they
-        serve predictions only, weighted by their agreement with the released item biases.
+        Public ratings of another population, of any part of the catalogue; they have no vote. Alone their
+        weight in predictions follows from their agreement with the released item biases.
 
     Examples
     --------
@@ -56,8 +54,8 @@ class PublicRatings:
     >>> public = hushrec.PublicRatings(donors=list(ratings.users[:60]))
     >>> estimator = hushrec.PrivateEigenRec.planned(hushrec.Budget(1, 1e-6), ratings.domain, 600)
     >>> model = estimator.fit(ratings, hushrec.Accountant(hushrec.Budget(1, 1e-6)), public=public)
-    >>> model.judged[0]["donors"], 0 <= model.judged[0]["weight"] <= 1
-    (60, True)
+    >>> [part.name for part in model.parts]
+    ['popularity', 'public likes']
     """
 
     donors: Any = ()
@@ -109,20 +107,13 @@ class PublicRatings:
                 )
         self.apart_from(getattr(ratings, "path", ratings))
         rows = self._read(ratings, same, external)
-        judged = bool(self._donor_ids or same)
-        if not judged and estimator.scores == "likes":
-            raise InputError(
-                "Ratings of another population alone cannot improve lists: declare donors, or ratings of "
-                "the same population, or make item features of them (hushrec.public.item_vectors)."
-            )
-        if judged and not rows.same.n_users:
+        if (self._donor_ids or same) and not rows.same.n_users:
             raise InputError(
                 "Neither the donors nor the public ratings of the same population have a row that can be "
-                "used, so their weight cannot be chosen; check how ids are written, and that the ratings "
-                "are numbers within the declared range."
+                "used; check how ids are written, and that the ratings are numbers within the declared range."
                 if same
-                else "None of the donors has a rating here, so no weight can be chosen; a file of donors "
-                "holds one id a line, as the ratings have it, and nothing else."
+                else "None of the donors has a rating here; a file of donors holds one id a line, as the"
+                " ratings have it, and nothing else."
             )
         if rows.external is not None and not rows.external.n_ratings:
             raise InputError(
@@ -169,24 +160,25 @@ class PublicRows:
     donors: tuple[str, ...]
     external_sources: int
 
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the rows, hexadecimal."""
+        parts = [self.same, *([] if self.external is None else [self.external])]
+        arrays = [a for rows in parts for a in (rows.matrix.indptr, rows.matrix.indices, rows.matrix.data)]
+        octets = (f"{array.dtype.str}{array.shape}".encode() + array.tobytes() for array in arrays)
+        return hashlib.sha256(b"".join(octets)).hexdigest()
+
     def beside(self, model: Model, parts: ModelArrays) -> Model:
-        """Return the model with a public model for each of its models, if donors benefit from it."""
+        """Return the model with its notes, and with a public model of ratings if donors benefit from it."""
         privacy = replace(model.privacy, notes=(*model.privacy.notes, *self.notes), public_ratings=True)
         model = replace(model, privacy=privacy)
+        if model.scores == "likes":
+            return model
         if self.external is not None and not self.same.n_users:
             part, judged = unjudged(model, self.external, parts.state)
-            return replace(model, public=part, judged=(judged.to_dict(),))
-        trained = self.same.rows(np.sort(self._rows_of_donors), keyed=True)
-        part, judged = judge(model, self.same, self.external, parts.state, trained)
-        if model.lists is None or parts.lists is None:
-            return replace(_beside(model, part), judged=(judged.to_dict(),))
-        lists, of_lists = judge(model.lists, self.same, self.external, parts.lists.state, trained)
-        return replace(
-            model,
-            public=part,
-            lists=_beside(model.lists, lists),
-            judged=(judged.to_dict(), of_lists.to_dict()),
-        )
+        else:
+            part, judged = judge(model, self.same, self.external, parts.state)
+        return replace(model, public=part, judged=judged.to_dict())
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -194,7 +186,7 @@ class PublicRows:
         sources = plural(self.external_sources, "source")
         if not self.same.n_users:
             return (
-                f"Public ratings of another population: {sources}. All releases are the same as without.",
+                f"Public ratings of another population: {sources}. The guarantee is the same as without.",
             )
         missing = len(self.donors) - len(self._rows_of_donors)
         text = f"Ratings of {plural(self.same.n_users, 'user')} are public and have no privacy here"
@@ -204,20 +196,14 @@ class PublicRows:
         if self.external_sources:
             text += f"; and {sources} of another population"
         return (
-            f"{text}. Assumed: they have consented to publication, and who they are is no secret. All"
-            " releases are the same as without them, and protect all other users alike.",
+            f"{text}. Assumed: they have consented to publication, and who they are is no secret. The"
+            " releases protect all other users as without them.",
         )
 
     @property
     def _rows_of_donors(self) -> Array:
         place = self.same.user_index(list(self.donors))
         return np.asarray(place[place >= 0])
-
-
-def _beside(model: Served, part: PublicPart | None) -> Served:
-    if part is None:
-        return model
-    return replace(model, public=part)
 
 
 def _sources(declared: Any) -> list[Any]:

@@ -69,7 +69,7 @@ def _posts() -> dict[str, Any]:
             " /v1/recommend; the server's own rules hold, too.",
             {"item": "matrix", "n": 10},
             {"items": items, "by": sources},
-            {"items": [{"item": "alien", "score": 0.87}], "by": ["5 taste dimensions", "40 donors"]},
+            {"items": [{"item": "alien", "score": 0.87}], "by": ["5 taste dimensions", "public likes"]},
         ),
         "/v1/explain": (
             "Which of a user's items moved the score of an item, and by how much: base and moved add up to"

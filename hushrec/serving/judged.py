@@ -8,17 +8,13 @@ from typing import Annotated, Any
 
 from hushrec.checks import Share, check_fields, is_number
 
-#: The metric of each job.
-METRICS = {"lists": "recall@20", "ratings": "rmse"}
-
 
 @dataclass(frozen=True, kw_only=True)
 class Judged:
-    """Benefit of public ratings to a private model, measured on the donors' own ratings.
+    """Benefit of public ratings to predictions, measured on the donors' own ratings.
 
     Attributes
     ----------
-    job : {"lists", "ratings"}
     donors : int
         Those of the same population.
     external, features : bool
@@ -27,10 +23,9 @@ class Judged:
         Agreement of the donors' ratings with the released values, relative to users of the same population;
         in [0, 1].
     weight : float
-        Weight of the public model in scores, in [0, 1]; 0 if it was refused.
-    metric : {"recall@20", "rmse"}
+        Weight of the public model in predictions, in [0, 1]; 0 if it was refused.
     private, public, together : dict
-        ``value``, ``low`` and ``high``: the figure on held-out ratings of donors, with a 95% interval over
+        ``value``, ``low`` and ``high``: the RMSE on held-out ratings of donors, with a 95% interval over
         donors. The weight was chosen on the same donors.
 
     Privacy
@@ -38,13 +33,11 @@ class Judged:
     No cost: computed from released values and from ratings whose owners agreed to publish them.
     """
 
-    job: str
     donors: Annotated[int, "[0, inf)"]
     external: bool
     features: bool
     agreement: Share
     weight: Share
-    metric: str
     private: dict[str, float | None]
     public: dict[str, float | None]
     together: dict[str, float | None]
@@ -55,8 +48,7 @@ class Judged:
     @classmethod
     def from_dict(cls, entry: Mapping[str, Any]) -> Judged:
         """Invert `to_dict`; ValueError for anything that it does not write."""
-        named = isinstance(entry, dict) and set(entry) == {field.name for field in fields(cls)}
-        if not named or METRICS.get(str(entry["job"])) != entry["metric"]:
+        if not (isinstance(entry, dict) and set(entry) == {field.name for field in fields(cls)}):
             raise ValueError("a verdict of donors has other fields")
         judged = cls(**entry)
         check_fields(judged)

@@ -54,7 +54,7 @@ class Model(Recommender):
         As in a :class:`~hushrec.serving.recommend.Recommender`; the arrays are read-only.
     privacy : PrivacyStatement
     judged
-        The donors' judgement of ``public``: a `hushrec.serving.judged.Judged` for each job.
+        The donors' judgement of ``public``, as a `hushrec.serving.judged.Judged`; None without.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class Model(Recommender):
     """
 
     privacy: PrivacyStatement
-    judged: tuple[Mapping[str, Any], ...] = ()
+    judged: Mapping[str, Any] | None = None
 
     def __post_init__(self) -> None:
         for name in ("arrays", "state"):
@@ -233,17 +233,15 @@ class Model(Recommender):
             lists = _entry(estimator.lists, self.lists.parts) | {"share": estimator.lists_share}
             sections = {"serve": _entry(estimator.ratings), "lists": lists}
             served["lists"], states["state/lists"] = self.lists.arrays, self.lists.state
-        for name, model in (("public", self), ("public/lists", self.lists)):
-            if model is not None and model.public is not None:
-                public = model.public
-                sections[name] = _entry(public.model.estimator) | {"weight": public.weight}
-                served[name] = public.model.arrays
+        if self.public is not None:
+            sections["public"] = _entry(self.public.model.estimator) | {"weight": self.public.weight}
+            served["public"] = self.public.model.arrays
         arrays = _flat({name: to_stored(held, int8) for name, held in served.items()})
         if self.state:
             sections["state"] = {}
         header: dict[str, Any] = {"sections": sections, "domain": declared, "privacy": self.privacy.to_dict()}
-        if self.judged:
-            header["judged"] = list(self.judged)
+        if self.judged is not None:
+            header["judged"] = self.judged
         return header, arrays | _flat(
             {name: _stored_state(held) for name, held in states.items()} | {"catalogue": ids}
         )
@@ -308,32 +306,27 @@ def _of_stored(stored: ModelFile) -> Model:
     """Raises one of BAD_HEADER where the header makes no sense."""
     header, sections = stored.header, stored.header["sections"]
     domain = unpack(header["domain"], stored.section("catalogue"))
-    served, lists = _with_public(stored, "serve", "public", "state", domain), None
+    served, public, lists = _section(stored, "serve", "state", domain), None, None
     estimator: Any = served.estimator
     if "lists" in sections:
-        lists = _with_public(stored, "lists", "public/lists", "state/lists", domain)
+        lists = _section(stored, "lists", "state/lists", domain)
         both: Any = {"ratings": estimator, "lists": lists.estimator}
         both |= {"lists_share": sections["lists"]["share"], "like_threshold": both["lists"].like_threshold}
         estimator = ESTIMATORS["both"](**both)
+    if "public" in sections:
+        other = _section(stored, "public", "state/public", domain)
+        weight = float(sections["public"]["weight"])
+        if not 0 < weight <= 1 or {served.scores, other.scores} != {"ratings"}:
+            raise ValueError("the public model does not fit the private one")
+        public = PublicPart(other, weight)
     privacy = PrivacyStatement.from_dict(header["privacy"])
-    judged = tuple(Judged.from_dict(entry).to_dict() for entry in header.get("judged", ()))
-    if judged and not privacy.public_ratings:
+    judged = Judged.from_dict(header["judged"]).to_dict() if "judged" in header else None
+    if judged is not None and not privacy.public_ratings:
         raise ValueError("donors judged a model that used no public ratings")
-    more: dict[str, Any] = {"state": served.state, "public": served.public, "parts": served.parts}
+    more: dict[str, Any] = {"state": served.state, "public": public, "parts": served.parts}
     model = Model(estimator, domain, served.arrays, privacy, judged, lists=lists, **more)
     model.__dict__["digest"] = stored.digest  # of the file as it is, whoever wrote it
     return model
-
-
-def _with_public(stored: ModelFile, name: str, public: str, state: str, domain: Domain) -> Recommender:
-    model = _section(stored, name, state, domain)
-    if public not in stored.header["sections"]:
-        return model
-    other = _section(stored, public, f"state/{public}", domain)
-    weight = float(stored.header["sections"][public]["weight"])
-    if not 0 < weight <= 1 or other.scores != model.scores:
-        raise ValueError("the public model does not fit the private one")
-    return replace(model, public=PublicPart(other, weight))
 
 
 def _section(stored: ModelFile, name: str, state: str, domain: Domain) -> Recommender:

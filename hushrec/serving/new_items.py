@@ -37,7 +37,7 @@ def grown(model: Recommender, domain: Domain) -> Recommender:
         known &= arrays["supported"][kept] != 0
         arrays["supported"] = np.where(fresh, 1, arrays["supported"]).astype(arrays["supported"].dtype)
     near = domain.item_words
-    for name in ("item_bias", "item_factors", "history_popularity"):
+    for name in ("item_bias", "item_factors", "history_popularity", "public_factors"):
         if name not in arrays or not arrays[name].size:
             continue
         if near is not None:

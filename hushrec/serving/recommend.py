@@ -24,8 +24,8 @@ from hushrec.serving.attributes import Attributes
 from hushrec.serving.item_lists import known_lists, positions
 from hushrec.serving.recency import in_order, spans
 from hushrec.serving.rules import Rules
-from hushrec.serving.score_mixing import lowered, standard
-from hushrec.serving.scoring import PublicScores, UserState, best_columns, own_scores, scores_at
+from hushrec.serving.score_mixing import mixed
+from hushrec.serving.scoring import PublicScores, UserState, best_columns, scores_at
 from hushrec.serving.vectors import item_vectors, queries, reach
 from hushrec.types import Array, ModelArrays, Part
 
@@ -149,7 +149,7 @@ class Algorithm(Protocol):
 
 @dataclass(frozen=True, eq=False)
 class PublicPart:
-    """A model of public ratings and its weight, in (0, 1] (docs/guides/public.md)."""
+    """A public model of ratings and its weight, in (0, 1] (docs/guides/public.md)."""
 
     model: Recommender
     weight: float
@@ -166,8 +166,8 @@ class Recommender:
     arrays : mapping of str to ndarray
         Released values: ``center`` (a scalar), ``item_bias`` (n_items,) and ``item_factors`` (n_items, rank).
         Items with ``supported`` 0 do not exceed the noise and come last in lists. ``directions`` counts the
-        first columns of the factors that exceed it. ``pair_items`` and ``neighbours`` are items that
-        recommend items (docs/reference/format.md).
+        first columns of the factors that exceed it. ``pair_items``, ``neighbours`` and ``public_factors`` are
+        of items that recommend items (docs/reference/format.md).
     lists : Recommender or None
         The model for lists, where this one only predicts.
     state : mapping of str to ndarray
@@ -219,10 +219,7 @@ class Recommender:
         if self.public is None:
             return state
         public = self.public.model.fold_in(history)
-        ranks = self.scores != "ratings"
-        return state._replace(
-            public=PublicScores(self.public.model.arrays, public, self.public.weight, ranks)
-        )
+        return state._replace(public=PublicScores(self.public.model.arrays, public, self.public.weight))
 
     def predict(self, history: Ratings | History, items: Any) -> Any:
         """Return predicted ratings of some items, clipped to the declared range.
@@ -423,12 +420,7 @@ class Recommender:
         if self.public is None or state.public is None:
             return parts
         public_parts = self.public.model.score_parts(history, state.public.state, column)
-        private, public = 1.0 - self.public.weight, self.public.weight
-        if state.public.ranks:
-            scores = own_scores(self.arrays, state), own_scores(state.public.arrays, state.public.state)
-            private /= float(standard(lowered(scores[0], self.arrays.get("supported")))[1][0])
-            public /= float(standard(scores[1])[1][0])
-        return private * parts + public * public_parts
+        return mixed(parts, public_parts, self.public.weight)
 
     @property
     def directions(self) -> int | None:

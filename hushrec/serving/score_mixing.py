@@ -25,24 +25,5 @@ def lowered(scores: Array, supported: Array | None) -> Array:
     return np.where(first, scores, below)
 
 
-def standard(scores: Array) -> tuple[Array, Array]:
-    """Return scores with mean 0 and deviation 1 over a user's items, and the deviations."""
-    spread = scores.std(axis=1)
-    spread = np.where(spread > 1e-12 * np.abs(scores).max(axis=1, initial=1e-300), spread, 1.0)
-    return (scores - scores.mean(axis=1, keepdims=True)) / spread[:, None], spread
-
-
 def mixed(private: Array, public: Array, weight: float) -> Array:
     return (1.0 - weight) * private + weight * public
-
-
-def ranks(scores: Array, seen: Array, held: Array) -> Array:
-    """Return a user's held-out items' ranks among items not seen; ties get the middle rank."""
-    order = np.sort(np.delete(scores, seen))
-    below, up_to = (np.searchsorted(order, scores[held], side) for side in ("left", "right"))
-    return np.asarray(len(order) - (below + up_to + 1) / 2)
-
-
-def worth(rank: Array) -> Array:
-    """Return 1 / (1 + (r / 20)^2) of ranks r: like Recall@20, with less chance in it."""
-    return np.asarray(1 / (1 + (rank / LISTED) ** 2))

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.sparse_rows import scattered_sums, table_sums, used_columns
 from hushrec.kernels.sweeps import CSR, csr
-from hushrec.serving.item_rows import ItemRows, places, stored_rows
+from hushrec.serving.item_rows import ItemRows, places, stored_rows, sums_of_rows
 from hushrec.serving.rules import Rules, boosted, limited
-from hushrec.serving.score_mixing import lowered, mixed, standard
+from hushrec.serving.score_mixing import lowered, mixed
 from hushrec.types import Array
 
 #: Scores of a block of users, 16 MB: bounds the memory, which is used again for the next block.
@@ -86,7 +86,7 @@ class UserState(NamedTuple):
 
 def at_norm_one(arrays: Mapping[str, Any], rows: CSR) -> sp.csr_array | None:
     """Return rows of likes at norm 1 if items recommend items, else None."""
-    if "pair_items" not in arrays and "neighbours" not in arrays:
+    if not {"pair_items", "neighbours", "public_factors"} & arrays.keys():
         return None
     starts, items, _ = rows
     counts = np.diff(starts)
@@ -106,8 +106,14 @@ def from_words(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.flo
     return scattered_sums(rows, near, _of_cosines(arrays, similarity), likes.shape[1])
 
 
+def from_public(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.float64]:
+    """Return the scores of all items by the public likes, from each user's likes."""
+    factors, users = arrays["public_factors"], sums_of_rows(csr(likes), arrays["public_factors"])
+    return topk.row_scores(users, factors, np.zeros(len(users)), np.zeros(len(factors)))
+
+
 def scores_of_items(arrays: Mapping[str, Any], items: Array, column: int) -> NDArray[np.float64]:
-    """Return what each of one user's liked items adds to another's score by pairs and neighbours."""
+    """Return what each of one user's liked items adds to another's score by pairs, words and public likes."""
     moved = np.zeros(len(items))
     if "pair_items" in arrays:
         found = places(arrays["pair_items"], np.append(items, column))
@@ -116,6 +122,9 @@ def scores_of_items(arrays: Mapping[str, Any], items: Array, column: int) -> NDA
     if "neighbours" in arrays:
         weights = _of_cosines(arrays, arrays["similarity"][items])
         moved += np.where(arrays["neighbours"][items] == column, weights, 0.0).sum(axis=1)
+    if "public_factors" in arrays:
+        factors = arrays["public_factors"]
+        moved += factors[items].astype(np.float64) @ factors[column].astype(np.float64)
     return moved / math.sqrt(max(len(items), 1))
 
 
@@ -132,14 +141,11 @@ class PublicScores(NamedTuple):
     state : UserState
     weight : float
         In (0, 1]; the private model has the rest.
-    ranks : bool
-        Scores only rank: both are first standardised over each user's items.
     """
 
     arrays: Mapping[str, Array]
     state: UserState
     weight: float
-    ranks: bool
 
     def at(self, rows: slice) -> PublicScores:
         return self._replace(state=self.state.at(rows))
@@ -150,11 +156,7 @@ def all_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
     scores, public = own_scores(arrays, state), state.public
     if public is None:
         return scores
-    others = own_scores(public.arrays, public.state)
-    if public.ranks:
-        scores = standard(lowered(scores, arrays.get("supported")))[0]
-        others = standard(others)[0]
-    return mixed(scores, others, public.weight)
+    return mixed(scores, own_scores(public.arrays, public.state), public.weight)
 
 
 def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float64]:
@@ -171,6 +173,8 @@ def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
         scores[:, arrays["pair_items"]] += from_pairs(arrays, state.likes)
     if state.likes is not None and "neighbours" in arrays:
         scores += from_words(arrays, state.likes)
+    if state.likes is not None and "public_factors" in arrays:
+        scores += from_public(arrays, state.likes)
     return scores
 
 
@@ -178,7 +182,7 @@ def scores_at(
     arrays: Mapping[str, Any], state: UserState, rows: Array, columns: Array
 ) -> NDArray[np.float64]:
     public = state.public
-    if state.likes is not None or (public is not None and public.ranks):  # which need all scores
+    if state.likes is not None:  # which need all scores
         scores, order = np.empty(len(rows)), np.argsort(rows, kind="stable")
         for users in _blocks(arrays, state):
             first, last = np.searchsorted(rows[order], (users.start, users.stop))
@@ -213,8 +217,6 @@ def best_columns(
     Columns are -1 past the end of a list. Items that are not in ``first`` come after all others, with scores
     below theirs. Cells of ``excluded``, of shape (n_users, n_items), are not chosen.
     """
-    if state.public is not None and state.public.ranks:
-        first = None  # the scores are lowered already
     for users in _blocks(arrays, state):
         every = all_scores(arrays, state.at(users))
         if rules.factors is not None:

@@ -13,7 +13,9 @@ import scipy.sparse as sp
 from hushrec.checks import check_count, plural
 from hushrec.data import Ratings
 from hushrec.errors import InputError
+from hushrec.kernels.sweeps import csr
 from hushrec.serving.attributes import Attributes
+from hushrec.serving.item_rows import sums_of_rows
 from hushrec.serving.recommend import Recommender
 from hushrec.serving.rules import Rules
 from hushrec.serving.scoring import UserState, best_columns, from_pairs, from_words
@@ -37,13 +39,13 @@ class Similar(NamedTuple):
     score : float
         The list is ranked by it. Compare scores of one list only.
     by : tuple of str
-        The sources that know the given items: ``("5 taste dimensions", "category and brand", "40 donors")``.
+        The sources that know the given items: ``("5 taste dimensions", "category", "public likes")``.
 
     Examples
     --------
-    >>> item, score, by = hushrec.serving.Similar("alien", 0.41, ("category and brand", "40 donors"))
+    >>> item, score, by = hushrec.serving.Similar("alien", 0.41, ("category and brand", "public likes"))
     >>> by
-    ('category and brand', '40 donors')
+    ('category and brand', 'public likes')
     """
 
     item: Any
@@ -119,16 +121,14 @@ def _resembling(arrays: Mapping[str, Any], state: UserState, given: int) -> User
 
 
 def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
-    public, job = state.public, "ratings" if lister.scores == "ratings" else "lists"
-    judged = next((entry for entry in model.judged if entry["job"] == job and entry["weight"]), None)
+    public, judged = state.public, model.judged
     if public is None or judged is None:
         return _learned(model, lister, state)
     sources = _learned(model, lister, state) if judged["weight"] < 1 else ()
     if not np.any(public.state.factors):
         return sources
     donors, external = judged["donors"], judged["external"]
-    features = ("item features",) * (judged["features"] and not lister.parts)
-    sources += features + (plural(donors, "donor"),) * (donors > 0)
+    sources += ("item features",) * judged["features"] + (plural(donors, "donor"),) * (donors > 0)
     return sources + ("ratings of another population",) * external
 
 
@@ -140,6 +140,8 @@ def _learned(model: Model, lister: Recommender, state: UserState) -> tuple[str, 
         known["item pairs"] = from_pairs(arrays, state.likes)
     if state.likes is not None and "neighbours" in arrays:
         known["words"] = from_words(arrays, state.likes)
+    if state.likes is not None and "public_factors" in arrays:
+        known["public likes"] = sums_of_rows(csr(state.likes), arrays["public_factors"])
     for part in parts:
         columns = state.factors[:, start : start + part.columns]
         start += part.columns

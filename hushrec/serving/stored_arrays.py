@@ -30,6 +30,7 @@ SERVED = {
     "neighbours": Expected("iu", ("items", "neighbours"), 0, needed=lambda names: "similarity" in names),
     "similarity": Expected("f", ("items", "neighbours"), 0.0, 1.0, lambda names: "neighbours" in names),
     "word_weight": Expected("f", (), needed=lambda names: "neighbours" in names),
+    "public_factors": Expected("f", ("items", "public columns"), needed=False),
     "supported": Expected("iu", ("items",), 0, 1, needed=False),
     "directions": Expected("iu", (), 0, needed=False),
     "new": Expected("iu", ("items",), 0, 1, needed=False),

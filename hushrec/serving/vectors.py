@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hushrec.errors import InputError
-from hushrec.serving.item_rows import stored_rows
+from hushrec.kernels.sweeps import csr
+from hushrec.serving.item_rows import stored_rows, sums_of_rows
 
 
 def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
@@ -21,11 +22,14 @@ def item_vectors(arrays: Mapping[str, Any]) -> NDArray[np.float32]:
         )
     (factors, items), bias = stored_rows(arrays["item_factors"]), np.asarray(arrays["item_bias"], float)
     lifted, own, pairs = _lifted(arrays), factors.shape[1], arrays.get("pair_items", ())
-    rank = own + len(pairs)
+    public = arrays.get("public_factors", np.zeros((len(bias), 0)))
+    paired = own + len(pairs)
+    rank = paired + public.shape[1]
     vectors = np.zeros((len(bias), rank + 1 + lifted), np.float32)
     vectors[slice(None) if items is None else items, :own] = factors
-    if rank > own:
-        vectors[pairs, own:rank] = arrays["pair_weights"].T
+    if paired > own:
+        vectors[pairs, own:paired] = arrays["pair_weights"].T
+    vectors[:, paired:rank] = public
     vectors[:, rank] = bias - bias.mean()  # float32 is finer near 0
     if lifted:
         vectors[:, rank + 1] = np.asarray(arrays["supported"]) != 0
@@ -45,8 +49,10 @@ def queries(
 ) -> NDArray[np.float32]:
     """Return users' factors, 1, and a number that lifts items that exceed the noise."""
     taste = factors
-    if likes is not None:
+    if "pair_items" in arrays:
         taste = np.column_stack([taste, likes[:, arrays["pair_items"]].toarray()])
+    if "public_factors" in arrays:
+        taste = np.column_stack([taste, sums_of_rows(csr(likes), arrays["public_factors"])])
     vectors = np.ones((len(taste), taste.shape[1] + 1 + _lifted(arrays)), np.float32)
     vectors[:, : taste.shape[1]] = taste
     if _lifted(arrays):  # more than any two scores of a user differ, and room for rounding

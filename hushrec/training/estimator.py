@@ -155,6 +155,10 @@ class Estimator(Settings, Generic[PrivateSide]):
         """Return the plan that spends ``fraction`` of the budget's mu squared."""
         raise NotImplementedError
 
+    def with_public(self, same: Ratings, external: Ratings | None) -> Self:
+        """Return this model with public rows as a part of its lists; others do not change."""
+        return self
+
     def users(self, ratings: Ratings) -> PrivateSide:
         """Return the users' side."""
         return Users(ratings)  # type: ignore[return-value]

@@ -109,10 +109,13 @@ def train(
     run.check(estimator, ratings, accountant, seed, budget_fraction, engine)
     public_rows = run.read_public(public, estimator, ratings)
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
-    plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
+    whole = run.with_public(estimator, public_rows)
+    plan = whole.releases(budget, domain, accountant.part(budget_fraction))
     binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
+    binding |= run.public_binding(public_rows)
     for count in _LIKELY_USER_COUNTS if counted_first else (n_users,):
         likely = choose(name, budget, domain, n_users=count, settings=settings)
+        likely = run.with_public(likely, public_rows)
         likely_plan = likely.releases(budget, domain, accountant.part(budget_fraction))
         run.load_kernels(likely, domain, accountant, likely_plan, partial(likely.train, seed=int(seed)))
     writing = run.journal(accountant, domain, plan, seed, fraction=budget_fraction, **binding)
@@ -122,11 +125,12 @@ def train(
             n_users = release_user_count(rows, accountant)
             somebody = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
             estimator = choose(name, budget, domain, n_users=n_users, settings=settings)
+            whole = run.with_public(estimator, public_rows)
             if somebody:
-                plan = estimator.releases(budget, domain, accountant.part(budget_fraction))
+                plan = whole.releases(budget, domain, accountant.part(budget_fraction))
                 accountant.check(plan)
         if somebody:
-            work = partial(estimator.train, seed=int(seed))
+            work = partial(whole.train, seed=int(seed))
             run.load_kernels(estimator, domain, accountant, plan, work)
             parts = run.ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = run.state(estimator, ratings, accountant, parts, public_rows=public_rows)

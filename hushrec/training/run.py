@@ -62,6 +62,15 @@ Rows = Ratings | Store | Weighted
 class PublicRows(Protocol):
     """The public rows of one training, of :meth:`hushrec.PublicRatings.read`."""
 
+    @property
+    def same(self) -> Ratings: ...
+
+    @property
+    def external(self) -> Ratings | None: ...
+
+    @property
+    def digest(self) -> str: ...
+
     def beside(self, model: Model, parts: ModelArrays) -> Model:
         """Add a public model to the private one, and notes to its statement."""
 
@@ -106,7 +115,7 @@ def fit(
     engine : Engine, optional
         For the partitions of a store; by default this process.
     public : PublicRatings, optional
-        For a public model next to the private one, without privacy cost.
+        For a part of the lists and a public model of ratings, without privacy cost.
 
     Raises
     ------
@@ -118,9 +127,10 @@ def fit(
     check(estimator, ratings, accountant, seed, budget_fraction, engine)
     warn_of_delta(accountant.budget, user_count(estimator))
     public_rows = read_public(public, estimator, ratings)
-    planned = estimator.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
-    names = {"model": estimator.name, "settings": settings_of(estimator)}
-    train = partial(estimator.train, seed=int(seed))
+    whole = with_public(estimator, public_rows)
+    planned = whole.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
+    names = {"model": estimator.name, "settings": settings_of(estimator), **public_binding(public_rows)}
+    train = partial(whole.train, seed=int(seed))
     load_kernels(estimator, ratings.domain, accountant, planned, train)
     with (
         journal(accountant, ratings.domain, planned, seed, **names),
@@ -173,15 +183,16 @@ def next_week(
     _check_follows(estimator, model, accountant)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
+    whole = with_public(estimator, public_rows)
     last = _over(ratings.domain, model, drop_missing_items)
-    estimator.check_week(ratings.domain, last)
+    whole.check_week(ratings.domain, last)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
-    releases = estimator.weekly_releases(accountant.budget, ratings.domain, accountant.part())
+    releases = whole.weekly_releases(accountant.budget, ratings.domain, accountant.part())
     planned = releases.labelled(suffix=suffix)
     accountant.check(planned)
 
     def train(users: Any, gate: Gate) -> ModelArrays:
-        return estimator.week(users, LabelledGate(gate, suffix=suffix), last)
+        return whole.week(users, LabelledGate(gate, suffix=suffix), last)
 
     load_kernels(estimator, ratings.domain, accountant, planned, train)
     with admitted(ratings, accountant) as rows:
@@ -287,6 +298,16 @@ def read_public(
         return None
     check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
     return public.read(estimator, ratings)
+
+
+def with_public(estimator: Estimator[Any], rows: PublicRows | None) -> Estimator[Any]:
+    """Return an estimator whose lists have a part of public rows."""
+    return estimator if rows is None else estimator.with_public(rows.same, rows.external)
+
+
+def public_binding(rows: PublicRows | None) -> dict[str, str]:
+    """Return the public rows to which a journal is bound."""
+    return {} if rows is None else {"public ratings": rows.digest}
 
 
 def _check_follows(estimator: Estimator[Any], model: Model, accountant: SeasonAccountant) -> None:

@@ -85,12 +85,12 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         *("--set", "bias_rounds=1"),
         *("--set", "features=false"),
     ]
-    agreed = invoke("servers", "init", "agreed.json", *settings, *declared)
+    hushrec.realistic(5, 6, 20, seed=2).to_arrow().to_pandas().to_csv("published.csv", index=False)
+    public = "--public-ratings", "published.csv=same"
+    agreed = invoke("servers", "init", "agreed.json", *settings, *declared, *public)
     assert agreed.exit_code == 0 and "against everybody else epsilon = 3.38" in " ".join(
         agreed.stdout.split()
     )
-    hushrec.realistic(5, 6, 20, seed=2).to_arrow().to_pandas().to_csv("published.csv", index=False)
-    public = "--public-ratings", "published.csv=same"
     running = {role: start(role, *public) for role in PORTS}
     try:
         late = time.monotonic() + 120
@@ -102,12 +102,12 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
         tokens = {
             role: {json.loads(name): token for name, _, token in found} for role, found in pairs.items()
         }
-        said = [node(0, tokens)]
+        said = [node(0, tokens, *public)]
         running["first"].send_signal(signal.SIGKILL)
         running["first"].wait()
         running["first"] = start("first", *public)
         while any(each.poll() is None for each in running.values()) and time.monotonic() < late:
-            said += [node(number, tokens, "--patience", "60") for number in range(3)]
+            said += [node(number, tokens, "--patience", "60", *public) for number in range(3)]
             if json.loads(said[-1].stdout)["over"]:
                 break
         assert [each.wait(60) for each in running.values()] == [0, 0]
@@ -120,7 +120,7 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     assert answered in (3 * 2, 3 * 3)  # each node in each round once; noise decides whether there is a third
     first, second = (hushrec.load(f"{role}.hush") for role in PORTS)
     assert first.to_bytes() == second.to_bytes() and first.privacy.private
-    assert first.judged[0]["donors"] == 5 and first.privacy.public_ratings
+    assert first.judged["donors"] == 5 and first.privacy.public_ratings
     for role in PORTS:  # each is in its server's ledger
         book = hushrec.Ledger(f"{role}.sqlite")
         facts = dossier.certify(f"{role}.hush", book, controller="ACME", attacks=False)
@@ -129,7 +129,18 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     for number in range(3):
         summary = hushrec.Ledger("d.sqlite").summary(f"d{number}", 1e-6)
         assert summary.charges == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)
-    words = ["servers", "run", "agreed.json", "--role", "first", "--nodes", "names.txt", "--folder", "x"]
+    words = [
+        "servers",
+        "run",
+        "agreed.json",
+        "--role",
+        "first",
+        "--nodes",
+        "names.txt",
+        "--folder",
+        "x",
+        *public,
+    ]
     for token in ("short", 32 * "\N{LATIN SMALL LETTER E WITH ACUTE}"):
         Path("peer.txt").write_text(token, encoding="utf-8")
         wrong = invoke(*words, "--out", "x.hush", "--peer", URLS["second"], "--peer-token", "peer.txt")

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.models import (
@@ -27,6 +28,7 @@ from hushrec.models import (
 )
 from hushrec.models.private_als import features
 from hushrec.models.private_eigenrec.denoise import Sums
+from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.papers.dpals import DPALS
 from hushrec.papers.frank_wolfe import (
@@ -37,6 +39,7 @@ from hushrec.papers.frank_wolfe import (
 from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.papers.one_bit import OneBitCompletion
 from hushrec.privacy import Budget, Plan
+from hushrec.testing import DOMAIN
 from hushrec.training.users import FittedUsers
 from hushrec.types import ModelArrays
 
@@ -101,6 +104,23 @@ class InformedEigenRec(PrivateEigenRec):
 
     def users(self, ratings: Ratings) -> LikingUsers:
         return super().users(replace(ratings, domain=_informed(ratings.domain)))
+
+
+def _published(domain: Domain) -> PublicLikes:
+    """Rows of users who like three items in turn, the first one or two in a small catalogue."""
+    rows = sp.csr_array((np.arange(domain.n_items) - 2 * np.arange(9)[:, None]) % domain.n_items < 3)
+    return PublicLikes(rows.astype(float), rows[:2].astype(float))
+
+
+@dataclass(frozen=True, kw_only=True)
+class DonatedEigenRec(PrivateEigenRec):
+    """Private EigenRec with public likes over any catalogue."""
+
+    def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
+        return PrivateEigenRec.train(replace(self, public=_published(users.domain)), users, gate, seed)
+
+    def week(self, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
+        return PrivateEigenRec.week(replace(self, public=_published(users.domain)), users, gate, last)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -211,6 +231,9 @@ CASES += [
     Case("private-eigenrec, parts without taste", InformedEigenRec.of(rank=0, parts_share=0.3), loose=LONG,
          twin=True),
     Case("private-eigenrec, parts and pairs", InformedEigenRec(rank=2, pairs=True), loose=ROOM, twin=True),
+    Case("private-eigenrec, parts of public likes", DonatedEigenRec(rank=2, iterations=2, n_users=6,
+         public=_published(DOMAIN)),
+         loose=HALVES | {label: (0.05, why) for label, (_, why) in LONG.items()}),
     Case("private-eigenrec, likes from 4", PrivateEigenRec(rank=2, iterations=1, like_threshold=4.0),
          loose=HALVES),
     Case("both", Both(ratings=PrivateALS.of(**NARROW, n_users=1_000),

@@ -14,6 +14,7 @@ from hushrec.data import realistic
 from hushrec.data.words import Neighbours
 from hushrec.models.private_eigenrec import stacking
 from hushrec.models.private_eigenrec.parts import Parts
+from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.stacking import WEIGHTS, Learned, contributions, learned, prior
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import signed
@@ -33,9 +34,10 @@ def parts_of(n_items: int, seed: int = 0, size: float = 1.0) -> Parts:
     tables = tuple(size * rng.standard_normal((n_items, width)) for width in (2, 3))
     pairs = learned_items, size * rng.standard_normal((len(learned_items),) * 2)
     words = rng.integers(0, n_items, (n_items, 3)).astype(np.int32), rng.random((n_items, 3)).astype("f4")
-    names = "popularity", "tastes", "kind", "item pairs", "words"
+    public = size * rng.standard_normal((n_items, 4)), np.zeros(0, np.uint64)
+    names = "popularity", "tastes", "kind", "item pairs", "words", "public likes"
     popularity, weight = np.sort(rng.uniform(0.01, 1, n_items))[::-1], rng.uniform(0.5, 2, n_items)
-    return Parts(names, popularity, weight, tables, pairs, words, rng.uniform(0.5, 2, 5))
+    return Parts(names, popularity, weight, tables, pairs, words, public, rng.uniform(0.5, 2, 6))
 
 
 def likes_of(rows: list, n_items: int) -> sp.csr_array:
@@ -62,6 +64,7 @@ def part_scores(parts: Parts, seen: list[int], item: int) -> list[float]:
     found.append(sum(map(float, both)) / math.sqrt(n))
     alike = [float(similarity[own, k]) ** 1.5 for own in seen for k in range(3) if near[own, k] == item]
     found.append(sum(alike) / math.sqrt(n))
+    found.append(sum(float(parts.public[0][own] @ parts.public[0][item]) for own in seen) / math.sqrt(n))
     return [score * scale for score, scale in zip(found, parts.scales, strict=True)]
 
 
@@ -115,7 +118,7 @@ def slow_user(parts: Parts, liked: list[int], weights: np.ndarray) -> np.ndarray
 @pytest.mark.parametrize("n_items", [12, 150])
 def test_what_a_user_adds_are_derivatives_of_a_slow_likelihood(n_items: int) -> None:
     """In a small catalogue all items compete; in a larger one the best of each part."""
-    parts, weights = parts_of(n_items), np.array([1.0, 0.5, 0.2, 0.0, 0.8])
+    parts, weights = parts_of(n_items), np.array([1.0, 0.5, 0.2, 0.0, 0.8, 0.4])
     rows = random_rows(6 if n_items > 100 else 25, n_items)
     for row in rows:
         found = opened(contributions(likes_of([row], n_items), parts, weights, 1.0))
@@ -131,7 +134,7 @@ def hostile_parts(n_items: int) -> list[Parts]:
     odd = parts_of(n_items, 1)
     odd.factors[0][::7], odd.factors[1][::5], odd.pairs[1][::3] = np.nan, np.inf, -np.inf
     sizes = [parts_of(n_items, 2, size) for size in (30.0, 1e-6, 1e12, 1e200)]
-    return [ordinary, *sizes, odd, parts_of(n_items, 3)._replace(scales=np.zeros(5))]
+    return [ordinary, *sizes, odd, parts_of(n_items, 3)._replace(scales=np.zeros(6))]
 
 
 @pytest.mark.filterwarnings("error")
@@ -141,9 +144,9 @@ def test_no_row_of_1_to_5000_likes_adds_more_than_norm_1() -> None:
     chosen += [rng.choice(n_items, length, replace=False) for length in (3, 600)]
     domain = Domain(range(n_items), likes=True)
     rows = [Ratings.from_any((np.zeros(len(each)), each, np.ones(len(each))), domain) for each in chosen]
-    off = np.concatenate([np.ones(5), *([math.sqrt(2)] * p + [1.0] for p in range(5))])
+    off = np.concatenate([np.ones(6), *([math.sqrt(2)] * p + [1.0] for p in range(6))])
     for parts in hostile_parts(n_items):
-        for start in (np.array([1, 0.5, 0.5, 0.5, 0.5]), np.full(5, 1e9)):
+        for start in (np.array([1, 0.5, 0.5, 0.5, 0.5, 0.5]), np.full(6, 1e9)):
             for row in rows:
                 bounded = LikingUsers(row).part_weights(parts, start, 1.0)
                 own = opened(bounded)
@@ -159,7 +162,7 @@ def test_two_users_can_differ_by_nearly_2() -> None:
     """One likes what the other does not: the sensitivity of replace is no smaller than 2."""
     n_items, rng, found = 100, np.random.default_rng(0), []
     factors = np.where(np.arange(n_items) % 2, 1.0, -1.0)[:, None] * 1.02
-    parts = Parts(("", "tastes"), np.ones(n_items), np.ones(n_items), (factors,), (), (), np.ones(2))
+    parts = Parts(("", "tastes"), np.ones(n_items), np.ones(n_items), (factors,), (), (), (), np.ones(2))
     for _ in range(60):
         row = np.array([*(2 * rng.choice(50, 2, replace=False) + 1), 2 * rng.integers(50) + rng.integers(2)])
         bounded = contributions(likes_of([np.unique(row)], n_items), parts, np.zeros(2), 1.0)
@@ -170,7 +173,7 @@ def test_two_users_can_differ_by_nearly_2() -> None:
 
 def test_what_a_user_adds_depends_on_their_likes_alone(monkeypatch) -> None:
     """Other users, their number and order, ids, and the blocks of users change no bit."""
-    n_items, weights = 60, np.array([1.0, 0.5, 0.5, 0.5, 0.5])
+    n_items, weights = 60, np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
     parts, rows = parts_of(n_items), random_rows(40, n_items, 7)
     alone = [opened(contributions(likes_of([row], n_items), parts, weights, 1.0)) for row in rows]
     rng = np.random.default_rng(0)
@@ -189,7 +192,7 @@ def test_what_a_user_adds_depends_on_their_likes_alone(monkeypatch) -> None:
 
 def test_a_sample_of_users_is_drawn_by_their_own_likes() -> None:
     n_items, weights = 60, np.array([1.0, 0.5, 0.5])
-    parts = parts_of(n_items)._replace(pairs=(), words=(), scales=np.ones(3))
+    parts = parts_of(n_items)._replace(pairs=(), words=(), public=(), scales=np.ones(3))
     rows = [row for row in random_rows(400, n_items, 5) if len(row) > 2]
 
     def sums(rows: list, part: float) -> np.ndarray:
@@ -202,6 +205,21 @@ def test_a_sample_of_users_is_drawn_by_their_own_likes() -> None:
         taken = [row for row, mine in zip(rows, own[part]) if mine]
         assert np.array_equal(sums(rows, part), sums(taken, 1.0))
     assert all(more or not less for less, more in zip(own[0.3], own[0.7]))
+
+
+def test_a_user_with_the_likes_of_a_public_row_adds_nothing() -> None:
+    """All others add what they add without public rows, with any other rows beside them."""
+    n_items, weights, rows = 60, np.full(6, 0.5), random_rows(30, 60, 9)
+    parts = parts_of(n_items)
+    factors, _ = parts.public
+    own = [opened(contributions(likes_of([row], n_items), parts, weights, 1.0)) for row in rows]
+    keys = PublicLikes(likes_of(rows[:10], n_items), likes_of([], n_items)).keys
+    parts = parts._replace(public=(factors, keys))
+    found = [opened(contributions(likes_of([row], n_items), parts, weights, 1.0)) for row in rows]
+    sets = [set(row.tolist()) for row in rows]
+    for row, before, now in zip(sets, own, found, strict=True):
+        assert np.array_equal(now, 0 * before if row in sets[:10] else before)
+    assert np.array_equal(opened(contributions(likes_of(rows, n_items), parts, weights, 1.0)), sum(found))
 
 
 @pytest.mark.parametrize("seed", range(6))

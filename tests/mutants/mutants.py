@@ -869,6 +869,9 @@ DONORS = "public/test_public.py::test_donors_and_released_values_decide_and_noth
 DONATED = [
     bug("a public model of everybody", DONORS, "public/sources:PublicRatings._read",
         "people = ratings.for_users(self._donor_ids).rated() if", "people = ratings.rated() if"),
+    bug("a user of a public row who adds to the weights of the parts",
+        f"{STACKING}::test_a_user_with_the_likes_of_a_public_row_adds_nothing", f"{EIGENREC}/stacking:_split",
+        " or base[0] in public", ""),
     bug("the order of all users in a public model", DONORS, "public/sources:PublicRatings._read",
         "same=people.rows(order, keyed=True)", "same=people.rows(np.arange(len(order)), keyed=True)"),
     bug("public ratings that keep the private ones",

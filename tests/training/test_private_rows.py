@@ -199,4 +199,4 @@ def test_public_ratings_may_be_any_source_of_ratings(kind: str, several: bool) -
     given = [source] if several else source
     wanted = Ratings.from_any(donated, Domain(ITEMS, (1, 5)))
     found = released(PublicRatings(same=given, external=given))
-    assert found == released(PublicRatings(same=wanted, external=wanted)) and found[0][0]["donors"] == 4
+    assert found == released(PublicRatings(same=wanted, external=wanted)) and found[0]["donors"] == 4

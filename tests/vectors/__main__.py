@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from hushrec import Accountant, Budget, Domain, Ratings
+from hushrec import Accountant, Budget, Domain, PublicRatings, Ratings
 from hushrec.data import realistic
 from hushrec.models import (
     ALS,
@@ -32,7 +32,6 @@ from hushrec.models import (
     UserLevelOneBit,
 )
 from hushrec.papers.dpals import DPALS
-from hushrec.public.likes import Released
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.modelfile import read as decode
 from hushrec.serving.recommend import PublicPart
@@ -82,21 +81,20 @@ def of_table(estimator: PrivateEigenRec) -> Model:
     return estimator.fit(ratings, Accountant(Budget(20.0, 1e-5)))
 
 
+def of_public_likes(estimator: PrivateEigenRec | Both) -> Model:
+    """Return a model with public likes."""
+    rows = realistic(120, DOMAIN.n_items, 1500, seed=1)
+    public = PublicRatings(same=realistic(40, DOMAIN.n_items, 500, seed=5))
+    return estimator.fit(rows, Accountant(Budget(20.0, 1e-5)), public=public)
+
+
 def beside(model: Model) -> Model:
-    """Return the model with a public one next to each of its two."""
+    """Return the model with a public one of ratings."""
     rows = realistic(40, DOMAIN.n_items, 500, seed=5)
     part = PublicPart(ratings_model(rows, None, None, {}), 0.3)
-    found = Released(model.lists, rows, rows.rows([]), {}).model(rows.liked(4.0).rated(), None, False)
-    lists = PublicPart(found, 0.6)
     figures = {name: {"value": 0.1, "low": 0.0, "high": 1.0} for name in ("private", "public", "together")}
     used: dict[str, Any] = {"donors": 40, "external": True, "features": True, "agreement": 1.0, **figures}
-    judged = (
-        {"job": "ratings", "metric": "rmse", "weight": 0.3, **used},
-        {"job": "lists", "metric": "recall@20", "weight": 0.6, **used},
-    )
-    privacy = replace(model.privacy, public_ratings=True)
-    lists_model = replace(model.lists, public=lists)
-    return replace(model, public=part, lists=lists_model, judged=judged, privacy=privacy)
+    return replace(model, public=part, judged={"weight": 0.3, **used})
 
 
 def models() -> Iterable[tuple[str, Model, bool]]:
@@ -142,8 +140,8 @@ def models() -> Iterable[tuple[str, Model, bool]]:
         trained(Both(ratings=ALS(rank=3), lists=EASE(), like_threshold=4.0), epsilon=math.inf),
         False,
     )
-    yield "both beside public ones", beside(trained(both)), False
-    yield "both beside public ones of one byte", beside(trained(both)), True
+    yield "both with public ratings", beside(of_public_likes(both)), False
+    yield "both with public ratings of one byte", beside(of_public_likes(both)), True
     yield "one-bit-user", trained(UserLevelOneBit.of(**PRIVATE, threshold=3.0)), False
     yield "als", trained(ALS(rank=5), epsilon=math.inf), False
     yield "als of likes", trained(ALS(rank=5, unobserved_weight=0.1), epsilon=math.inf), True

@@ -5,7 +5,7 @@ import { foldIn, meanState, type Row, type UserState } from "./foldin.js";
 import { decode, type Numbers, otherVersion } from "./modelfile.js";
 import { Applied, type Rules } from "./rules.js";
 import { type Domain, pairsOf, type Rated, type Rating, type Ratings, type Refused, rowOf } from "./row.js";
-import { addRecommended, allScores, mixed, type PublicScores, ranking, scoreOf } from "./scoring.js";
+import { addRecommended, allScores, type PublicScores, ranking, scoreOf } from "./scoring.js";
 import { type Part, type ScoreKind, Section } from "./section.js";
 
 const COPIES = 10;
@@ -35,7 +35,7 @@ export interface ListOptions extends Rules {
 }
 
 export interface Similar extends Scored {
-  /** Sources that know the given items, such as "5 taste dimensions" or "40 donors". */
+  /** Sources that know the given items, such as "5 taste dimensions" or "public likes". */
   by: string[];
 }
 
@@ -62,11 +62,6 @@ class Recommender {
     for (const each of [section, ...(publicModel ? [publicModel.section] : [])]) {
       foldIn(each, { items: [], values: [] }, 0); // refused now where something is missing
     }
-  }
-
-  private get judged() {
-    const job = this.scores === "ratings" ? "ratings" : "lists";
-    return this.about.judged.find((each) => each.job === job && each.weight > 0);
   }
 
   /** The number of taste dimensions that exceed the noise; undefined if the model does not know. */
@@ -153,12 +148,11 @@ class Recommender {
     const own = allScores(section, state);
     if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
     const theirs = meanState(publicModel.section, rows, midpoint);
-    const { scores, parts } = mixed(own, allScores(publicModel.section, theirs), publicModel, section.supported);
-    const moved = (item: number) => {
-      const public_ = theirs.moved(item);
-      return state.moved(item).map((by, i) => parts[0] * by + parts[1] * public_[i]!);
-    };
-    return { scores, moved, supported: this.scores === "ratings" ? section.supported : undefined, rated, state, theirs };
+    const mixed = (other: ArrayLike<number>) => (value: number, i: number) =>
+      (1 - publicModel.weight) * value + publicModel.weight * other[i]!;
+    const scores = own.map(mixed(allScores(publicModel.section, theirs)));
+    const moved = (item: number) => state.moved(item).map(mixed(theirs.moved(item)));
+    return { scores, moved, supported: section.supported, rated, state, theirs };
   }
 
   /** The state from all ratings; of what comes next, the mean of those from the latest ones and from all. */
@@ -205,10 +199,10 @@ class Recommender {
 
   /** The names of the sources that know the items of a history. */
   private sources(state: UserState, theirs?: UserState): string[] {
-    const { judged } = this;
+    const { judged } = this.about;
     const found = !theirs || !judged || judged.weight < 1 ? this.learned(state) : [];
     if (!theirs || !judged || !known(theirs.factors)) return found;
-    if (judged.features && !this.section.parts.length) found.push("item features");
+    if (judged.features) found.push("item features");
     if (judged.donors) found.push(plural(judged.donors, "donor"));
     return judged.external ? [...found, "ratings of another population"] : found;
   }
@@ -249,7 +243,7 @@ class Recommender {
 
 interface About {
   isPrivate: boolean;
-  judged: { job: string; weight: number; donors: number; external: boolean; features: boolean }[];
+  judged?: { weight: number; donors: number; external: boolean; features: boolean };
 }
 
 /** The state of a user who likes so many given items, and nine more that resemble each. */
@@ -289,10 +283,9 @@ export class Model extends Recommender {
     readonly digest: string,
     about: About,
     publicModel?: PublicScores,
-    publicLists?: PublicScores,
   ) {
     super(section, items, domain, about, publicModel);
-    this.lists = lists && new Recommender(lists, items, domain, about, publicLists);
+    this.lists = lists && new Recommender(lists, items, domain, about);
   }
 
   /**
@@ -312,16 +305,15 @@ export class Model extends Recommender {
         file.header.sections[name] ? new Section(file, name, items.length) : undefined,
       );
       if (!sections[0]) throw new Error("it has no model");
-      const publics = ["public", "public/lists"].map((name, at) => {
-        if (!file.header.sections[name]) return undefined;
-        const publicModel = { section: new Section(file, name, items.length), weight: file.header.sections[name].weight };
-        const fits = publicModel.weight > 0 && publicModel.weight <= 1 && publicModel.section.scores === sections[at]?.scores;
-        if (!fits) throw new Error("the public model does not fit the private one");
-        return publicModel;
-      });
+      const held = file.header.sections.public;
+      const publicModel = held && { section: new Section(file, "public", items.length), weight: held.weight };
+      const kinds = [sections[0].scores, publicModel?.section.scores].every((kind) => kind === "ratings");
+      if (publicModel && !(publicModel.weight > 0 && publicModel.weight <= 1 && kinds)) {
+        throw new Error("the public model does not fit the private one");
+      }
       const { privacy, judged } = file.header;
       const about = { isPrivate: privacy.private, judged };
-      return new Model(sections[0], sections[1], items, domain, privacy, file.digest, about, ...publics);
+      return new Model(sections[0], sections[1], items, domain, privacy, file.digest, about, publicModel);
     } catch (error) {
       if (error instanceof InputError) throw new ModelFileError(error.message);
       return otherVersion((error as Error).message);

@@ -89,7 +89,7 @@ async function whole(bytes: Uint8Array): Promise<ModelFile> {
   }
   const header: Record<string, any> = {};
   for (const key of ["sections", "domain", "privacy"]) header[key] = JSON.parse(stored[key]);
-  header.judged = JSON.parse(stored.judged ?? "[]");
+  if (stored.judged) header.judged = JSON.parse(stored.judged);
   return { header, arrays, digest };
 }
 

@@ -77,6 +77,8 @@ export function rowOf(
     if (at < 0) {
       const why = `is not in the model's catalogue of ${catalogue.length.toLocaleString("en-US")} items`;
       refused.push({ item, rating, why });
+    } else if (domain.likes && typeof rating === "number" && rating <= 0) {
+      continue; // no like
     } else if (purchases && rating === null && !domain.likes) {
       kept.delete(at);
       kept.set(at, before ?? NaN); // a rating counts before a purchase without one

@@ -4,28 +4,10 @@ import type { Numbers } from "./modelfile.js";
 import { dot } from "./ridge.js";
 import type { Recommending, Section } from "./section.js";
 
-/** A public model next to a private one; scores that only rank are standardised first. */
+/** A public model of ratings next to a private one. */
 export interface PublicScores {
   section: Section;
   weight: number;
-}
-
-/** The weighted mean of both models' scores, and the factors of both in it. */
-export function mixed(own: Float64Array, theirs: Float64Array, { section, weight }: PublicScores, supported?: Numbers) {
-  const ranks = section.scores !== "ratings";
-  const spreads = ranks ? [standardise(ranking(own, supported)), standardise(theirs)] : [1, 1];
-  own.forEach((score, item) => (own[item] = (1 - weight) * score + weight * theirs[item]!));
-  return { scores: own, parts: [(1 - weight) / spreads[0]!, weight / spreads[1]!] as const };
-}
-
-/** Brings scores to mean 0 and deviation 1, in place; returns their deviation. */
-export function standardise(scores: Float64Array): number {
-  const mean = scores.reduce((a, b) => a + b, 0) / scores.length;
-  const variance = scores.reduce((a, b) => a + (b - mean) ** 2, 0) / scores.length;
-  const largest = scores.reduce((a, b) => Math.max(a, Math.abs(b)), 1e-300);
-  const spread = Math.sqrt(variance) > 1e-12 * largest ? Math.sqrt(variance) : 1;
-  scores.forEach((score, item) => (scores[item] = (score - mean) / spread));
-  return spread;
 }
 
 /** The score of every item for one user: center + offset + item bias + factors . item factors, and what items recommend. */

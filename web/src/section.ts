@@ -1,5 +1,6 @@
 /** The arrays and settings of one model of a file. */
 import { InputError } from "./errors.js";
+import { dot } from "./ridge.js";
 import type { ModelFile, Numbers, Stored } from "./modelfile.js";
 
 export type ScoreKind = "ratings" | "likes" | "log-odds";
@@ -73,7 +74,7 @@ export class Section {
       throw new InputError(`A device folds nobody into ${rank} factors; train with at most ${MOST_FACTORS}.`);
     }
     [this.factors, this.rank] = [stored!.values, rank];
-    this.recommending = [this.pairs(), this.words()].filter((each) => each !== undefined);
+    this.recommending = [this.pairs(), this.words(), this.publicLikes()].filter((each) => each !== undefined);
   }
 
   /** Weights of the learned items for each other. */
@@ -102,6 +103,21 @@ export class Section {
       part: "words",
       of(item, add) {
         for (let at = item * count; at < (item + 1) * count; at++) add(near[at]!, weight! * similarity![at]! ** COSINE_POWER);
+      },
+    };
+  }
+
+  /** Items in the space of public likes. */
+  private publicLikes(): Recommending | undefined {
+    const { nItems } = this;
+    const factors = this.array("public_factors", [nItems, -1]);
+    const count = (factors?.length ?? 0) / nItems;
+    const row = (item: number) => factors!.subarray(item * count, (item + 1) * count);
+    return factors && {
+      part: "public likes",
+      of(item, add) {
+        const own = row(item);
+        for (let other = 0; other < nItems; other++) add(other, dot(row(other), own));
       },
     };
   }

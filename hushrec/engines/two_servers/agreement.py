@@ -38,7 +38,6 @@ from hushrec.privacy.statement import two_servers_promise
 from hushrec.serving.model import Model
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
-from hushrec.training.run import PublicRows
 from hushrec.types import ModelArrays
 
 #: Limits of docs/proofs/two-servers.md, section 5.
@@ -59,6 +58,8 @@ class Agreement:
         Most nodes that hold ratings of one user. Noise is drawn for a user at all of them.
     users_per_node : int
         Most users of a node, chosen without counting rows. A device has one.
+    public : PublicRatings, optional
+        Ratings of no node's users, for a part of the lists and a public model of ratings.
 
     Privacy
     -------
@@ -86,6 +87,7 @@ class Agreement:
     seed: int = 0
     nodes_per_user: int = 1
     users_per_node: int = 1
+    public: run.Public | None = None
 
     def __post_init__(self) -> None:
         budget, name = self.budget, self.estimator.name
@@ -118,7 +120,7 @@ class Agreement:
     @cached_property
     def sent(self) -> Plan:
         """The releases for a user at one node, each with the noise of one server."""
-        return self.estimator.releases(self.budget, self.domain, 1 / self.nodes_per_user**2)
+        return self._whole.releases(self.budget, self.domain, 1 / self.nodes_per_user**2)
 
     @cached_property
     def plan(self) -> Plan:
@@ -131,8 +133,16 @@ class Agreement:
         return Plan(self.budget, [_twice(release) for release in self.sent.releases])
 
     @cached_property
+    def _public_rows(self) -> run.PublicRows | None:
+        return run.read_public(self.public, self.estimator, self.nobody)
+
+    @cached_property
+    def _whole(self) -> Estimator[Any]:
+        return run.with_public(self.estimator, self._public_rows)
+
+    @cached_property
     def _training(self) -> Training:
-        return Training(self.estimator, self.domain, self.seed, self.sent, self.both)
+        return Training(self._whole, self.domain, self.seed, self.sent, self.both)
 
     @cached_property
     def rehearsal(self) -> str:
@@ -145,7 +155,8 @@ class Agreement:
         estimator = {"name": self.estimator.name, **settings_of(self.estimator)}
         budget = [self.budget.epsilon, self.budget.delta, self.budget.failure]
         nodes = [self.nodes_per_user, self.users_per_node]
-        public = ["two servers", estimator, budget, run.public_inputs(self.domain), self.seed, nodes]
+        inputs = run.public_inputs(self.domain) | run.public_binding(self._public_rows)
+        public = ["two servers", estimator, budget, inputs, self.seed, nodes]
         return hashlib.sha256(json.dumps(public, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -174,9 +185,7 @@ class Agreement:
 
     # ------------------------------------------------------------------ functions of the totals
 
-    def next(
-        self, totals: Sequence[Words], secure: bool = True, public: PublicRows | None = None
-    ) -> Wanted | Model:
+    def next(self, totals: Sequence[Words], secure: bool = True) -> Wanted | Model:
         """Return the next release, or the model, given the totals so far in the order of the plan.
 
         ``secure`` is False for injected noise in a test, which makes the model NOT PRIVATE.
@@ -185,8 +194,10 @@ class Agreement:
         parts = replay.run()
         if replay.wanted is not None:
             return replay.wanted
-        model = Model.of(self.estimator, self.domain, parts, self._statement(secure))
-
+        model, public = (
+            Model.of(self.estimator, self.domain, parts, self._statement(secure)),
+            self._public_rows,
+        )
         return model if public is None else public.beside(model, ModelArrays.of(parts))
 
     def round_for(self, totals: Sequence[Words], first: int) -> Round:

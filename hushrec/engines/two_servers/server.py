@@ -39,7 +39,6 @@ from hushrec.network.messages import SHORT, Kind, Message, Refusal, array_bytes
 from hushrec.privacy import Ledger, Reservation
 from hushrec.privacy.noise import GeneratorNoise, SystemNoise
 from hushrec.serving.model import Model
-from hushrec.training import run
 
 #: HTTP codes for an answer that does not exist yet, and for an unknown token.
 _NOT_YET, _NOT_FOR_YOU = 404, 403
@@ -59,8 +58,6 @@ class Settings:
         Seconds for which a round is open, unless all nodes have answered.
     dataset : str
         Name of the nodes in the ledger.
-    public : PublicRatings, optional
-        Weighed into this server's model.
     """
 
     role: str
@@ -68,7 +65,6 @@ class Settings:
     peer_token: str
     deadline: float = 86_400.0
     dataset: str = "default"
-    public: run.Public | None = None
 
     def __post_init__(self) -> None:
         if self.role not in ROLES:
@@ -137,7 +133,6 @@ class CollectingServer:
         self.agreement, self.settings, self.model = agreement, settings, None
         self._book, self._ledger, self._peer = Book(folder), ledger, peer
         self._noise, self._secure = noise or SystemNoise(), noise is None
-        self._public = run.read_public(settings.public, agreement.estimator, agreement.nobody)
         if len(settings.nodes) * agreement.users_per_node >= LARGEST_COUNT:
             raise InputError(
                 f"Nodes of up to {agreement.users_per_node:,} users each could have {LARGEST_COUNT:,} users"
@@ -326,7 +321,7 @@ class CollectingServer:
         return hmac.new(self.settings.peer_token.encode(), names, "sha256").hexdigest()
 
     def _look_ahead(self) -> bool:
-        following = self.agreement.next(self._totals, self._secure, self._public)
+        following = self.agreement.next(self._totals, self._secure)
         with self._lock:
             if isinstance(following, Wanted):
                 self._wanted = following

@@ -1,7 +1,8 @@
-"""The parts of a list: popularity, tastes, groups of item features, item pairs and words.
+"""The parts of a list: popularity, tastes, groups of item features, item pairs, words and public likes.
 
 The score of an item is the sum of the parts' scores, each times a weight that all users learn together
-(`hushrec.models.private_eigenrec.stacking`). Parts are functions of released values and public tables.
+(`hushrec.models.private_eigenrec.stacking`). Parts are functions of released values, public tables and
+public likes.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.sparse_rows import CSR, weight_sums
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.serving.item_rows import sums_of_rows
 from hushrec.serving.scoring import UserState, at_norm_one, own_scores, scores_of_items
 from hushrec.training.posterior import posterior_means, ratio
@@ -36,6 +38,8 @@ _POPULARITIES = np.geomspace(1e-3, 300, 70)
 _FEWEST = 1.5
 #: Number of likes from which a user's mean taste counts by half. Chosen on Yahoo! R3 and FilmTrust.
 _HALF_TRUSTED = 5.0
+#: Name of the part of public likes.
+PUBLIC = "public likes"
 #: A part's typical best score is the mean of this many best ones, at most a tenth of the items, for histories
 #: of one of this many popular items.
 _BEST, _ITEMS = 20, 50
@@ -57,6 +61,9 @@ class Parts(NamedTuple):
         Learned items, and their weights for each other; empty without item pairs.
     words : tuple of ndarray, shape (n_items, n_neighbours)
         Neighbours of each item and their similarities; empty without words.
+    public : tuple of ndarray
+        Item factors of the public likes, shape (n_items, n_columns), and the keys of their rows; empty
+        without public likes.
     scales : ndarray of shape (n_parts,)
         One over the typical best score of each part; 0 for a part that says nothing.
     """
@@ -67,14 +74,21 @@ class Parts(NamedTuple):
     factors: tuple[Array, ...]
     pairs: tuple[Array, ...]
     words: tuple[Array, ...]
+    public: tuple[Array, ...]
     scales: Array
 
     @classmethod
     def of(
-        cls, served: Mapping[str, Any], weights: Array, noise_sd: float, n_users: float, domain: Domain
+        cls,
+        served: Mapping[str, Any],
+        weights: tuple[Array, float],
+        n_users: float,
+        domain: Domain,
+        likes: PublicLikes | None,
     ) -> Parts:
-        """Build the parts from a training's arrays, its released item weights, and the domain."""
-        popularity = likely_popularity(weights, noise_sd, n_users)
+        """Build the parts from a training's arrays, its released item weights with their noise, and public
+        data."""
+        popularity = likely_popularity(*weights, n_users, likes)
         usual, tastes = np.asarray(served["history_weight"], np.float64), np.asarray(served["item_factors"])
         tables = [("tastes", tastes.astype(np.float64))] if tastes.shape[1] else []
         for names, features in domain.feature_tables:
@@ -83,7 +97,9 @@ class Parts(NamedTuple):
         pairs = tuple(np.asarray(served[name]) for name in ("pair_items", "pair_weights") if name in served)
         near = domain.item_words
         words = () if near is None else (near.items, near.similarity)
+        public = () if likes is None else (likes.factors(popularity), likes.keys)
         others = [name for name, _ in tables] + ["item pairs"] * bool(pairs) + ["words"] * bool(words)
+        others += [PUBLIC] * bool(public)
         parts = cls(
             ("popularity", *others),
             popularity,
@@ -91,11 +107,14 @@ class Parts(NamedTuple):
             tuple(factors for _, factors in tables),
             pairs,
             words,
+            public,
             np.ones(1 + len(others)),
         )
         return parts._replace(scales=parts._scales())
 
     def _scales(self) -> Array:
+        if len(self.popularity) < 2:  # nothing to rank
+            return np.zeros(len(self.names))
         popular = np.argsort(-self.popularity, kind="stable")[:_ITEMS]
         count = min(_BEST, max(1, len(self.popularity) // 10))
         likes = sp.csr_array(
@@ -135,23 +154,22 @@ class Parts(NamedTuple):
             "history_popularity": self.popularity,
             "history_prior": np.float64(_HALF_TRUSTED),
         }
-        popularity, *others = weights
-        each = [nothing | {"item_bias": popularity * np.log(self.popularity)}]
-        each += [
-            nothing | {"item_factors": math.sqrt(w) * block}
-            for w, block in zip(others, self.factors, strict=False)
-        ]
+        left = iter(weights)
+        each = [nothing | {"item_bias": next(left) * np.log(self.popularity)}]
+        each += [nothing | {"item_factors": math.sqrt(next(left)) * block} for block in self.factors]
         if self.pairs:
             items, table = self.pairs
-            each.append(nothing | {"pair_items": items, "pair_weights": others[len(self.factors)] * table})
+            each.append(nothing | {"pair_items": items, "pair_weights": next(left) * table})
         if self.words:
             neighbours, similarity = self.words
             words = {
                 "neighbours": neighbours,
                 "similarity": similarity,
-                "word_weight": np.float64(weights[-1]),
+                "word_weight": np.float64(next(left)),
             }
             each.append(nothing | words)
+        if self.public:
+            each.append(nothing | {"public_factors": math.sqrt(next(left)) * self.public[0]})
         return each
 
     def served(self, weights: Array) -> dict[str, Any]:
@@ -160,8 +178,8 @@ class Parts(NamedTuple):
         joined: dict[str, Any] = {name: array for arrays in each for name, array in arrays.items()}
         joined["item_bias"] = each[0]["item_bias"]
         joined["item_factors"] = np.hstack([arrays["item_factors"] for arrays in each]).astype(np.float32)
-        if self.pairs:
-            joined["pair_weights"] = joined["pair_weights"].astype(np.float32)
+        for name in joined.keys() & {"pair_weights", "public_factors"}:
+            joined[name] = joined[name].astype(np.float32)
         return joined
 
     def described(self, weights: Array) -> tuple[Part, ...]:
@@ -198,13 +216,18 @@ def moved_by(arrays: Mapping[str, Any], items: Array, column: int) -> Array:
     return weight * (factors[items] @ factors[column]) + scores_of_items(arrays, items, column)
 
 
-def likely_popularity(noisy: Array, noise_sd: float, n_users: float) -> Array:
-    """Return each item's mean popularity over the largest, from the released item weights."""
+def likely_popularity(
+    noisy: Array, noise_sd: float, n_users: float, public: PublicLikes | None = None
+) -> Array:
+    """Return each item's mean popularity over the largest, from released item weights and public likes."""
     likes = np.sqrt(max((float(noisy.sum()) / n_users) ** 2, _FEWEST))  # a weight's, on average
     candidates = popularities(max(float(noisy.sum()), noise_sd, 1.0) / n_users / len(noisy))
     variance = noise_sd**2 + n_users * candidates / likes
     misfit = (noisy[:, None] - n_users * candidates) ** 2 / variance + np.log(variance)
-    popularity = posterior_means(candidates, -misfit / 2)[0]
+    likelihood = -misfit / 2
+    if public is not None:
+        likelihood += public.evidence(candidates, float(likes), likelihood)
+    popularity = posterior_means(candidates, likelihood)[0]
     return popularity / popularity.max()
 
 

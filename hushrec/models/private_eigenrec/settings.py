@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Self
 
 from hushrec.checks import Count, Part, Positive, Settings, Share
@@ -23,6 +23,7 @@ from hushrec.models.ease import at_ratings
 from hushrec.models.private_eigenrec.denoise import Sums
 from hushrec.models.private_eigenrec.pairs import memory_for
 from hushrec.models.private_eigenrec.parts import folded, moved_by
+from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.stacking import MOST_USERS, WEIGHTS
 from hushrec.models.private_eigenrec.train import train_first
 from hushrec.models.private_eigenrec.users import LikingUsers
@@ -79,6 +80,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         up the declared range, 4 on 1 to 5.
     n_users : int or None
         Declared number of users; None releases it for 1% of the budget.
+    public : PublicLikes or None
+        Set by a training with public ratings; no setting.
 
     Notes
     -----
@@ -104,10 +107,10 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     Every round releases the sum of the outer products of row, without popularity, and factors, each of norm 1
     (1 and 2). With ``pairs`` the item matrix replaces the rounds: the sum of that row times itself (1
     and sqrt(2)). While item weights are uncertain and no taste shows, a round releases the item weights in
-    part or whole, at the same sensitivity and charge. With a table of articles, one release learns the
-    weights of the parts of a list: a user's gradient and Hessian, clipped together to norm 1 (1 and 2). No
-    other clip is chosen: nearly every user is at the bound. Proofs: docs/proofs/private-eigenrec.md and
-    docs/proofs/stacking.md.
+    part or whole, at the same sensitivity and charge. With a table of articles or public
+    ratings, one release learns the weights of the parts of a list: a user's gradient and Hessian, clipped
+    together to norm 1 (1 and 2). No other clip is chosen: nearly every user is at the bound.
+    Proofs: docs/proofs/private-eigenrec.md and docs/proofs/stacking.md.
 
     Examples
     --------
@@ -137,7 +140,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         share_growth : float
             A round's budget as a multiple of the one before, > 0.
         parts_share : float
-            Fraction of the budget for the weights of the parts, in (0, 1), if there is a table of articles.
+            Fraction of the budget for the weights of the parts, in (0, 1), if there is a table of articles or
+            there are public ratings.
         equalization : float
             Between rounds a dimension is scaled by its singular value to minus this power, in [0, 1], so
             strong ones do not use up the users' norm.
@@ -163,6 +167,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     tuning: Tuning = Tuning()
     like_threshold: float | None = None
     n_users: Count | None = None
+    public: PublicLikes | None = field(default=None, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -217,8 +222,15 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         return plan_of([*rounds, *weighing], budget, fraction, whole=1.0)
 
     def _for_parts(self, domain: Domain) -> float:
-        has_table = domain.item_features is not None or domain.item_words is not None
-        return self.tuning.parts_share if has_table else 0.0
+        learned = self._has_table(domain) or self.public is not None
+        return self.tuning.parts_share if learned else 0.0
+
+    @staticmethod
+    def _has_table(domain: Domain) -> bool:
+        return domain.item_features is not None or domain.item_words is not None
+
+    def with_public(self, same: Ratings, external: Ratings | None) -> Self:
+        return replace(self, public=PublicLikes.of(same, external, self.like_threshold))
 
     def rank_in(self, domain: Domain) -> int:
         """Return the rank, below the number of items."""
@@ -237,7 +249,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         )
 
     def uses_features(self, budget: Budget, domain: Domain) -> bool:
-        return self._for_parts(domain) > 0
+        return self._has_table(domain)
 
     # ------------------------------------------------------------------ training
 
@@ -255,8 +267,9 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             )
         if "part_weights" in last.state and not self._for_parts(domain):
             raise InputError(
-                "This season's lists use a table of articles; pass it again with --item-features"
-                " (Domain(item_features=...)). Nothing was charged."
+                "This season's lists use a table of articles or public ratings; pass one of them again with"
+                " --item-features (Domain(item_features=...)), --donors or --public-ratings (public=...)."
+                " Nothing was charged."
             )
 
     def week(self, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:

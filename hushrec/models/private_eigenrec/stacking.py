@@ -19,11 +19,12 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
-from hushrec.data.keys import cell_keys, mix
+from hushrec.data.keys import cell_keys
 from hushrec.kernels import topk
 from hushrec.kernels.fixed_point import CLIP_MARGIN, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.models.private_eigenrec.parts import Parts
+from hushrec.models.private_eigenrec.public_likes import row_key
 from hushrec.privacy import Bounded, signed
 from hushrec.types import Array
 
@@ -77,11 +78,12 @@ def asked_part(n_users: float, n_items: int) -> float:
 def contributions(likes: sp.csr_array, parts: Parts, weights: Array, part: float) -> Bounded:
     """Return the sum over users of gradient and Hessian, at norm 1 a user.
 
-    ``part`` of the users contribute, chosen by a hash of their own likes. So is what a user holds out.
+    ``part`` of the users contribute, chosen by a hash of their own likes. So is what a user holds out. A user
+    whose likes are those of a public row adds nothing: that part was fitted to the row.
     """
     weight = np.concatenate([np.ones(len(weights)), frobenius_scale(len(weights))])
     total, step = np.zeros(size(len(weights))), spacing(1.0)
-    chosen, known, held = _split(likes, part)
+    chosen, known, held = _split(likes, part, parts.public[1] if parts.public else ())
     block = max(1, _AT_ONCE // (likes.shape[1] * len(weights)))
     for start in range(0, len(chosen), block):
         rows = known[start : start + block]
@@ -94,16 +96,20 @@ def contributions(likes: sp.csr_array, parts: Parts, weights: Array, part: float
     return Bounded(total, signed(1.0), weight=weight, step=step)
 
 
-def _split(likes: sp.csr_array, part: float) -> tuple[Array, sp.csr_array, list[Array]]:
-    """Return the users who contribute, their known likes and their held-out items."""
+def _split(
+    likes: sp.csr_array, part: float, public: Array | tuple[()] = ()
+) -> tuple[Array, sp.csr_array, list[Array]]:
+    """Return the users who contribute, their known likes and their held-out items.
+
+    Users with likes of a key in ``public`` do not contribute.
+    """
     chosen, kept, held = [], [], []
     for user, (start, stop) in enumerate(itertools.pairwise(likes.indptr)):
         items = likes.indices[start:stop]
         if len(items) < _FEWEST:
             continue
-        with np.errstate(over="ignore"):
-            base = mix(mix(items.astype(np.uint64)).sum(keepdims=True))
-        if float(base[0]) >= part * 2.0**64:
+        base = row_key(items)
+        if float(base[0]) >= part * 2.0**64 or base[0] in public:
             continue
         order = items[np.argsort(cell_keys(base, items), kind="stable")]
         count = max(1, round(_HELD * len(items)))

@@ -41,13 +41,13 @@ def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: in
     if rank:
         users.scale(items.scale, items.first)
         if model.pairs:
-            return with_parts(train_pairs(items, rank, users, gate), users, gate)
+            return with_parts(train_pairs(items, rank, users, gate), users, gate, model.public)
         start = np.random.default_rng(seed).standard_normal((int(items.learned.sum()), rank))
         taste, measured, noisy, noise_sd = _power_iteration(model, users, items, start, gate)
         supported = supported | most_popular(model.tuning, noisy, noise_sd, rank)
     state = SeasonState.first(items, (noisy, noise_sd), measured)
     arrays = ModelArrays(served(items, noisy, noise_sd, taste, supported), state.to_arrays())
-    return with_parts(arrays, users, gate)
+    return with_parts(arrays, users, gate, model.public)
 
 
 def _power_iteration(

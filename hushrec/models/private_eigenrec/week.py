@@ -170,7 +170,7 @@ def train_next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last
     """Return the next week's model."""
     pairs = "pair_items" in last.serve
     arrays = train_next_week_of_pairs(users, gate, last) if pairs else _next_week(model, users, gate, last)
-    return with_parts(arrays, users, gate, last.state)
+    return with_parts(arrays, users, gate, model.public, last.state)
 
 
 def _next_week(model: PrivateEigenRec, users: LikingUsers, gate: Gate, last: ModelArrays) -> ModelArrays:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from hushrec.models.private_eigenrec.parts import Parts
+from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.stacking import WEIGHTS, Learned, asked_part, learned, prior
 from hushrec.training.gate import Gate
 from hushrec.types import Array, ModelArrays
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def with_parts(
-    arrays: ModelArrays, users: LikingUsers, gate: Gate, last: Mapping[str, Array] = {}
+    arrays: ModelArrays,
+    users: LikingUsers,
+    gate: Gate,
+    public: PublicLikes | None,
+    last: Mapping[str, Array] = {},
 ) -> ModelArrays:
     """Return the sum of a training's parts, if the plan has a release of their weights.
 
@@ -30,7 +35,7 @@ def with_parts(
     state, domain = arrays.state, users.domain
     n_users = max(float(state["users"][0]), 1.0)
     noise_sd = math.sqrt(float(np.mean(state["item_weights_variance"])))
-    parts = Parts.of(arrays.serve, state["item_weights"], noise_sd, n_users, domain)
+    parts = Parts.of(arrays.serve, (state["item_weights"], noise_sd), n_users, domain, public)
     before = _known(last, len(parts.names))
     asked = users.part_weights(parts, before.weights, asked_part(n_users, domain.n_items))
     now = learned(gate.release(WEIGHTS, asked), gate.noise_sd(WEIGHTS), before)
