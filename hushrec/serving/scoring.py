@@ -94,22 +94,25 @@ def at_norm_one(arrays: Mapping[str, Any], rows: CSR) -> sp.csr_array | None:
     return sp.csr_array((values, items, starts), (len(counts), len(arrays["item_bias"])))
 
 
-def from_pairs(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.float64]:
-    """Return the scores of ``pair_items`` by the pairs with each user's likes."""
-    starts, items, values = csr(likes)
-    return table_sums((starts, places(arrays["pair_items"], items), values), arrays["pair_weights"])
+def from_items(arrays: Mapping[str, Any], likes: sp.csr_array | None) -> dict[str, tuple[Any, Array]]:
+    """Return columns and scores of the parts in which items recommend items, by their names.
 
-
-def from_words(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.float64]:
-    """Return the scores of all items that are neighbours of each user's likes."""
-    rows, (near, similarity) = used_columns(csr(likes), arrays["neighbours"], arrays["similarity"])
-    return scattered_sums(rows, near, _of_cosines(arrays, similarity), likes.shape[1])
-
-
-def from_public(arrays: Mapping[str, Any], likes: sp.csr_array) -> NDArray[np.float64]:
-    """Return the scores of all items by the public likes, from each user's likes."""
-    factors, users = arrays["public_factors"], sums_of_rows(csr(likes), arrays["public_factors"])
-    return topk.row_scores(users, factors, np.zeros(len(users)), np.zeros(len(factors)))
+    A row's scores do not depend on other rows, to the bit.
+    """
+    found: dict[str, tuple[Any, Array]] = {}
+    if likes is not None and "pair_items" in arrays:
+        (starts, items, values), learned = csr(likes), arrays["pair_items"]
+        rows = starts, places(learned, items), values
+        found["item pairs"] = learned, table_sums(rows, arrays["pair_weights"])
+    if likes is not None and "neighbours" in arrays:
+        rows, (near, similarity) = used_columns(csr(likes), arrays["neighbours"], arrays["similarity"])
+        words = scattered_sums(rows, near, _of_cosines(arrays, similarity), likes.shape[1])
+        found["words"] = slice(None), words
+    if likes is not None and "public_factors" in arrays:
+        factors, users = arrays["public_factors"], sums_of_rows(csr(likes), arrays["public_factors"])
+        public = topk.row_scores(users, factors, np.zeros(len(users)), np.zeros(len(factors)))
+        found["public likes"] = slice(None), public
+    return found
 
 
 def scores_of_items(arrays: Mapping[str, Any], items: Array, column: int) -> NDArray[np.float64]:
@@ -169,12 +172,8 @@ def own_scores(arrays: Mapping[str, Any], state: UserState) -> NDArray[np.float6
         scores = level[:, None] + bias
         if len(items):
             scores[:, items] = topk.row_scores(state.factors, factors, level, bias[items])
-    if state.likes is not None and "pair_items" in arrays:
-        scores[:, arrays["pair_items"]] += from_pairs(arrays, state.likes)
-    if state.likes is not None and "neighbours" in arrays:
-        scores += from_words(arrays, state.likes)
-    if state.likes is not None and "public_factors" in arrays:
-        scores += from_public(arrays, state.likes)
+    for columns, others in from_items(arrays, state.likes).values():
+        scores[:, columns] += others
     return scores
 
 

@@ -13,12 +13,10 @@ import scipy.sparse as sp
 from hushrec.checks import check_count, plural
 from hushrec.data import Ratings
 from hushrec.errors import InputError
-from hushrec.kernels.sweeps import csr
 from hushrec.serving.attributes import Attributes
-from hushrec.serving.item_rows import sums_of_rows
 from hushrec.serving.recommend import Recommender
 from hushrec.serving.rules import Rules
-from hushrec.serving.scoring import UserState, best_columns, from_pairs, from_words
+from hushrec.serving.scoring import UserState, best_columns, from_items
 from hushrec.types import Array, Part
 
 if TYPE_CHECKING:
@@ -135,20 +133,14 @@ def _sources(model: Model, lister: Recommender, state: UserState) -> tuple[str, 
 def _learned(model: Model, lister: Recommender, state: UserState) -> tuple[str, ...]:
     arrays, start, sources = lister.arrays, 0, []
     parts = lister.parts or (Part("tastes", 1.0, state.factors.shape[1]), Part("item pairs", 1.0))
-    known = {}
-    if state.likes is not None and "pair_items" in arrays:
-        known["item pairs"] = from_pairs(arrays, state.likes)
-    if state.likes is not None and "neighbours" in arrays:
-        known["words"] = from_words(arrays, state.likes)
-    if state.likes is not None and "public_factors" in arrays:
-        known["public likes"] = sums_of_rows(csr(state.likes), arrays["public_factors"])
+    known = {name: np.any(scores) for name, (_, scores) in from_items(arrays, state.likes).items()}
     for part in parts:
         columns = state.factors[:, start : start + part.columns]
         start += part.columns
         if part.name == "tastes":
             count = int(arrays.get("directions", 0 if model.privacy.private else part.columns))
             sources += [plural(count, "taste dimension")] * bool(count and np.any(columns))
-        elif np.any(columns) or np.any(known.get(part.name, 0)):
+        elif np.any(columns) or known.get(part.name):
             sources.append(_SAID.get(part.name, part.name))
     return tuple(sources)
 

@@ -60,6 +60,7 @@ def served(kind: str = "dense", scores: str = "ratings", **more) -> Recommender:
     if kind == "parts":
         arrays["neighbours"] = rng.integers(0, N_ITEMS, (N_ITEMS, 4)).astype(np.int32)
         arrays |= {"similarity": rng.random((N_ITEMS, 4)), "word_weight": np.float64(1.3)}
+        arrays["public_factors"] = rng.normal(size=(N_ITEMS, 2))
     elif kind == "learned":
         pass
     elif kind == "few rows":
@@ -81,6 +82,7 @@ def score(model: Recommender, history: dict[str, float], item: str) -> float:
     for other, rating in history.items() if "neighbours" in arrays else ():
         near = zip(*(arrays[name][ITEMS.index(other)] for name in ("neighbours", "similarity")))
         found += rating * 1.3 * sum(math.sqrt(cosine) ** 3 for at, cosine in near if at == place)
+        found += rating * arrays["public_factors"][ITEMS.index(other)] @ arrays["public_factors"][place]
     learned = [ITEMS[i] for i in arrays.get("pair_items", ())]
     if item in learned:
         row = arrays["pair_weights"][:, learned.index(item)]
