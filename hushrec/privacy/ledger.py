@@ -11,9 +11,9 @@ import math
 import os
 import sqlite3
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager, suppress
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from glob import escape
 from pathlib import Path
 from typing import Any
@@ -23,12 +23,12 @@ from hushrec import notebook
 from hushrec.checks import Single, check_kind, line_of_text, plural, shown
 from hushrec.disk import check_only_name, sync_folder, the_path
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
-from hushrec.privacy import schema
+from hushrec.privacy import ledger_rules as rules, schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
-from hushrec.privacy.budget import Budget, Charge, Cost, composed_epsilon, pure_epsilon
+from hushrec.privacy.budget import Budget, Charge, composed_epsilon, pure_epsilon
 from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
-from hushrec.privacy.reservation import Reservation, Reserved, lives, sweep
+from hushrec.privacy.reservation import Reservation, Reserved
 from hushrec.privacy.schema import Book, Dataset, by_run, looks
 from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
 
@@ -137,7 +137,7 @@ class Ledger(Single):
     @property
     def trainings(self) -> Path:
         """Folder of the journals and locks of trainings."""
-        return self.path.with_name(self.path.name + ".trainings")
+        return schema.trainings_of(self.path)
 
     # ---------------------------------------------------------------------- data sets
 
@@ -163,7 +163,7 @@ class Ledger(Single):
         if not budget.private:
             raise InputError("An infinite epsilon is not a budget; pass a finite one.", parameter="epsilon")
         with self._transaction("IMMEDIATE") as book:
-            current = self._open_to(book, dataset, budget.unit, budget.relation)
+            current = rules.open_to(book, dataset, budget.unit, budget.relation)
             if current is not None and (budget.epsilon > current.epsilon or budget.delta > current.delta):
                 raise BudgetError(
                     f'The budget of data set "{dataset}" is {current}; neither its epsilon nor its delta can '
@@ -179,12 +179,12 @@ class Ledger(Single):
                     "failures can be chosen before the first charge only, since afterwards the choice could "
                     "follow what was released."
                 )
-            trainings = self._running(book, dataset)
+            trainings = rules.running(book, dataset)
             committed = [*book.committed(dataset), *trainings]
             budget.check_reserve(committed)
             if not budget.allows(committed):
                 spent = budget.spell(composed_epsilon(committed, budget.delta))
-                reserved = _also_reserved(book.seasons(dataset), trainings, ", with")
+                reserved = rules.also_reserved(book.seasons(dataset), trainings, ", with")
                 raise BudgetError(
                     f'Data set "{dataset}" has been charged {spent} already{reserved}, past a budget of'
                     f" {budget}; declare at least that."
@@ -195,7 +195,7 @@ class Ledger(Single):
         """Allow no further charge to a data set, for good."""
         line_of_text("dataset", dataset)
         with self._transaction("IMMEDIATE") as book:
-            book.put_dataset(dataset, self._known(book, dataset)._replace(closed=True))
+            book.put_dataset(dataset, rules.dataset_of(book, dataset)._replace(closed=True))
 
     def summary(
         self, dataset: str, delta: float | None = None, *, unless_declared: float | None = None
@@ -206,7 +206,7 @@ class Ledger(Single):
         raise the latter if they use it up.
         """
         with self._transaction("DEFERRED") as book:
-            known = self._known(book, dataset)
+            known = rules.dataset_of(book, dataset)
             if delta is None:
                 delta = unless_declared if known.budget is None else known.budget.delta
             delta = valid_delta(delta)
@@ -226,23 +226,23 @@ class Ledger(Single):
                 runs=len(by_run(rows)),
                 reserved=math.fsum(season.reserved for season in still),
                 promised=composed_epsilon(book.committed(dataset), delta) if still else None,
-                running=math.fsum(training.mu**2 for training in self._running(book, dataset)),
+                running=math.fsum(training.mu**2 for training in rules.running(book, dataset)),
             )
 
     def left(self, dataset: str) -> str | None:
         """Return the free budget of a data set in words; None without a budget."""
         with self._transaction("DEFERRED") as book:
-            budget = self._known(book, dataset).budget
+            budget = rules.dataset_of(book, dataset).budget
             if budget is None:
                 return None
-            trainings = self._running(book, dataset)
+            trainings = rules.running(book, dataset)
             left = budget.left([*book.committed(dataset), *trainings])
-            return f"{left}{_also_reserved((), trainings, ', next to')}"
+            return f"{left}{rules.also_reserved((), trainings, ', next to')}"
 
     def shares(self, dataset: str) -> list[Share]:
         """Return mu squared of each season, each running training, and all other runs."""
         with self._transaction("DEFERRED") as book:
-            self._known(book, dataset)
+            rules.dataset_of(book, dataset)
             shares = [
                 Share(
                     f"season {shown(summary.season.name)}, {summary.begun} weeks"
@@ -254,7 +254,7 @@ class Ledger(Single):
             ]
             shares += [
                 Share(f"training since {training.time}, {training.owner}", 0.0, training.mu**2)
-                for training in self._running(book, dataset)
+                for training in rules.running(book, dataset)
             ]
             others = book.charges(dataset, "season IS NULL")
             noun, spent = "other run" if shares else "run", total_mu(charge.mu for charge in others) ** 2
@@ -264,7 +264,7 @@ class Ledger(Single):
         """Return every run on a data set, with mu and epsilon so far."""
         delta = valid_delta(delta)
         with self._transaction("DEFERRED") as book:
-            self._known(book, dataset)
+            rules.dataset_of(book, dataset)
             runs, seasons = by_run(book.charges(dataset)), book.seasons(dataset)
         summaries, so_far = [], list[Row]()
         for charges in runs:
@@ -283,7 +283,7 @@ class Ledger(Single):
         The head is None if there are fewer.
         """
         with self._transaction("DEFERRED") as book:
-            self._known(book, dataset)
+            rules.dataset_of(book, dataset)
             head = self._verified if count is None else book.head_at(count)
             return head, book.chain(dataset, sys.maxsize if count is None else count)
 
@@ -300,9 +300,9 @@ class Ledger(Single):
     ) -> None:
         """Check a charge; write nothing."""
         with self._transaction("DEFERRED") as book:
-            others, mine = self._others(book, dataset, reservation)
-            rest = [] if mine is None else [_without(mine, tuple(releases))]
-            self._check(book, dataset, tuple(releases), [*others, *rest], run, allow_composition)
+            others, mine = rules.reserved_by(book, dataset, reservation)
+            rest = [] if mine is None else [rules.without(mine, tuple(releases))]
+            rules.check(book, dataset, tuple(releases), [*others, *rest], run, allow_composition)
 
     def reserve(
         self,
@@ -320,9 +320,9 @@ class Ledger(Single):
         coming = tuple(releases)
         made = None
         with self._transaction("IMMEDIATE") as book:
-            others, _ = self._others(book, dataset, reservation)
-            self._check(book, dataset, coming, others, run, allow_composition)
-            self._sweep(book)
+            others, _ = rules.reserved_by(book, dataset, reservation)
+            rules.check(book, dataset, coming, others, run, allow_composition)
+            rules.sweep_reservations(book)
             try:
                 if reservation is None:
                     reservation = made = Reservation(self.trainings)
@@ -368,15 +368,15 @@ class Ledger(Single):
         """
         with self._transaction("IMMEDIATE", RESUMED if week is None else OF_A_WEEK) as book:
             if week is not None:
-                self._open_to(book, dataset, release.unit, release.relation)
-                self._check_week(book, week, (release,), made=step, early=early)
+                rules.open_to(book, dataset, release.unit, release.relation)
+                rules.check_week(book, week, (release,), made=step, early=early)
             else:
-                others, mine = self._others(book, dataset, reservation)
+                others, mine = rules.reserved_by(book, dataset, reservation)
                 if mine is not None:
-                    rest = _without(mine, (release,))
+                    rest = rules.without(mine, (release,))
                     book.put_reservation(rest)
                     others.append(rest)
-                self._check(book, dataset, (release,), others, run, allow_composition)
+                rules.check(book, dataset, (release,), others, run, allow_composition)
             if book.charges(dataset, "run = ? AND step = ?", run, step):
                 raise BudgetError(
                     f'Release {release.label!r} of this run on data set "{dataset}" was charged already; it '
@@ -425,7 +425,7 @@ class Ledger(Single):
         line_of_text("dataset", dataset)
         budget = season.budget
         with self._transaction("IMMEDIATE") as book:
-            limit = self._open_to(book, dataset, budget.unit, budget.relation)
+            limit = rules.open_to(book, dataset, budget.unit, budget.relation)
             known = book.seasons(dataset)
             names = [summary.season.name for summary in known]
             if taken := [name for name in names if looks(name) == looks(season.name)]:
@@ -443,7 +443,7 @@ class Ledger(Single):
                 )
             if limit is not None:
                 coming = [Charge(budget.mu, None, 0.0)]
-                self._check_room(book, dataset, limit, coming, self._running(book, dataset))
+                rules.check_room(book, dataset, limit, coming, rules.running(book, dataset))
             if book.dataset(dataset) is None:
                 book.put_dataset(dataset, Dataset(budget.unit, budget.relation, None))
             book.put_season(dataset, season)
@@ -451,7 +451,7 @@ class Ledger(Single):
     def close_season(self, dataset: str, season: str) -> None:
         """Allow no further week, and free the rest of the season's budget (docs/proofs/seasons.md)."""
         with self._transaction("IMMEDIATE") as book:
-            self._season(book, dataset, season)
+            rules.season_of(book, dataset, season)
             book.close_season(dataset, season)
 
     def seasons(self, dataset: str) -> list[SeasonSummary]:
@@ -462,7 +462,7 @@ class Ledger(Single):
     def season(self, dataset: str, season: str) -> SeasonSummary:
         """Return a season, or refuse its name."""
         with self._transaction("DEFERRED") as book:
-            return self._season(book, dataset, season)
+            return rules.season_of(book, dataset, season)
 
     def check_week(
         self,
@@ -480,19 +480,19 @@ class Ledger(Single):
         """
         coming = tuple(releases)
         with self._transaction("DEFERRED", OF_A_WEEK) as book:
-            self._open_to(book, week.dataset, week.season.budget.unit, week.season.budget.relation)
-            self._check_week(book, week, coming, after, made, early)
+            rules.open_to(book, week.dataset, week.season.budget.unit, week.season.budget.relation)
+            rules.check_week(book, week, coming, after, made, early)
 
     def wrote(self, week: Week, digest: str) -> None:
         """Record the digest of a week's model, the only one that the next week continues."""
         with self._transaction("IMMEDIATE", OF_A_WEEK) as book:
-            self._check_own(book, week)
+            rules.check_own(book, week)
             book.put_model(week, digest)
 
     def check_model(self, week: Week, digest: str) -> None:
         """Refuse a model that the week did not write."""
         with self._transaction("DEFERRED", OF_A_WEEK) as book:
-            self._check_own(book, week)
+            rules.check_own(book, week)
             if book.has_model(week, digest):
                 return
         raise InputError(
@@ -501,167 +501,13 @@ class Ledger(Single):
             " training was cut short; pass the file as it was written. Nothing was charged."
         )
 
-    # ---------------------------------------------------------------------- rules, inside a transaction
-
-    def _known(self, book: Book, dataset: str) -> Dataset:
-        known = book.dataset(dataset)
-        if known is None:
-            names = book.datasets()
-            listed = "; it has " + ", ".join(map(shown, names)) if names else ", and no other"
-            raise InputError(
-                f'The ledger has no data set "{dataset}"{listed}; its first training, hushrec ledger open or'
-                " hushrec season open begins it."
-            )
-        return known
-
-    def _open_to(self, book: Book, dataset: str, unit: str, relation: str) -> Budget | None:
-        """Return a data set's budget; refuse another spelling, unit or relation, and a closed data set."""
-        for first in book.spellings(dataset)[:1]:
-            if first != dataset:
-                raise InputError(
-                    f"The ledger has a data set {ascii(first)}, and {ascii(dataset)} looks the same; pass the"
-                    " former, or a name that differs visibly. Nothing was charged.",
-                    parameter="dataset",
-                )
-        known = book.dataset(dataset) or Dataset(unit, relation, None)
-        if (known.unit, known.relation) != (unit, relation):
-            raise InputError(
-                f'Data set "{dataset}" of the ledger counts unit {known.unit!r} and relation'
-                f" {known.relation!r}; {unit!r} and {relation!r} cannot be added to them: use the same, or"
-                " another data-set name."
-            )
-        if known.closed:
-            raise BudgetError(
-                f'Data set "{dataset}" was closed in the ledger {self.path}: nothing more is charged to it.'
-            )
-        return known.budget
-
-    def _check(
-        self,
-        book: Book,
-        dataset: str,
-        releases: tuple[Release, ...],
-        trainings: Sequence[Reserved],
-        run: str,
-        allow_composition: bool,
-    ) -> None:
-        if not releases:
-            return
-        line_of_text("dataset", dataset)
-        budget = self._open_to(book, dataset, releases[0].unit, releases[0].relation)
-        if total_mu(release.mu for release in releases) == math.inf:
-            self._check_exact(book, dataset, budget)
-        still = book.open_seasons(dataset)
-        if budget is not None:
-            self._check_room(book, dataset, budget, releases, trainings)
-        elif still and not (allow_composition or book.charges(dataset, "run = ?", run)):
-            raise _adds_up(dataset, still, [*book.committed(dataset), *trainings, *releases])
-
-    def _check_room(
-        self, book: Book, dataset: str, budget: Budget, coming: Sequence[Cost], trainings: Sequence[Reserved]
-    ) -> None:
-        committed = [*book.committed(dataset), *trainings]
-        costs = [*committed, *coming]
-        budget.check_reserve(costs)
-        if not budget.allows(costs):
-            total = budget.spell(composed_epsilon(costs, budget.delta))
-            others = _also_reserved(book.seasons(dataset), trainings)
-            wait = "; wait until the running training ends" if any(t.mu for t in trainings) else ""
-            raise BudgetError(
-                f'This would bring data set "{dataset}" to {total} over all its runs{others}, past its '
-                f"budget of {budget} in the ledger {self.path}; {budget.left(committed)}{wait}."
-            )
-
-    def _check_exact(self, book: Book, dataset: str, budget: Budget | None) -> None:
-        charges = book.charges(dataset)
-        promised = budget is not None or charges or book.seasons(dataset)
-        if promised and all(charge.mu < math.inf for charge in charges):
-            raise BudgetError(
-                f'A run without privacy would break the promise to the users of data set "{dataset}" in the'
-                f" ledger {self.path}; pass another --dataset (dataset=...), or --data-is-public"
-                " (data_is_public=True and no ledger) if the ratings are public."
-            )
-
-    def _others(
-        self, book: Book, dataset: str, reservation: Reservation | None
-    ) -> tuple[list[Reserved], Reserved | None]:
-        reserved = book.reservations(dataset)
-        own_name = None if reservation is None else reservation.name
-        mine = next((training for training in reserved if training.name == own_name), None)
-        return [other for other in reserved if other != mine and lives(self.trainings, other.name)], mine
-
-    def _running(self, book: Book, dataset: str) -> list[Reserved]:
-        return self._others(book, dataset, None)[0]
-
-    def _sweep(self, book: Book) -> None:
-        alive = set()
-        for reserved in book.reservations():
-            if lives(self.trainings, reserved.name):
-                alive.add(reserved.name)
-            else:
-                book.drop_reservation(reserved.name)
-        sweep(self.trainings, alive)
-
-    def _season(self, book: Book, dataset: str, season: str) -> SeasonSummary:
-        self._known(book, dataset)
-        for summary in book.seasons(dataset):
-            if summary.season.name == season:
-                return summary
-        raise InputError(
-            f'Data set "{dataset}" has no season {shown(season)} in the ledger {self.path}; open one with'
-            " hushrec season open."
-        )
-
-    def _check_own(self, book: Book, week: Week) -> None:
-        if not book.has_last_charge(week):
-            raise InputError(
-                f"This model's week {week.number} of season {shown(week.season.name)} is not in the ledger"
-                f" {self.path}: use the ledger that it was charged to."
-            )
-
-    def _check_week(
-        self,
-        book: Book,
-        week: Week,
-        releases: Sequence[Cost],
-        after: Week | None = None,
-        made: int | None = None,
-        early: bool = False,
-    ) -> None:
-        dataset, season = week.dataset, week.season
-        known, called = self._season(book, dataset, season.name), shown(season.name)
-        if known.season != season:
-            raise InputError(
-                f"Season {called} is another one in the ledger {self.path}: there it is {known.season}, with"
-                f" a budget of {known.season.budget}; use the ledger in which the model's season was opened."
-            )
-        if known.closed:
-            raise BudgetError(
-                f"Season {called} was closed: nothing more is charged to it; hushrec season open"
-                " --allow-composition begins another."
-            )
-        if after is not None:
-            self._check_own(book, after)
-        mine = book.charges(dataset, "season = ? AND run = ?", season.name, week.run)
-        begun = known.begun - bool(mine)
-        if begun > week.number or (made is not None and len(mine) != made):
-            raise _was_run(week)
-        if begun < week.number:
-            raise InputError(
-                f"The ledger {self.path} has seen {plural(begun, 'week')} of season {called}, so week"
-                f" {week.number} cannot be next; use the ledger that the season's weeks were charged to."
-            )
-        if season.gap and not (mine or early):
-            _check_gap(week, book.last_week_began(dataset, season.name))
-        season.check_week(week.number, [*mine, *releases])
-
     # ---------------------------------------------------------------------- the file
 
     @contextmanager
     def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[Book]:
         with self._errors(then), closing(self._connect()) as connection:  # rolls back uncommitted changes
             connection.execute(f"BEGIN {kind}")
-            book = Book(connection)
+            book = Book(connection, self.path)
             head = book.verified(*self._verified)
             if head is None:
                 what = f"The ledger {self.path} was changed or damaged (hash chain); restore it from a copy."
@@ -715,7 +561,7 @@ class Ledger(Single):
             with closing(sqlite3.connect(draft, isolation_level=None)) as connection:
                 connection.execute("PRAGMA journal_mode = WAL")
                 connection.execute("BEGIN")
-                schema.create(connection)
+                schema.create(connection, draft)
                 connection.execute("COMMIT")
             with suppress(FileExistsError):  # another process was first, and its ledger is as good
                 if os.name == "nt":
@@ -739,54 +585,3 @@ class Ledger(Single):
                 f"The ledger {self.path} could not be used ({reason}), so nothing more was released; check "
                 f"the file and its folder.{then}"
             ) from error
-
-
-def _without(reserved: Reserved, releases: Sequence[Release]) -> Reserved:
-    square = reserved.mu**2 - math.fsum(release.mu**2 for release in releases)
-    epsilon, pure = reserved.epsilon, pure_epsilon(releases)
-    return reserved._replace(
-        mu=math.sqrt(max(0.0, square)),
-        epsilon=None if epsilon is None else max(0.0, epsilon - (pure or 0.0)),
-        failure=max(0.0, reserved.failure - math.fsum(release.failure for release in releases)),
-    )
-
-
-def _also_reserved(
-    seasons: Iterable[SeasonSummary], trainings: Iterable[Reserved] = (), joined: str = " and"
-) -> str:
-    names = [shown(summary.season.name) for summary in seasons if not summary.closed]
-    number = sum(bool(training.mu or training.failure) for training in trainings)
-    parts = [f"what season {', '.join(names)} reserve{'s' * (len(names) == 1)} until closed"] * bool(names)
-    parts += [f"what {plural(number, 'running training')} reserve{'s' * (number == 1)}"] * bool(number)
-    return f"{joined} {' and '.join(parts)}" if parts else ""
-
-
-def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]) -> BudgetError:
-    budget, names = still[-1].season.budget, ", ".join(shown(summary.season.name) for summary in still)
-    both = budget.spell(composed_epsilon(costs, budget.delta))
-    return BudgetError(
-        f'Data set "{dataset}" has no budget but an open season {names}, and this run adds to it:'
-        f" users of all charged runs{_also_reserved(still)} and of this one would have {both}; pass"
-        " --allow-composition (allow_composition=True) if you accept that."
-    )
-
-
-def _was_run(week: Week) -> BudgetError:
-    return BudgetError(
-        f"Week {week.number} of season {shown(week.season.name)} was run already; go on from the model that"
-        " it wrote, or with --skip-week if it was cut short: what it charged stays charged. hushrec train"
-        " begins a new model in the next week."
-    )
-
-
-def _check_gap(week: Week, began: str | None) -> None:
-    if began is None:
-        return
-    first = datetime.fromisoformat(began) + timedelta(days=week.season.gap)
-    if datetime.now(UTC) < first:
-        raise BudgetError(
-            f"Week {week.number} of season {shown(week.season.name)} is too soon: the last one began at"
-            f" {began}, and the season was opened with a gap of {week.season.gap:g} days, so the next may"
-            f" begin at {first.isoformat()}. Nothing was charged; pass --early (early=True) to train it"
-            " now."
-        )

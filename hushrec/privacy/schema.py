@@ -91,13 +91,18 @@ def check_file(path: Path) -> None:
         )
 
 
-def create(connection: sqlite3.Connection) -> None:
+def create(connection: sqlite3.Connection, path: Path) -> None:
     for statement in _COLUMNS.split(";"):
         connection.execute(statement)
     connection.execute("INSERT INTO head VALUES (0, ?, '')", (GENESIS,))
-    Book(connection).seal()
+    Book(connection, path).seal()
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute(f"PRAGMA user_version = {VERSION}")
+
+
+def trainings_of(path: Path) -> Path:
+    """Return the folder of the journals and locks of a ledger's trainings."""
+    return path.with_name(f"{path.name}.trainings")
 
 
 @cache
@@ -113,8 +118,8 @@ def looks(name: str) -> str:
 class Book:
     """The tables of a ledger, within one transaction."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
-        self._connection = connection
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
+        self._connection, self.path, self.trainings = connection, path, trainings_of(path)
         connection.create_function("looks", 1, looks, deterministic=True)
 
     def _rows(self, query: str, *values: Any) -> list[tuple[Any, ...]]:

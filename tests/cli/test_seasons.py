@@ -152,7 +152,7 @@ def test_a_line_that_runs_twice_spends_one_week(shop, monkeypatch):
     assert soon.exit_code == 1 and "Week 1 of season '1' is too soon" in soon.stderr
     assert "a gap of 6 days" in soon.stderr and "--early" in soon.stderr
     with monkeypatch.context() as patch:
-        patch.setattr("hushrec.privacy.ledger.datetime", Later)
+        patch.setattr("hushrec.privacy.ledger_rules.datetime", Later)
         done("retrain", "0.hush", *line, "1.hush")
     done("retrain", "1.hush", *line, "2.hush", "--early", "--week", "2")
     for number, words in ((2, "Week 2 of season '1' was run already"), (4, "which is week 3")):

@@ -267,7 +267,7 @@ def test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence(tmp_path):
 @pytest.mark.true("L3")
 def test_a_clock_that_goes_back_neither_gives_nor_takes_a_training(tmp_path, monkeypatch):
     """Killed: a training that is counted before its gap refuses it, a count by dates."""
-    monkeypatch.setattr("hushrec.privacy.ledger.datetime", Clock)
+    monkeypatch.setattr("hushrec.privacy.ledger_rules.datetime", Clock)
     shop = Shop(tmp_path, replace(SEASON, gap=7.0))
     for number in range(K + 2):
         Clock.days = -400.0 * number

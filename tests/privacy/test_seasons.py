@@ -368,7 +368,7 @@ class Clock(datetime):
 
 def test_a_gap_is_days_from_the_last_week_that_wrote_a_model(path, monkeypatch):
     """Killed: another unit of the gap. A week that was cut short may be repeated at once."""
-    monkeypatch.setattr("hushrec.privacy.ledger.datetime", Clock)
+    monkeypatch.setattr("hushrec.privacy.ledger_rules.datetime", Clock)
     ledger, season, model = Ledger(path), replace(SEASON, gap=6.0), SimpleNamespace(digest="0" * 64)
     ledger.open_season("default", season)
     first = SeasonAccountant(season, ledger=ledger)
