@@ -421,6 +421,7 @@ def test_models_of_another_season_or_data_set_are_refused(path):
         (BudgetError, "adds to it", lambda: ledger.open_season("default", second)),
         (BudgetError, "This model is of season", lambda: SeasonAccountant(second, first)),
         (BudgetError, "This model is of season", lambda: SeasonAccountant(SEASON, first, dataset="other")),
+        (BudgetError, "as it was opened", lambda: SeasonAccountant(replace(SEASON, decay=0.8), first)),
         (InputError, "not trained in", lambda: SeasonAccountant.following(Accountant(BUDGET).statement())),
         (InputError, "not trained in", lambda: SeasonAccountant(SEASON, Accountant(BUDGET).statement())),
         (InputError, "has no season", lambda: SeasonAccountant(second, ledger=ledger)),
