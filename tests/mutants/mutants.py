@@ -732,6 +732,10 @@ SEASONS = [
     bug("sums that are not weighed",
         f"{COUNTED}::test_one_user_moves_all_trainings_together_by_the_budget_at_most[item-bias]",
         "training/partitioned:_weighted", "weight * part._take()", "1.0 * part._take()"),
+    bug("a number of users that does not count weights",
+        f"{COUNTED}::"
+        "test_the_number_of_users_costs_a_part_of_the_trainings_slice_and_counts_weights",
+        "training/run:counted_users", "(weight, Users(rows))", "(1.0, Users(rows))"),
     bug("a week slice as large as if weights fell faster",
         f"{WEEKLY}::test_no_schedule_spends_more_than_the_season[0.01-0.99]",
         "privacy/season:Season.fraction", "1 / math.fsum(weight**2 for weight in self.weights)",

@@ -346,6 +346,10 @@ def test_what_an_attendance_refuses(tmp_path):
     # part of the budget is left, and these rows hold users who were not weighed
     with pytest.raises(BudgetError, match="not weighed"):
         release_user_count(rows, week)
+    stale, before = shop.week(), shop.people.path.read_bytes()
+    with pytest.raises(BudgetError, match="was run already"), stale.admit(NAMES):
+        pass
+    assert shop.people.path.read_bytes() == before
 
 
 def test_without_an_attendance_all_users_have_the_weeks_number(tmp_path, monkeypatch):
