@@ -447,11 +447,11 @@ def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypa
     """Killed: an empty ledger that takes the place of one that another process created meanwhile."""
     create, first = schema.create, []
 
-    def slowly(connection):
+    def slowly(*given):
         if not first:
             first.append(path)
             release_once(Ledger(path))  # another process is quicker
-        create(connection)
+        create(*given)
 
     monkeypatch.setattr(schema, "create", slowly)
     assert Ledger(path).summary("default", 1e-6).charges == 1
