@@ -1148,7 +1148,7 @@ def test_a_seasons_dossier_states_what_its_trainings_cost_one_user(world, langua
 
 
 @pytest.mark.true("D5")
-@pytest.mark.parametrize("lie", ["decay", "gap", "mu", "one week", "split", "dear"])
+@pytest.mark.parametrize("lie", ["decay", "gap", "begun", "mu", "one week", "split", "dear"])
 def test_no_verifier_accepts_another_promise_of_a_season(world, lie):
     """The owner of the key makes all other fields consistent; the ledger is not shown."""
     facts, path = made(world, "season")
@@ -1158,8 +1158,8 @@ def test_no_verifier_accepts_another_promise_of_a_season(world, lie):
     if lie == "decay":  # the same epsilon over other trainings
         slice_of = Season(Budget(4, 1e-6), 0.5, 0.6).mu ** 2
         season.update(decay=0.6, training_mu_squared=slice_of)
-    elif lie == "gap":
-        season.update(gap=5.0)
+    elif lie in ("gap", "begun"):
+        season.update({lie: type(season[lie])(4)})
     elif lie == "mu":
         season.update(training_mu_squared=square / 2)
     elif lie == "one week":  # what this model's releases cost
