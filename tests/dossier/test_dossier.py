@@ -995,7 +995,7 @@ def test_the_first_page_has_no_label_and_no_word_of_python(world, language):
         first = text_of(render(sign(facts, KEY)).decode(), "<h2>1. ")
         labels = {row[4] for row in facts["ledger"]["charges"]} - {"level", "weights", "step"}
         assert not [label for label in labels if label in first]
-        words = "None|True|False|add-remove|replace\\b|hyper-param|_|unit:|relation:|e-0"
+        words = "None|True|False|add-remove|replace\\b|_|unit:|relation:|e-0"
         assert not re.search(f"{words}|{facts['model']['name']}", first)
         assert first.count("1 in ") >= 2 or language == "de"  # the two small probabilities
 
