@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.sparse_rows import scattered_sums, table_sums, used_columns
 from hushrec.kernels.sweeps import CSR, csr
-from hushrec.serving.item_rows import ItemRows, places, stored_rows, sums_of_rows
+from hushrec.serving.item_rows import places, stored_rows, sums_of_rows
 from hushrec.serving.rules import Rules, boosted, limited
 from hushrec.serving.score_mixing import lowered, mixed
 from hushrec.types import Array
@@ -191,10 +191,6 @@ def scores_at(
     factors, at = arrays["item_factors"], columns
     if len(columns) < len(factors):  # only the rows that are needed
         factors, at = factors[columns], np.arange(len(columns))
-    elif isinstance(factors, ItemRows):
-        at = places(factors.items, columns)
-        factors = np.vstack([factors.rows, np.zeros((1, factors.shape[1]), factors.dtype)])
-        at = np.where(at < 0, len(factors) - 1, at)
     scores = residuals.predict_pairs(rows, at, state.factors, np.asarray(factors, dtype=np.float64))
     scores += float(arrays["center"]) + state.offset[rows] + arrays["item_bias"][columns]
     if public is None:
