@@ -44,7 +44,7 @@ def season_open(
     gap
         Shortest time between the starts of two weeks, as in --gap 6d for a weekly job.
     allow_composition
-        Allow this season to add to the cost of an earlier one.
+        Allow this season to add to the cost of earlier seasons and runs.
     """
     season = Season(promise.budget(), first, decay, name or "1", gap)
     book, dataset = account.open(create=True), account.dataset

@@ -30,7 +30,7 @@ from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved
 from hushrec.privacy.schema import Book, Dataset, by_run, looks
-from hushrec.privacy.season import Season, SeasonSummary, Week, epsilon_together, of_one_user
+from hushrec.privacy.season import Season, SeasonSummary, Week, of_one_user
 
 _LOG = logging.getLogger("hushrec.privacy.ledger")
 RESUMED = " A training that had begun goes on with --resume."
@@ -418,7 +418,8 @@ class Ledger(Single):
         Raises
         ------
         BudgetError
-            There is another season and `allow_composition` is not set, or the budget has no room.
+            There is another season, or a run and no budget, and `allow_composition` is not set; or the
+            budget has no room.
         InputError
             The name is taken, or unit or relation is not that of the earlier charges.
         """
@@ -433,12 +434,16 @@ class Ledger(Single):
                     f'Data set "{dataset}" has a season {ascii(taken[0])} already; give this one another'
                     " name."
                 )
-            if known and not allow_composition:
-                both = epsilon_together([*(summary.season.budget for summary in known), budget], budget.delta)
+            others = book.charges(dataset, "season IS NULL") if limit is None else []
+            if (known or others) and not allow_composition:
+                budgets = [*(summary.season.budget for summary in known), budget]
+                costs = [*others, *(Charge(each.mu, None, 0.0) for each in budgets)]
+                both = composed_epsilon(costs, budget.delta)
+                parts = [f"{plural(len(known), 'season')} ({', '.join(map(shown, names))})"] * bool(known)
+                parts += [plural(len(by_run(others)), "other run" if known else "run")] * bool(others)
                 raise BudgetError(
-                    f'Data set "{dataset}" has had {plural(len(known), "season")}'
-                    f" ({', '.join(map(shown, names))}), and this one adds to it: users of all of them"
-                    f" would have {budget.spell(both)}; pass --allow-composition"
+                    f'Data set "{dataset}" has had {" and ".join(parts)}, and this one adds to it: users of'
+                    f" all of them would have {budget.spell(both)}; pass --allow-composition"
                     " (allow_composition=True) if you accept that."
                 )
             if limit is not None:

@@ -244,6 +244,11 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     assert ledger.summary("default", 1e-6).shares["free"] is None
     ledger.close_season("default", "1")
     asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
+    ledger.charge("shop", "earlier", Release("sums", budget.share(1.0), 1.0, "user", "add-remove"))
+    with pytest.raises(BudgetError, match="has had 1 run, and this one adds to it") as caught:
+        ledger.open_season("shop", SEASON)
+    assert BUDGET.spell(both) in str(caught.value) and not ledger.seasons("shop")
+    ledger.open_season("shop", SEASON, allow_composition=True)
 
 
 # several seasons
