@@ -54,5 +54,5 @@ def seasons_together(seasons: Sequence[SeasonSummary]) -> tuple[dict[str, Any] |
         return None, []
     budget = seasons[-1].season.budget
     epsilon = epsilon_together([summary.season.budget for summary in seasons], budget.delta)
-    text = f"All {len(seasons)} seasons together, for whoever is in all of them: {budget.spell(epsilon)}."
+    text = f"All {len(seasons)} seasons together, for a user who is in all of them: {budget.spell(epsilon)}."
     return {"epsilon": epsilon, "delta": budget.delta}, output.paragraph(text)
