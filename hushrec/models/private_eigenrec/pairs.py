@@ -59,10 +59,11 @@ def train_next_week_of_pairs(users: LikingUsers, gate: Gate, last: ModelArrays) 
     matrix = gate.release("item matrix", users.item_matrix()).ravel()
     part, precision, before = 1.0, _precision(gate), float(state["pairs_precision"])
     if before:
-        known = np.full(len(matrix), 1 / before)
-        part = Tracked(state["pairs"], known, no_evidence()).part(matrix, 1 / precision)
+        part = Tracked(state["pairs"], np.array(1 / before), no_evidence()).part(matrix, 1 / precision)
     total = part**2 * precision + before
-    matrix = state["pairs"] + (matrix - part * state["pairs"]) * (part * precision / total)
+    matrix -= part * state["pairs"]  # in place: copies may not fit
+    matrix *= part * precision / total
+    matrix += state["pairs"]
     return _served(items, matrix, total, gate, len(last.serve["pair_items"]) - 1)
 
 
