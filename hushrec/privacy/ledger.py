@@ -25,7 +25,7 @@ from hushrec.disk import check_only_name, sync_folder, the_path
 from hushrec.errors import BudgetError, HushrecError, InputError, LedgerError
 from hushrec.privacy import ledger_rules as rules, schema
 from hushrec.privacy.accounting import ROUNDING, total_mu, valid_delta
-from hushrec.privacy.budget import Budget, Charge, composed_epsilon, pure_epsilon
+from hushrec.privacy.budget import Budget, Charge, Cost, composed_epsilon, pure_epsilon
 from hushrec.privacy.ledger_records import LedgerSummary, Row, RunSummary, Share
 from hushrec.privacy.release import Release
 from hushrec.privacy.reservation import Reservation, Reserved
@@ -437,7 +437,7 @@ class Ledger(Single):
             others = book.charges(dataset, "season IS NULL") if limit is None else []
             if (known or others) and not allow_composition:
                 budgets = [*(summary.season.budget for summary in known), budget]
-                costs = [*others, *(Charge(each.mu, None, 0.0) for each in budgets)]
+                costs: list[Cost] = [*others, *(Charge(each.mu, None, 0.0) for each in budgets)]
                 both = composed_epsilon(costs, budget.delta)
                 parts = [f"{plural(len(known), 'season')} ({', '.join(map(shown, names))})"] * bool(known)
                 parts += [plural(len(by_run(others)), "other run" if known else "run")] * bool(others)
