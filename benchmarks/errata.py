@@ -17,7 +17,7 @@ from hushrec.models import Estimator, GlobalMean
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import Bound, Bounded, Budget, Plan, counted, epsilon_of, mu_of
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training.estimator import Round, plan_of
+from hushrec.training.trainable import Round, plan_of
 from hushrec.training.users import Users
 
 DOCUMENT = Path(__file__).parents[1] / "docs" / "papers" / "errata.md"

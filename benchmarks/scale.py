@@ -35,9 +35,9 @@ from hushrec.data.ratings import joined
 from hushrec.kernels import threads
 from hushrec.kernels.sweeps import SweepSettings, csr, half_sweep
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.partitioned import PartitionedUsers, Streaming
-from hushrec.training.users import FittedUsers
 
 BUDGET = Budget(5.0, 1e-6)
 RANK = 12

@@ -46,7 +46,7 @@ ESTIMATORS = _Registry(
 Examples
 --------
 >>> hushrec.registry.ESTIMATORS["private-als"]
-<class 'hushrec.models.private_als.settings.PrivateALS'>
+<class 'hushrec.models.private_als.model.PrivateALS'>
 >>> "popular" in hushrec.registry.ESTIMATORS
 True
 """

@@ -18,7 +18,7 @@ from hushrec.privacy import Budget
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
 from hushrec.serving.recommend import Algorithm
-from hushrec.training import named, run
+from hushrec.training import run
 
 #: Label of the release of the number of users.
 _COUNT = "number of users"
@@ -39,7 +39,7 @@ def about(trained: Model, releases: bool = False) -> str:
 
 def advice(trained: Model) -> str:
     lister = trained.lists or trained
-    n_users = getattr(lister.estimator, "n_users", None)
+    n_users = lister.estimator.user_count
     used = "pair_items" in lister.arrays or lister.parts
     if taste_of(trained).directions != 0 or used or not n_users:
         return ""
@@ -146,19 +146,14 @@ def described(trained: Model) -> dict[str, Any]:
     }
 
 
-def warn_of_the_number_of_users(trained: Model, declared: int | None) -> None:
+def warn_of_the_number_of_users(trained: Model) -> None:
     released = [release for release in trained.privacy.releases if release.label == _COUNT]
-    estimator = getattr(trained.estimator, "ratings", trained.estimator)
-    number = declared if declared is not None else getattr(estimator, "n_users", None)
-    if number is None:
-        return
-    if released and declared is None and not named.exceeds_noise(number, released[0].noise_sd):
+    number = trained.estimator.user_count
+    if number is not None and released and not run.exceeds_noise(number, released[0].noise_sd):
         output.note(
             f"Warning: the released number of users, {number:,}, is indistinguishable from 0; run hushrec"
             " check to see which rows were used.",
         )
-    if declared is None:  # for a declared number the warning comes before the training
-        warn_of_delta(trained.privacy.budget, number)
 
 
 def warn_of_delta(budget: Budget, n_users: int | None) -> None:

@@ -16,7 +16,7 @@ from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.evaluation.measured import nearest, public_decides
 from hushrec.models import Both
-from hushrec.training.named import choose, known, needs_user_count
+from hushrec.training.named import choose, known
 
 
 def plan(
@@ -50,7 +50,7 @@ def plan(
     budget = promise.budget()
     model = model_for(model, implicit, budget.private)
     domain, n_items = size.declared(likes=known(model).scores == "likes")
-    if n_users is None and (needs_user_count(model) or domain is None):
+    if n_users is None and (known(model).uses_user_count or domain is None):
         raise InputError("--users is missing: pass the number of users, for example --users 6000.")
     if domain is None and (releases or settings_used):
         raise InputError(

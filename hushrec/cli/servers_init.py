@@ -171,11 +171,10 @@ def _made(written: dict[str, Any], published: Published) -> Agreement:
         max_ratings_per_user=written["max_ratings_per_user"],
     )
     name, n_users, settings = written["model"], written["users"], written["settings"]
-    named.check_run(name, budget, domain, n_users, settings)
-    if n_users is None and named.needs_user_count(name):
+    choice = named.check_run(name, budget, domain, n_users, settings)
+    if choice.for_users is not None:
         raise InputError(f"{name} is tuned to the number of users: declare it, for example --users 6000.")
-    chosen = named.choose(name, budget, domain, n_users=n_users, settings=settings)
-    estimator = small(chosen, settings, domain.n_items)
+    estimator = small(choice.estimators[0], settings, domain.n_items)
     numbers = {name: written[name] for name in ("seed", "nodes_per_user", "users_per_node")}
     return Agreement(estimator=estimator, budget=budget, domain=domain, public=published.read(), **numbers)
 

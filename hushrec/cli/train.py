@@ -32,7 +32,7 @@ from hushrec.data import Domain
 from hushrec.errors import HushrecError, InputError
 from hushrec.privacy import Accountant, Attendance, Budget, RepeatAndSelect, SeasonAccountant
 from hushrec.serving.model import Model
-from hushrec.training import named
+from hushrec.training import named, run
 
 
 def train(
@@ -85,32 +85,28 @@ def train(
     model, changes = model_for(model, domain.likes, budget.private), settings_given(settings)
     if like_threshold is not None:
         changes["like_threshold"] = like_threshold
-    estimator = named.check_run(model, budget, domain, n_users, changes)
+    choice = named.check_run(model, budget, domain, n_users, changes)
     if declared.item_features is not None:
-        check_features(estimator, budget, domain)
+        check_features(choice.estimators[0], budget, domain)
     inputs = (*ratings, declared.catalogue, *(declared.item_features or ()), *donated.files())
     inputs += (charging.ledger, attendance)
     target = output_file(out, inputs, force)
     public = donated.read(*ratings)
     rows = reading.open(tables, domain)
-    if public is not None:
-        public.read(estimator, rows)  # refused before a ledger is opened
-    output_model.warn_of_delta(budget, n_users)
+    public_rows = run.read_public(public, choice.estimators[0], rows)  # refused before a ledger is opened
     with cluster(scheduler, *ratings) as engine:
-        trained = named.train(
-            model,
+        trained = run.train(
+            choice,
             rows,
             charged(season, budget, charging, resume, attendance),
-            n_users=n_users,
-            settings=changes,
             seed=seed,
             progress=progress_shown(no_progress),
             keep=lambda trained: save(trained, target),
             engine=engine,
             stop_at_nobody=season is None,
-            public=public,
+            public=public_rows,
         )
-    output_model.warn_of_the_number_of_users(trained, n_users)
+    output_model.warn_of_the_number_of_users(trained)
     output_model.trained(trained, target, "Trained", as_json)
 
 

@@ -22,6 +22,7 @@ from hushrec.disk import private_file
 from hushrec.errors import InputError
 from hushrec.evaluation.metrics import PRIVATE_FIGURE, evaluate, relevant, shown
 from hushrec.evaluation.plots import needs_matplotlib, privacy_utility_plot, save_plot
+from hushrec.evaluation.user_metrics import K
 from hushrec.privacy import Accountant, Budget, Gaussian, Release, epsilon_of, total_mu
 from hushrec.progress import progress_bar
 from hushrec.registry import ESTIMATORS
@@ -255,7 +256,7 @@ def compare(
     n_users: int | None = None,
     settings: Mapping[str, Mapping[str, Any]] | None = None,
     draws: int = 1,
-    k: int = 20,
+    k: int = K,
     relevant_from: float | None = None,
     ledger: Ledger | None = None,
     dataset: str = "default",
@@ -454,7 +455,7 @@ def _grid(
         raise InputError("A comparison needs at least one private model and one finite epsilon.")
     chosen = {
         name: models[name]
-        or choose(name, private[0], ratings.domain, n_users=n_users or 1000, settings=settings.get(name))
+        or choose(name, private[0], ratings.domain, n_users=n_users or 1, settings=settings.get(name))
         for name in wanted
     }
     of_likes = {name: model.scores != "ratings" for name, model in chosen.items()}
@@ -480,9 +481,8 @@ def _grid(
         exact = Budget(math.inf, delta, relation=relation)  # first: no ledger lets it follow private ones
         grid = [*((name, exact) for name in REFERENCES[bool(lists)]), *grid]
     for name, budget in grid:
-        model = models.get(name)
-        if model is None:
-            model = check_run(name, budget, ratings.domain, n_users, settings.get(name))
+        changes = settings.get(name)
+        model = models.get(name) or check_run(name, budget, ratings.domain, n_users, changes).estimators[0]
         check(model, ratings, Accountant(budget, data_is_public=data_is_public))
         model.plan(budget, ratings.domain)
     return grid, jobs

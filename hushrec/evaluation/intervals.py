@@ -11,6 +11,9 @@ import numpy as np
 
 from hushrec.types import Array
 
+#: Part of the resamples below an interval, and above it; and the interval's level.
+_TAIL = 0.025
+CONFIDENCE = 1 - 2 * _TAIL
 #: Users, each of whom counts as often as they were drawn.
 Sample = TypeVar("Sample")
 
@@ -79,7 +82,7 @@ def estimates(
     for metric, drawn in zip(metrics, drawn_figures.reshape(-1, len(metrics)).T, strict=True):
         value, low, high = float(metric.of(every)), math.nan, math.nan
         if not np.isnan(drawn).all():
-            ends = np.nanquantile(drawn, [0.025, 0.975]) + value - np.nanmean(drawn)
+            ends = np.nanquantile(drawn, [_TAIL, 1 - _TAIL]) + value - np.nanmean(drawn)
             highest = metric.high(every) if callable(metric.high) else metric.high
             low, high = (float(end) for end in ends)
             low, high = min(max(low, metric.low), value), max(min(high, highest), value)

@@ -19,9 +19,9 @@ from hushrec import notebook
 from hushrec.checks import check_choice, check_kind, check_listed, check_numbers, plural
 from hushrec.data import Ratings, Store
 from hushrec.errors import InputError
-from hushrec.evaluation.intervals import Estimate, estimates
+from hushrec.evaluation.intervals import CONFIDENCE, Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
-from hushrec.evaluation.user_metrics import METRICS, Measured, Users
+from hushrec.evaluation.user_metrics import METRICS, K, Measured, Users
 from hushrec.serving.recommend import Recommender
 from hushrec.training.partitioned import Streaming
 from hushrec.types import Array
@@ -54,8 +54,6 @@ class Evaluation:
     n_known : int
         Held-out ratings of items that their user's history has, too: they flatter the errors, and are no
         hits of a list.
-    confidence : float
-        Level of the intervals.
     purchases : bool
         Whether the held-out rows may be purchases without a rating.
     exclude_seen : bool
@@ -79,7 +77,6 @@ class Evaluation:
     n_users: int
     n_ratings: int
     n_known: int = 0
-    confidence: float = 0.95
     purchases: bool = False
     exclude_seen: bool = True
 
@@ -94,7 +91,7 @@ class Evaluation:
         return self.text()
 
     def _repr_html_(self) -> str:
-        percent = f"{100 * self.confidence:g}% interval"
+        percent = f"{CONFIDENCE:.0%} interval"
         rows = [
             (name, shown(name, metric.value), f"{shown(name, metric.low)} to {shown(name, metric.high)}")
             for name, metric in self.metrics.items()
@@ -104,10 +101,11 @@ class Evaluation:
     def to_dict(self) -> dict[str, Any]:
         """Return each metric and its interval, for JSON."""
         intervals = {name: [_plain(m.low), _plain(m.high)] for name, m in self.metrics.items()}
-        names = ("confidence", "k", "relevant_from", "n_users", "n_ratings", "n_known")
+        names = ("k", "relevant_from", "n_users", "n_ratings", "n_known")
         return {
             **{name: _plain(metric.value) for name, metric in self.metrics.items()},
             "intervals": intervals,
+            "confidence": CONFIDENCE,
             **{name: getattr(self, name) for name in names},
             "note": PRIVATE_FIGURE,
         }
@@ -121,7 +119,7 @@ class Evaluation:
             if name not in errors or not math.isnan(metric.value)  # lists alone have no errors
         } or self.metrics
         width = max(map(len, shown_ones))
-        interval = f"   {self.confidence:.0%} interval{'' if more_columns else ' (bootstrap over users)'}"
+        interval = f"   {CONFIDENCE:.0%} interval{'' if more_columns else ' (bootstrap over users)'}"
         lines = [f"{'':{width}}   value{interval}{'':{8 * bool(more_columns)}}"]
         for name, metric in shown_ones.items():
             figures = f"{shown(name, metric.value):>8}"
@@ -156,7 +154,7 @@ def evaluate(
     history: Ratings | Store,
     targets: Ratings | Store,
     *,
-    k: int = 20,
+    k: int = K,
     relevant_from: float | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
     resamples: int = 1000,

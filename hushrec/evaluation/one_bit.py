@@ -39,11 +39,6 @@ def auc(scores: Array, liked: Array, weights: Array | None = None) -> float:
     return float((likes @ below) / pairs) if pairs else float("nan")
 
 
-def average_relative_error(estimate: Array, truth: Array) -> float:
-    """Squared, relative to the truth's squared norm (Li et al. 2021, section 5.1)."""
-    return float(((estimate - truth) ** 2).sum() / (np.asarray(truth) ** 2).sum())
-
-
 def sign_metrics(
     scores: Array, liked: Array, indptr: Array, resamples: int, seed: int, link: str = "logistic"
 ) -> dict[str, Estimate]:

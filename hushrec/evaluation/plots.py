@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 #: Colours for colour-blind readers (Okabe and Ito). Markers and dashes distinguish twelve models in grey too.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _MARKERS = "os^DvPX*<p>h"
-_DASHES: Any = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 1.5, 1, 1.5)), (0, (3, 1, 1, 1, 1, 1)))
+_DASHES = "-", "--", ":", "-."
 #: Grey, marker and dashes of the baselines.
 _BASELINES: Any = {
     "item-bias": ("#5a5a5a", "|", "-"),
@@ -29,13 +29,12 @@ _BASELINES: Any = {
     "popular": ("#5a5a5a", "x", "-"),
 }
 #: Dashes of the references without privacy.
-_REFERENCE_DASHES: Any = ((0, (8, 3)), (0, (2, 2)), (0, (8, 2, 2, 2)))
-_STYLE: Any = {
-    "font.family": ["DejaVu Sans"],
-    "font.size": 10,
-    "svg.fonttype": "none",
-    "svg.hashsalt": "hushrec",
-}
+_REFERENCE_DASHES = "--", ":", "-."
+_STYLE: Any = {"font.family": ["DejaVu Sans"], "svg.fonttype": "none", "svg.hashsalt": "hushrec"}
+#: Width and height of a panel in inches, dots an inch in a file, and letters in a line below the panels.
+_WIDTH, _HEIGHT, _DOTS, _LETTERS = 7.6, 4.4, 200, 120
+#: Opacity of an interval, and its width in points at a single epsilon.
+_SHADE, _BAR = 0.2, 8
 _TITLES = {
     "rmse": "RMSE on held-out ratings (lower is better)",
     "mae": "mean absolute error on held-out ratings (lower is better)",
@@ -60,7 +59,7 @@ def privacy_utility_plot(
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):
-        figure = new_figure(figsize=(7.6, 0.6 + 4.2 * len(metrics)), dpi=200, layout="constrained")
+        figure = new_figure(figsize=(_WIDTH, _HEIGHT * len(metrics)), dpi=_DOTS, layout="constrained")
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
         drawn = [
             _draw_panel(axes, cells, name, k, interval)
@@ -68,7 +67,7 @@ def privacy_utility_plot(
         ]
         panels[-1].set_xlabel(f"epsilon per {unit}, log scale")
         about = " ".join([stamp, *dict.fromkeys(note for notes in drawn for note in notes)])
-        figure.supxlabel(textwrap.fill(about, 120), fontsize=7.5, color="#444444", x=0.01, ha="left")
+        figure.supxlabel(textwrap.fill(about, _LETTERS), fontsize="x-small", color="#444444", x=0, ha="left")
     return figure
 
 
@@ -90,9 +89,8 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
     axes.xaxis.set_major_locator(FixedLocator(epsilons))
     axes.xaxis.set_major_formatter(FixedFormatter([f"{epsilon:g}" for epsilon in epsilons]))
     axes.xaxis.set_minor_locator(NullLocator())
-    if epsilons:
-        pad = 1.08 if len(epsilons) > 1 else 2.0
-        axes.set_xlim(epsilons[0] / pad, epsilons[-1] * pad)
+    if len(epsilons) == 1:
+        axes.set_xlim(epsilons[0] / 2, epsilons[0] * 2)
     axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=k))
     axes.grid(axis="y", color="#e4e4e4")
     axes.set_axisbelow(True)
@@ -105,7 +103,6 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
         [names[at] for at in order],
         loc="upper left",
         bbox_to_anchor=(1, 1),
-        handlelength=4,
         frameon=False,
     )
     drawn = {row["model"] for row in rows}
@@ -130,7 +127,7 @@ def new_figure(**options: Any) -> Figure:
         def _repr_png_(self) -> bytes:
             buffer = io.BytesIO()
             with mpl.rc_context(_STYLE):
-                self.savefig(buffer, format="png", dpi=100, bbox_inches="tight")
+                self.savefig(buffer, format="png", dpi=_DOTS / 2, bbox_inches="tight")
             return buffer.getvalue()
 
     return Shown(**options)
@@ -179,6 +176,6 @@ def _draw_line(
         label=f"{model} (baseline)" if baseline else model,
     )
     if any(map(_has_interval, mine)) and len(mine) > 1:
-        axes.fill_between(x, low, high, color=colour, alpha=0.13, linewidth=0, zorder=2)
+        axes.fill_between(x, low, high, color=colour, alpha=_SHADE, linewidth=0, zorder=2)
     elif any(map(_has_interval, mine)):
-        axes.vlines(x, low, high, color=colour, alpha=0.25, linewidth=8, zorder=2)
+        axes.vlines(x, low, high, color=colour, alpha=_SHADE, linewidth=_BAR, zorder=2)

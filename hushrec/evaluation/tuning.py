@@ -174,7 +174,7 @@ def _check_candidates(
     if accountant.budget.unit != "user":
         raise InputError("The score counts users", parameter="unit", value="user")
     for settings in candidates:
-        estimator = check_run(model, accountant.budget, ratings.domain, None, settings)
+        estimator = check_run(model, accountant.budget, ratings.domain, None, settings).estimators[0]
         check(estimator, ratings, accountant)
         if estimator.scores != "ratings":
             raise InputError(

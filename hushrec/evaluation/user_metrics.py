@@ -15,6 +15,9 @@ from hushrec.data import Domain
 from hushrec.evaluation.intervals import Metric
 from hushrec.types import Array
 
+#: Length of the lists that are measured by default.
+K = 20
+
 
 class Measured(NamedTuple):
     """Private measures of some users.

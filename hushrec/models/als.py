@@ -23,8 +23,10 @@ from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, wei
 from hushrec.kernels.sweeps import CSR, Growth, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
-from hushrec.training.estimator import Estimator, UserState, exact_plan
+from hushrec.serving.scoring import UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
+from hushrec.training.trainable import exact_plan
 from hushrec.training.users import RIDGES, ridge_on_items, ridge_parts, user_means
 from hushrec.types import Array
 

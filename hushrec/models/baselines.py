@@ -16,18 +16,30 @@ from hushrec.checks import Clip, Positive
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
 from hushrec.privacy import Budget, Plan, jointly, positive, signed, together
-from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.serving.scoring import UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import SEEN, Tracked
 from hushrec.training.posterior import level, ratio
+from hushrec.training.trainable import Round, plan_of
 from hushrec.training.users import LEVEL_BOUND, Users, ridge_on_items, ridge_parts
 from hushrec.types import Array, ModelArrays
 
 _TRACKED = "item_sums", "item_weights", "level"
 
 
+class _SameForAll(Estimator[Users]):
+    """All users have the same scores."""
+
+    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
+        return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
+
+    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
+        return np.zeros(history.n_ratings)  # all users have the same scores
+
+
 @dataclass(frozen=True, kw_only=True)
-class GlobalMean(Estimator[Users]):
+class GlobalMean(_SameForAll):
     """One number for all users: the mean of their means.
 
     Privacy
@@ -56,12 +68,6 @@ class GlobalMean(Estimator[Users]):
     def train(self, users: Users, gate: Gate, seed: int) -> dict[str, Any]:
         noisy = gate.release("level", users.level())
         return _served(level(noisy, users.domain)[0], np.zeros(users.domain.n_items))
-
-    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
-
-    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        return np.zeros(history.n_ratings)  # all users have the same scores
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,7 +167,7 @@ class ItemBias(Estimator[Users]):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Popular(Estimator[Users]):
+class Popular(_SameForAll):
     """The most popular items, by private counts.
 
     Privacy
@@ -200,12 +206,6 @@ class Popular(Estimator[Users]):
     def _counted(tracked: Tracked) -> ModelArrays:
         state = tracked.to_arrays("item_weights") | {"item_seen": np.ones(len(tracked.mean))}
         return ModelArrays(_served(0.0, tracked.mean), state)
-
-    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        return UserState(np.zeros(history.n_users), np.zeros((history.n_users, 0)))
-
-    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        return np.zeros(history.n_ratings)  # all users have the same scores
 
 
 def _served(center: float, biases: Array) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar, Self, cast
 
 import numpy as np
@@ -22,16 +22,19 @@ from hushrec.models.private_als import PrivateALS
 from hushrec.models.private_als.settings import BIAS_NOISE, known_part
 from hushrec.models.private_eigenrec import PrivateEigenRec
 from hushrec.models.private_eigenrec.users import RATED
-from hushrec.privacy import Bounded, Budget, Plan, Release
+from hushrec.privacy import Budget, Plan, Release
 from hushrec.registry import best
-from hushrec.training.estimator import Estimator, UserState
+from hushrec.serving.scoring import UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate, LabelledGate
 from hushrec.training.named import choose
 from hushrec.training.posterior import expected_variance, item_weights, ratio
+from hushrec.training.trainable import Trainable
 from hushrec.training.users import Users
 from hushrec.types import Array, ModelArrays
 
-_WEIGHTS = "item weights"
+#: A release of the model of ratings, and the array that keeps it.
+_WEIGHTS, _WEIGHTS_ARRAY = "item weights", "item_weights"
 #: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
 _USUAL_DEVIATION = 0.02
 #: Bounds `known_part` below, so the ratings get a share of any budget.
@@ -52,28 +55,6 @@ class BothUsers(Users):
     @cached_property
     def lists(self) -> Any:
         return self._models[1].users(self._ratings)
-
-
-class _Weights(LabelledGate):
-    """The gate of one model. It keeps the released item weights, or combines them with expected ones."""
-
-    def __init__(self, gate: Gate, prefix: str, expected: tuple[Array, Array] | None = None) -> None:
-        super().__init__(gate, prefix)
-        self.weights: Array | None = None
-        self._expected, self._noise_sd = expected, 0.0
-
-    def release(self, label: str, bounded: Bounded) -> Array:
-        released = super().release(label, bounded)
-        if label != _WEIGHTS:
-            return released
-        self.weights, self._noise_sd = released, super().noise_sd(label)
-        if self._expected is not None and self.private:
-            self.weights, self._noise_sd = combined(released, self._noise_sd, *self._expected)
-        return self.weights
-
-    def noise_sd(self, label: str) -> float:
-        """Return the noise of a release; for combined item weights, the noise left."""
-        return self._noise_sd if label == _WEIGHTS and self.weights is not None else super().noise_sd(label)
 
 
 def combined(released: Array, noise_sd: float, expected: Array, expected_sd: Array) -> tuple[Array, float]:
@@ -173,11 +154,23 @@ class Both(Estimator[BothUsers]):
                 settings[job] = choose(model, part, domain, n_users=n_users, settings=inner[job])
         return cls(**settings)
 
+    @property
+    def user_count(self) -> int | None:
+        return self.ratings.user_count or self.lists.user_count
+
+    @property
+    def counts_users(self) -> bool:
+        return self.ratings.counts_users or self.lists.counts_users
+
+    def for_users(self, n_users: int) -> Self:
+        counting = (job for job in ("ratings", "lists") if getattr(self, job).counts_users)
+        return self.set_params(**{f"{job}__n_users": n_users for job in counting})
+
     def part(self, budget: Budget, job: str) -> Budget:
         """Return the part of the budget of ``"ratings"`` or ``"lists"``."""
         return budget.part(self.lists_share if job == "lists" else 1 - self.lists_share)
 
-    def budgets(self, budget: Budget) -> list[tuple[Estimator[Any], Budget]]:
+    def budgets(self, budget: Budget) -> list[tuple[Trainable[Any], Budget]]:
         ratings = self.ratings.budgets(self.part(budget, "ratings"))
         return [(self, budget), *ratings, *self.lists.budgets(self.part(budget, "lists"))]
 
@@ -208,11 +201,16 @@ class Both(Estimator[BothUsers]):
 
     def train(self, users: BothUsers, gate: Gate, seed: int) -> ModelArrays:
         """Train one model after the other; the first one's item weights improve the second."""
-        ratings_gate = _Weights(gate, "ratings: ")
-        ratings = ModelArrays.of(self.ratings.train(users.ratings, ratings_gate, seed))
-        expected = self._expected_weights(ratings_gate, ratings.serve, users.domain)
-        lists = self.lists.train(users.lists, _Weights(gate, "lists: ", expected), seed)
-        return replace(ratings, lists=ModelArrays.of(lists))
+        gates = LabelledGate(gate, "ratings: "), LabelledGate(gate, "lists: ")
+        ratings = ModelArrays.of(self.ratings.train(users.ratings, gates[0], seed))
+        learner, known = self.lists, gates[0].planned(_WEIGHTS) and _WEIGHTS_ARRAY in ratings.state
+        if known and gate.private and isinstance(learner, PrivateEigenRec):
+            mean, sd = self._expected_weights(ratings, gates[0].noise_sd(_WEIGHTS), users.domain)
+            better = partial(combined, expected=mean, expected_sd=sd)
+            lists = learner.train(users.lists, gates[1], seed, better)
+        else:
+            lists = ModelArrays.of(learner.train(users.lists, gates[1], seed))
+        return replace(ratings, lists=lists)
 
     def check_week(self, domain: Domain, last: ModelArrays) -> None:
         self.ratings.check_week(domain, last)
@@ -223,12 +221,9 @@ class Both(Estimator[BothUsers]):
         lists = self.lists.week(users.lists, LabelledGate(gate, "lists: "), cast(ModelArrays, last.lists))
         return replace(ratings, lists=lists)
 
-    def _expected_weights(
-        self, gate: _Weights, arrays: Mapping[str, Array], domain: Domain
-    ) -> tuple[Array, Array] | None:
+    def _expected_weights(self, ratings: ModelArrays, noise_sd: float, domain: Domain) -> tuple[Array, Array]:
         """Return the likes' item weights expected from the ratings, up to a factor, and their noise."""
-        if gate.weights is None:
-            return None
+        arrays = ratings.serve
         chance = np.ones(domain.n_items)
         if self.like_threshold is not None:
             above = (float(arrays["center"]) + arrays["item_bias"] - self.like_threshold) / (
@@ -236,7 +231,7 @@ class Both(Estimator[BothUsers]):
             )
             chance = ndtr(above)
         part = RATED + (1 - RATED) * chance
-        return gate.weights * part, gate.noise_sd(_WEIGHTS) * part
+        return ratings.state[_WEIGHTS_ARRAY] * part, noise_sd * part
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         return self.ratings.fold_in(arrays, history)

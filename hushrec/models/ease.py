@@ -24,10 +24,11 @@ from hushrec.kernels.sparse_rows import from_threshold
 from hushrec.kernels.sweeps import csr
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
-from hushrec.serving.scoring import at_norm_one, scores_of_items
+from hushrec.serving.scoring import UserState, at_norm_one, scores_of_items
 from hushrec.serving.stored_arrays import SERVED
-from hushrec.training.estimator import Estimator, UserState, exact_plan
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
+from hushrec.training.trainable import exact_plan
 from hushrec.types import Array
 
 #: As many items as a matrix of 8 bytes an entry has room for in a gibibyte.

@@ -23,10 +23,11 @@ from hushrec.kernels.sparse_rows import used_columns, with_values
 from hushrec.kernels.sweeps import CSR, SweepSettings, csr, with_ones
 from hushrec.models.private_als import PrivateALS
 from hushrec.models.private_als.updates import stored_ridge
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.privacy import Budget, Plan
-from hushrec.training.estimator import UserState
+from hushrec.serving.scoring import UserState
 from hushrec.training.gate import Gate
-from hushrec.training.users import FittedUsers, finite_or_zero, likes
+from hushrec.training.users import finite_or_zero, likes
 from hushrec.types import Array, ModelArrays
 
 

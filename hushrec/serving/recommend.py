@@ -140,6 +140,9 @@ class Algorithm(Protocol):
     def expected(self) -> ModelArrays | Mapping[str, Any]:
         """Kinds and shapes of its arrays (`hushrec.serving.modelfile.Expected`)."""
 
+    @property
+    def user_count(self) -> int | None: ...
+
     def fold_in(self, arrays: Mapping[str, NDArray[Any]], history: Ratings) -> UserState: ...
 
     def score_parts(

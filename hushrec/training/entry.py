@@ -93,7 +93,7 @@ def train(
     domain = Domain(catalogue, rating_range, likes=likes)
     job = model or ("lists" if likes else "both")
     name = best(job, budget.private) if job in JOBS else job
-    named.check_run(name, budget, domain, n_users, settings)
+    choice = named.check_run(name, budget, domain, n_users, settings)
     if not (budget.private or data_is_public or dataset != "default"):
         raise InputError(
             "Without privacy the data set 'default' would be charged an infinite epsilon permanently; pass"
@@ -107,19 +107,8 @@ def train(
         rows = Store(ratings.path, domain)
     else:
         rows = Ratings.from_any(ratings, domain, columns=columns, implicit=likes)
-    run.warn_of_delta(budget, n_users)
+    public_rows = run.read_public(public, choice.estimators[0], rows)
     book = None if data_is_public else Ledger(ledger or default_path())
-    trained = named.train(
-        name,
-        rows,
-        Accountant(budget, ledger=book, dataset=dataset, data_is_public=data_is_public),
-        n_users=n_users,
-        settings=settings,
-        seed=seed,
-        progress=progress,
-        stop_at_nobody=True,
-        public=public,
-    )
-    if n_users is None:
-        run.warn_of_delta(budget, run.user_count(trained.estimator))
-    return trained
+    accountant = Accountant(budget, ledger=book, dataset=dataset, data_is_public=data_is_public)
+    options: dict[str, Any] = {"seed": seed, "progress": progress, "stop_at_nobody": True}
+    return run.train(choice, rows, accountant, public=public_rows, **options)

@@ -14,17 +14,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from hushrec.checks import check_domain, check_kind, check_numbers, settings_of
 from hushrec.data import Domain, Ratings, Store, split_by_time
 from hushrec.data.ratings import made_up
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
 from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
-from hushrec.privacy import Accountant, Bounded, Budget, Plan, PrivacyStatement, SeasonAccountant
+from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
 from hushrec.privacy.season import WEIGHT_STEP
 from hushrec.privacy.statement import library_version
@@ -34,11 +34,9 @@ from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
 from hushrec.training.partitioned import Admitted, Engine, PartitionedUsers, Streaming, WeightedUsers
+from hushrec.training.trainable import Trainable, user_count_release
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
-
-if TYPE_CHECKING:
-    from hushrec.training.estimator import Estimator
 
 #: Data that every privacy statement assumes to be public.
 _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "settings"
@@ -46,6 +44,10 @@ _PUBLIC = "item catalogue", "rating range", "cap on ratings per user", "settings
 _PUBLIC_CELLS = "which cells are observed"
 _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out by emptying their row)"
 _PUBLIC_FEATURES = "item features"
+#: Those of a `Choice` for 64 to 4,096 users.
+_LIKELY = slice(2, 5)
+#: Standard deviations of the noise from which a released number of users is one.
+_NOISE_SDS = 4
 _KEPT_FEATURES = "This week has no item features; those of an earlier week count where the model kept them."
 
 
@@ -57,8 +59,11 @@ class Weighted(NamedTuple):
 
 #: The rows of a training.
 Rows = Ratings | Store | Weighted
+#: The server's side of a training.
+Work = Callable[[Any, Gate], ModelArrays | dict[str, Any]]
 
 
+@runtime_checkable
 class PublicRows(Protocol):
     """The public rows of one training, of :meth:`hushrec.PublicRatings.read`."""
 
@@ -82,7 +87,7 @@ class Public(Protocol):
     def apart_from(self, private: Any) -> None:
         """Refuse the private ratings as public ones."""
 
-    def read(self, estimator: Estimator[Any], ratings: Ratings | Store) -> PublicRows:
+    def read(self, estimator: Trainable[Any], ratings: Ratings | Store) -> PublicRows:
         """Return the public rows of a training, or refuse them."""
 
 
@@ -90,7 +95,7 @@ class Public(Protocol):
 
 
 def fit(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     *,
@@ -124,20 +129,119 @@ def fit(
     BudgetError
         The plan does not fit into the budget or the ledger; nothing is spent.
     """
-    check(estimator, ratings, accountant, seed, budget_fraction, engine)
-    warn_of_delta(accountant.budget, user_count(estimator))
+    binding = {"model": estimator.name, "settings": settings_of(estimator)}
+    chosen = estimator.for_users(1) if estimator.counts_users else estimator
+    counted = estimator.for_users if estimator.counts_users else None
+    choice = Choice((chosen,), binding, estimator.user_count, counted)
+    options: dict[str, Any] = {"seed": seed, "progress": progress, "budget_fraction": budget_fraction}
+    return train(choice, ratings, accountant, engine=engine, public=public, **options)
+
+
+class Choice(NamedTuple):
+    """The estimator of a first training.
+
+    Attributes
+    ----------
+    estimators : tuple of Estimator
+        It alone, or those for several numbers of users where the training releases the number first.
+    binding : dict
+        Public values that identify the training in a journal.
+    n_users : int, optional
+        Declared number.
+    for_users : callable, optional
+        Chooses the estimator for the released number of users.
+    """
+
+    estimators: tuple[Trainable[Any], ...]
+    binding: dict[str, Any]
+    n_users: int | None = None
+    for_users: Callable[[int], Trainable[Any]] | None = None
+
+    @property
+    def likely(self) -> tuple[Trainable[Any], ...]:
+        """Those that kernels are loaded for beforehand: more users take more memory."""
+        return self.estimators[_LIKELY] or self.estimators
+
+
+def train(
+    choice: Choice,
+    ratings: Ratings | Store,
+    accountant: Accountant,
+    *,
+    seed: int = 0,
+    progress: bool = False,
+    budget_fraction: float = 1.0,
+    keep: Callable[[Model], None] | None = None,
+    engine: Engine | None = None,
+    stop_at_nobody: bool = False,
+    public: Public | PublicRows | None = None,
+) -> Model:
+    """Train a first model.
+
+    `keep` saves the model; until it returns, a killed training can be resumed. With `stop_at_nobody` a
+    released number of users that does not exceed its noise raises `HushrecError`.
+    """
+    check(choice.estimators[0], ratings, accountant, seed, budget_fraction, engine)
+    estimator, domain = choice.estimators[0], ratings.domain
+    warn_of_delta(accountant.budget, choice.n_users)
     public_rows = read_public(public, estimator, ratings)
-    whole = with_public(estimator, public_rows)
-    planned = whole.releases(accountant.budget, ratings.domain, accountant.part(budget_fraction))
-    names = {"model": estimator.name, "settings": settings_of(estimator), **public_binding(public_rows)}
-    train = partial(whole.train, seed=int(seed))
-    load_kernels(estimator, ratings.domain, accountant, planned, train)
-    with (
-        journal(accountant, ratings.domain, planned, seed, **names),
-        admitted(ratings, accountant) as rows,
-    ):
-        parts = ask(estimator, rows, accountant, planned, train, progress, engine)
-    return state(estimator, ratings, accountant, parts, public_rows=public_rows)
+
+    def planned(model: Trainable[Any]) -> tuple[Plan, Work]:
+        whole = with_public(model, public_rows)
+        plan = whole.releases(accountant.budget, domain, accountant.part(budget_fraction))
+        return plan, partial(whole.train, seed=int(seed))
+
+    for likely in choice.likely:
+        load_kernels(likely, domain, accountant, *planned(likely))
+    # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
+    binding = choice.binding | public_binding(public_rows)
+    writing = journal(accountant, domain, planned(estimator)[0], seed, **binding)
+    with writing as saved, admitted(ratings, accountant) as rows:
+        somebody = True
+        if choice.for_users is not None:
+            n_users = release_user_count(rows, accountant)
+            somebody = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
+            warn_of_delta(accountant.budget, n_users)
+            estimator = choice.for_users(n_users)
+        if somebody:
+            plan, work = planned(estimator)
+            accountant.check(plan)
+            load_kernels(estimator, domain, accountant, plan, work)
+            parts = ask(estimator, rows, accountant, plan, work, progress, engine)
+            trained = state(estimator, ratings, accountant, parts, public_rows=public_rows)
+            if keep is not None:
+                keep(trained)
+                saved()
+            return trained
+    raise HushrecError(
+        f"The released number of users, {n_users:,}, is indistinguishable from 0, so training stopped after"
+        " 1% of the budget was charged; run hushrec check to see which rows are used, or declare the number"
+        " of users with --users if it is that small."
+    )
+
+
+def exceeds_noise(n_users: int, noise_sd: float) -> bool:
+    """Return whether a released number of users differs from 0 by more than noise."""
+    return n_users > _NOISE_SDS * noise_sd
+
+
+def release_user_count(ratings: Rows, accountant: Accountant) -> int:
+    """Release the number of users, at least 1, to plan with.
+
+    Privacy
+    -------
+    One Gaussian release for 1% of the remaining mu squared. Unit: user. Sensitivity 1, under replace too,
+    since a user's rows may be replaced by rows that cannot be used.
+    """
+    if not isinstance(ratings, Weighted):
+        check_users(ratings, accountant)
+    planned = user_count_release(accountant.budget, accountant.part())
+    groups: Sequence[tuple[float, Any]] = (
+        ratings.groups if isinstance(ratings, Weighted) else [(1.0, ratings)]
+    )
+    users = WeightedUsers([(weight, Users(rows.rated())) for weight, rows in groups])
+    noisy = LocalGate(accountant, Plan(accountant.budget, (planned,))).release(planned.label, users.count())
+    return max(1, round(float(noisy[0])))
 
 
 def large_delta(budget: Budget, n_users: int | None) -> str:
@@ -150,19 +254,14 @@ def large_delta(budget: Budget, n_users: int | None) -> str:
     )
 
 
-def user_count(estimator: Any) -> int | None:
-    """Return the number of users that the settings hold, declared or released."""
-    return next((value for key, value in settings_of(estimator).items() if key.endswith("n_users")), None)
-
-
 def warn_of_delta(budget: Budget, n_users: int | None) -> None:
-    """Warn the caller's caller."""
+    """Warn the caller of `fit`, or of :func:`hushrec.train`."""
     if text := large_delta(budget, n_users):
-        warnings.warn(text, stacklevel=3)
+        warnings.warn(text, stacklevel=4)
 
 
 def next_week(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     model: Model,
     ratings: Ratings | Store,
     accountant: SeasonAccountant,
@@ -205,7 +304,7 @@ def next_week(
 
 
 def check(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     seed: int = 0,
@@ -221,13 +320,13 @@ def check(
 
 
 def check_rows(
-    estimator: Estimator[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
+    estimator: Trainable[Any], ratings: Ratings | Store, accountant: Accountant, engine: Engine | None = None
 ) -> None:
     loading = "load them with Ratings.from_any(table, domain), which takes files and data frames"
     check_kind(ratings, (Ratings, Store), "ratings", loading)
     check_kind(accountant, Accountant, "accountant", "pass Accountant(budget)")
     budget = accountant.budget
-    check_budget(estimator, budget)
+    estimator.check_budget(budget)
     accountant.part()  # refused where nothing is left
     check_users(ratings, accountant)
     season = isinstance(accountant, SeasonAccountant)
@@ -258,24 +357,12 @@ def check_rows(
         (engine or Streaming()).verify(ratings)
 
 
-def check_budget(estimator: Estimator[Any], budget: Budget) -> None:
-    for model, part in estimator.budgets(budget):
-        plan = model.planned_for
-        if plan is not None and replace(plan, relation=part.relation) != part:  # the noise is the same
-            whose = "the" if model is estimator else "its part of the"
-            raise InputError(
-                f"This {model.name} was planned for {plan}, and {whose} budget is {part}; plan"
-                " it for this one, or keep its settings with set_params(planned_for=None).",
-                parameter="budget",
-            )
-
-
-def used_rows(estimator: Estimator[Any], ratings: Ratings) -> Ratings:
+def used_rows(estimator: Trainable[Any], ratings: Ratings) -> Ratings:
     """Return users with a rating, and for models of likes with a purchase."""
     return ratings.rated() if _uses_purchases(estimator) else ratings.starred().rated()
 
 
-def _uses_purchases(estimator: Estimator[Any]) -> bool:
+def _uses_purchases(estimator: Trainable[Any]) -> bool:
     return hasattr(estimator, "like_threshold")  # others read the ratings' values
 
 
@@ -292,15 +379,16 @@ def check_users(ratings: Ratings | Store, accountant: Accountant) -> None:
 
 
 def read_public(
-    public: Public | None, estimator: Estimator[Any], ratings: Ratings | Store
+    public: Public | PublicRows | None, estimator: Trainable[Any], ratings: Ratings | Store
 ) -> PublicRows | None:
-    if public is None:
-        return None
+    """Return the public rows of a training, which may have been read before."""
+    if public is None or isinstance(public, PublicRows):
+        return public
     check_kind(public, Public, "public", "pass hushrec.PublicRatings(donors=[...])")
     return public.read(estimator, ratings)
 
 
-def with_public(estimator: Estimator[Any], rows: PublicRows | None) -> Estimator[Any]:
+def with_public(estimator: Trainable[Any], rows: PublicRows | None) -> Trainable[Any]:
     """Return an estimator whose lists have a part of public rows."""
     return estimator if rows is None else estimator.with_public(rows.same, rows.external)
 
@@ -310,7 +398,7 @@ def public_binding(rows: PublicRows | None) -> dict[str, str]:
     return {} if rows is None else {"public ratings": rows.digest}
 
 
-def _check_follows(estimator: Estimator[Any], model: Model, accountant: SeasonAccountant) -> None:
+def _check_follows(estimator: Trainable[Any], model: Model, accountant: SeasonAccountant) -> None:
     following = "pass SeasonAccountant.following(model.privacy, ledger=...)"
     check_kind(accountant, SeasonAccountant, "accountant", following)
     if not estimator.supports_seasons:
@@ -373,11 +461,11 @@ _loaded: set[object] = set()
 
 
 def load_kernels(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     domain: Domain,
     accountant: Accountant,
     plan: Plan,
-    train: Callable[[Any, Gate], ModelArrays | dict[str, Any]],
+    train: Work,
 ) -> None:
     """Train on made-up rows before a ledger is charged: kernels that cannot be compiled cost no budget."""
     labels = tuple(re.sub(r"\d+", "", release.label) for release in plan.releases)
@@ -391,11 +479,11 @@ def load_kernels(
 
 
 def ask(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     ratings: Rows,
     accountant: Accountant,
     plan: Plan,
-    train: Callable[[Any, Gate], ModelArrays | dict[str, Any]],
+    train: Work,
     progress: bool = False,
     engine: Engine | None = None,
 ) -> ModelArrays:
@@ -410,7 +498,7 @@ def ask(
 
 @contextmanager
 def users_side(
-    estimator: Estimator[Any], ratings: Rows, accountant: Accountant, engine: Engine | None
+    estimator: Trainable[Any], ratings: Rows, accountant: Accountant, engine: Engine | None
 ) -> Iterator[Any]:
     """Yield the users of these rows, in partitions where the estimator allows it."""
     if isinstance(ratings, Weighted):
@@ -453,15 +541,7 @@ def admitted(ratings: Ratings | Store, accountant: Accountant) -> Iterator[Rows]
         yield Weighted(groups)
 
 
-def counted_users(ratings: Rows) -> Bounded:
-    """Return the number of users with rows, or in a season the sum of their weights."""
-    groups = ratings.groups if isinstance(ratings, Weighted) else [(1.0, ratings)]
-    rated: list[tuple[float, Any]] = [(weight, rows.rated()) for weight, rows in groups]
-    counted: Bounded = WeightedUsers([(weight, Users(rows)) for weight, rows in rated]).count()
-    return counted
-
-
-def _in_partitions(estimator: Estimator[Any], accountant: Accountant) -> bool:
+def _in_partitions(estimator: Trainable[Any], accountant: Accountant) -> bool:
     return estimator.supports_partitions and estimator.exact_arithmetic and accountant.budget.private
 
 
@@ -469,7 +549,7 @@ def _in_partitions(estimator: Estimator[Any], accountant: Accountant) -> bool:
 
 
 def state(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     parts: ModelArrays,
@@ -489,7 +569,7 @@ def state(
 
 
 def statement(
-    estimator: Estimator[Any],
+    estimator: Trainable[Any],
     ratings: Ratings | Store,
     accountant: Accountant,
     notes: tuple[str, ...] = (),

@@ -129,14 +129,14 @@ def raises(error):
 
 
 def test_interrupting_is_one_line(files, run, monkeypatch):
-    monkeypatch.setattr("hushrec.training.named.train", raises(KeyboardInterrupt()))
+    monkeypatch.setattr("hushrec.training.run.train", raises(KeyboardInterrupt()))
     result = run(*arguments(files))
     assert result.exit_code == 130
     assert result.stderr == "Error: Interrupted; what was charged before stays charged.\n"
 
 
 def test_an_unexpected_error_tells_no_rows(files, run, monkeypatch):
-    monkeypatch.setattr("hushrec.training.named.train", raises(RuntimeError("user 42 rated 5")))
+    monkeypatch.setattr("hushrec.training.run.train", raises(RuntimeError("user 42 rated 5")))
     assert_refused(run(*arguments(files)), run, code=1, says="RuntimeError")
     assert "42" not in run(*arguments(files)).stderr
 

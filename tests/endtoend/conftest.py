@@ -7,4 +7,4 @@ import pytest
 def goes_on(monkeypatch, request):
     """These files have few users: another test covers that training stops without users."""
     if "stops" not in request.node.name:
-        monkeypatch.setattr("hushrec.training.named.exceeds_noise", lambda n_users, noise_sd: True)
+        monkeypatch.setattr("hushrec.training.run.exceeds_noise", lambda n_users, noise_sd: True)

@@ -36,7 +36,7 @@ from hushrec.models import ESTIMATORS, Both, Estimator, PrivateALS
 from hushrec.privacy import Accountant, Budget, Ledger, RepeatAndSelect
 from hushrec.privacy.testing import NoiseCall, SeededNoise
 from hushrec.serving.batch import PRIVATE_TABLE
-from hushrec.training.named import release_user_count
+from hushrec.training.run import release_user_count
 from tests.endtoend.options import GENERAL, ONE_BIT, OPTIONS, words
 from tests.endtoend.seen import Seen, Tape, files_of, leaves_the_same, observe
 from tests.endtoend.worlds import CHANGES, FORMATS, KINDS, MAGIC, all_pairs, domain_words, long, pair, write

@@ -141,7 +141,7 @@ class World:
     def pass_time(self):
         """Let every open round be past its deadline."""
         for line in self.lines:
-            if (collecting := line.server._collecting) is not None:
+            if (collecting := line.server._progress.collecting) is not None:
                 collecting.since = -1e12
 
 

@@ -77,7 +77,7 @@ class SumOfBoth:
     """The noise source of a local gate that is given what two servers drew, on their grids."""
 
     def __init__(self, world):
-        totals, plan = world.lines[0].server._totals, world.agreement.plan
+        totals, plan = world.lines[0].server._progress.totals, world.agreement.plan
         self._steps = {
             release.label: world.agreement.next(totals[:number]).grid.steps
             for number, release in enumerate(plan.releases)
@@ -230,7 +230,7 @@ def view_of_the_first(world):
     """Return the first server's view: the sum of all answers with the second server's noise."""
     release = world.agreement.plan.releases[0].label
     first, second = (line.server for line in world.lines)
-    source, wanted = first._collected[0], world.agreement.next([])
+    source, wanted = first._progress.collected[0], world.agreement.next([])
     places = np.array([0, *source.ends])[wanted.question - source.which.first] + wanted.place
     own = source.total[places] * wanted.grid.coarse.astype(np.uint64)
     noisy = np.frombuffer(second._book.get("noisy-0"), np.uint64)
@@ -307,7 +307,7 @@ def test_kills_release_nothing_twice_and_nothing_uncharged(seed, few, tmp_path, 
         assert None not in models and models[0].to_bytes() == models[1].to_bytes()
         releases = world.agreement.plan.releases
         for line, ledger in zip(world.peers, ledgers, strict=True):
-            run = run_of(line.server._session, line.server.settings.role)
+            run = run_of(line.server._progress.session, line.server.settings.role)
             charged = ledger.numbered("default", run)
             assert list(charged) == list(range(len(releases)))
             said = {(path, raw) for path, raw in line.said if path[0] in ("noisy", "held")}
@@ -390,9 +390,9 @@ class Liar:
 
     def lying_node(self, name):
         """Send words of no answer, as a node on the liar's side."""
-        agreement, which = self.world.agreement, self.line.server._collecting.which
+        agreement, which = self.world.agreement, self.line.server._progress.collecting.which
         opened = agreement.opened([], which)
-        digest = agreement.state(self.line.server._session, which, opened)
+        digest = agreement.state(self.line.server._progress.session, which, opened)
         words = self.generator.bytes(server.share_bytes(server.ROLES[self.honest], opened.size))
         self.post("share", name, "0", digest, content=words, token=self.world.token(name, self.honest))
 
@@ -430,12 +430,16 @@ class Liar:
         chosen = tuple(name for name in [*self.world.names, "ghost"] if self.generator.integers(2))
 
         def told(kind, *path, token="", most=None):
-            return Held(self.line.server._collecting.digest, chosen) if kind is Held else self._sum(path)
+            return (
+                Held(self.line.server._progress.collecting.digest, chosen)
+                if kind is Held
+                else self._sum(path)
+            )
 
         self.peer.get = told
 
     def _sum(self, path):
-        size = self.line.server._wanted.question.size
+        size = self.line.server._progress.wanted.question.size
         return Sum(self.generator.integers(0, 1 << 63, size).astype(np.uint64))
 
     def withhold(self):
@@ -460,9 +464,9 @@ class Liar:
         assert len(self.published) <= 1
         if not self.published:
             return
-        world, source = self.world, self.line.server._collected[0]
+        world, source = self.world, self.line.server._progress.collected[0]
         grid, opened = world.agreement.next([]).grid, world.agreement.opened([], source.which)
-        digest = world.agreement.state(self.line.server._session, source.which, opened)
+        digest = world.agreement.state(self.line.server._progress.session, source.which, opened)
         assert all(path[3] == digest for path, _ in self.line.taken)
         sent = {path[1]: raw for path, raw in self.line.taken}
         assert len({(path[1], raw) for path, raw in self.line.taken}) == len(sent)

@@ -24,7 +24,8 @@ from hushrec.papers.mcsherry_mironov import CleansedSVD
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import replay, transcript
-from hushrec.training.named import release_user_count, train
+from hushrec.training.named import train
+from hushrec.training.run import release_user_count
 from tests.command_line import invoke
 
 BUDGET = Budget(1, 1e-6)

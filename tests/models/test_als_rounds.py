@@ -9,7 +9,10 @@ from hushrec.models.private_als.updates import (
     Level,
     canonical,
     factor_update,
+    residual_variance,
+    spectrum,
     users_uncertainty,
+    weighted_slopes,
 )
 
 LEVEL = Level(3.5, 1000.0, 1.0, 5.0, 0.02)
@@ -78,3 +81,43 @@ def test_factors_change_as_a_normal_vector_does_that_was_measured():
         gain = prior @ measured @ np.linalg.inv(measured @ prior @ measured + noise)
         assert change[item] == pytest.approx(vectors @ gain @ vectors.T @ sums[item])
         assert variance[item] == pytest.approx(np.diag(prior - gain @ measured @ prior))
+
+
+def test_factors_are_exact_without_noise_and_move_less_with_more() -> None:
+    rng = np.random.default_rng(6)
+    slopes, values, usual = rng.uniform(0.5, 3, 6), np.array([0.2, 1.0, 3.0]), np.ones((6, 3))
+    vectors, wanted = np.linalg.qr(rng.normal(size=(3, 3)))[0], rng.normal(size=(6, 3))
+    sums = slopes[:, None] * (wanted @ vectors * values) @ vectors.T
+    lengths = []
+    for noise_sd, residual in ((1e-9, 0.0), (0.3, 0.0), (0.3, 0.5), (3.0, 0.5), (1e9, 0.5)):
+        released = FactorSums(sums, values, vectors, noise_sd, residual)
+        change, variance = factor_update(slopes, usual, np.zeros((6, 0)), released)
+        lengths.append(np.linalg.norm(change))
+        assert (variance <= 1).all()
+    assert lengths == sorted(lengths, reverse=True) and lengths[-1] == pytest.approx(0.0, abs=1e-6)
+    assert lengths[0] == pytest.approx(np.linalg.norm(wanted))
+
+
+def test_a_residual_variance_is_exact_without_noise_and_the_last_one_with_much() -> None:
+    found = [residual_variance(np.array([300.0]), 0.8, 1.6, 1000.0, sd) for sd in (0.0, 200.0, 600.0)]
+    assert found[0] == pytest.approx(0.3) and found == sorted(found) and found[-1] >= 0.6
+    for sd in (1.0, 50.0, 1e4):  # never below the error of its release
+        assert residual_variance(np.array([-5000.0]), 0.8, 1.6, 1000.0, sd) >= 1.6 * sd / 1000
+
+
+def test_second_moments_are_those_of_users_and_of_what_is_not_known_of_them() -> None:
+    rng = np.random.default_rng(7)
+    users = rng.normal(size=(1000, 3)) * [0.3, 0.2, 0.1]
+    gram = users.T @ users
+    released = np.append(gram[np.tril_indices(3)], 400.0)
+    values, vectors, unknown = spectrum(released, 0.0, 1000.0, LEVEL)
+    assert unknown == pytest.approx(0.4 * LEVEL.user_variance)
+    assert (vectors * values) @ vectors.T == pytest.approx(gram / 1000 + unknown * np.eye(3))
+    assert (spectrum(released - 1e4, 5.0, 1000.0, LEVEL)[0] >= LEVEL.spread**2 * 5.0 / 1000).all()
+
+
+def test_slopes_are_item_weights_if_all_cells_weigh_alike() -> None:
+    weights = np.array([1.0, 4.0, 9.0])
+    assert weighted_slopes(weights, np.full(3, 0.2)) == pytest.approx(weights)
+    users = np.sqrt(np.array([[1.0, 1.0, 0.0], [1.0, 0.0, 1.0]]) / 2)  # two users, each of norm 1
+    assert weighted_slopes(users.sum(axis=0), np.ones(3)) == pytest.approx(users.sum(axis=0))

@@ -13,6 +13,7 @@ from hushrec.models import ALS, EASE, Both, PrivateEigenRec
 from hushrec.models.both import combined
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.training.named import train
+from hushrec.types import ModelArrays
 
 RATINGS = realistic(300, 40, 6000, seed=0)
 DOMAIN = RATINGS.domain
@@ -135,23 +136,15 @@ def test_a_wide_catalogue_is_not_ranked_by_noise(name: str) -> None:
 def test_expected_weights_are_those_of_all_ratings_times_the_chance_of_a_like() -> None:
     """A rating that is no like counts 0.4; the chance of a like follows from the released item biases."""
     bias = np.linspace(-1, 1, 40)
-    arrays = {"center": np.float64(3.2), "item_bias": bias}
-
-    class Told:
-        weights = np.linspace(10, 50, 40)
-
-        @staticmethod
-        def noise_sd(label):
-            assert label == "item weights"
-            return 2.0
-
+    weights = np.linspace(10, 50, 40)
+    ratings = ModelArrays({"center": np.float64(3.2), "item_bias": bias}, {"item_weights": weights})
     for like_threshold in (4.0, None):
         chance = np.ones(40)
         if like_threshold is not None:
             chance = np.array([NormalDist().cdf(3.2 + each - like_threshold) for each in bias])
-        found, noise_sd = Both(like_threshold=like_threshold)._expected_weights(Told, arrays, DOMAIN)
+        found, noise_sd = Both(like_threshold=like_threshold)._expected_weights(ratings, 2.0, DOMAIN)
         part = 0.4 + 0.6 * chance
-        assert found == pytest.approx(Told.weights * part) and noise_sd == pytest.approx(2 * part)
+        assert found == pytest.approx(weights * part) and noise_sd == pytest.approx(2 * part)
 
 
 @pytest.mark.parametrize("job", ["ratings", "lists"])

@@ -173,7 +173,7 @@ def test_weeks(case: Case) -> None:
 
 def say_all(model: Model, file: Path) -> None:
     """All that ``hushrec train`` prints of a model, and its JSON."""
-    output_model.warn_of_the_number_of_users(model, None)
+    output_model.warn_of_the_number_of_users(model)
     for as_json in (False, True):
         output_model.trained(model, file, "Trained", as_json=as_json)
 

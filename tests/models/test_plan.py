@@ -22,7 +22,7 @@ from hushrec.papers.frank_wolfe import FrankWolfe, ProjectedGradient
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import RecordingNoise
 from hushrec.testing import DOMAIN, hostile_users, ratings_of
-from hushrec.training.named import release_user_count
+from hushrec.training.run import release_user_count
 from tests.models.cases import CASES, Case
 from tests.privacy.laws import check_law
 
@@ -137,7 +137,8 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
             gramian_share=0.1, bias_clip=0.6, factor_clip=0.3, user_norm=0.5,
         ),
         {
-            "level": (0.03, math.sqrt(2)), "spreads": (0.03, math.sqrt(21) / 4), "item weights": (0.2, 1.0),
+            "number of users": (0.818 / 99, 1.0), "level": (0.03, 1.0),
+            "spreads": (0.03, math.sqrt(21) / 4), "item weights": (0.2, 1.0),
             "item biases 1": (0.15, 0.6), "item biases 2": (0.15, 0.6),
             "residual variance 1": (0.004, 1.0),
             "gramian 1": (0.0125, math.sqrt(2) / 4), "item sums 1": (0.1125, 0.3),
@@ -162,7 +163,7 @@ SHARED_OUT: list[tuple[Any, dict[str, tuple[float, float]]]] = [
          "halves of likes": (0.006, 1.0)},
     ),
     (
-        Both(ratings=ItemBias(), lists=PrivateEigenRec(rank=0), lists_share=0.3),
+        Both(ratings=ItemBias(), lists=PrivateEigenRec(rank=0, n_users=50), lists_share=0.3),
         {"ratings: item biases": (0.7, math.sqrt(1.51)), "lists: item weights": (0.3, 1.0)},
     ),
 ]  # fmt: skip

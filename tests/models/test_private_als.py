@@ -1,125 +1,90 @@
-"""Private ALS against a slow twin that is given the noise of the run, and its options at work."""
+"""Private ALS finds what made the ratings, as far as the noise allows; its options at work."""
 
 import math
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import InputError
 from hushrec.evaluation import baselines
 from hushrec.models import GlobalMean, ItemBias, PrivateALS
-from hushrec.privacy import Accountant, Budget
+from hushrec.models.private_als.week import Numbers
+from hushrec.privacy import Accountant, Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
-from hushrec.training.posterior import item_weights
-from tests.models.twins import (
-    full,
-    level,
-    likely_factor,
-    run,
-    shown,
-    small,
-    start,
-)
+from tests.models.twins import small
+
+WIDE = Domain(range(40), rating_range=(-5, 11))
+PLENTY, LITTLE, LEAST = 1e4, 5.0, 1.0
 
 
-def test_it_matches_a_slow_twin() -> None:
-    ratings = small()
-    estimator = PrivateALS.of(
-        rank=2,
-        features=False,
-        iterations=1,
-        bias_rounds=1,
-        weight_exponent=-0.5,
-        bias_clip=0.3,
-        factor_clip=0.05,
-        user_norm=0.2,
-        user_variance=1.5,
-    )
-    model, noise, noise_sd = run(estimator, ratings)
-    dense = ratings.matrix.toarray().astype(np.float64)
-    seen = [np.flatnonzero(row) for row in dense]
-    rank, n_items = 2, 12
+def world(n_users: int, per_user: int, seed: int = 0, taste_sd: float = 0.5, rest: float = 0.5):
+    """Return ratings of 40 items with a bias and one taste each, and these; users' ratings have deviation
+    ``rest`` about them."""
+    rng = np.random.default_rng(seed)
+    bias, taste = rng.normal(0, 0.4, 40), rng.normal(0, taste_sd, 40)
+    users = np.repeat(np.arange(n_users), per_user)
+    items = np.concatenate([rng.choice(40, per_user, False) for _ in range(n_users)])
+    likes, offsets = rng.normal(0, 1, n_users), rng.normal(0, 0.4, n_users)
+    found = 3 + bias[items] + likes[users] * taste[items] + offsets[users]
+    rows = Ratings.from_any((users, items, found + rng.normal(0, rest, len(users))), WIDE)
+    return rows, bias - bias.mean(), taste
 
-    # level, spreads and weights; what noise may have made is drawn to usual values
-    center, n_users, unit, damping = level(dense, seen, noise, noise_sd)
-    weights = noise["item weights"].copy()
-    for s in seen:
-        weights[s] += 1 / math.sqrt(len(s))
-    visible = min(max(1 - noise_sd["item weights"] ** 2 / np.var(weights), 0.0), 1.0)
-    weights = item_weights(weights, noise_sd["item weights"]).mean  # tests/models/test_posterior.py judges it
-    relative = (weights / weights.max()) ** -0.5
-    slopes = weights * relative / math.sqrt((weights * relative**2).sum() / weights.sum())
-    cells = [relative[s] / math.sqrt((relative[s] ** 2).sum()) for s in seen]
 
-    # one bias round
-    sums = noise["item biases 1"][:, 0].copy()
-    for row, s, cell in zip(dense, seen, cells):
-        offset = (row[s] - center).sum() / (len(s) + damping)
-        contribution = cell * (row[s] - center - offset)
-        contribution *= min(1.0, 0.3 * unit / np.linalg.norm(contribution))
-        sums[s] += contribution
-    slope, prior = 0.5 * slopes, (0.65 * unit) ** 2
-    popularity = np.log(weights) - np.average(np.log(weights), weights=weights)
-    popularity /= math.sqrt(np.average(popularity**2, weights=weights))
-    design = np.column_stack([np.ones(n_items), visible * popularity])
-    sampling = 2 * unit**2 * n_users / slopes.sum() / slopes  # of a bias
-    error = (unit * noise_sd["item biases 1"]) ** 2 + slope**2 * sampling
+def trained(rows: Ratings, epsilon: float, **settings):
+    estimator = PrivateALS(features=False, n_users=rows.n_users, **settings)
+    season = Season(Budget(epsilon, 1e-5))
+    return estimator.fit(rows, SeasonAccountant(season, noise=SeededNoise(1)))
 
-    def regressed(prior):
-        root = np.sqrt(slope**2 * prior + error)
-        stacked = np.vstack([slope[:, None] * design / root[:, None], np.diag([2.0, 2.0]) / unit])
-        return design @ np.linalg.lstsq(stacked, np.append(sums / root, [0, 0]), rcond=None)[0]
 
-    rest = sums - slope * regressed(prior)
-    prior *= likely_factor(rest, slope**2 * prior, error)
-    common = regressed(prior)
-    bias = common + prior * slope / (slope**2 * prior + error) * (sums - slope * common)
+def test_biases_are_found_without_noise_and_less_of_them_the_more_noise_there_is() -> None:
+    rows, bias, _ = world(4000, 20, taste_sd=0.0)
+    errors = []
+    for rounds, off in ((2, 0.1), (4, 0.02)):
+        found = trained(rows, PLENTY, rank=0, bias_rounds=rounds).item_bias
+        assert (found - found.mean()) @ bias / (bias @ bias) == pytest.approx(1.0, abs=off)
+    few = rows.rows(range(400), keyed=True)
+    for epsilon in (PLENTY, LITTLE, LEAST):
+        found = trained(few, epsilon, rank=0, bias_rounds=4).item_bias
+        errors.append(np.std(found - found.mean() - bias))
+    assert errors == sorted(errors) and errors[-1] < np.std(bias)
 
-    # residual variance, one vote a user, sets the users' ridge
-    votes = noise["residual variance 1"][0]
-    for row, s in zip(dense, seen):
-        target = row[s] - center - bias[s]
-        rest = target - target.sum() / (len(s) + damping)
-        votes += min((rest**2).sum() / (len(s) - len(s) / (len(s) + damping)), 2 * unit**2)
-    usual = 0.75 * unit**2
-    residual = usual + shown(usual, 2 * unit**2 * noise_sd["residual variance 1"] / n_users) * (
-        votes / n_users - usual
-    )
-    spread_of_users = 1.5 * unit**2
-    ridge = residual / spread_of_users
 
-    # one iteration of factors, from a random start that the first update replaces
-    items = start(n_items, rank)
-    gram = full(noise["gramian 1"][:-1], rank)
-    typical = np.linalg.eigvalsh(items.T @ np.diag(slopes / slopes.sum()) @ items)
-    uncertainty = noise["gramian 1"][-1] + sum(np.mean(ridge / (ridge + len(s) * typical)) for s in seen)
-    sums = noise["item sums 1"].copy()
-    for row, s, cell in zip(dense, seen, cells):
-        design = np.column_stack([items[s], np.ones(len(s))])
-        target = row[s] - center - bias[s]
-        user = np.linalg.solve(design.T @ design + np.diag([ridge, ridge, damping]), design.T @ target)
-        rest = cell * (target - design @ user)
-        factors = user[:2]
-        length = np.linalg.norm(factors)
-        bound = 0.05 * unit * math.sqrt(residual)
-        shrink = min(1, (0.2 * unit / length) ** 2, bound / (length * np.linalg.norm(rest)))
-        gram += shrink * np.outer(factors, factors)
-        sums[s] += shrink * rest[:, None] * factors
-    values, vectors = np.linalg.eigh(gram)
-    gram = (vectors * np.maximum(values, unit**2 * noise_sd["gramian 1"])) @ vectors.T / n_users
-    variance = spread_of_users * min(1.0, uncertainty / n_users)  # of what is known of a user
-    gram = gram + variance * np.eye(rank)
-    expected = np.zeros((n_items, rank))
-    for item in range(n_items):
-        measured = slopes[item] * gram
-        noisy = sums[item] + measured @ items[item] - variance * slopes[item] * items[item]
-        error = (unit * math.sqrt(residual) * noise_sd["item sums 1"]) ** 2 * np.eye(rank)
-        error += residual * measured
-        gain = 0.36 * measured @ np.linalg.inv(0.36 * measured @ measured + error)
-        expected[item] = gain @ noisy
-    np.testing.assert_allclose(model.item_bias, bias, atol=2e-3)  # weights are posterior means between bins
-    np.testing.assert_allclose(model.item_factors, expected, rtol=0.05, atol=2e-3)
+@pytest.mark.parametrize("n_users", [40, 200])
+def test_biases_of_few_users_are_calibrated(n_users: int) -> None:
+    """The truth, regressed on a posterior mean, has slope 1."""
+    slopes = []
+    for seed in range(8):
+        rows, bias, _ = world(n_users, 4, seed, taste_sd=0.0, rest=1.0)
+        found = trained(rows, PLENTY, rank=0, bias_rounds=4).item_bias
+        slopes.append((found - found.mean()) @ bias / np.sum((found - found.mean()) ** 2))
+    assert 0.7 < np.mean(slopes) < 1.3
+
+
+def test_a_taste_and_the_residual_variance_are_found_without_noise_and_less_with_it() -> None:
+    rows, _, taste = world(3000, 25)
+    model = trained(rows, PLENTY, rank=1, iterations=8)
+    assert abs(np.corrcoef(model.item_factors[:, 0], taste)[0, 1]) > 0.999
+    numbers = Numbers(*model.state["numbers"])
+    assert numbers.residual == pytest.approx(0.25, rel=0.05) and numbers.n_users == 3000
+    within = [np.var(rows.matrix.data[start : start + 25]) for start in rows.matrix.indptr[:-1]]
+    assert numbers.spread == pytest.approx(math.sqrt(np.mean(within)), rel=0.03)
+    alike = [
+        abs(np.corrcoef(trained(rows, epsilon, rank=1, iterations=2).item_factors[:, 0], taste)[0, 1])
+        for epsilon in (PLENTY, LITTLE, LEAST, 0.3)
+    ]
+    assert alike == sorted(alike, reverse=True) and alike[0] > 0.99
+
+
+def test_a_model_does_not_depend_on_the_unit_of_the_ratings() -> None:
+    rows, *_ = world(800, 20)
+    tenfold = rows.to_arrow()
+    tenfold = tenfold.set_column(2, "rating", pa.array(10 * np.asarray(tenfold["rating"])))
+    tenfold = Ratings.from_any(tenfold, Domain(range(40), rating_range=(-50, 110)))
+    one, ten = (trained(each, LITTLE, rank=2, iterations=3) for each in (rows, tenfold))
+    assert ten.item_bias == pytest.approx(10 * one.item_bias, abs=1e-3)
+    assert ten.item_factors == pytest.approx(one.item_factors, abs=1e-3)
 
 
 def rmse(model, history: Ratings, test: Ratings) -> float:

@@ -41,7 +41,7 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
     grid = 2.0 ** (np.ceil(np.log2(first.max())) - 5)  # so that the largest entry is 17 to 32 steps
     rounded = np.floor(first / grid)
     apart = np.eye(len(learned)) - np.outer(rounded, rounded) / (rounded @ rounded)
-    n_users = 90 + noise["number of users"][0]
+    n_users = round(90 + noise["number of users"][0])
 
     def again(label: str, part: float) -> np.ndarray:
         """Return the noise of the sums; weights of this release are averaged with the earlier ones."""

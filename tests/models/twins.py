@@ -45,34 +45,9 @@ def start(n_items: int, rank: int) -> np.ndarray:
     return np.random.default_rng(4).standard_normal((n_items, rank)) * 0.3 / np.sqrt(rank)
 
 
-def shown(usual: float, noise_sd: float) -> float:
-    """Part of a released deviation from a usual value that is taken for real."""
-    return usual**2 / (usual**2 + noise_sd**2)
-
-
 def surprise(values: np.ndarray, variances: np.ndarray) -> float:
     """Twice the negative log density of independent normal values, but for a constant."""
     return float(sum(math.log(v) + x**2 / v for x, v in zip(values, variances)))
-
-
-def level(dense: np.ndarray, seen: list, noise: dict, noise_sd: dict) -> tuple[float, float, float, float]:
-    """Center, number of users, spread and ridge on offsets of private ALS, on a range from 1 to 5."""
-    half = 2.0
-    deviations = sum(row[s].mean() - 3.0 for row, s in zip(dense, seen)) + noise["level"][0]
-    n_users = len(dense) + noise["level"][1]
-    center = shown(1.0, noise_sd["level"] / n_users) * deviations / n_users / half
-    spread, offsets, halves = noise["spreads"]
-    for row, s in zip(dense, seen):
-        part = 1 - 1 / len(s)
-        spread += row[s].var() / half**2
-        offsets += (part * ((row[s].mean() - 3.0) / half - center) ** 2) - row[s].var() / len(s) / half**2
-        halves += part / 2
-    known = shown(0.5, 2 * noise_sd["spreads"] / n_users)
-    weight = n_users + known * (2 * halves - n_users)
-    error = noise_sd["spreads"] / weight
-    spread = likely(spread / weight, error, 0.25)
-    offsets = likely(offsets / weight, error, 0.1) + (1 - shown(1.0, noise_sd["level"] / n_users))
-    return 3.0 + half * center, n_users, half * math.sqrt(spread), spread / offsets
 
 
 def likely(measured: float, error: float, usual: float, geometric: bool = True) -> float:

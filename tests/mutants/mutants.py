@@ -75,7 +75,7 @@ ALONE = "test_what_a_user_adds_depends_on_their_likes_alone"
 GAUSSIAN = "return _add(value, sd, gaussian(), self._stream())"
 CLIP = "bound * CLIP_MARGIN / np.maximum(norms, bound * CLIP_MARGIN)"
 TRAINED = "return ModelArrays(serve, state.to_arrays())"
-TRAIN = "budget, domain = accountant.budget, ratings.domain"
+TRAIN = "estimator, domain = choice.estimators[0], ratings.domain"
 
 
 def published(change: str) -> tuple[str, str]:
@@ -130,8 +130,8 @@ BOUNDED = [  # the contribution of a user is not bounded as declared
     bug("noise off the diagonal of a Gramian too small", sensitivity("private-als, wide joint clip"),
         "kernels/packed:frobenius_scale", "scale = np.full(order * (order + 1) // 2, math.sqrt(2.0))",
         "scale = np.full(order * (order + 1) // 2, 2.0)"),
-    bug("ridge grows with the number of users", sensitivity("private-als, users released"),
-        "training/users:FittedUsers.fit",
+    bug("ridge grows with the number of users", sensitivity("private-als, a ridge that turns"),
+        "models/private_als/users:FittedUsers.fit",
         "        self._ridge = ridge\n",
         """        ridge = replace(ridge, regularization=ridge.regularization * (1 + self._ratings.n_users))
         self._ridge = ridge\n"""),
@@ -334,7 +334,7 @@ NODES = [  # two servers and partitions
         "both = set(now.held) & set(theirs.nodes)", "both = set(now.held)"),
     bug("a server that releases uncharged", f"{TWO}::{KILLS}[0]",
         "engines/two_servers/server:CollectingServer._release",
-        "            self._charge(self._session, number)\n", ""),
+        "            self._charge(self._progress.session, number)\n", ""),
     bug("a folder that goes on with an uncharged ledger",
         f"{TWO}::test_a_folder_goes_on_with_its_ledger_and_data_set_alone",
         "engines/two_servers/server:CollectingServer._check_account", "{0, *made}", "set()"),
@@ -548,7 +548,7 @@ EDGES = [  # warnings; sizes that small tests never see, and numbers at the edge
         edge("popular"), "training/users:unit_weights",
         "np.maximum(np.diff(ratings.matrix.indptr), 1)", "np.clip(np.diff(ratings.matrix.indptr), 1, 300)"),
     bug("levels and factors beyond float32 fitted in float32",
-        "training/test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "training/users",
+        "training/test_users.py::test_levels_far_from_zero_are_fitted_in_float64", "models/private_als/users",
         "_FAR = 1e4", "_FAR = math.inf"),
     bug("ranges allowed in which sums of float32 overflow",
         "data/test_domain.py::test_a_range_that_bounds_nothing_is_refused", "data/domain",
@@ -654,23 +654,24 @@ CHOSEN = [  # which rows reach training
 SEEN = [  # the public side knows more than was released, or what is printed does
     bug("settings planned for the exact number of users",
         f"{PRINTED}::test_a_training_that_stops_at_nobody_stops_for_anybody",
-        "training/named:train", *looked("n_users = n_users or max(1, ratings.n_users)")),
+        "training/run:train",
+        "choice.for_users(n_users)", "choice.for_users(max(1, ratings.n_users))"),
     bug("a threshold at the mean of the ratings, as published", f"{PRINTED}::test_training[one-bit-user]",
         "models/one_bit_user:UserLevelOneBit.users", "labels = likes(ratings, self.threshold)",
         """data = ratings.matrix.data
         object.__setattr__(self, "threshold", float(data.mean()) if len(data) else 3.0)
         labels = likes(ratings, self.threshold)"""),
     bug("the number of ratings beside the progress bar", f"{PRINTED}::test_training[item-bias]",
-        "training/named:train",
+        "training/run:train",
         *looked("if progress: print(f'{ratings.n_ratings:,} ratings', file=__import__('sys').stderr)")),
     bug("a printed line with the number of rows", f"{PRINTED}::test_training[item-bias]",
-        "training/named:train", *looked("print(f'{ratings.n_ratings:,} rows read')")),
-    bug("the number of users in a log record", f"{PRINTED}::test_training[item-bias]", "training/named:train",
+        "training/run:train", *looked("print(f'{ratings.n_ratings:,} rows read')")),
+    bug("the number of users in a log record", f"{PRINTED}::test_training[item-bias]", "training/run:train",
         *looked("__import__('logging').getLogger('hushrec').debug('%d users', ratings.n_users)")),
-    bug("a warning where there are few users", f"{PRINTED}::test_training[item-bias]", "training/named:train",
+    bug("a warning where there are few users", f"{PRINTED}::test_training[item-bias]", "training/run:train",
         *looked("if ratings.n_users < 9: __import__('warnings').warn('few users', stacklevel=2)")),
     bug("a temporary file named by the number of users", f"{PRINTED}::test_training[item-bias]",
-        "training/named:train",
+        "training/run:train",
         *looked("open(f'{__import__(\"tempfile\").gettempdir()}/{ratings.n_users}.tmp', 'w').close()")),
     bug("another exit code where no rating can be used", f"{PRINTED}::test_tune[named-alone-everything]",
         "cli/tables:Reading.read",
@@ -860,7 +861,7 @@ CONFIGURATIONS = [  # settings, weeks and rows that no list of cases had
         "    if accountant.week.number > 1:\n"
         "        parts = parts | {'center': parts.serve['center'] + 1e-3 * (ratings.n_users % 2)}\n"),
     bug("rows of more than 256 ratings not clipped", f"{CONTRACT}::test_weeks[private-als]",
-        "training/users:FittedUsers._clipped_residuals",
+        "models/private_als/users:FittedUsers._clipped_residuals",
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n",
         "                shrink = np.where(np.diff(matrix.indptr)[cells] > 256, 1.0, shrink)\n"
         "                residual = np.where(shrink > 0, residual * shrink, 0.0)\n"),
@@ -886,8 +887,8 @@ DONATED = [
         "        rows = self._read(ratings, same, external)\n",
         "        rows = self._read(ratings, same, external)\n        self.__dict__['of'] = ratings\n"),
     bug("donors who are refused after a charge",
-        "public/test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/named:train",
-        "    public_rows = run.read_public(public, estimator, ratings)\n", "    public_rows = None\n"),
+        "public/test_public.py::test_what_cannot_be_used_is_refused_before_a_charge", "training/run:train",
+        "    public_rows = read_public(public, estimator, ratings)\n", "    public_rows = None\n"),
 ]  # fmt: skip
 
 FORGED = "dossier/test_dossier.py::test_a_change_of_any_part_is_refused_or_shown_as_not_checked"

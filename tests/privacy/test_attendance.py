@@ -35,7 +35,8 @@ from hushrec.privacy import (
     epsilon_of,
 )
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.training import release_user_count, run
+from hushrec.training import run
+from hushrec.training.run import release_user_count
 from tests.privacy.kills import Kill
 from tests.privacy.test_seasons import Clock
 

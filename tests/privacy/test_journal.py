@@ -22,6 +22,7 @@ import pytest
 from hushrec.data import Domain
 from hushrec.errors import BudgetError, InputError, LedgerError
 from hushrec.models import ItemBias, PrivateALS
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.papers.dpals import DPALS
 from hushrec.privacy import (
     Accountant,
@@ -40,7 +41,6 @@ from hushrec.privacy.journal import Journal
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training.gate import LocalGate
 from hushrec.training.named import train
-from hushrec.training.users import FittedUsers
 from tests.power_cut import Disk
 from tests.privacy.kills import Kill, Killed, noise_by_label
 

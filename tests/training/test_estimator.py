@@ -17,10 +17,9 @@ from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAcc
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import check_estimator
 from hushrec.training import named
-from hushrec.training.estimator import Round, plan_of
-from hushrec.training.named import release_user_count
 from hushrec.training.partitioned import Streaming
-from hushrec.training.run import public_inputs
+from hushrec.training.run import public_inputs, release_user_count
+from hushrec.training.trainable import Round, plan_of
 
 RATINGS = realistic(60, 12, 500, seed=1)
 BUDGET = Budget(3.0, 1e-6)

@@ -14,9 +14,9 @@ import scipy.sparse as sp
 
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.sweeps import SweepSettings
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.privacy import Bounded
 from hushrec.training.users import (
-    FittedUsers,
     Users,
     fixed_gramian,
     less_user_means,

@@ -38,6 +38,7 @@ from hushrec.privacy.statement import two_servers_promise
 from hushrec.serving.model import Model
 from hushrec.training import run
 from hushrec.training.estimator import Estimator
+from hushrec.training.trainable import Trainable
 from hushrec.types import ModelArrays
 
 #: Limits of docs/proofs/two-servers.md, section 5.
@@ -107,7 +108,9 @@ class Agreement:
                 f"{name} cannot be trained over two servers; train item-bias, popular, private-als,"
                 " private-eigenrec or both."
             )
-        run.check_budget(self.estimator, budget)
+        if self.estimator.counts_users:
+            raise InputError(f"Two servers need a declared number of users; pass n_users to {name}.")
+        self.estimator.check_budget(budget)
         self.plan.check()
         if not all(isinstance(release.mechanism, Gaussian) for release in self.sent.releases):
             raise InputError(f"{name} has releases that are not Gaussian; two servers cannot share those.")
@@ -137,7 +140,7 @@ class Agreement:
         return run.read_public(self.public, self.estimator, self.nobody)
 
     @cached_property
-    def _whole(self) -> Estimator[Any]:
+    def _whole(self) -> Trainable[Any]:
         return run.with_public(self.estimator, self._public_rows)
 
     @cached_property

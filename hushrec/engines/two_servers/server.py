@@ -23,7 +23,7 @@ import secrets
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -91,6 +91,34 @@ class _Collected:
     total: Words
 
 
+@dataclass
+class _Progress:
+    """The state of a training, which the folder keeps.
+
+    Attributes
+    ----------
+    session : str
+        Empty before the servers have met.
+    totals : list of ndarray
+        Noisy, of the releases that are made.
+    encoded : dict of int to Sum
+        Messages with the totals.
+    collecting : _Collecting or None
+        The open round.
+    collected : list of _Collected
+        The closed ones.
+    wanted : Wanted or None
+        The next release.
+    """
+
+    session: str
+    totals: list[Words] = field(default_factory=list)
+    encoded: dict[int, Sum] = field(default_factory=dict)
+    collecting: _Collecting | None = None
+    collected: list[_Collected] = field(default_factory=list)
+    wanted: Wanted | None = None
+
+
 class CollectingServer:
     """One server of a training. It reserves budget until it is closed.
 
@@ -140,19 +168,14 @@ class CollectingServer:
             )
         self._lock = threading.RLock()
         self._nonce = self._own_nonce()
-        self._session = (self._book.get("session") or b"").decode()
+        self._progress = _Progress((self._book.get("session") or b"").decode())
         self._check_account()
-        self._totals: list[Words] = []
-        self._encoded: dict[int, Sum] = {}
-        self._collecting: _Collecting | None = None
-        self._collected: list[_Collected] = []
-        self._wanted: Wanted | None = None
         self._check_published()
-        if self._session:
+        if self._progress.session:
             self._take_up()
         self._reservation: Reservation | None = None
-        if self._session or self._book.get("meeting") is None:
-            self._reserve(self._session)
+        if self._progress.session or self._book.get("meeting") is None:
+            self._reserve(self._progress.session)
 
     model: Model | None
 
@@ -177,7 +200,7 @@ class CollectingServer:
                 self._check_peer(token)
                 role, nodes = self.settings.role, self._nodes
                 fits = self.agreement.fingerprint, self.agreement.rehearsal
-                return Nonce(*fits, self._nonce, role, nodes, self._session)
+                return Nonce(*fits, self._nonce, role, nodes, self._progress.session)
             case "GET", ["state"]:
                 return self._state()
             case "GET", ["node", node]:
@@ -198,18 +221,20 @@ class CollectingServer:
 
     def _state(self) -> State:
         with self._lock:
-            now, over, role = self._collecting, self.model is not None, self.settings.role
+            now, over, role = self._progress.collecting, self.model is not None, self.settings.role
             if now is None or now.held is not None:
-                return State(self._session, (), "", len(self._totals), over, role)
-            return State(self._session, tuple(now.which), now.digest, len(self._totals), over, role)
+                return State(self._progress.session, (), "", len(self._progress.totals), over, role)
+            return State(
+                self._progress.session, tuple(now.which), now.digest, len(self._progress.totals), over, role
+            )
 
     def _numbered(self, number: str) -> Sum:
         with self._lock:
             index = _index(number)
-            if index >= len(self._totals):
+            if index >= len(self._progress.totals):
                 raise Refusal(_NOT_YET, "There is no such total yet.")
             # one message for all who ask: it is encoded once
-            return self._encoded.setdefault(index, Sum(self._totals[index]))
+            return self._progress.encoded.setdefault(index, Sum(self._progress.totals[index]))
 
     def admit(self, method: str, path: list[str], token: str, length: int) -> None:
         """Refuse a request before its body is read."""
@@ -222,7 +247,7 @@ class CollectingServer:
                 raise Refusal(404, "There is no such page.")
 
     def _open_round(self, number: str, digest: str, length: int) -> _Collecting:
-        now = self._collecting
+        now = self._progress.collecting
         if now is None or now.which.release != _index(number) or now.held is not None:
             raise Refusal(409, "This round is not open.")
         if digest != now.digest:
@@ -265,15 +290,15 @@ class CollectingServer:
         """Do the next step; return False while it waits for nodes or the other server."""
         if self.model is not None:
             return False
-        if not self._session:
+        if not self._progress.session:
             return self._meet()
-        if self._wanted is None:
+        if self._progress.wanted is None:
             return self._look_ahead()
         with self._lock:
-            source = self._source(self._wanted)
+            source = self._source(self._progress.wanted)
         if source is None:
-            return self._collect(self._wanted)
-        return self._release(self._wanted, source)
+            return self._collect(self._progress.wanted)
+        return self._release(self._progress.wanted, source)
 
     def _meet(self) -> bool:
         """Agree on a session; neither server can repeat an old one."""
@@ -296,7 +321,7 @@ class CollectingServer:
         self._reserve(session)
         self._charge(session, 0)  # so no other ledger can replace this one afterwards
         self._book.put("session", session.encode())
-        self._session = session
+        self._progress.session = session
         return True
 
     def _check_fit(self, theirs: Nonce) -> None:
@@ -321,10 +346,10 @@ class CollectingServer:
         return hmac.new(self.settings.peer_token.encode(), names, "sha256").hexdigest()
 
     def _look_ahead(self) -> bool:
-        following = self.agreement.next(self._totals, self._secure)
+        following = self.agreement.next(self._progress.totals, self._secure)
         with self._lock:
             if isinstance(following, Wanted):
-                self._wanted = following
+                self._progress.wanted = following
             else:
                 self.close()
                 self.model = self._booked(following)
@@ -339,7 +364,7 @@ class CollectingServer:
 
     def _source(self, wanted: Wanted) -> _Collected | None:
         first, last = int(wanted.question.min()), int(wanted.question.max())
-        for closed in reversed(self._collected):
+        for closed in reversed(self._progress.collected):
             here = slice(closed.which.first, last + 1)
             if closed.which.first <= first and last < closed.which.stop:
                 return closed if wanted.keys[here] == closed.keys[: last + 1 - closed.which.first] else None
@@ -347,10 +372,10 @@ class CollectingServer:
 
     def _collect(self, wanted: Wanted) -> bool:
         """Open a round, close it at its deadline, and add up what both servers have."""
-        now = self._collecting
+        now = self._progress.collecting
         if now is None:
-            which = self.agreement.round_for(self._totals, int(wanted.question.min()))
-            if any(closed.which.release == which.release for closed in self._collected):
+            which = self.agreement.round_for(self._progress.totals, int(wanted.question.min()))
+            if any(closed.which.release == which.release for closed in self._progress.collected):
                 raise HushrecError("This training asked other questions when it was repeated, so it stops.")
             self._book.put(f"round-{which.release}", json.dumps([*which, time.time()]).encode())
             self._open(which, 0.0)
@@ -384,7 +409,7 @@ class CollectingServer:
         noisy = self._book.get(f"noisy-{number}")
         if noisy is None:
             release = self.agreement.plan.releases[number]
-            self._charge(self._session, number)
+            self._charge(self._progress.session, number)
             # the charge is durable: only now may noise be drawn
             noise = self._noise.rounded_gaussian(wanted.grid.noise_sd, release.label).view(np.uint64)
             entries = np.array([0, *source.ends])[wanted.question - source.which.first] + wanted.place
@@ -403,8 +428,8 @@ class CollectingServer:
         total = _words(noisy) + theirs.values
         self._book.put(f"total-{number}", total.tobytes())
         with self._lock:
-            self._totals.append(total)
-            self._wanted = None
+            self._progress.totals.append(total)
+            self._progress.wanted = None
         return True
 
     @property
@@ -413,7 +438,7 @@ class CollectingServer:
 
     @property
     def _run(self) -> str:
-        return run_of(self._session, self.settings.role)
+        return run_of(self._progress.session, self.settings.role)
 
     def _reserve(self, session: str) -> None:
         if self._ledger is None:
@@ -443,7 +468,7 @@ class CollectingServer:
         known: dict[int, str | None] = {
             number: None for number in self._numbers if self._book.get(f"published-{number}") is not None
         }
-        if self._ledger is not None and self._session:
+        if self._ledger is not None and self._progress.session:
             rows = self._ledger.numbered(self.settings.dataset, self._run)
             known |= {number: row.digest for number, row in rows.items() if row.file is not None}
         for number, digest in known.items():
@@ -472,7 +497,7 @@ class CollectingServer:
         return str(nonce)
 
     def _check_account(self) -> None:
-        if self._ledger is None or not self._session:
+        if self._ledger is None or not self._progress.session:
             return
         made = [number for number in self._numbers if self._book.get(f"noisy-{number}")]
         if not {0, *made} <= self._ledger.numbered(self.settings.dataset, self._run).keys():
@@ -493,11 +518,11 @@ class CollectingServer:
             total = self._book.get(f"total-{number}")
             if total is None:
                 return
-            self._totals.append(_words(total))
+            self._progress.totals.append(_words(total))
 
     def _open(self, which: Round, age: float) -> None:
-        opened = self.agreement.opened(self._totals, which)
-        digest = self.agreement.state(self._session, which, opened)
+        opened = self.agreement.opened(self._progress.totals, which)
+        digest = self.agreement.state(self._progress.session, which, opened)
         path = self._book.path / f"shares-{which.release}"
         total = self._book.get(f"sum-{which.release}")
         size = share_bytes(self.settings.role, opened.size)
@@ -508,7 +533,7 @@ class CollectingServer:
             now.held = json.loads(held)[1]
         if total is None:
             with self._lock:
-                self._collecting = now
+                self._progress.collecting = now
         else:
             self._close(now, _words(total))
 
@@ -516,8 +541,8 @@ class CollectingServer:
         now.shares.remove()
         ends = np.cumsum([len(steps) for steps in now.opened.steps]).tolist()
         with self._lock:
-            self._collected.append(_Collected(now.which, now.opened.keys, ends, total))
-            self._collecting = None
+            self._progress.collected.append(_Collected(now.which, now.opened.keys, ends, total))
+            self._progress.collecting = None
 
     def _ask(self, kind: type[Kind], *path: str, most: int = SHORT) -> Kind | None:
         try:

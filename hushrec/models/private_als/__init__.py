@@ -1,6 +1,6 @@
-"""Private ALS. Read ``settings.py``, ``train.py``, ``updates.py`` and ``week.py``, in this order.
+"""Private ALS. Read ``model.py``, ``settings.py``, ``users.py``, ``train.py``, ``updates.py``, ``week.py``.
 
-Users' side: :class:`hushrec.training.users.FittedUsers`.
+Users' side: :class:`hushrec.models.private_als.users.FittedUsers`.
 """
 
-from hushrec.models.private_als.settings import PrivateALS as PrivateALS
+from hushrec.models.private_als.model import PrivateALS as PrivateALS

@@ -6,21 +6,18 @@ Rule and study: docs/guides/planning.md. Sensitivities: docs/proofs/private-als.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 from hushrec.checks import Clip, Count, Part, Positive, Settings, Share
-from hushrec.data import Domain, Ratings
+from hushrec.data import Domain
 from hushrec.errors import InputError
-from hushrec.models.private_als.train import BIAS_PRIOR, train_first
-from hushrec.models.private_als.updates import BIAS_SLOPE, or_infinite, stored_ridge
-from hushrec.models.private_als.week import EXPECTED, train_week, weekly_rounds
-from hushrec.privacy import Budget, Plan, counted, jointly, positive, signed
-from hushrec.training.estimator import Estimator, Round, UserState, plan_of
-from hushrec.training.gate import Gate
-from hushrec.training.users import LEVEL_BOUND, SPREADS_BOUND, FittedUsers, ridge_on_items, ridge_parts
-from hushrec.types import Array, ModelArrays
+from hushrec.models.private_als.updates import BIAS_PRIOR, BIAS_SLOPE, or_infinite
+from hushrec.models.private_als.users import FittedUsers
+from hushrec.privacy import Bound, Budget, Plan, counted, jointly, positive, signed
+from hushrec.training.estimator import Estimator
+from hushrec.training.trainable import Round, plan_of
+from hushrec.training.users import SPREADS_BOUND
 
 #: Part of the budget for a residual variance.
 _RESIDUAL_SHARE = 0.004
@@ -29,6 +26,12 @@ _LARGEST_MU = 8.0
 #: Planned rounds of the factors, and those at the start that release a residual variance before. Six more
 #: rounds, or variances, gain at most 0.0003 of the range on ML-1M, ML-100K, Yahoo! R3, Jester and Coat.
 _ROUNDS, _RESIDUALS = 12, 6
+#: Largest planned ranks, below and from a signal; and items for each factor.
+_LARGEST_RANKS, _PLENTY, _ITEMS_PER_FACTOR = (8, 12), 10, 8
+#: Planned relative budget of the factors: without a signal, its growth with the signal, and at most.
+_LEAST_SHARE, _SHARE_GROWS, _MOST_SHARE = 0.3, 0.1, 0.8
+#: Planned clip of factors over the root of the rank, and the signal from which it grows.
+_PLANNED_CLIP, _CLIP_GROWS = 0.1, 50
 #: Bound of a user's contribution to a bias round and to an iteration, in the units of the tuning.
 _BIAS_CLIP, _FACTOR_CLIP = 0.67, 0.28
 _FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
@@ -36,68 +39,14 @@ _FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
 BIAS_NOISE = _BIAS_CLIP / (BIAS_SLOPE * BIAS_PRIOR)
 FACTOR_NOISE = _FACTOR_CLIP / (_FACTOR_PRIOR * _USER_VARIANCE)
 
+#: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors. Tuned
+#: with `python -m benchmarks.year` on drifting worlds.
+_COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
+
 
 @dataclass(frozen=True, kw_only=True)
-class PrivateALS(Estimator[FittedUsers]):
-    """Private alternating least squares, for ratings.
-
-    Use :meth:`planned`, which chooses everything from public values, or pass ``rank`` and ``iterations``.
-    ``PrivateALS()`` alone trains item biases only. With ``item_features`` in the domain, the prior mean of
-    item biases and factors is a regression on them (:mod:`hushrec.models.private_als.features`).
-
-    Parameters
-    ----------
-    rank : int
-        Number of item factors, from 0 to 900.
-    features : bool
-        Start the first two factors from released values, without privacy cost: the item's standardised bias
-        and log weight. Needs ``rank >= 2`` and at least one bias round.
-    iterations : int
-        Releases of the item factors, >= 0.
-    bias_rounds : int
-        Releases of the item biases before the first factors, >= 0.
-    tuning : PrivateALS.Tuning
-        Values that studies chose.
-    n_users : int or None
-        Declared number of users; None releases it together with the level.
-
-    Notes
-    -----
-    A rating is ``r_ij = c + b_i + b_j + u_i v_j + e_ij``, of user i and item j. The user solves one ridge
-    regression of their ratings on ``[v_j, 1]``. With weights ``c_ij`` of norm 1 a user and factors ``u_i``,
-    each iteration releases the users' second moments and the item sums
-
-        ``G = sum_i u_i u_i' + noise``,    ``S_j = sum_i c_ij e_ij u_i + noise``,
-
-    each user's part clipped. Let ``d`` be the error of ``v_j`` along an eigenvector of G, with prior variance
-    p, s the part of ``S_j`` along it, and x the eigenvalue times the item's released weight. Then s is x d
-    plus noise of variance ``noise^2 + residual x``, and the server adds the posterior mean
-
-        ``E[d] = p x s / (p x^2 + noise^2 + residual x)``.
-
-    Clips are multiples of the spread, the released standard deviation of a user's ratings about their own
-    mean, and of the residual variance, which the first six iterations release. As the model improves, clips
-    and noise shrink.
-
-    Privacy
-    -------
-    Unit: user. Relation: the budget's. Joint: the releases are (epsilon, delta)-DP. A user's factors are
-    computed from them and the user's own ratings. Every release is Gaussian and mu squared adds up to the
-    budget's; :meth:`plan` lists them with their sensitivities, docs/proofs/private-als.md proves these.
-
-    Examples
-    --------
-    >>> ratings = hushrec.realistic(2000, 50, 60_000, seed=0)
-    >>> budget = hushrec.Budget(epsilon=5, delta=1e-6)
-    >>> estimator = hushrec.PrivateALS.planned(budget, ratings.domain, n_users=2000)
-    >>> model = estimator.fit(ratings, hushrec.Accountant(budget))
-    >>> len(model.recommend({ratings.domain.items[0]: 5}, n=3))
-    3
-    """
-
-    name: ClassVar[str] = "private-als"
-    supports_partitions: ClassVar[bool] = True
-    expected: ClassVar[ModelArrays] = EXPECTED
+class ALSSettings(Estimator[FittedUsers]):
+    """The settings that :class:`hushrec.PrivateALS` documents, and their releases."""
 
     @dataclass(frozen=True, kw_only=True)
     class Tuning(Settings):
@@ -163,13 +112,15 @@ class PrivateALS(Estimator[FittedUsers]):
             "bias_share": part * cls.Tuning.bias_share,
         }
         visible = known_part(FACTOR_NOISE, budget, domain, n_users) > 0.5
-        if signal >= 1 and domain.n_items >= 8 and visible:
-            rank = min(12 if signal >= 10 else min(8, 2 + int(signal)), max(2, domain.n_items // 8))
+        if signal >= 1 and domain.n_items >= _ITEMS_PER_FACTOR and visible:
+            of_items = max(2, domain.n_items // _ITEMS_PER_FACTOR)
+            rank = min(_LARGEST_RANKS[signal >= _PLENTY], 2 + int(signal), of_items)
+            growth = min(max(signal / _CLIP_GROWS, 1.0) ** 0.25, 2.0)
             settings |= {
                 "rank": rank,
                 "iterations": _ROUNDS,
-                "factor_share": min(0.8, 0.3 + 0.1 * signal),
-                "factor_clip": 0.1 * math.sqrt(rank) * min(max(signal / 50, 1.0) ** 0.25, 2.0),
+                "factor_share": min(_MOST_SHARE, _LEAST_SHARE + _SHARE_GROWS * signal),
+                "factor_clip": _PLANNED_CLIP * math.sqrt(rank) * growth,
             }
         return cls.of(settings, changes)
 
@@ -208,20 +159,17 @@ class PrivateALS(Estimator[FittedUsers]):
             Round("spreads", self.tuning.level_share, SPREADS_BOUND),
             Round("item weights", self.tuning.weights_share, positive(1.0)),
         ]
-        if self.n_users is None:
-            rounds.insert(0, Round("level", self.tuning.level_share, LEVEL_BOUND))
-        elif self.scores == "ratings":  # no user is counted again
+        if self.scores == "ratings":
             rounds.insert(0, Round("level", self.tuning.level_share, signed(1.0)))
         return rounds
 
     def _factor_round(self, step: int) -> list[Round]:
         tuning, share = self.tuning, self.tuning.factor_share / self.iterations
-        gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(tuning.user_norm) ** 2)
         clip = signed(or_infinite(tuning.factor_clip))
         variance = Round(f"residual variance {step}", _RESIDUAL_SHARE, counted(1.0))
         return [
             *[variance][: step <= _RESIDUALS],
-            Round(f"gramian {step}", share * tuning.gramian_share, gramian),
+            Round(f"gramian {step}", share * tuning.gramian_share, self._gramian_bound),
             Round(f"item sums {step}", share * (1 - tuning.gramian_share), clip),
         ]
 
@@ -237,23 +185,25 @@ class PrivateALS(Estimator[FittedUsers]):
             " on their own devices, met them.",
         )
 
-    def users(self, ratings: Ratings) -> FittedUsers:
-        return FittedUsers(ratings)
-
-    def train(self, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
-        return train_first(self, users, gate, seed)
-
     def weekly_releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
-        return plan_of(weekly_rounds(self), budget, fraction)
+        clips = self.tuning
+        rounds = [
+            Round("number of users", _COUNT, counted(1.0)),
+            Round("item weights", _WEIGHTS, positive(1.0)),
+            Round("residual variance", _RESIDUAL, counted(1.0)),
+        ]
+        if self.bias_rounds:
+            rounds.append(Round("item biases", _BIASES, signed(or_infinite(clips.bias_clip))))
+        if self.factor_rounds:
+            rounds += [
+                Round("gramian", _GRAMIAN, self._gramian_bound),
+                Round("item sums", _FACTORS, signed(or_infinite(clips.factor_clip))),
+            ]
+        return plan_of(rounds, budget, fraction)
 
-    def week(self, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
-        return train_week(self, users, gate, last)
-
-    def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
-        return ridge_on_items(arrays, history.matrix, stored_ridge(arrays))
-
-    def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
-        return ridge_parts(arrays, history.matrix, stored_ridge(arrays), column)
+    @property
+    def _gramian_bound(self) -> Bound:
+        return jointly(positive(1.0), counted(1.0)).times(or_infinite(self.tuning.user_norm) ** 2)
 
 
 def known_part(noise: float, budget: Budget, domain: Domain, n_users: int) -> float:

@@ -8,7 +8,7 @@ items share one Gramian. So factors are updated by residuals.
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -16,7 +16,9 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.sweeps import START, initial_items
 from hushrec.models.private_als.features import expected_from_features, slope_columns
+from hushrec.models.private_als.settings import ALSSettings
 from hushrec.models.private_als.updates import (
+    BIAS_PRIOR,
     BIAS_SLOPE,
     RESIDUAL_BOUND,
     Biases,
@@ -32,6 +34,7 @@ from hushrec.models.private_als.updates import (
     spectrum,
     weighted_slopes,
 )
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.models.private_als.week import State, served, with_slopes
 from hushrec.training.gate import Gate
 from hushrec.training.posterior import (
@@ -48,11 +51,8 @@ from hushrec.training.posterior import (
     visible_part,
     wiener_gain,
 )
-from hushrec.training.users import USUAL_SPREAD, FittedUsers
+from hushrec.training.users import USUAL_SPREAD
 from hushrec.types import Array, ModelArrays
-
-if TYPE_CHECKING:
-    from hushrec.models.private_als.settings import PrivateALS
 
 # Tuned with `python -m benchmarks.never_loses` (docs/guides/planning.md, "How far to trust the plan").
 
@@ -62,8 +62,6 @@ _USUAL_OFFSETS = 0.1
 _USUAL_WEIGHT = 0.5
 #: Prior deviation of the level from the middle of the range, in half rating ranges.
 _USUAL_LEVEL = 1.0
-#: Prior deviation of an item's bias from its regression on the log weight, in units of the spread.
-BIAS_PRIOR = 0.65
 #: Prior deviation of the items' mean from the level, and of a slope on the log weight, in units of the
 #: spread.
 _COMMON_PRIOR = 0.5
@@ -73,7 +71,7 @@ _SAMPLING = 2.0
 _FEATURE_SLOPE = 0.8
 
 
-def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
+def train_first(model: ALSSettings, users: FittedUsers, gate: Gate, seed: int) -> ModelArrays:
     domain = users.domain
     level = _level(model, users, gate)
     noisy, weights_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
@@ -100,16 +98,12 @@ def train_first(model: PrivateALS, users: FittedUsers, gate: Gate, seed: int) ->
     return ModelArrays(serve, state.to_arrays())
 
 
-def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
+def _level(model: ALSSettings, users: FittedUsers, gate: Gate) -> Level:
     """Return the level (0 for likes), number of users and spreads, shrunk by their noise."""
     domain, n_users, center, unsure = users.domain, float(model.n_users or 1), 0.0, 0.0
     half = domain.half_width
     if gate.planned("level"):
-        if model.n_users is None:
-            noisy = gate.release("level", users.level())
-        else:
-            noisy = np.append(gate.release("level", users.mean_sum()), n_users)
-        center, n_users = level(noisy, domain)
+        center, _ = level(np.append(gate.release("level", users.mean_sum()), n_users), domain)
         known = float(shrinkage(_USUAL_LEVEL, gate.noise_sd("level") / n_users))
         center = known * (center - domain.midpoint) / half
         unsure = (1 - known) * _USUAL_LEVEL**2
@@ -125,7 +119,7 @@ def _level(model: PrivateALS, users: FittedUsers, gate: Gate) -> Level:
 
 
 def _learn_biases(
-    model: PrivateALS, users: FittedUsers, gate: Gate, ground: Ground, popularity: Array, dtype: Any
+    model: ALSSettings, users: FittedUsers, gate: Gate, ground: Ground, popularity: Array, dtype: Any
 ) -> Biases:
     level, slopes, scores = ground
     items = np.zeros((len(slopes), 1), dtype=dtype)
@@ -169,7 +163,7 @@ def _learn_biases(
     return Biases(items, prior, (1 - part) * prior + part**2 * variance, informative)
 
 
-def _start(model: PrivateALS, items: Array, public: Array, seed: int) -> Array:
+def _start(model: ALSSettings, items: Array, public: Array, seed: int) -> Array:
     """Return first learned factors, between features and biases: public or random."""
     learned = BiasedFactors(initial_items(len(items), model.learned_factors, seed, items.dtype)).factors
     # item features separate tastes better than a random start
@@ -180,7 +174,7 @@ def _start(model: PrivateALS, items: Array, public: Array, seed: int) -> Array:
 
 
 def _learn_factors(
-    model: PrivateALS, users: FittedUsers, gate: Gate, ground: Ground, items: Array, public: Array, seed: int
+    model: ALSSettings, users: FittedUsers, gate: Gate, ground: Ground, items: Array, public: Array, seed: int
 ) -> tuple[Array, float, KnownFactors | None]:
     """Return items, residual variance, and the precision of the factors after all iterations."""
     level, slopes, scores = ground

@@ -22,6 +22,8 @@ _COUNTS = np.geomspace(1e-3, 1e7, 400)
 #: Slope of the released sums in the biases, per released weight. Below 1, since users' offsets move too and
 #: contributions are clipped. Tuned with `python -m benchmarks.never_loses`.
 BIAS_SLOPE = 0.5
+#: Prior deviation of an item's bias from its regression on the log weight, in units of the spread.
+BIAS_PRIOR = 0.65
 #: A user's squared residual counts for at most this many times the last released residual variance.
 RESIDUAL_BOUND = 2.0
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from hushrec.data.features import feature_scores
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.packed import unpacked
+from hushrec.models.private_als.settings import ALSSettings
 from hushrec.models.private_als.updates import (
     BIAS_SLOPE,
     RESIDUAL_BOUND,
@@ -29,9 +30,8 @@ from hushrec.models.private_als.updates import (
     users_uncertainty,
     weighted_slopes,
 )
-from hushrec.privacy import counted, jointly, positive, signed
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.serving.modelfile import Expected, needed_if
-from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import (
     DRIFTS,
@@ -51,15 +51,9 @@ from hushrec.training.posterior import (
     visible_part,
     wiener_gain,
 )
-from hushrec.training.users import RIDGES, FittedUsers
+from hushrec.training.users import RIDGES
 from hushrec.types import Array, ModelArrays
 
-if TYPE_CHECKING:
-    from hushrec.models.private_als.settings import PrivateALS
-
-#: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors. Tuned
-#: with `python -m benchmarks.year` on drifting worlds.
-_COUNT, _WEIGHTS, _RESIDUAL, _GRAMIAN, _BIASES, _FACTORS = 0.01, 0.03, 0.01, 0.02, 0.26, 0.6
 #: Number of items that the prior of new ones counts for.
 _NEW_PRIOR = 10.0
 
@@ -105,23 +99,6 @@ EXPECTED = ModelArrays(
         },
     ),
 )
-
-
-def weekly_rounds(model: PrivateALS) -> list[Round]:
-    rounds = [
-        Round("number of users", _COUNT, counted(1.0)),
-        Round("item weights", _WEIGHTS, positive(1.0)),
-        Round("residual variance", _RESIDUAL, counted(1.0)),
-    ]
-    if model.bias_rounds:
-        rounds.append(Round("item biases", _BIASES, signed(or_infinite(model.tuning.bias_clip))))
-    if model.rank and model.iterations:
-        gramian = jointly(positive(1.0), counted(1.0)).times(or_infinite(model.tuning.user_norm) ** 2)
-        rounds += [
-            Round("gramian", _GRAMIAN, gramian),
-            Round("item sums", _FACTORS, signed(or_infinite(model.tuning.factor_clip))),
-        ]
-    return rounds
 
 
 class State(NamedTuple):
@@ -209,7 +186,7 @@ class Last(NamedTuple):
         return Numbers(*self.state.numbers.tolist())
 
 
-def train_week(model: PrivateALS, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
+def train_week(model: ALSSettings, users: FittedUsers, gate: Gate, last: ModelArrays) -> ModelArrays:
     domain = users.domain
     scores = feature_scores(domain.item_features, domain.n_items)
     arrays, columns = _divided(model, last, scores)
@@ -292,7 +269,7 @@ def with_slopes(serve: Mapping[str, Array], columns: Array, *, private: bool) ->
     return arrays
 
 
-def _divided(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[dict[str, Any], Array]:
+def _divided(model: ALSSettings, last: ModelArrays, scores: Array) -> tuple[dict[str, Any], Array]:
     """Return the served arrays without columns of features, and these columns with rows of new items.
 
     A grown catalogue may turn the components; the items that were there show how.
@@ -323,7 +300,9 @@ def _with_bias_prior(items: Array, state: State, popularity: Array) -> State:
     return state._replace(numbers=numbers, item_bias_variance=part * variance)
 
 
-def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) -> tuple[Array, Array, Array]:
+def _bias_change(
+    model: ALSSettings, users: FittedUsers, gate: Gate, last: Last
+) -> tuple[Array, Array, Array]:
     """Return the change of the biases, their variance, and the evidence of their drift."""
     items, level, slopes, state = last
     residual, usual = last.numbers.residual, last.numbers.bias_prior
@@ -342,7 +321,7 @@ def _bias_change(model: PrivateALS, users: FittedUsers, gate: Gate, last: Last) 
 
 
 def _factor_change(
-    model: PrivateALS, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
+    model: ALSSettings, users: FittedUsers, gate: Gate, last: Last, known: KnownFactors
 ) -> tuple[Array, KnownFactors, Array]:
     """Return the change of the factors, their precision, and the evidence of their drift."""
     items, level, slopes, state = last
@@ -371,7 +350,7 @@ def _factor_change(
     return gain * noisy, known, evidence
 
 
-def _with_new_items(model: PrivateALS, last: ModelArrays, scores: Array) -> tuple[Array, State]:
+def _with_new_items(model: ALSSettings, last: ModelArrays, scores: Array) -> tuple[Array, State]:
     """Return the last week's items and state, with new items at their prior, given their features."""
     items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
     state = State.of(last.state)

@@ -20,7 +20,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.kalman import Tracked, no_evidence
 from hushrec.types import Array, ModelArrays
 
-# Tuned on validation users of Yahoo! R3 and MovieLens-1M and on generated likes, once, at commit 1480e89.
+# Tuned once on validation users of Yahoo! R3 and MovieLens-1M and on generated likes.
 
 #: An entry exceeds the noise if it is more than this many times its deviation.
 _EXCEEDS = 4.0

@@ -25,15 +25,17 @@ from hushrec.models.private_eigenrec.pairs import memory_for
 from hushrec.models.private_eigenrec.parts import folded, moved_by
 from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.stacking import MOST_USERS, WEIGHTS
-from hushrec.models.private_eigenrec.train import train_first
+from hushrec.models.private_eigenrec.train import Better, train_first
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.week import EXPECTED, train_next_week, weekly_rounds
-from hushrec.privacy import Budget, Plan, counted, positive, signed
-from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.privacy import Budget, Plan, positive, signed
+from hushrec.serving.scoring import UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
+from hushrec.training.trainable import Round, plan_of
 from hushrec.types import Array, ModelArrays
 
-# Tuned on validation users of MovieLens-1M and -100K, once, at commit 1480e89 (docs/guides/implicit.md).
+# Tuned once on validation users of MovieLens-1M and -100K (docs/guides/implicit.md).
 
 #: Planned rank: slope and intercept in the root of (mu times users), largest and smallest.
 _RANK_PER_ROOT, _RANK_LESS, _LARGEST_RANK, _LEAST_RANK = 0.52, 4.8, 100, 2
@@ -206,10 +208,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         if not self.rank_in(domain):
             rounds = [Round("item weights", 1.0 - for_parts, positive(1.0)), *weighing]
             return plan_of(rounds, budget, fraction)
-        left = (1.0 if self.n_users is not None else 1 - _SMALL_SHARE) - for_parts
+        left = 1.0 - for_parts
         rounds = [Round("item weights", left * self.tuning.weights_share, positive(1.0))]
-        if self.n_users is None:
-            rounds.insert(0, Round("number of users", _SMALL_SHARE, counted(1.0)))
         left *= 1 - self.tuning.weights_share
         if self.pairs:
             rounds.append(Round("item matrix", left, positive(1.0)))
@@ -256,8 +256,8 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     def users(self, ratings: Ratings) -> LikingUsers:
         return LikingUsers(ratings, self.like_threshold)
 
-    def train(self, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
-        return train_first(self, users, gate, seed)
+    def train(self, users: LikingUsers, gate: Gate, seed: int, better: Better | None = None) -> ModelArrays:
+        return train_first(self, users, gate, seed, better)
 
     def check_week(self, domain: Domain, last: ModelArrays) -> None:
         if self.pairs and self.rank_in(domain) and "pair_items" not in last.serve:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -30,11 +31,17 @@ if TYPE_CHECKING:
     from hushrec.models.private_eigenrec.settings import PrivateEigenRec
 
 
-def train_first(model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int) -> ModelArrays:
+#: Returns better item weights and their noise, from what was released before and the released ones.
+Better = Callable[[Array, float], tuple[Array, float]]
+
+
+def train_first(
+    model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int, better: Better | None = None
+) -> ModelArrays:
     n_users = float(model.n_users or 1)
-    if gate.planned("number of users"):
-        n_users = max(float(gate.release("number of users", users.count())[0]), 1.0)
     noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
+    if better is not None:
+        noisy, noise_sd = better(noisy, noise_sd)
     rank = model.rank_in(users.domain)
     items = ItemStatistics.of(model.tuning, n_users, noisy, noise_sd, rank)
     supported, taste, measured = items.learned, NOTHING, UNMEASURED

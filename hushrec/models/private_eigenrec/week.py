@@ -20,9 +20,9 @@ from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.weighing import with_parts
 from hushrec.privacy import counted, positive, signed
 from hushrec.serving.modelfile import Expected, needed_if
-from hushrec.training.estimator import Round
 from hushrec.training.gate import Gate
 from hushrec.training.kalman import DRIFTS, SEEN, Tracked, counted_again, no_evidence
+from hushrec.training.trainable import Round
 from hushrec.types import Array, ModelArrays
 
 if TYPE_CHECKING:

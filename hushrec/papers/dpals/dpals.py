@@ -24,13 +24,15 @@ from hushrec.kernels.fixed_point import FACTOR_BITS, spacing
 from hushrec.kernels.packed import frobenius_scale
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sweeps import SweepSettings, csr, initial_items, solve_statistics, statistics
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
-from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.serving.scoring import UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
 from hushrec.training.posterior import adaptive_weights, level, usable_weights
+from hushrec.training.trainable import Round, plan_of
 from hushrec.training.users import (
     LEVEL_BOUND,
-    FittedUsers,
     clip_factor,
     clipped_rows,
     fixed_gramian,

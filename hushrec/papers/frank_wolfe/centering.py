@@ -20,12 +20,14 @@ from hushrec.data import Domain, Ratings
 from hushrec.data.sampling import sample_per_user
 from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.models.private_als import PrivateALS
+from hushrec.models.private_als.users import FittedUsers
 from hushrec.papers.frank_wolfe.eigensolvers import RowUsers
 from hushrec.privacy import Budget, Plan, Release
 from hushrec.serving.modelfile import Expected
-from hushrec.training.estimator import Estimator, PrivateSide, exact_plan
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
-from hushrec.training.users import FittedUsers, user_means
+from hushrec.training.trainable import PrivateSide, exact_plan
+from hushrec.training.users import user_means
 from hushrec.types import Array
 
 #: Values of `CentredEstimator.center` with privacy.

@@ -23,8 +23,8 @@ from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import clipped_rows, with_values
 from hushrec.privacy import Accountant, Bound, Bounded, Budget, Plan, counted, positive
-from hushrec.training.estimator import Round, plan_of
 from hushrec.training.gate import Gate, LocalGate
+from hushrec.training.trainable import Round, plan_of
 from hushrec.training.users import outer_product_sum
 from hushrec.types import Array
 

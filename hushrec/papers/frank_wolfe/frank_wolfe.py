@@ -43,7 +43,7 @@ from hushrec.papers.frank_wolfe.eigensolvers import (
 )
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
-from hushrec.training.estimator import UserState
+from hushrec.serving.scoring import UserState
 from hushrec.training.gate import Gate
 from hushrec.types import Array
 

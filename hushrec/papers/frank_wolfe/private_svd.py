@@ -19,8 +19,9 @@ from hushrec.kernels.sweeps import ridge_fit
 from hushrec.papers.frank_wolfe.centering import CentredEstimator, CentredUsers, Released
 from hushrec.papers.frank_wolfe.eigensolvers import clipped
 from hushrec.privacy import Budget, Plan, positive
-from hushrec.training.estimator import Round, UserState, plan_of
+from hushrec.serving.scoring import UserState
 from hushrec.training.gate import Gate
+from hushrec.training.trainable import Round, plan_of
 from hushrec.types import Array
 
 

@@ -35,8 +35,9 @@ from hushrec.papers.frank_wolfe.centering import (
 )
 from hushrec.privacy import Bound, Bounded, Budget, Plan, positive
 from hushrec.serving.modelfile import Expected
-from hushrec.training.estimator import PrivateSide, Round, UserState, plan_of
+from hushrec.serving.scoring import UserState
 from hushrec.training.gate import Gate
+from hushrec.training.trainable import PrivateSide, Round, plan_of
 from hushrec.types import Array
 
 #: Numbers of a block of full rows that is held at a time.

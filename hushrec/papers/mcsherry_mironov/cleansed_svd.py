@@ -24,8 +24,10 @@ from hushrec.kernels.sparse_rows import row_sums, with_values
 from hushrec.kernels.sweeps import ridge_fit
 from hushrec.privacy import Bounded, Budget, Plan, positive, signed, together
 from hushrec.serving.modelfile import Expected
-from hushrec.training.estimator import Estimator, Round, UserState, plan_of
+from hushrec.serving.scoring import UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate
+from hushrec.training.trainable import Round, plan_of
 from hushrec.training.users import Users, outer_product_sum, unit_weights
 from hushrec.types import Array
 

@@ -45,8 +45,9 @@ from hushrec.privacy import (
     Release,
     counted,
 )
+from hushrec.serving.scoring import UserState
 from hushrec.training import run
-from hushrec.training.estimator import Estimator, UserState
+from hushrec.training.estimator import Estimator
 from hushrec.training.gate import Gate, LocalGate
 from hushrec.training.users import Users, likes
 from hushrec.types import Array
