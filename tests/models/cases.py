@@ -143,6 +143,7 @@ ITEMWISE = {"rank": 2, "iterations": 2, "max_ratings_per_user": 2, "regularizati
 
 BINDS = {"gramian": (0.7, "the joint clip binds")}
 HIDDEN = BINDS | {"residual variance": (0.0, "the noise of six users widens the bound")}
+COUNTED = dict.fromkeys(["gramian", "item", "residual"], (0.0, "a noisy count of six widens units"))
 CASES = [
     Case("global-mean", GlobalMean()),
     Case("item-bias", ItemBias(clip=1.0)),
@@ -150,6 +151,7 @@ CASES = [
     Case("private-als", PrivateALS.of(**NARROW, n_users=1_000), loose=BINDS),
     Case("private-als, wide joint clip", PrivateALS.of(**WIDE, n_users=1_000),
          loose={"item sums": (0.0, "the joint clip never binds")}),
+    Case("private-als, users counted", PrivateALS.of(**NARROW), loose=COUNTED),
     Case("private-als, a ridge that turns", PrivateALS.of(**TURNS, n_users=1_000),
          loose=HIDDEN | {"gramian": (0.15, "the joint clip binds")}),
     Case("private-als, no free factors", PrivateALS.of(**NARROW, n_users=1_000, features=False),
@@ -242,6 +244,8 @@ CASES += [
          loose={f"ratings: {label}": why for label, why in BINDS.items()}
          | {f"lists: {label}": why for label, why in HALVES.items()}),
     Case("one-bit-user", UserLevelOneBit.of(threshold=3.5, **NARROW, n_users=1_000), loose=BINDS),
+    Case("one-bit-user, users counted", UserLevelOneBit.of(threshold=3.5, **NARROW), loose=COUNTED,
+         twin=True),
     Case("one-bit-user, a ridge that turns", UserLevelOneBit.of(threshold=3.5, **TURNS, n_users=1_000),
          loose=HIDDEN | {"gramian": (0.15, "the joint clip binds")}, twin=True),
     Case("one-bit-user, biases alone", UserLevelOneBit.of(threshold=3.5, rank=0, features=False,
