@@ -735,7 +735,7 @@ SEASONS = [
     bug("a number of users that does not count weights",
         f"{COUNTED}::"
         "test_the_number_of_users_costs_a_part_of_the_trainings_slice_and_counts_weights",
-        "training/run:counted_users", "(weight, Users(rows))", "(1.0, Users(rows))"),
+        "training/run:release_user_count", "(weight, Users(rows.rated()))", "(1.0, Users(rows.rated()))"),
     bug("a week slice as large as if weights fell faster",
         f"{WEEKLY}::test_no_schedule_spends_more_than_the_season[0.01-0.99]",
         "privacy/season:Season.fraction", "1 / math.fsum(weight**2 for weight in self.weights)",
