@@ -46,6 +46,7 @@ MEASURED = {
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "fba1e9c"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
+    "seasons.txt": ("docs/guides/seasons.md", "bfb0709"),
 }
 #: Files of the frontier, and those that `make trust` and `make mutants` write.
 CHECKED = {"frontier.json", "frontier.parquet", "mutants.csv", "trust.json"}

@@ -3,6 +3,7 @@
 import os
 import shutil
 import sys
+from collections import Counter
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,8 @@ import pytest
 from tests.fixed_noise import fixed_by
 
 MEMORY = Path("/dev/shm")
+#: Seconds of processor time that the tests of one folder may take, processes that they start included.
+MOST_SECONDS = 150
 
 
 def pytest_configure():
@@ -23,8 +26,27 @@ def pytest_configure():
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item):
     """Noise is the same in every run, whichever tests ran before."""
-    with fixed_by(item.nodeid):
-        return (yield)
+    before = sum(os.times()[:4])
+    try:
+        with fixed_by(item.nodeid):
+            return (yield)
+    finally:
+        item.user_properties.append(("processor", sum(os.times()[:4]) - before))
+
+
+def pytest_sessionfinish(session):
+    """Fail where a folder's tests take too long. Processor time hardly depends on what else runs."""
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is None or "full" in session.config.option.markexpr:
+        return
+    rooms: Counter[str] = Counter()
+    for report in [*reporter.stats.get("passed", ()), *reporter.stats.get("failed", ())]:
+        if getattr(report, "when", "") == "call":
+            rooms["/".join(report.nodeid.split("/")[:2])] += dict(report.user_properties)["processor"]
+    for room, seconds in rooms.most_common():
+        if seconds > MOST_SECONDS:
+            reporter.line(f"\n{room} takes {seconds:.0f} s of processor time, more than {MOST_SECONDS}.")
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 @pytest.hookimpl(wrapper=True)
