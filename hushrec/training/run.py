@@ -185,11 +185,11 @@ def train(
     estimator, domain = choice.estimators[0], ratings.domain
     warn_of_delta(accountant.budget, choice.n_users)
     public_rows = read_public(public, estimator, ratings)
+    part = accountant.part(budget_fraction)
 
     def planned(model: Trainable[Any]) -> tuple[Plan, Work]:
         whole = with_public(model, public_rows)
-        plan = whole.releases(accountant.budget, domain, accountant.part(budget_fraction))
-        return plan, partial(whole.train, seed=int(seed))
+        return whole.releases(accountant.budget, domain, part), partial(whole.train, seed=int(seed))
 
     for likely in choice.likely:
         load_kernels(likely, domain, accountant, *planned(likely))
@@ -199,7 +199,10 @@ def train(
     with writing as saved, admitted(ratings, accountant) as rows:
         somebody = True
         if choice.for_users is not None:
-            n_users = release_user_count(rows, accountant)
+            before = accountant.part()
+            n_users = release_user_count(rows, accountant, budget_fraction)
+            left = accountant.remaining_fraction
+            part = min(part - (before - left), left)
             somebody = not stop_at_nobody or exceeds_noise(n_users, accountant.releases[-1].noise_sd)
             warn_of_delta(accountant.budget, n_users)
             estimator = choice.for_users(n_users)
@@ -225,17 +228,17 @@ def exceeds_noise(n_users: int, noise_sd: float) -> bool:
     return n_users > _NOISE_SDS * noise_sd
 
 
-def release_user_count(ratings: Rows, accountant: Accountant) -> int:
+def release_user_count(ratings: Rows, accountant: Accountant, budget_fraction: float = 1.0) -> int:
     """Release the number of users, at least 1, to plan with.
 
     Privacy
     -------
-    One Gaussian release for 1% of the remaining mu squared. Unit: user. Sensitivity 1, under replace too,
-    since a user's rows may be replaced by rows that cannot be used.
+    One Gaussian release for 1% of this fraction of the remaining mu squared. Unit: user. Sensitivity 1, under
+    replace too, since a user's rows may be replaced by rows that cannot be used.
     """
     if not isinstance(ratings, Weighted):
         check_users(ratings, accountant)
-    planned = user_count_release(accountant.budget, accountant.part())
+    planned = user_count_release(accountant.budget, accountant.part(budget_fraction))
     groups: Sequence[tuple[float, Any]] = (
         ratings.groups if isinstance(ratings, Weighted) else [(1.0, ratings)]
     )

@@ -324,8 +324,8 @@ REFUSED = [
     ((np.ones((2, 2)), ["1", "2"], [1.0, 2.0]), {}, "one dimension"),
     (pa.chunked_array([[1, 2]]), {}, "^An Arrow table is needed, not ChunkedArray.$"),
     (pa.table({"who": ["u"], "item": [1], "rating": [1.0]}), {}, "no column for the users.*columns="),
-    (pa.table([["u"], ["v"], [1], [1.0]], names=NAMES), {}, "Several"),
-    (pd.DataFrame([["u", "v", 1, 1.0]], columns=["user", "user", "item", "rating"]), {}, "Several"),
+    (pa.table([["u"], ["v"], [1], [1.0]], names=NAMES), {}, "several columns"),
+    (pd.DataFrame([["u", "v", 1, 1.0]], columns=["user", "user", "item", "rating"]), {}, "several columns"),
     (pa.table({"user": ["u"], "item": ["1"], "rating": pa.array([[1]])}), {}, "list"),
     (pa.table({"user": ["u"], "item": ["1"], "rating": [datetime.date(2020, 1, 1)]}), {}, "date"),
     (sp.csr_array((723, 4)), {}, "it has 4 columns.$"),  # the number of users is nobody's business

@@ -349,7 +349,7 @@ def odd(array: np.ndarray) -> list[np.ndarray]:
         [array[..., None]] if not array.ndim else [array[:0], array[:-1], array[..., :0], array[..., None]]
     )
     moved = [array + np.int64(1 << 40), array.astype(np.int64) - 8] * (array.dtype.kind in "iu")
-    return [array.astype(np.int32 if array.dtype.kind == "f" else np.float32), *shapes, *moved]
+    return [array.astype(np.int64 if array.dtype.kind == "f" else np.float32), *shapes, *moved]
 
 
 def served(model: Model) -> None:
