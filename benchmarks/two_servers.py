@@ -88,13 +88,13 @@ def train(
     """The training of the protocol, where in each round a random part of the nodes is online.
 
     ``liars`` of them send, in every entry, up to ``lie`` standard deviations of one server's noise. There are
-    ``copies`` of every user. Ratings that are ``public`` are weighed into the model at the end.
+    ``copies`` of every user. Ratings that are ``public`` are a part of it.
     """
     generator, noise = np.random.default_rng(seed), SeededNoise(seed)
     totals: list[Any] = []
     rounds: list[Any] = []
-    published = None if public is None else public.read(agreement.estimator, agreement.nobody)
-    while isinstance(wanted := agreement.next(totals, public=published), Wanted):
+    agreement = replace(agreement, public=public)
+    while isinstance(wanted := agreement.next(totals), Wanted):
         first = int(wanted.question.min())
         if not rounds or rounds[-1][0].stop <= first:
             which = agreement.round_for(totals, first)
@@ -125,15 +125,15 @@ def central(agreement: Agreement, ratings: Ratings, seed: int) -> Model:
 
 
 def with_public(job: str, ratings: Ratings, rounds: int, online: float) -> dict[str, Any]:
-    """The same with a model into which the ratings of 300 others are weighed, who have published them."""
+    """The same with the ratings of 300 others, who have published them, and without."""
     task = {"RMSE": of_errors, "Recall@20": of_lists}[job](ratings)
     order = np.random.default_rng(0).permutation(task.train.n_users)
     known, others = (task.train.rows(np.sort(rows), keyed=True) for rows in (order[:PUBLIC], order[PUBLIC:]))
     model, settings = MODELS[job][rounds]
     agreement = agreed(model, settings, ratings.domain, int(online * others.n_users))
     made = train(agreement, others, online, public=PublicRatings(same=known))
-    alone = replace(made.model, public=None)
-    return {"figure": task.figure(made.model), "without": task.figure(alone), "rounds": made.rounds}
+    alone = train(agreement, others, online)
+    return {"figure": task.figure(made.model), "without": task.figure(alone.model), "rounds": made.rounds}
 
 
 def against_central(job: str, ratings: Ratings) -> dict[str, Any]:

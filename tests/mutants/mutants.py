@@ -133,7 +133,8 @@ BOUNDED = [  # the contribution of a user is not bounded as declared
     bug("ridge grows with the number of users", sensitivity("private-als, a ridge that turns"),
         "models/private_als/users:FittedUsers.fit",
         "        self._ridge = ridge\n",
-        """        ridge = replace(ridge, regularization=ridge.regularization * (1 + self._ratings.n_users))
+        """        from dataclasses import replace
+        ridge = replace(ridge, regularization=ridge.regularization * (1 + self._ratings.n_users))
         self._ridge = ridge\n"""),
 ]  # fmt: skip
 
@@ -653,7 +654,7 @@ CHOSEN = [  # which rows reach training
 
 SEEN = [  # the public side knows more than was released, or what is printed does
     bug("settings planned for the exact number of users",
-        f"{PRINTED}::test_a_training_that_stops_at_nobody_stops_for_anybody",
+        f"{PRINTED}::test_the_released_number_of_users_alone_decides[trains]",
         "training/run:train",
         "choice.for_users(n_users)", "choice.for_users(max(1, ratings.n_users))"),
     bug("a threshold at the mean of the ratings, as published", f"{PRINTED}::test_training[one-bit-user]",
