@@ -337,6 +337,12 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
                 f"Row {wrong[0].number} of {file.path!r} has {plural(wrong[0].actual_columns, 'cell')}, but"
                 f" the first one has {len(names)}; put a text that holds the delimiter into double quotes."
             )
+        last = table.column(len(names) - 1)[-1].as_py() if len(table) else None
+        if isinstance(last, str) and "\n" in last and not content.rstrip().endswith(b'"'):
+            raise InputError(
+                f"A text in {file.path!r} begins with a double quote that is never closed; close it, or put"
+                " the whole text into quotes and double those within."
+            )
         cells = [column if at == ids else _without_commas(column) for at, column in enumerate(table.columns)]
         return pa.Table.from_arrays(cells, names)
 

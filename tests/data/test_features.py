@@ -130,6 +130,24 @@ def test_a_table_of_items_takes_any_delimiter_decimal_commas_and_names_or_positi
     np.testing.assert_array_equal(domain.item_features, [[np.nan, 5], [12.25, 4], [1234.5, 3]])
 
 
+@pytest.mark.parametrize(
+    ("rows", "titles"),
+    [
+        ('a,12" vinyl\nb,"B\nx"\nc,"say ""hi"""\n', ['12" vinyl', "B\nx", 'say "hi"']),
+        ('a,"Open\nb,B\nc,C\n', None),
+        ('a,A\nb,"Open\nc,C', None),
+    ],
+)
+def test_a_quote_that_never_ends_is_refused_before_it_takes_all_titles(rows, titles, tmp_path) -> None:
+    path = tmp_path / "titles.csv"
+    path.write_text(f"id,title\n{rows}", encoding="utf-8")
+    if titles is None:
+        with pytest.raises(InputError, match="never closed"):
+            named_item_table(str(path), {}, "titles")
+    else:
+        assert named_item_table(str(path), {}, "titles")["title"].to_pylist() == titles
+
+
 def test_a_table_of_items_with_a_usual_header_needs_no_names(tmp_path) -> None:
     path = tmp_path / "items.csv"
     path.write_text("sku,title,weight\n1,Title,2\n2,Other,3\n")
