@@ -109,7 +109,7 @@ def measured(case: Case) -> dict[str, Any]:
     """Train, and judge all three."""
     everybody = table(case.data)
     order = np.argsort([_hash(f"draw{case.draw}/{user}") for user in everybody.users])
-    n = min(case.n, len(order) - 60)
+    n = min(case.n, max(len(order) - 60, len(order) // 2))
     trained, judged = order[:n], order[n : n + JUDGED]
     count = max(round(case.share * n), 2)
     candidates = order[: 4 * count] if case.donors in ("heavy", "light") else order[:count]
