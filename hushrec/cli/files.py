@@ -134,7 +134,7 @@ def table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
 
 
 def write_table(table: Any, out: Path, delimiter: str = ",") -> None:
-    """Write a table as its name says. Before semicolons, a mark tells Excel that the text is UTF-8."""
+    """Write a table in the format of the file's ending. A mark before semicolons tells Excel of UTF-8."""
     buffer = io.BytesIO(b"\xef\xbb\xbf" if delimiter == ";" else b"")
     buffer.seek(0, io.SEEK_END)
     if out.suffix.lower() == ".csv":
