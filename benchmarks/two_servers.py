@@ -263,7 +263,7 @@ def tables(rows: dict[str, Any]) -> None:
                 cells = [rows[f"{kind}/{job}/{rounds}/{online}"] for online in ONLINE]
                 figures = " | ".join(f"{cell['figure']:.4f}" for cell in cells)
                 sent = f"{cells[0]['bytes'] / 1e3:,.0f}" if "bytes" in cells[0] else ""
-                print(f"| {job} | {rounds} | {figures} | {sent} |")
+                print(f"| {job} | {cells[0]['rounds']} | {figures} | {sent} |")
     heads = " | ".join(f"by {lie:g} sd of the noise" for lie in LIES)
     print(f"| nodes that lie, of 6,040 | {heads} |\n|---:{'|---:' * len(LIES)}|")
     for liars in LIARS:

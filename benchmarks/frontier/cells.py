@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 from scipy.stats import t as student
 
 from benchmarks.frontier.data import Split, kind_of, split
-from benchmarks.harness import DELTA, rmse, settings as described
+from benchmarks.harness import DELTA, OUTPUT, rmse, settings as described
 from hushrec.evaluation import evaluate
 from hushrec.models import Estimator
 from hushrec.privacy import Accountant, Budget
@@ -87,8 +87,8 @@ class Results:
 
     def write(self) -> None:
         """Replace the file as a whole, with the rows that other commands have written since."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        with self.path.with_suffix(".lock").open("w") as lock:
+        OUTPUT.mkdir(exist_ok=True)
+        with (OUTPUT / "frontier.lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             self._read()
             about = {"about": "held-out errors of public data sets; unit user, add-remove, delta 1e-5"}
