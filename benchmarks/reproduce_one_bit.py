@@ -271,7 +271,7 @@ def real_draw(splits: list[tuple[Ratings, Ratings]], link: str, threshold: float
         table[run] = [sign_accuracy(scores, liked)]
         if run[0] == "none":
             losses = [log_loss(scores, liked, link)], [auc(scores, liked)]
-            table["log loss", math.nan], table["AUC", math.nan] = losses
+            table["log loss", 0.0], table["AUC", 0.0] = losses
     return table
 
 
@@ -280,7 +280,7 @@ def real(title: str, words: str, splits: Any, threshold: float, options: argpars
     entries = splits[0][0].n_users * splits[0][0].n_items
     for link in LINKS:
         table = gathered(partial(real_draw, splits, link, threshold), 1 if TOY else 10, options.jobs)
-        losses, areas = (summary(table.pop(key)) for key in [k for k in table if math.isnan(k[1])])
+        losses, areas = (summary(table.pop(key)) for key in [k for k in table if not k[1]])
         extra = f" Without privacy: log loss {losses}, AUC {areas}."
         show(f"{title}, {link}", words + extra, table, entries, options, "sign accuracy")
 

@@ -15,7 +15,7 @@ from benchmarks.harness import DELTA
 from hushrec.privacy import Budget
 
 EPSILONS = (0.1, 0.5, 1.0, 2.0, 5.0, 10.0, 20.0)
-#: Settings that the part "tune" chose, by data set, method and epsilon.
+#: Settings chosen on validation ratings, by data set, method and epsilon.
 CHOSEN = Path(__file__).with_name("chosen.json")
 
 

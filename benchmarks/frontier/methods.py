@@ -93,7 +93,7 @@ class Method:
     settings : str
         Where its hyper-parameters come from, for the footnote.
     role : {"ours", "tuned", "rival", "baseline", "reference"}
-        A reference has no privacy and is run at epsilon inf only; a tuned method needs the part "tune".
+        A reference has no privacy and is run at epsilon inf only; a tuned method needs chosen settings.
     short : bool
         Quick enough for the sample that is trained again.
     largest : int
@@ -146,7 +146,7 @@ def _planned_walk(cls: Any, **changes: Any) -> Make:
 
 
 #: Source of settings that were chosen on validation ratings.
-VALIDATION = "best of the grid of `--part tune` on the validation part, at each epsilon, without charge"
+VALIDATION = "best of a grid on the validation part, at each epsilon, without charge"
 _RULE = "its planning rule, from epsilon, catalogue, range and number of users"
 _FIXED = "the settings of [frank-wolfe](frank-wolfe.md), the same for all data sets"
 
