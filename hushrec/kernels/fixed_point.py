@@ -2,7 +2,8 @@
 
 An exact sum does not depend on order, threads or blocks, and one user moves it by exactly their contribution
 (Casacuberta et al. 2022). Numbers are truncated towards zero, which makes no vector longer. A user's entry is
-at most ``2 ** ENTRY_BITS`` steps, hence `LARGEST_COUNT` users stay below ``2 ** 53``.
+at most ``2 ** ENTRY_BITS`` steps, hence `LARGEST_COUNT` users stay below ``2 ** 53``. Sums of more users are
+sums of blocks in int64 (docs/proofs/exact-sums.md).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from hushrec.types import Array
 
 #: Steps up to the bound of an entry, as a power of two: for sums of entries, and of products of two of them.
 ENTRY_BITS, FACTOR_BITS = 28, 14
-#: Largest number of users (or ratings, where ratings are summed) of an exact sum.
+#: Largest number of users (or ratings, where ratings are summed) of an exact sum in float64.
 LARGEST_COUNT = 1 << (53 - ENTRY_BITS)
 #: Fraction of a bound that vectors are scaled to. Norms and weights in float64 have a relative error
 #: of about 2^-23 at most: they have fewer than 2^31 terms, the limit of a catalogue.

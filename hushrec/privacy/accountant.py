@@ -243,7 +243,7 @@ class Accountant(Single):
             return kept
         value, draft = self._charge(release, bounded._take, journal)
         # the charge is durable: only now may noise be drawn
-        noisy = mechanism.apply(self._noise, value, amounts, label)
+        noisy = bounded._completed(mechanism.apply(self._noise, value, amounts, label))
         return noisy if journal is None or draft is None else journal.keep(draft, label, noisy)
 
     def _kept(self, journal: Journal, release: Release, bounded: Bounded) -> np.ndarray | None:

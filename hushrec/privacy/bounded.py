@@ -13,6 +13,8 @@ from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import InputError
 
 NORMS = ("l2", "l1", "labels")
+#: Of the part of a sum that noise is added to.
+_LOW_BITS = 52
 
 
 class Bound(NamedTuple):
@@ -122,7 +124,7 @@ class Bounded:
     Bounded(<private>, Bound(add_remove=1.0, replace=2.0), scale=1, unit='user')
     """
 
-    __slots__ = ("_values", "bound", "norm", "scale", "step", "unit", "weight")
+    __slots__ = ("_high", "_values", "bound", "norm", "scale", "step", "unit", "weight")
 
     def __init__(
         self,
@@ -145,12 +147,39 @@ class Bounded:
         check_choice(norm=(norm, NORMS), unit=(unit, UNITS))
         self.norm, self.unit = norm, unit
         self._values = numeric_array(values)
+        self._high: np.ndarray | None = None
         shape = self._values.shape  # which is public
         try:
             np.broadcast_to(self.entry_scale, shape)
         except ValueError:
             what = f"weight of shape {np.shape(self.entry_scale)} must broadcast to a value of shape {shape}."
             raise InputError(what) from None
+
+    @classmethod
+    def of_steps(cls, steps: npt.NDArray[np.int64], **declared: Any) -> Bounded:
+        """Return an exact sum of any size, from integers in units of its step.
+
+        Float64 does not hold it from 2^53 steps on, so a multiple of 2^52 steps is added after the noise.
+        """
+        half = 1 << (_LOW_BITS - 1)
+        low = ((steps + half) & ((1 << _LOW_BITS) - 1)) - half
+        whole = cls(low * declared["step"], **declared)
+        whole._high = (steps - low) * whole.step
+        return whole
+
+    def _steps(self) -> npt.NDArray[np.int64]:
+        """The value in units of its step, exactly."""
+        low = (self._values / self.step).astype(np.int64)
+        return low if self._high is None else low + (self._high / self.step).astype(np.int64)
+
+    @property
+    def largest_noise(self) -> np.ndarray | float:
+        """Noise, in the unit of the values, below which the grid that it is rounded to divides 2^52 steps."""
+        return math.inf if self._high is None else self.step * 2.0 ** (_LOW_BITS + 24)
+
+    def _completed(self, noisy: np.ndarray) -> np.ndarray:
+        """Add what :meth:`_take` leaves out, a multiple of the grid that the noise was rounded to."""
+        return noisy if self._high is None else noisy + self._high
 
     def sensitivity(self, relation: str) -> float:
         """Bound times scale."""
@@ -163,7 +192,9 @@ class Bounded:
 
     def times(self, factor: float) -> Bounded:
         """Return the same value, counted ``factor`` times in a joint release."""
-        return Bounded(self._take(), **self.declared | {"scale": self.scale * factor})
+        same = Bounded(self._take(), **self.declared | {"scale": self.scale * factor})
+        same._high = self._high
+        return same
 
     @property
     def entry_scale(self) -> np.ndarray | float:
@@ -202,13 +233,20 @@ def together(parts: Sequence[Bounded], bound: Bound | None = None) -> Bounded:
     steps = [np.broadcast_to(part.step, value.shape) for part, value in zip(parts, values, strict=True)]
     if bound is None:
         bound = jointly(*(part.bound.times(part.scale) for part in parts))
-    return Bounded(
+    whole = Bounded(
         np.concatenate(values),
         bound,
         weight=np.concatenate(scales),
         step=np.concatenate(steps),
         unit=parts[0].unit,
     )
+    if any(part._high is not None for part in parts):
+        highs = [
+            np.zeros(value.shape) if part._high is None else part._high
+            for part, value in zip(parts, values, strict=True)
+        ]
+        whole._high = np.concatenate(highs)
+    return whole
 
 
 def numeric_array(value: npt.ArrayLike) -> np.ndarray:

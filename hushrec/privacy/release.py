@@ -101,12 +101,14 @@ class Release:
             )
 
     def amounts(self, bounded: Bounded) -> np.ndarray:
-        """Return each entry's noise (see `Mechanism.amount`); refuse noise that vanishes."""
+        """Return each entry's noise (see `Mechanism.amount`); refuse noise that vanishes or overflows."""
         mechanism: Any = self.mechanism
         amounts: np.ndarray = mechanism.amount(self.sensitivity, bounded.entry_scale)
-        drowned = not np.all((amounts > SMALLEST_NOISE) & (amounts < math.inf))
-        if mechanism.norm != "labels" and self.mu < math.inf and drowned:
-            raise InputError(f"scale makes the noise of release {self.label!r} vanish; bring it near 1.")
+        fits = np.all((amounts > SMALLEST_NOISE) & (amounts < bounded.largest_noise))
+        if mechanism.norm != "labels" and self.mu < math.inf and not fits:
+            raise InputError(
+                f"scale makes the noise of release {self.label!r} vanish or overflow; bring it near 1."
+            )
         return amounts
 
     @classmethod

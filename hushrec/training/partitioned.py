@@ -116,7 +116,7 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
             with threads.limit(threads_each):
                 while rows := together():
                     bounded = contributions(make, joined(rows[0].domain, rows), query)
-                    parts = [part._take() for part in bounded]
+                    parts = [part._steps() for part in bounded]
                     with adding:
                         totals = parts if totals is None else add(totals, parts)
         except BaseException:
@@ -208,12 +208,14 @@ class PartitionedUsers:
             self._updates[name] = deepcopy(call)  # the caller may change an array afterwards
             return None
         empty = _several(without_users)
-        nothing = [bounded._take() for bounded in empty]
+        nothing = [bounded._steps() for bounded in empty]
         parts = ("", name.rpartition(".")[0])  # updates of another part do not matter to this one
         updates = tuple(update for key, update in self._updates.items() if key.rpartition(".")[0] in parts)
         sums = self._ask(Query(updates, call, sum(array.nbytes for array in nothing))) or nothing
         # a partition's bounds and steps hold for the sum: they are public, and a user is in one partition
-        whole = tuple(Bounded(value, **zero.declared) for zero, value in zip(empty, sums, strict=True))
+        whole = tuple(
+            Bounded.of_steps(total, **zero.declared) for zero, total in zip(empty, sums, strict=True)
+        )
         return whole if isinstance(without_users, tuple) else whole[0]
 
 
@@ -228,7 +230,7 @@ class _Part:
 class WeightedUsers:
     """The users' sides of groups of users as one; the sums of a group are multiplied by its weight.
 
-    Weights are multiples of `WEIGHT_STEP` up to 1, so sums stay exact and their bounds hold.
+    Weights are multiples of `WEIGHT_STEP` up to 1, so sums are exact and their bounds hold.
     """
 
     def __init__(self, groups: Sequence[tuple[float, Any]]) -> None:
@@ -249,9 +251,11 @@ def _weighted(methods: Sequence[tuple[float, Callable[..., Any]]], *positional: 
     groups = [(weight, _several(answer)) for weight, answer in answers]
     totals: list[Array] | None = None
     for weight, parts in groups:
-        totals = add(totals, [weight * part._take() for part in parts])
+        totals = add(totals, [int(weight / WEIGHT_STEP) * part._steps() for part in parts])
     declared = [part.declared | {"step": WEIGHT_STEP * part.step} for part in groups[0][1]]
-    whole = tuple(Bounded(value, **words) for value, words in zip(totals or [], declared, strict=True))
+    whole = tuple(
+        Bounded.of_steps(total, **words) for total, words in zip(totals or [], declared, strict=True)
+    )
     return whole if isinstance(answers[0][1], tuple) else whole[0]
 
 

@@ -26,14 +26,20 @@ from hushrec.kernels.fixed_point import LARGEST_COUNT
 from hushrec.kernels.threads import one_blas_thread
 from hushrec.privacy import Accountant, Budget, Plan, PrivacyStatement, SeasonAccountant
 from hushrec.privacy.journal import VERSION
-from hushrec.privacy.season import WEIGHT_STEP
 from hushrec.privacy.statement import library_version
 from hushrec.privacy.testing import SeededNoise
 from hushrec.progress import progress_bar
 from hushrec.serving.model import Model
 from hushrec.serving.new_items import moved
 from hushrec.training.gate import Gate, LabelledGate, LocalGate
-from hushrec.training.partitioned import Admitted, Engine, PartitionedUsers, Streaming, WeightedUsers
+from hushrec.training.partitioned import (
+    Admitted,
+    Engine,
+    PartitionedUsers,
+    Streaming,
+    WeightedUsers,
+    answer_all,
+)
 from hushrec.training.trainable import Trainable, user_count_release
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
@@ -332,10 +338,6 @@ def check_rows(
     estimator.check_budget(budget)
     accountant.part()  # refused where nothing is left
     check_users(ratings, accountant)
-    season = isinstance(accountant, SeasonAccountant)
-    most = int(LARGEST_COUNT * (WEIGHT_STEP if season else 1))
-    if ratings.n_users > most:
-        raise InputError(f"Sums are exact for up to {most:,} users and these are more; train on a part.")
     if budget.unit not in estimator.units:
         raise InputError(
             f"{estimator.name} has a guarantee for unit {estimator.units[0]!r}, but the budget's unit is"
@@ -518,7 +520,15 @@ def users_side(
                 yield PartitionedUsers(estimator.users, ratings.domain, asked)
             return
         ratings = ratings.ratings()
-    yield estimator.users(used_rows(estimator, ratings))
+    rows = used_rows(estimator, ratings)
+    if rows.n_users > LARGEST_COUNT and _in_partitions(estimator, accountant):
+        starts = range(0, rows.n_users, LARGEST_COUNT)
+        blocks = [partial(rows.rows, slice(start, start + LARGEST_COUNT), keyed=True) for start in starts]
+        yield PartitionedUsers(
+            estimator.users, rows.domain, lambda query: answer_all(estimator.users, blocks, query) or []
+        )
+    else:
+        yield estimator.users(rows)
 
 
 @contextmanager

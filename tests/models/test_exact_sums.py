@@ -1,28 +1,87 @@
-"""C2: there is room in a sum for as many users as are allowed, no more are, and nothing is rounded up."""
+"""C2: sums are exact for any number of users, which nothing reveals, and nothing is rounded up."""
 
 import math
 from fractions import Fraction
+from functools import partial
 
 import numpy as np
 import pytest
 
-from hushrec.data import Domain, Ratings
+from hushrec.data import realistic
 from hushrec.errors import InputError
 from hushrec.kernels import fixed_point
-from hushrec.models import GlobalMean
-from hushrec.privacy import Accountant, Budget
+from hushrec.models import Popular, PrivateALS
+from hushrec.papers.dpals import DPALS
+from hushrec.privacy import Accountant, Bounded, Budget, Gaussian, signed, together
+from hushrec.privacy.testing import SeededNoise
 from hushrec.training import users as users_module
+from hushrec.training.partitioned import Call, Query, WeightedUsers, answer_all
 
 
-def test_more_users_than_a_sum_has_room_for_are_refused(monkeypatch, record_property) -> None:
-    """C2: an error before anything is spent, and never a wrapped sum."""
-    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", 2)
-    ratings = Ratings.from_any((["a", "b", "c"], ["x"] * 3, [1.0, 2.0, 3.0]), Domain(["x"], (1, 5)))
+@pytest.mark.parametrize("estimator", [PrivateALS(iterations=1), Popular(), DPALS()])
+def test_more_users_than_float64_has_room_for_train_the_same_model(estimator, monkeypatch) -> None:
+    """C2: no refusal, which would reveal their number, and the same sums in blocks."""
+    ratings = realistic(30, 6, 90, seed=0)
+
+    def trained() -> bytes:
+        accountant = Accountant(Budget(1.0, 1e-6), noise=SeededNoise(0))
+        return estimator.fit(ratings, accountant).to_bytes()
+
+    in_one_sum = trained()
+    monkeypatch.setattr("hushrec.training.run.LARGEST_COUNT", 7)
+    assert trained() == in_one_sum
+
+
+#: Numbers of steps below and above what float64 holds, up to 2^62.
+SIZES = [0, 1, -7, 2**51 - 1, 2**51, -(2**51) - 1, 2**53 + 1, -(2**53) - 3, 2**60 + 12345, -(2**62) + 1]
+
+
+def exactly(steps: list[int], step: float = 2.0**-28) -> Bounded:
+    return Bounded.of_steps(np.array(steps), bound=signed(1.0), step=step)
+
+
+@pytest.mark.parametrize("noise_multiplier", [0.01, 1.0, 1e9])
+def test_noise_is_added_to_sums_beyond_float64_exactly(noise_multiplier: float, record_property) -> None:
+    """C2: the same noise on a small sum, in rational arithmetic, gives the same released number."""
+
+    def released(steps: list[int]) -> np.ndarray:
+        accountant = Accountant(Budget(1e9, 1e-6), noise=SeededNoise(4))
+        return accountant.release(exactly(steps), Gaussian(noise_multiplier), "sums")
+
+    small = [size % 2**40 for size in SIZES]
+    for size, low, far, near in zip(SIZES, small, released(SIZES), released(small), strict=True):
+        assert far == float(Fraction(float(near)) + Fraction(size - low, 2**28))
+    record_property("overflow cases", len(SIZES))
+
+
+def test_blocks_weights_and_joint_releases_keep_sums_beyond_float64(record_property) -> None:
+    """C2: sums of blocks, weighted groups, and parts of one release are exact integers."""
+
+    class Told:
+        def __init__(self, steps: list[int]) -> None:
+            self.total = lambda: exactly(steps)
+
+    def answer(steps: list[int]) -> list[np.ndarray]:
+        blocks = [partial(realistic, 3, 3, 6, seed=0)] * 5
+        return answer_all(lambda rows: Told(steps), blocks, Query((), Call("total", (), {}), 0))
+
+    steps = [2**53 - 1, -(2**53) + 1, 3]
+    assert answer(steps)[0].tolist() == [5 * size for size in steps]
+    groups = [(31 / 32, Told(SIZES[:8])), (1 / 32, Told(SIZES[:8])), (1.0, Told(SIZES[:8]))]
+    weighted = WeightedUsers(groups).total()
+    assert weighted._steps().tolist() == [64 * size for size in SIZES[:8]]
+    assert (weighted.step == 2.0**-33).all()
+    joint = together([weighted.times(3.0), exactly(SIZES)])
+    assert joint._steps().tolist() == [64 * size for size in SIZES[:8]] + SIZES
+    record_property("overflow cases", len(SIZES))
+
+
+def test_noise_that_would_show_the_large_part_of_a_sum_is_refused() -> None:
+    """Its grid would not divide what is added after the noise."""
     accountant = Accountant(Budget(1.0, 1e-6))
-    with pytest.raises(InputError, match="users"):
-        GlobalMean().fit(ratings, accountant)
+    with pytest.raises(InputError, match="overflow"):
+        accountant.release(exactly([1]), Gaussian(2.0**49), "sums")
     assert accountant.releases == ()
-    record_property("overflow cases", 1)
 
 
 @pytest.mark.parametrize("bound", [1e-300, 1e-9, 0.3, 0.5, 1.0, 1.5, 2.0, 4096.0, 1e12])

@@ -56,6 +56,7 @@ NOISE_LAW = "models/test_plan.py::test_the_noise_that_is_added_is_the_noise_that
 PLAN = f"{CONTRACT}::test_ledger_equals_plan"
 ORDER = f"{CONTRACT}::test_sums_do_not_depend_on_order_parts_or_threads"
 SUMS = "models/test_exact_sums.py"
+BEYOND = "test_blocks_weights_and_joint_releases_keep_sums_beyond_float64"
 ACCOUNTANT = "privacy/test_accountant.py"
 ACCOUNTING = "privacy/test_accounting.py"
 LEDGER = "privacy/test_ledger.py"
@@ -446,9 +447,25 @@ EXACT = [  # sums are not exact
         "papers/frank_wolfe/eigensolvers:RowUsers.product",
         "rows, step = self._clipped, spacing(self._bound**2)",
         "rows, step = self._clipped, 2.0**-60 * spacing(self._bound**2)"),
-    bug("more users than a sum has room for",
-        f"{SUMS}::test_more_users_than_a_sum_has_room_for_are_refused", "training/run:check_rows",
-        "if ratings.n_users > most:", "if False:"),
+    bug("the number of users decides whether a training is refused",
+        f"{SUMS}::test_more_users_than_float64_has_room_for_train_the_same_model",
+        "training/run:users_side", "rows = used_rows(estimator, ratings)",
+        """rows = used_rows(estimator, ratings)
+    if rows.n_users > LARGEST_COUNT:
+        raise InputError("too many users")"""),
+    bug("sums of blocks beyond float64", f"{SUMS}::{BEYOND}", "training/partitioned:answer_all",
+        "parts = [part._steps() for part in bounded]",
+        "parts = [1.0 * part._steps() for part in bounded]"),
+    bug("weighted sums beyond float64", f"{SUMS}::{BEYOND}", "training/partitioned:_weighted",
+        "int(weight / WEIGHT_STEP) * part._steps()",
+        "(weight / WEIGHT_STEP * part._steps()).astype(np.int64)"),
+    bug("noise on a sum that float64 rounded",
+        f"{SUMS}::test_noise_is_added_to_sums_beyond_float64_exactly",
+        "privacy/accountant:Accountant.release", "bounded._completed(mechanism.apply(self._noise, value,",
+        "(mechanism.apply(self._noise, value + bounded._high,"),
+    bug("a grid that shows the large part of a sum",
+        f"{SUMS}::test_noise_that_would_show_the_large_part_of_a_sum_is_refused",
+        "privacy/release:Release.amounts", "(amounts < bounded.largest_noise)", "(amounts < math.inf)"),
 ]  # fmt: skip
 
 PAPERS = [  # the algorithms of the papers and of lists
@@ -732,7 +749,7 @@ SEASONS = [
         "np.minimum(np.maximum(np.asarray(counts) - 1, 0), len(self.weights))"),
     bug("sums that are not weighed",
         f"{COUNTED}::test_one_user_moves_all_trainings_together_by_the_budget_at_most[item-bias]",
-        "training/partitioned:_weighted", "weight * part._take()", "1.0 * part._take()"),
+        "training/partitioned:_weighted", "int(weight / WEIGHT_STEP)", "int(1.0 / WEIGHT_STEP)"),
     bug("a number of users that does not count weights",
         f"{COUNTED}::"
         "test_the_number_of_users_costs_a_part_of_the_trainings_slice_and_counts_weights",

@@ -137,7 +137,7 @@ class Replay(PlannedGate):
 
     def release(self, label: str, bounded: Bounded) -> Array:
         self._as_planned(label, bounded)
-        number, places = self._order[label], np.asarray(bounded._take(), np.int64)
+        number, places = self._order[label], bounded._steps()
         grid = Grid.of(self._training.plan.releases[number], bounded, places.shape)
         if number != self._made:
             raise HushrecError(f"Release {label!r} does not come in the order of the plan.")
@@ -198,9 +198,8 @@ def rehearsal(training: Training, rows: Ratings) -> str:
 def integers(make: Make, rows: Ratings, opened: Opened) -> Words:
     """Return the users' private sums to a round, modulo 2^64."""
     parts = []
-    for question, steps in zip(opened.questions, opened.steps, strict=True):
-        answers = [np.ravel(bounded._take()) for bounded in contributions(make, rows, question)]
-        parts.append((np.concatenate(answers) / steps).astype(np.int64))
+    for question in opened.questions:
+        parts += [np.ravel(bounded._steps()) for bounded in contributions(make, rows, question)]
     return np.concatenate(parts).view(np.uint64)
 
 

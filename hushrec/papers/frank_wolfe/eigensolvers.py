@@ -19,7 +19,7 @@ from scipy.special import ndtri
 from hushrec.checks import CLIPS, check_choice, check_numbers
 from hushrec.data.sparse import check_sparse
 from hushrec.errors import InputError
-from hushrec.kernels.fixed_point import LARGEST_COUNT, spacing, truncated
+from hushrec.kernels.fixed_point import spacing, truncated
 from hushrec.kernels.packed import top_eigenpairs, unpacked
 from hushrec.kernels.sparse_rows import clipped_rows, with_values
 from hushrec.privacy import Accountant, Bound, Bounded, Budget, Plan, counted, positive
@@ -187,7 +187,8 @@ def private_pca(
     Parameters
     ----------
     rows : sparse or dense array of shape (n_rows, n_columns)
-        Private; one row for each unit. Entries that are not finite count as zero.
+        Private; one row for each unit, at most 33,554,432, which is assumed to be public. Entries that are
+        not finite count as zero.
     accountant : Accountant
         All that is left of its budget is spent.
     row_clip : float
@@ -229,8 +230,6 @@ def private_pca(
     solver: Solver = (
         OjaSolver(row_clip, steps) if method == "oja" else PowerSolver(row_clip, steps, components)
     )
-    if matrix.shape[0] > LARGEST_COUNT:
-        raise InputError(f"Sums are exact for up to {LARGEST_COUNT:,} rows; pass a part of them.")
     plan = solver.releases("pca", accountant.budget, part)
     accountant.check(plan)
     start = random_block(matrix.shape[1], components, seed)
