@@ -11,7 +11,7 @@ from typing import Any
 from hushrec.checks import plural, settings_of
 from hushrec.cli import output
 from hushrec.data import Domain
-from hushrec.evaluation.baselines import baselines, planned_noise, released_noise
+from hushrec.evaluation.baselines import baselines, planned_noise, released, released_weights
 from hushrec.evaluation.measured import public_decides
 from hushrec.evaluation.taste import Taste, taste
 from hushrec.privacy import Budget
@@ -19,9 +19,8 @@ from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
 from hushrec.serving.recommend import Algorithm
 from hushrec.training import run
+from hushrec.training.trainable import USER_COUNT, holds_user_count
 
-#: Label of the release of the number of users.
-_COUNT = "number of users"
 #: Number of items that `explain` names per score, and the smallest move that it prints.
 _REASONS, _SHOWN_MOVE = 3, 0.0005
 #: Agreement with released values below which it is the printed reason for the weight 0.
@@ -79,13 +78,13 @@ def trained(trained: Model, target: Path, verb: str, as_json: bool, rows: bool =
 def popularity_of(trained: Model) -> str:
     if "popularity" in baselines(trained):
         return "released"
-    released = any(release.label.endswith("item weights") for release in trained.privacy.releases)
-    return "not kept" if released else "not released"
+    return "not released" if released_weights(trained) is None else "not kept"
 
 
 def held_against(trained: Model) -> tuple[dict[str, Any], str]:
     popularity, means = popularity_of(trained), "user means" in baselines(trained)
-    released_sd, planned_sd = released_noise(trained), planned_noise(trained)
+    weights, planned_sd = released_weights(trained), planned_noise(trained)
+    released_sd = weights.noise_sd if weights is not None and popularity == "released" else None
     facts = {
         "user_means": "released" if means else "not released",
         "popularity": popularity,
@@ -120,14 +119,14 @@ def settings_line(estimator: Algorithm, noisy_count: bool = False) -> str:
     noisy = " (released with noise)" * noisy_count
     settings = ", ".join(
         (f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}")
-        + noisy * name.endswith("n_users")
+        + noisy * holds_user_count(name)
         for name, value in settings_of(estimator).items()
     )
     return f"Settings:   {settings or 'none'}"
 
 
 def counted(trained: Model) -> bool:
-    return any(release.label == _COUNT for release in trained.privacy.releases)
+    return released(trained, USER_COUNT) is not None
 
 
 def described(trained: Model) -> dict[str, Any]:
@@ -147,9 +146,8 @@ def described(trained: Model) -> dict[str, Any]:
 
 
 def warn_of_the_number_of_users(trained: Model) -> None:
-    released = [release for release in trained.privacy.releases if release.label == _COUNT]
-    number = trained.estimator.user_count
-    if number is not None and released and not run.exceeds_noise(number, released[0].noise_sd):
+    count, number = released(trained, USER_COUNT), trained.estimator.user_count
+    if number is not None and count is not None and not run.exceeds_noise(number, count.noise_sd):
         output.note(
             f"Warning: the released number of users, {number:,}, is indistinguishable from 0; run hushrec"
             " check to see which rows were used.",

@@ -30,6 +30,7 @@ from hushrec.privacy import total_mu
 from hushrec.privacy.budget import composed_epsilon
 from hushrec.privacy.ledger_records import Row
 from hushrec.privacy.release import Release
+from hushrec.training.trainable import USER_COUNT, holds_user_count
 
 _PAGE = """<!doctype html>
 <html lang="{language}">
@@ -48,8 +49,6 @@ _PAGE = """<!doctype html>
 """
 #: Number of trainings and seasons on a page; earlier ones are one row, to fit six pages.
 _LISTED = 6
-#: The release of the number of users (hushrec.training.named).
-_COUNT = "number of users"
 
 
 def render(envelope: dict[str, Any]) -> bytes:
@@ -221,9 +220,10 @@ def _trained(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
 def _settings(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     """A number of users that was released is marked as noisy."""
     book = dossier["ledger"]
-    counted = any(row[4] == _COUNT for row in book["charges"] if row[2] in book["runs"])
+    charges = [Row(*columns) for columns in book["charges"]]
+    counted = any(row.label == USER_COUNT for row in charges if row.run in book["runs"])
     settings = [
-        f"{key} = {_setting(value, lang)}" + lang["noisy"] * (counted and key.rpartition(".")[2] == "n_users")
+        f"{key} = {_setting(value, lang)}" + lang["noisy"] * (counted and holds_user_count(key))
         for key, value in dossier["model"]["settings"].items()
         if value is not None
     ]

@@ -16,12 +16,11 @@ from hushrec.evaluation.metrics import Evaluation, evaluate
 from hushrec.evaluation.user_metrics import METRICS
 from hushrec.models.baselines import ItemBias, Popular
 from hushrec.serving.recommend import Recommender
+from hushrec.training.trainable import ITEM_WEIGHTS
 
 if TYPE_CHECKING:
+    from hushrec.privacy import Release
     from hushrec.serving.model import Model
-
-#: Label of the release that contains popularity.
-_WEIGHTS = "item weights"
 
 
 def baselines(model: Recommender) -> dict[str, Recommender]:
@@ -112,13 +111,14 @@ def planned_noise(model: Model) -> float | None:
     return float(Popular().plan(budget, model.domain).releases[0].noise_sd)
 
 
-def released_noise(model: Model) -> float | None:
-    """Return the noise of the release that popularity follows from."""
-    labels = (f"lists: {_WEIGHTS}", _WEIGHTS)
-    sds = [
-        release.noise_sd for label in labels for release in model.privacy.releases if release.label == label
-    ]
-    return float(sds[0]) if sds and "popularity" in baselines(model) else None
+def released(model: Model, label: str) -> Release | None:
+    """Return a model's release with a label."""
+    return next((release for release in model.privacy.releases if release.label == label), None)
+
+
+def released_weights(model: Model) -> Release | None:
+    """Return the release that popularity follows from: that of the lists, or else the model's own."""
+    return released(model, f"lists: {ITEM_WEIGHTS}") or released(model, ITEM_WEIGHTS)
 
 
 def _simple(estimator: Any, model: Recommender, arrays: Mapping[str, Any]) -> Recommender:

@@ -60,6 +60,13 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
     return Plan(budget, planned)
 
 
+def holds_user_count(setting: str) -> bool:
+    """Return whether a setting, also of a model within, is the number of users."""
+    return setting.rpartition(".")[2] == "n_users"
+
+
+#: Labels of the releases that reports read.
+USER_COUNT, ITEM_WEIGHTS = "number of users", "item weights"
 #: Part of a budget for the number of users, if it is released.
 _COUNT_PART = 0.01
 
@@ -67,7 +74,7 @@ _COUNT_PART = 0.01
 def user_count_release(budget: Budget, fraction: float = 1.0) -> Release:
     """Return the release of the number of users; sensitivity 1, under replace too."""
     law, sensitivity = budget.share(_COUNT_PART * fraction), counted(1.0).under(budget.relation)
-    return Release("number of users", law, sensitivity, budget.unit, budget.relation)
+    return Release(USER_COUNT, law, sensitivity, budget.unit, budget.relation)
 
 
 def check_planned(budget: Budget, domain: Domain) -> None:
