@@ -1,9 +1,9 @@
-"""Small tables with bars for notebooks, and text escaped for Markdown."""
+"""Small tables as text, and with bars for notebooks; text escaped for Markdown."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
 _COLOURS = {"spent": "#c2410c", "reserved": "#d9a400", "free": "#15803d", "left": "#15803d"}
@@ -14,6 +14,17 @@ _WIDE = 240
 def markdown(text: str) -> str:
     """Return text on one line, escaped for Markdown with or without HTML."""
     return " ".join(re.sub(r"([\\`*_{}\[\]()<>#|!~&$:@^-])", r"\\\1", text).split())
+
+
+def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
+    """Return rows as lines of columns; those at ``left`` begin in line, the others end in line."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    sides = ["<" if at in left else ">" for at in range(len(widths))]
+    cells = [
+        [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
+        for row in rows
+    ]
+    return ["  ".join(row).rstrip() for row in cells]
 
 
 def table(heading: str, rows: Iterable[Sequence[str]], *notes: str) -> str:

@@ -16,6 +16,7 @@ from hushrec.data import leave_last_out
 from hushrec.errors import InputError
 from hushrec.evaluation import evaluate as measure
 from hushrec.evaluation.baselines import measured
+from hushrec.evaluation.intervals import RESAMPLES
 from hushrec.evaluation.metrics import DEFAULT_METRICS, Evaluation, shown
 from hushrec.evaluation.user_metrics import METRICS
 from hushrec.progress import progress_bar
@@ -51,7 +52,7 @@ def evaluate(
     metrics: Annotated[str, Parameter(metavar="NAME,...", show_default="as above")] = ",".join(
         DEFAULT_METRICS
     ),
-    resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = 1000,
+    resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = RESAMPLES,
     seed: Seed = 0,
     scheduler: Scheduler | None = None,
     reading: Reading = Reading(),

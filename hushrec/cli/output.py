@@ -17,6 +17,7 @@ import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from typing import IO, TYPE_CHECKING, Any
 
+from hushrec.notebook import aligned
 from hushrec.progress import width
 
 if TYPE_CHECKING:
@@ -131,13 +132,7 @@ def warn_of_publishing(trained: Model, path: str) -> None:
 
 def table(rows: Sequence[Sequence[str]], left: Collection[int]) -> str:
     rows = [[" ".join(visible(cell).splitlines()) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = ["<" if at in left else ">" for at in range(len(widths))]
-    cells = [
-        [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
-        for row in rows
-    ]
-    return "\n".join("  ".join(row).rstrip() for row in cells)
+    return "\n".join(aligned(rows, left))
 
 
 def short(number: float | None) -> str:

@@ -14,6 +14,8 @@ from hushrec.types import Array
 #: Part of the resamples below an interval, and above it; and the interval's level.
 _TAIL = 0.025
 CONFIDENCE = 1 - 2 * _TAIL
+#: Bootstrap samples of the users.
+RESAMPLES = 1000
 #: Users, each of whom counts as often as they were drawn.
 Sample = TypeVar("Sample")
 

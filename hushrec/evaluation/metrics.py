@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from hashlib import blake2b
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,8 +17,9 @@ import scipy.sparse as sp
 from hushrec import notebook
 from hushrec.checks import check_choice, check_kind, check_listed, check_numbers, plural
 from hushrec.data import Ratings, Store
+from hushrec.data.keys import mix
 from hushrec.errors import InputError
-from hushrec.evaluation.intervals import CONFIDENCE, Estimate, estimates
+from hushrec.evaluation.intervals import CONFIDENCE, RESAMPLES, Estimate, estimates
 from hushrec.evaluation.one_bit import sign_metrics
 from hushrec.evaluation.user_metrics import METRICS, K, Measured, Users
 from hushrec.serving.recommend import Recommender
@@ -118,21 +118,17 @@ class Evaluation:
             for name, metric in self.metrics.items()
             if name not in errors or not math.isnan(metric.value)  # lists alone have no errors
         } or self.metrics
-        width = max(map(len, shown_ones))
-        interval = f"   {CONFIDENCE:.0%} interval{'' if more_columns else ' (bootstrap over users)'}"
-        lines = [f"{'':{width}}   value{interval}{'':{8 * bool(more_columns)}}"]
+        more = more_columns or {}
+        interval = f"{CONFIDENCE:.0%} interval{'' if more else ' (bootstrap over users)'}"
+        rows = [["", "value", interval, *more]]
         for name, metric in shown_ones.items():
-            figures = f"{shown(name, metric.value):>8}"
+            value, between = shown(name, metric.value), ""
             if math.isnan(metric.value):
-                figures = "       -   (nothing to measure)"
+                value, between = "-", "(nothing to measure)"
             elif not math.isnan(metric.low):
-                figures += f"   {shown(name, metric.low)} to {shown(name, metric.high)}"
-            lines.append(f"{name:{width}}{figures}")
-        for heading, cells in (more_columns or {}).items():
-            column = [heading, *(cells.get(name, "") for name in shown_ones)]
-            longest, wide = max(map(len, lines)), max(map(len, column))
-            lines = [f"{line:{longest}}   {cell:>{wide}}" for line, cell in zip(lines, column, strict=True)]
-        lines = [line.rstrip() for line in lines]
+                between = f"{shown(name, metric.low)} to {shown(name, metric.high)}"
+            rows.append([name, value, between, *(cells.get(name, "") for cells in more.values())])
+        lines = notebook.aligned(rows, left={0, 2})
         what = "held-out row" if self.purchases else "held-out rating"
         of = f"{plural(self.n_ratings, what)} of {plural(self.n_users, 'user')}"
         lines.append(f"{of}; relevant: {relevant(self.relevant_from, self.purchases)}.")
@@ -157,7 +153,7 @@ def evaluate(
     k: int = K,
     relevant_from: float | None = None,
     metrics: Sequence[str] = DEFAULT_METRICS,
-    resamples: int = 1000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
     next: bool = False,
     exclude_seen: bool = True,
@@ -438,15 +434,15 @@ def _found(lists: Array, keys: Array, n_items: int) -> Any:
 
 
 def _before_history(model: Recommender, history: Ratings, k: int, next: bool) -> dict[str, Array]:
-    """Return a digest of each list and its first item, items of the history included."""
-    lists = [
-        row
-        for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False)
-        for row in columns
-    ]
-    digests = [int.from_bytes(blake2b(row.tobytes(), digest_size=8).digest()) for row in lists]
-    firsts = [int(row[0]) for row in lists]
-    return {"list": np.array(digests, np.uint64), "first item": np.array(firsts, np.int64)}
+    """Return a hash of each list and its first item, items of the history included."""
+    hashes, firsts = np.zeros(history.n_users, np.uint64), np.zeros(history.n_users, np.int64)
+    start = 0
+    for columns, *_ in model.rank(history, k, predict=False, next=next, exclude_seen=False):
+        part = slice(start, start := start + len(columns))
+        firsts[part] = columns[:, 0]
+        for column in columns.T:
+            hashes[part] = mix(hashes[part] + column.astype(np.uint64))
+    return {"list": hashes, "first item": firsts}
 
 
 def _plain(value: float) -> float | None:

@@ -31,8 +31,8 @@ _BASELINES: Any = {
 #: Dashes of the references without privacy.
 _REFERENCE_DASHES = "--", ":", "-."
 _STYLE: Any = {"font.family": ["DejaVu Sans"], "svg.fonttype": "none", "svg.hashsalt": "hushrec"}
-#: Width and height of a panel in inches, dots an inch in a file, and letters in a line below the panels.
-_WIDTH, _HEIGHT, _DOTS, _LETTERS = 7.6, 4.4, 200, 120
+#: Letters in a line below the panels.
+_LETTERS = 120
 #: Opacity of an interval, and its width in points at a single epsilon.
 _SHADE, _BAR = 0.2, 8
 _TITLES = {
@@ -59,7 +59,8 @@ def privacy_utility_plot(
     import matplotlib as mpl
 
     with mpl.rc_context(_STYLE):
-        figure = new_figure(figsize=(_WIDTH, _HEIGHT * len(metrics)), dpi=_DOTS, layout="constrained")
+        width, height = mpl.rcParamsDefault["figure.figsize"]
+        figure = new_figure(figsize=(width, height * len(metrics)), layout="constrained")
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
         drawn = [
             _draw_panel(axes, cells, name, k, interval)
@@ -127,7 +128,7 @@ def new_figure(**options: Any) -> Figure:
         def _repr_png_(self) -> bytes:
             buffer = io.BytesIO()
             with mpl.rc_context(_STYLE):
-                self.savefig(buffer, format="png", dpi=_DOTS / 2, bbox_inches="tight")
+                self.savefig(buffer, format="png", bbox_inches="tight")
             return buffer.getvalue()
 
     return Shown(**options)
@@ -139,7 +140,8 @@ def save_plot(figure: Figure, path: Path, stamp: str) -> None:
     about = {"Description": stamp}
     with mpl.rc_context(_STYLE):
         svg = {"Date": None} if path.suffix == ".svg" else {}
-        figure.savefig(path, bbox_inches="tight", metadata={**about, **svg})
+        sharp = 2 * figure.dpi  # on paper
+        figure.savefig(path, dpi=sharp, bbox_inches="tight", metadata={**about, **svg})
 
 
 def _styles(

@@ -22,7 +22,7 @@ import scipy.sparse as sp
 
 from hushrec.data import Ratings
 from hushrec.data.splits import k_folds
-from hushrec.evaluation.intervals import Estimate, Metric, estimates
+from hushrec.evaluation.intervals import RESAMPLES, Estimate, Metric, estimates
 from hushrec.public.ratings_model import ratings_model
 from hushrec.serving.judged import Judged as Judged
 from hushrec.serving.recommend import PublicPart, Recommender
@@ -34,8 +34,6 @@ from hushrec.types import Array
 GRID = np.linspace(0.0, 1.0, 11)
 #: Folds over donors and over each donor's ratings; largest number of judges, chosen by a hash of their ids.
 _FOLDS, _MOST_JUDGES = 5, 300
-#: Bootstrap samples of the donors.
-_RESAMPLES = 1000
 _TINY = float(np.finfo(np.float64).tiny)
 #: Weight of ratings of another population that agree fully with the released biases, without judges.
 _UNJUDGED = 0.8
@@ -114,7 +112,7 @@ def bagged(errors: Array) -> float:
     judges = len(errors)
     if judges < 2:
         return 0.0
-    drawn = np.random.default_rng(0).multinomial(judges, np.full(judges, 1 / judges), size=_RESAMPLES)
+    drawn = np.random.default_rng(0).multinomial(judges, np.full(judges, 1 / judges), size=RESAMPLES)
     return float(GRID[np.argmin(drawn @ errors, axis=1)].mean())
 
 
@@ -129,7 +127,7 @@ def _judged(votes: _Votes, weight: float, donors: Ratings, external: bool, agree
         Metric(name, partial(rmse, errors=votes.errors[:, column]), high=math.inf)
         for name, column in zip(("private", "public", "together"), columns, strict=True)
     ]
-    resamples = _RESAMPLES if votes.number.any() else 0
+    resamples = RESAMPLES if votes.number.any() else 0
     intervals = estimates(metrics, lambda weights: weights, len(votes.number), resamples, 0)
     return Judged(
         donors=donors.n_users,
