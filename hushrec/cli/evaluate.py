@@ -139,13 +139,14 @@ def _lost(result: Evaluation, baselines: Mapping[str, Evaluation | None]) -> lis
     sentences = []
     for name, phrase in _BASELINES.items():
         figures = {} if (baseline := baselines[name]) is None else baseline.metrics
+        names = {METRICS[metric].called(result.k): sign for metric, sign in _BETTER.items()}
         lost = [
-            metric
-            for metric in figures.keys() & result.metrics.keys()
-            if _BETTER.get(metric.split("@")[0], 0) * (figures[metric].value - result[metric].value) > 0
+            name
+            for name in sorted(names.keys() & figures.keys() & result.metrics.keys())
+            if names[name] * (figures[name].value - result[name].value) > 0
         ]
         if lost:
-            sentences.append(f"Worse than {phrase}: {', '.join(sorted(lost))}.")
+            sentences.append(f"Worse than {phrase}: {', '.join(lost)}.")
     return sentences
 
 

@@ -21,13 +21,12 @@ from hushrec.checks import plural
 from hushrec.cli import output
 from hushrec.disk import private_file
 from hushrec.errors import InputError
+from hushrec.network.messages import SHORTEST_TOKEN
 from hushrec.serving.modelfile import write_atomically
 
 #: Characters of a file's name, below the 143 that encrypted file systems leave.
 _LONGEST_NAME = 120
 _TABLES = (".parquet", ".pq", ".csv")
-#: Characters: 128 bits in hexadecimal digits.
-_SHORTEST_TOKEN = 32
 #: The index of the users' files. Its second dot keeps it apart from their names.
 INDEX = "index.private.csv"
 _UNFINISHED = f"{INDEX}.unfinished"
@@ -97,12 +96,12 @@ def text_lines(path: str, what: str) -> list[str]:
 
 def tokens(path: str, count: int | None = None) -> list[str]:
     lines = text_lines(path, "token")
-    if any(len(token) < _SHORTEST_TOKEN or not token.isascii() for token in lines) or (
+    if any(len(token) < SHORTEST_TOKEN or not token.isascii() for token in lines) or (
         len(lines) != count if count else not lines
     ):
         what = f"{plural(count, 'token')}" if count else "bearer tokens"
         raise InputError(
-            f"{path!r} must hold {what} of {_SHORTEST_TOKEN} ASCII characters or more, one a line."
+            f"{path!r} must hold {what} of {SHORTEST_TOKEN} ASCII characters or more, one a line."
         )
     return lines
 

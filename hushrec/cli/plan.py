@@ -15,7 +15,7 @@ from hushrec.cli.tables import Size
 from hushrec.data import Domain
 from hushrec.errors import InputError
 from hushrec.evaluation.measured import nearest, public_decides
-from hushrec.models import Both
+from hushrec.models import Both, PrivateEigenRec
 from hushrec.training.named import choose, known
 
 
@@ -81,7 +81,7 @@ def plan(
         payload["measured"] = [asdict(row) for row in rows]
         text += ["", "Measured on the public tables that are most like yours (delta 1e-6):", ""]
         text += output_plan.measured_table(rows)
-        lists = model in ("lists", "both", "private-eigenrec")
+        lists = isinstance(getattr(estimator, "lists", estimator), PrivateEigenRec)
         decides = public_decides(n_users, n_items, budget.epsilon) if lists else ""
         decides = decides or "Your data may differ. Donors agreed to publish their ratings (--donors)."
         text += output.paragraph(decides)

@@ -220,7 +220,6 @@ class Comparison:
         """Plot the main metrics against epsilon, a panel each."""
         return privacy_utility_plot(
             {name: self.summary(name) for name in self.main_metrics},
-            k=self.k,
             unit=f"{self.unit} ({self.relation}, delta = {self.delta:g})",
             interval=self.interval,
             stamp=self.stamp,

@@ -35,13 +35,6 @@ _STYLE: Any = {"font.family": ["DejaVu Sans"], "svg.fonttype": "none", "svg.hash
 _LETTERS = 120
 #: Opacity of an interval, and its width in points at a single epsilon.
 _SHADE, _BAR = 0.2, 8
-_TITLES = {
-    "rmse": "RMSE on held-out ratings (lower is better)",
-    "mae": "mean absolute error on held-out ratings (lower is better)",
-    "recall": "Recall@{k} (higher is better)",
-    "ndcg": "NDCG@{k} (higher is better)",
-    "coverage": "share of the catalogue recommended, k = {k}",
-}
 
 
 def needs_matplotlib() -> None:
@@ -52,9 +45,9 @@ def needs_matplotlib() -> None:
 
 
 def privacy_utility_plot(
-    metrics: Mapping[str, list[dict[str, Any]]], *, k: int, unit: str, interval: str, stamp: str
+    metrics: Mapping[str, list[dict[str, Any]]], *, unit: str, interval: str, stamp: str
 ) -> Figure:
-    """Draw metrics against epsilon: one line per model, baselines in grey, no privacy dashed."""
+    """Draw RMSE or recall against epsilon: one line per model, baselines in grey, no privacy dashed."""
     needs_matplotlib()
     import matplotlib as mpl
 
@@ -63,7 +56,7 @@ def privacy_utility_plot(
         figure = new_figure(figsize=(width, height * len(metrics)), layout="constrained")
         panels = figure.subplots(len(metrics), squeeze=False)[:, 0]
         drawn = [
-            _draw_panel(axes, cells, name, k, interval)
+            _draw_panel(axes, cells, name, interval)
             for axes, (name, cells) in zip(panels, metrics.items(), strict=True)
         ]
         panels[-1].set_xlabel(f"epsilon per {unit}, log scale")
@@ -72,7 +65,7 @@ def privacy_utility_plot(
     return figure
 
 
-def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, interval: str) -> list[str]:
+def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, interval: str) -> list[str]:
     """Return remarks on shades and on models without a line."""
     from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
@@ -92,7 +85,12 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
     axes.xaxis.set_minor_locator(NullLocator())
     if len(epsilons) == 1:
         axes.set_xlim(epsilons[0] / 2, epsilons[0] * 2)
-    axes.set_ylabel(_TITLES[metric.split("@")[0]].format(k=k))
+    errors = metric == "rmse"
+    axes.set_ylabel(
+        "RMSE on held-out ratings (lower is better)"
+        if errors
+        else f"{metric.capitalize()} (higher is better)"
+    )
     axes.grid(axis="y", color="#e4e4e4")
     axes.set_axisbelow(True)
     axes.spines[["top", "right"]].set_visible(False)
@@ -108,7 +106,7 @@ def _draw_panel(axes: Axes, cells: list[dict[str, Any]], metric: str, k: int, in
     )
     drawn = {row["model"] for row in rows}
     absent = [name for name in dict.fromkeys(row["model"] for row in cells) if name not in drawn]
-    why = "rank and predict no ratings" if metric in ("rmse", "mae") else "have nothing to be measured by"
+    why = "rank and predict no ratings" if errors else "have nothing to be measured by"
     shaded = any(_has_interval(row) for row in rows if math.isfinite(row["epsilon"]))
     return [f"Shaded: {interval}."] * shaded + [
         f"No line of {' and '.join(absent)} for {metric}: they {why}."

@@ -28,7 +28,7 @@ SHORT = 1 << 16
 #: Characters.
 _LONGEST_NAME = 200
 #: Characters: 128 bits in hexadecimal digits.
-_SHORTEST_TOKEN = 32
+SHORTEST_TOKEN = 32
 
 
 class Refusal(HushrecError):
@@ -50,8 +50,8 @@ def check_name(name: str) -> None:
 
 
 def check_token(token: str) -> None:
-    if len(token) < _SHORTEST_TOKEN:
-        raise Refusal(401, f"A node needs a bearer token of at least {_SHORTEST_TOKEN} characters.")
+    if len(token) < SHORTEST_TOKEN:
+        raise Refusal(401, f"A node needs a bearer token of at least {SHORTEST_TOKEN} characters.")
 
 
 def check_digest(text: str) -> None:

@@ -13,7 +13,7 @@ def test_twelve_models_differ_in_marker_and_dashes_and_neighbours_in_colour():
         for epsilon in (1.0, 5.0)
     ]
     rows += [{"model": name, "epsilon": math.inf, "value": 0.5, "low": 0.5, "high": 0.5} for name in "abc"]
-    figure = privacy_utility_plot({"rmse": rows}, k=20, unit="user", interval="", stamp="")
+    figure = privacy_utility_plot({"rmse": rows}, unit="user", interval="", stamp="")
     lines = [line for line in figure.axes[0].get_lines() if len(line.get_xdata()) == 2]
     drawn = [line for line in lines if line.get_marker() not in ("None", "")]
     in_grey = [(line.get_marker(), str(line.get_linestyle()), line._dash_pattern) for line in drawn]
