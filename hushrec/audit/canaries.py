@@ -1,8 +1,8 @@
 """The one-run audit: plant canary users by the toss of a coin each, train once, and guess the coins.
 
-Every canary rates separate items, so it contributes to separate entries of a release. The attacker scores
-canaries by the likelihood ratio of their entries. More right guesses than (epsilon, delta) allows refute the
-claim (Steinke, Nasr and Jagielski 2023). The distinguishing test is sharper.
+Canaries rate separate items, so their entries of a release are separate, and the attacker scores them by the
+entries' likelihood ratio. More right guesses than (epsilon, delta) allows refute the claim (Steinke, Nasr and
+Jagielski 2023). The distinguishing test is sharper.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def canaries(
     Parameters
     ----------
     estimator : Estimator
-        With releases per item; a single mean cannot distinguish canaries.
+        Its releases are per item; a single mean cannot distinguish canaries.
     budget : Budget
         The claim under test, with finite epsilon, for users.
     n_canaries : int

@@ -1,9 +1,8 @@
 """The many-run distinguishing test: can an attacker distinguish neighbouring data sets better than claimed?
 
-The attacker knows both generated data sets and scores the releases of a run by their likelihood ratio. Many
-runs on either side give a lower bound on mu, which exceeds the mu of a correct mechanism with probability at
-most alpha (Nasr et al. 2023, "Tight auditing of differentially private machine learning", in Gaussian
-differential privacy).
+The attacker knows both generated data sets and scores a run's releases by their likelihood ratio. Many runs
+on either side give a lower bound on mu, which exceeds a correct mechanism's mu with probability at most alpha
+(Nasr et al. 2023, "Tight auditing of differentially private machine learning").
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Membership inference against the published model: was this user in the training data?
 
-Users with random tastes are planted, half of them in the training data. The attacker scores a user by how
-well the model fits the user's ratings. It shows the success of one attack, and is no test of the claim.
+Users with random tastes are planted, half of them in the training data. The attacker scores users by the
+model's fit of their ratings. This is one attack, and no test of the claim.
 """
 
 from __future__ import annotations

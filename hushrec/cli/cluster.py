@@ -23,7 +23,7 @@ _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
 
 @contextmanager
 def cluster(scheduler: str | None, *sources: str) -> Iterator[Dask | None]:
-    """Return the engine, connected before any charge; None without a scheduler."""
+    """Return the engine, connected before any charge, or None without a scheduler."""
     if scheduler is None:
         yield None
         return

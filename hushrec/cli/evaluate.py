@@ -32,7 +32,7 @@ _NOTES = (
 
 #: -1: a smaller figure is better; 1: a larger one is.
 _BETTER = {"rmse": -1, "mae": -1} | dict.fromkeys(("recall", "capped-recall", "ndcg"), 1)
-#: How a sentence names a baseline.
+#: Names of the baselines in a sentence.
 _BASELINES = {
     "user means": "each user's mean",
     "popularity": "the released popularity",

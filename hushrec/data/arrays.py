@@ -193,7 +193,7 @@ def _codes(encoded: pa.ChunkedArray) -> np.ndarray:
 
 
 def plain_values(values: pa.Array) -> list[Any]:
-    """Return Python objects; text that is not UTF-8 as bytes."""
+    """Return Python objects, and bytes where text is not UTF-8."""
     if not pa.types.is_large_string(values.type):
         return values.to_pylist()
     cells = values.cast(pa.large_binary()).to_pylist()

@@ -144,7 +144,6 @@ class Several(dict[str, Any]):
         self.found = set() if found is None else found
 
     def of(self, names: Sequence[Any], implicit: bool) -> dict[str, Any]:
-        """Return the columns to look for in a table."""
         there = {*map(str, names)}
         self.found |= there
         asked = {role: name for role, name in self.items() if not _is_name(name) or str(name) in there}

@@ -55,12 +55,12 @@ class ItemTable:
     texts : Arrow array of str
         Canonical ids of the catalogue.
     features : ndarray of float64, shape (n_items, n_features), or None
-        NaN where a feature is missing. None if there are only texts.
+        NaN where a feature is missing; the whole is None if there are only texts.
     names : tuple of tuple of str
     widths : tuple of int
         Names of the columns and number of the features of each group.
     words : Neighbours or None
-        None if no two items share a word.
+        The field is None if no two items share a word.
     uses : tuple of (str, str)
         Each column's name, and "words", "features", "words and features" or "not used".
     """

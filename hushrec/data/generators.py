@@ -94,7 +94,6 @@ def realistic(
 
 
 def names(letter: str, count: int, digits: int) -> tuple[str, ...]:
-    """Return names of generated users or items, by their number."""
     width = max(len(str(count)), digits)
     return tuple(f"{letter}{number:0{width}d}" for number in range(1, count + 1))
 

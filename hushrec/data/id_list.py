@@ -18,8 +18,8 @@ _DELIMITERS = ("\t", "::", "|", ";", ",")
 _ITSELF, _ALONE = "download the file itself", "write the column of ids alone, one id a line"
 _RULE = r"[-+=|: \u2500-\u257f]*([-=]{3}|[\u2500-\u257f]{3})[-+=|: \u2500-\u257f]*$"
 _REFUSED = "(not found|forbidden|denied|server error)"
-#: What a text is instead of a list, its form, and the remedy. The form is that of its lines 1, 2, 3 and the
-#: last one, in lower case.
+#: The kind of a text that is no list, its form, and the remedy. The form is that of its lines 1, 2, 3 and
+#: the last one, in lower case.
 _OTHER_TEXTS = (
     ("a pointer to a file", r"version https://git-lfs|/annex/objects/", f"{_ITSELF}, as with git lfs pull"),
     ("a web page or XML", r"<[!?a-z](.|\n)*>$", _ITSELF),

@@ -50,7 +50,6 @@ def cell_keys(base: np.ndarray, items: np.ndarray) -> np.ndarray:
 
 
 def part_of(keys: np.ndarray, fractions: Sequence[float]) -> np.ndarray:
-    """Return the part that each hash is in."""
     ends = [min(int(end * 2.0**64), (1 << 64) - 1) for end in np.cumsum(fractions)[:-1].tolist()]
     return np.searchsorted(np.array(ends, dtype=np.uint64), keys, side="right")
 

@@ -145,8 +145,6 @@ def _deal_out(
 
 
 def _spill_all(pool: ThreadPoolExecutor, folder: Path, held: dict[int, list[pa.RecordBatch]]) -> int:
-    """Append the held rows to their partitions."""
-
     def spill(number: int) -> None:
         with (folder / _spill(number)).open("ab") as file:
             for schema, group in groupby(held[number], attrgetter("schema")):

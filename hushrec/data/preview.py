@@ -79,7 +79,7 @@ class Preview:
     not_read : tuple of str
         The other columns.
     format : str or None
-        None for a table in memory.
+        A table in memory has None.
     counted : {"line", "row"}
         Meaning of the numbers of dropped rows.
     rows, usable : int
@@ -92,7 +92,7 @@ class Preview:
     scales : tuple of (low, high)
         The usual scales that contain all numeric ratings.
     without_time : int or None
-        Usable ratings with an unreadable time; None without a column of times.
+        Usable ratings with an unreadable time, or None without a column of times.
     hints : tuple of str
         Possible faults of the file.
     tables : tuple of (str, Preview)
@@ -348,7 +348,7 @@ class _Read:
                 yield open_text(stream, str(self.format), self.columns)
 
     def _again(self, implicit: bool, **named: Any) -> Columns | None:
-        """Read again with other columns; None where they cannot be read."""
+        """Read again with other columns, or return None where they cannot be read."""
         with contextlib.suppress(InputError):
             return read_columns(self.source, {**(self._asked or {}), **named}, self.format, implicit)
         return None

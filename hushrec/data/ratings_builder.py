@@ -105,7 +105,7 @@ def _row_of_nothing(n_items: int) -> sp.csr_array:
 def latest(columns: Columns, n_items: int) -> Columns:
     """Sort by user and item; keep of a pair the latest rating, and the sum of its quantities.
 
-    Where times tie, the last row of the input stays if ``is_ordered``; otherwise the largest rating does, and
+    Of equal times the last row of the input stays if ``is_ordered``. Otherwise the largest rating stays, and
     users are sorted by their text.
     """
     if not columns.is_ordered:

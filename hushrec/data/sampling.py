@@ -20,8 +20,8 @@ def sample_per_user(ratings: Ratings, count: int, seed: int, priority: np.ndarra
         Positive.
     seed : int
     priority : ndarray, shape (n_items,), optional
-        Public or released: items of smallest priority first, ties by the hash. With released item counts this
-        is tail ("adaptive") sampling of DPALS (Chien et al. 2021, section 5).
+        Public or released: items of smallest priority first, ties by the hash. Released item counts give
+        tail ("adaptive") sampling of DPALS (Chien et al. 2021, section 5).
 
     Returns
     -------

@@ -32,7 +32,7 @@ class Store:
     ----------
     path : path
     domain : Domain, optional
-        That with which the store was prepared.
+        The domain with which the store was prepared.
 
     Attributes
     ----------

@@ -1,7 +1,7 @@
 """Files of a store: its manifest, its catalogue, and partitions of users, which are mapped into memory.
 
-A folder of Arrow IPC files and a manifest, written last (docs/guides/scaling.md). A record batch is a block
-of users with a list of ratings each.
+Arrow IPC files, and a manifest that is written last (docs/guides/scaling.md). A record batch is a block of
+users with a list of ratings each.
 """
 
 from __future__ import annotations

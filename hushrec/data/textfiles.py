@@ -1,7 +1,7 @@
 """Delimited text, one line at a time: a line is a row, and no line can change how another is read.
 
-General CSV readers let an open quote swallow the lines below, infer types from cells, and stop at long
-lines. Here a line ends at the line break, also within quotes, and every cell is bytes. A line with the wrong
+General CSV readers let an open quote swallow the lines below, and infer types from cells. Here a line ends
+at the line break, also within quotes, and every cell is bytes. A line with the wrong
 number of fields, or of more than 65,536 bytes, is skipped. A byte-order mark is dropped on any line.
 """
 

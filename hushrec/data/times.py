@@ -68,7 +68,7 @@ def encode_times(column: Any) -> np.ndarray:
 
 
 def join_filled(parts: Sequence[np.ndarray | None], lengths: Sequence[int], filler: int) -> np.ndarray | None:
-    """Fill missing columns of int64; None if all are missing."""
+    """Fill missing columns of int64, or return None if all are missing."""
     if all(part is None for part in parts):
         return None
     pairs = zip(parts, lengths, strict=True)

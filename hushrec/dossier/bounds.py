@@ -78,8 +78,8 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
     Parameters
     ----------
     of : {"model", "season", "so far", "budget", "weeks"}
-        The trainings that have this cost: this model, all of its season, all so far, all that the budget
-        allows, or all so far and all weeks to come.
+        The trainings of this cost: this model, its season, all so far, all that the budget allows, or all so
+        far and all weeks to come.
     epsilon, delta : float
     failure : float
         Part of delta: the probability that `mu` does not hold.
@@ -102,7 +102,7 @@ def valued(level: dict[str, Any], relation: str) -> dict[str, Any] | None:
     """Return the row of a level for two values of a rating of somebody who is known to be in the data.
 
     Removing one value and adding the other are two steps of add-remove, so mu and epsilon double (Dong, Roth
-    and Su 2022, theorem 2.14). None under replace, whose rows are about values.
+    and Su 2022, theorem 2.14). It is None under replace, whose rows are about values.
     """
     if relation != "add-remove":
         return None

@@ -1,6 +1,6 @@
 """Compare a dossier with its signature, its model, its ledger and the recorded mechanisms.
 
-The formulas are those of the library; the second verifier, examples/verify_dossier.py, has its own.
+The second verifier, examples/verify_dossier.py, has separate formulas.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class Check(NamedTuple):
     ----------
     what : str
     passed : bool or None
-        None for a part of the dossier that was not compared with anything.
+        A part that was not compared with anything has None.
     words : str
     parts : tuple of str
         Parts of the dossier that were not compared.

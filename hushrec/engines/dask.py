@@ -1,8 +1,8 @@
 """Training over the partitions of a store on a Dask cluster: the same bytes on any number of workers.
 
-The driver alone holds ledger, noise and the server's side. Workers open their partitions by path, and integer
-partial sums return through a tree. No task makes a release, since tasks are repeated. A worker's failure
-returns as one word; its log, spill folder and dashboard are as private as the store.
+The driver alone holds ledger, noise and the server's side. Workers open partitions by path, and integer sums
+return through a tree. No task makes a release, since tasks are repeated. A worker's failure returns as one
+word; its log, spill folder and dashboard are as private as the store.
 """
 
 from __future__ import annotations
@@ -67,8 +67,8 @@ class Dask:
 
     Privacy
     -------
-    Workers see their partitions' rows, and partial sums travel between them and to the driver. The holder of
-    the ratings must own the cluster. Use Dask's TLS beyond one machine.
+    Workers see their partitions' rows, and partial sums travel to the driver. The holder of the ratings must
+    own the cluster. Use Dask's TLS beyond one machine.
 
     Examples
     --------

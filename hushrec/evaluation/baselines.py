@@ -1,7 +1,7 @@
 """Baselines of a model without privacy cost, computed from its own released values.
 
-Users' own means are compared with its predictions, and item popularity with its lists. The result of
-`popular` with the whole budget is simulated, and private like all of an evaluation.
+Users' own means compare with predictions, item popularity with lists. The result of `popular` with the
+whole budget is simulated, and private like all of an evaluation.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def measured(
 ) -> dict[str, Evaluation | None]:
     """Measure the baselines of a model as `evaluate` measures the model; a private figure.
 
-    Keys are ``"user means"``, ``"popularity"`` and ``"popular"``; None where it was not released. On a
+    Keys are ``"user means"``, ``"popularity"`` and ``"popular"``; a value that was not released is None. On a
     cluster `popular` is None: it needs the rows of `history`, which are on the workers.
     """
     models: dict[str, Recommender | None] = {
@@ -104,7 +104,7 @@ def popular_by_plan(model: Model, history: Ratings | Store, seed: int = 0) -> Re
 
 
 def planned_noise(model: Model) -> float | None:
-    """Return the noise of `popular` with the model's whole budget, as a standard deviation."""
+    """Return the noise sd of `popular` with the model's whole budget."""
     budget = model.privacy.budget
     if not budget.private or budget.unit != "user" or budget.failure:
         return None

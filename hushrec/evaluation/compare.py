@@ -275,15 +275,15 @@ def compare(
     train_ratings, test_ratings : Ratings
         Over one domain. Users are folded in from the training ratings.
     models : sequence of str or Estimator
-        Names in ``hushrec.registry.ESTIMATORS``, with planned settings, or estimators. For likes
-        (``Domain(likes=True)``) those that rank.
+        Names in ``hushrec.registry.ESTIMATORS``, with planned settings, or estimators. Likes need models that
+        rank.
     epsilons : sequence of float
-        Epsilons of the runs, all at the same ``delta``, unit (user) and ``relation``.
+        All at the same ``delta`` and ``relation``.
     delta : float
         In (0, 1).
     relation : {"add-remove", "replace"}
     n_users : int, optional
-        Declared number of users; without it every run that needs it releases it.
+        Declared; else each run that needs it releases it.
     settings : mapping of model name to settings, optional
         They override the planned ones.
     draws : int
@@ -298,8 +298,8 @@ def compare(
     seed : int
         Seeds initialisation, sampling and the bootstrap.
     on_price : callable, optional
-        Called before the first run with the number of charged runs and their epsilon at ``delta`` together.
-        An exception stops the comparison, and no budget is spent.
+        Called before the first run with the number of charged runs and their epsilon together. An exception
+        stops the comparison, and no budget is spent.
     progress : bool
 
     Raises
@@ -365,7 +365,7 @@ def _shown(runs: Sequence[tuple[str, Budget, int]], progress: bool) -> Iterator[
 
 
 def _by_label(models: Sequence[str | Estimator[Any]]) -> dict[str, Estimator[Any] | None]:
-    """Return the estimators by label; None for a model that is planned by name."""
+    """Return the estimators by label, or None for a model that is planned by name."""
     estimators: dict[str, Estimator[Any] | None] = {}
     for model in models:
         if isinstance(model, str):
@@ -408,7 +408,7 @@ def cross_validate(
     folds : int
         Number of parts, by a hash of (seed, user, item).
     data_is_public : bool
-        Declare that the ratings are public; else cross-validation is refused.
+        True, or cross-validation is refused.
 
     Examples
     --------
@@ -443,10 +443,7 @@ def _grid(
     settings: dict[str, Mapping[str, Any]],
     data_is_public: bool,
 ) -> tuple[list[tuple[str, Budget]], list[str]]:
-    """Return every (model, budget) to run, and the jobs (ratings, lists) by which they are judged.
-
-    All is checked before the first run.
-    """
+    """Check and return every (model, budget) to run, and the jobs (ratings, lists) that judge them."""
     budgets = [Budget(epsilon, delta, relation=relation) for epsilon in dict.fromkeys(epsilons)]
     private = [budget for budget in budgets if budget.private]
     wanted = [name for name in models if name not in REFERENCES[True]]

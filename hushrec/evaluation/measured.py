@@ -41,7 +41,7 @@ def nearest(
 ) -> list[Measured]:
     """Return the rows of the tables that are most like a planned training, the most alike first.
 
-    Ordered by the distance of the logarithms of the declared figures; each table is in the result once.
+    The distance is that of the logarithms of the declared figures; each table occurs once.
     """
     declared = {"n_users": n_users, "n_items": n_items, "epsilon": epsilon}
     if ratings_per_user is not None:

@@ -29,7 +29,7 @@ from hushrec.types import Array
 if TYPE_CHECKING:
     from hushrec.data.store import Partition
 
-#: The privacy remark of an evaluation, in its text and in its dictionary.
+#: The privacy remark of an evaluation.
 PRIVATE_FIGURE = "private figure of the curator, computed from held-out ratings without noise"
 
 DEFAULT_METRICS = (
@@ -52,10 +52,9 @@ class Evaluation:
     n_users, n_ratings : int
         Users with held-out ratings, and those ratings.
     n_known : int
-        Held-out ratings of items that their user's history has, too: they flatter the errors, and are no
-        hits of a list.
+        Held-out ratings of items of the user's history: they flatter the errors, and are no hits.
     purchases : bool
-        Whether the held-out rows may be purchases without a rating.
+        Whether held-out rows may be purchases without a rating.
     exclude_seen : bool
         As in `evaluate`.
 
@@ -176,9 +175,8 @@ def evaluate(
     Over all lists: ``coverage`` is the fraction of the catalogue in at least one; ``gini`` is the Gini
     coefficient of how often each item is listed (0: all equally often); ``novelty`` the mean over their items
     of -log2 of the fraction of history's users who rated it, one being added to both counts.
-    ``different-lists`` counts the different lists, and ``commonest-first`` is the fraction of users with the
-    most common first item, both before items of the history are removed. A model that gives all users the
-    same list has 1 in both.
+    ``different-lists`` counts the lists, and ``commonest-first`` is the fraction of users with the most
+    common first item, both before items of the history are removed. One list for all users gives 1 in both.
 
     Parameters
     ----------

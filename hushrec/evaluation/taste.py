@@ -1,7 +1,7 @@
 """Personal taste as a model learned it, from released values.
 
-A taste dimension is learned if it exceeds the known noise of its release. A model that learned none gives all
-users nearly the same list.
+A taste dimension is learned if it exceeds the noise of its release. Without any, all users get nearly the
+same list.
 """
 
 from __future__ import annotations

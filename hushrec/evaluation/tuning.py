@@ -1,8 +1,8 @@
 """Choice of settings: freely on generated or public ratings, or privately on the private ones.
 
-The private choice follows Papernot and Steinke 2022: a random number of runs, each with random settings from
-the candidates and a private score. The best model alone is released. The whole cost is charged before the
-first run (:class:`hushrec.privacy.RepeatAndSelect`).
+The private choice (Papernot and Steinke 2022) makes a random number of runs, each with random settings and a
+private score, and releases the best model alone. The whole cost is charged before the first run
+(:class:`hushrec.privacy.RepeatAndSelect`).
 """
 
 from __future__ import annotations
@@ -60,8 +60,7 @@ def try_all(
 ) -> list[Trial]:
     """Try every candidate on generated or public ratings, best first; costs no privacy.
 
-    ``budget`` is that of the run that the settings are meant for. The squared errors are averaged over
-    ``draws`` runs of each candidate.
+    ``budget`` is that of the later run. Squared errors are averaged over ``draws`` runs of each candidate.
     """
     _check_candidates(ratings, model, candidates, Accountant(budget, data_is_public=True))
     history, held_out = leave_k_out(ratings, _HELD_OUT, seed=seed)
@@ -99,9 +98,8 @@ def tune(
     candidates : sequence of mappings
         Settings by name, public, from which each run draws one with equal chances.
     accountant : Accountant
-        The choice spends the whole budget, with all that it reserves for failures. The budget must be for
-        users and reserve some failure probability; all of delta if no other release is made: ``Budget(5,
-        1e-6, failure=1e-6)``.
+        The choice spends the whole budget, which is for users and reserves some failure probability: all of
+        delta if no other release is made, as ``Budget(5, 1e-6, failure=1e-6)``.
     mean_runs : float
         Expected number of runs, greater than 1.
     seed : int

@@ -93,7 +93,7 @@ class Sample:
 
     @cached_property
     def exposed(self) -> Array:
-        """How often each item is listed, shape (n_items,)."""
+        """Number of lists with each item, shape (n_items,)."""
         listed = self.of.lists >= 0
         weights = np.repeat(self.weights, self.of.columns["listed"])
         return np.bincount(self.of.lists[listed], weights, self.of.n_items)

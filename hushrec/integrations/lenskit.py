@@ -36,7 +36,7 @@ class HushrecConfig(BaseModel):
     catalogue : list of item ids
         Declared: the items of a LensKit data set are those that its users rated, which is private.
     rating_range : (float, float), optional
-        Declared; None for likes only.
+        Declared, or None for likes only.
     n_users : int, optional
         Number of users, if it is public; else it is released for a small part of the budget.
     model : str, optional

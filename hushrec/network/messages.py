@@ -1,7 +1,7 @@
 """Typed messages between nodes and servers: frozen dataclasses that check themselves, written as JSON.
 
-Arrays travel as base64 of their bytes with type and shape. Input that does not fit a message exactly is
-refused. Annotations check sizes and ranges: ``Annotated[str, check_name]``.
+Arrays travel as base64 with type and shape. Input that does not fit exactly is refused. Annotations check
+sizes and ranges: ``Annotated[str, check_name]``.
 """
 
 from __future__ import annotations

@@ -30,9 +30,9 @@ def item_vectors(ratings: Ratings) -> pa.Table:
     Returns
     -------
     pyarrow.Table
-        Columns ``item`` and ``vector`` for `Domain(item_features=...)`. A vector holds the logarithm of the
-        number of ratings, the item's bias and factors (for ratings), and its coordinates in the taste
-        dimensions if at least two users like something. Items without a rating are left out.
+        Columns ``item`` and ``vector`` for `Domain(item_features=...)`: the logarithm of the number of
+        ratings, the item's bias and factors (for ratings), and its coordinates in the taste dimensions if at
+        least two users like something. Items without a rating are left out.
 
     Raises
     ------

@@ -1,11 +1,9 @@
 """Weigh a public model of ratings by its benefit to donors, from released values and public ratings alone.
 
-Each donor's ratings are split into five parts; each in turn is held out and the others are folded in. The
-public model is trained in five folds over donors. The weight is the mean of the best weight over bootstrap
-samples of the donors. It shrinks towards 0 as if one more donor had found no benefit, and with the agreement
-of donors and released values.
-
-Donors are in the private training too, which favours the private model, so the weight is rather too small.
+Five folds over donors train the public model, and five over each donor's ratings judge it. The weight is the
+mean of the best weight over bootstrap samples of the donors. It shrinks as if one more donor had found no
+benefit, and with the agreement of donors and released values. It is rather too small: donors are in the
+private training too.
 """
 
 from __future__ import annotations
@@ -91,8 +89,7 @@ def unjudged(
 ) -> tuple[PublicPart | None, Judged]:
     """Return the public model of ratings of another population, without donors to judge it.
 
-    Its weight grows with its agreement with the released item biases. These show nothing of users' tastes, so
-    it stays below 1.
+    Its weight grows with its agreement with the released item biases. It stays below 1: they show no tastes.
     """
     external = replace(external.rated(), splits=())
     agreement, nobody = _agreement(private, external), external.rows([])

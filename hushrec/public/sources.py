@@ -33,8 +33,8 @@ class PublicRatings:
     """Ratings whose owners have published them, for a training.
 
     Lists get a part of public likes, whose weight all users learn. Predictions are mixed with a public model,
-    whose weight depends on its benefit for held-out ratings of donors and of the users of ``same``
-    (docs/guides/public.md). This object holds the declaration only.
+    weighed by its benefit for held-out ratings of donors and users of ``same`` (docs/guides/public.md). This
+    object holds the declaration only.
 
     Parameters
     ----------

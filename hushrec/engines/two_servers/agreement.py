@@ -1,7 +1,7 @@
 """The agreement of two servers and all nodes, and the rounds that follow from it.
 
-The server's side of a training is a function of the released totals. Each party runs it on no users and finds
-the next questions with their units and noise, so none trusts another about them.
+The server's side is a function of the released totals. Each party runs it on no users to find the next
+questions with their units and noise, so none trusts another about them.
 """
 
 from __future__ import annotations

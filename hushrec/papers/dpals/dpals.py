@@ -171,7 +171,7 @@ class DPALS(Estimator["SampledUsers"]):
         return 1.0 if self.sampling == "weights" else float(self.max_ratings_per_user)
 
     def _bounds(self, domain: Domain) -> tuple[float, float]:
-        """Of the clip and of a user's norm, in rating units; infinite for no bound."""
+        """Return the clip and the bound of a user's norm, in rating units; infinite for no bound."""
         unit = domain.half_width**2 if self.clipping == "user" else domain.half_width
         clip = math.inf if self.clip is None else unit * self.clip
         return clip, math.inf if self.user_norm is None else self.user_norm * domain.half_width
@@ -328,7 +328,7 @@ class SampledUsers(FittedUsers):
             self._rows = sample_per_user(self._rows, settings.max_ratings_per_user, seed, priority=priority)
 
     def fit(self, items: Array, ridge: SweepSettings) -> None:
-        """With the digits that sums in fixed point need."""
+        """Fit with the digits that sums in fixed point need."""
         super().fit(items, ridge)
         self._fitted = self._fitted.astype(items.dtype, copy=False)
 
@@ -346,8 +346,8 @@ class SampledUsers(FittedUsers):
     def item_statistics(self, clip: float, user_norm: float) -> Bounded:
         """Packed Gramians and right-hand sides of every item, block by block (lines 10 and 11).
 
-        Clipping "rating" limits every rating less its level to ``clip``; "user" limits the norm of a user's
-        right-hand sides over all items to it.
+        Clipping "rating" limits every rating less its level to ``clip``, "user" the norm of a user's
+        right-hand sides over all items.
         """
         settings, users = self._settings, self._fitted
         weighted, shrink = self._item_weight is not None, np.ones(self._rows.n_users)

@@ -132,9 +132,9 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     nuclear_norm : float
         Bound k on the nuclear norm of the completed matrix, in units of half the rating range, > 0.
     row_clip : float or None
-        Bound L on the norm of a user's row of ratings, and of that row in the current estimate, in units of
-        half the rating range, > 0. By default the square root of ``max_ratings_per_user``, which no centred
-        row exceeds.
+        Bound L on the norm of a user's row, of ratings and in the current estimate, in units of half the
+        rating range, > 0. By default the square root of ``max_ratings_per_user``, which no centred row
+        exceeds.
     step_damping : float
         >= 0. The published step does not depend on the residual's size, and overshoots with a generous k.
         From 1 on, a user with ratings along v moves by at most their residual.
@@ -275,7 +275,7 @@ class IteratingUsers(CentredUsers):
 class Iterates:
     """User side of Algorithms 1 and 3: every user's row of the iterate; private.
 
-    Kept at the users' own entries, and as coefficients of the directions.
+    It holds the users' own entries, and coefficients of the directions.
     """
 
     def __init__(self, rows: sp.csr_array, row_bound: float) -> None:
@@ -329,5 +329,5 @@ def top_right_singular(matrix: Any) -> tuple[float, NDArray[np.float64]]:
 
 
 def typical_nuclear_norm(domain: Domain, n_users: int) -> float:
-    """That of a matrix of rank about ten with entries of half the range or less."""
+    """Return the norm of a matrix of rank about ten with entries of half the range or less."""
     return 3.0 * math.sqrt(n_users * domain.n_items)

@@ -1,8 +1,7 @@
 """A node of masked completion (Algorithm 2): masks its ratings, uploads them once, decrypts the reply.
 
-The private key, token and mask coefficients, is written to a file that its owner alone can read, before
-anything is sent. A repeated upload is the same to the last bit: two masks over one column would reveal their
-difference.
+The private key, token and mask coefficients, is in a file of its owner alone before anything is sent. A
+repeated upload is the same to the last bit: two masks over one column would reveal their difference.
 """
 
 from __future__ import annotations

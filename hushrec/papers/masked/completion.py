@@ -1,7 +1,6 @@
 """Completion of a low-rank matrix from some of its entries: alternating minimisation and the nuclear norm.
 
-Both take the observed entries as the stored entries of a CSR matrix (a stored zero is an observed zero), in
-float64. Neither knows whether it works on plain or on masked entries.
+Both take the stored entries of a CSR matrix as observed (also zeros), in float64, plain or masked.
 """
 
 from __future__ import annotations

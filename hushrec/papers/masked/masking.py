@@ -1,8 +1,8 @@
 """The scheme of "Homomorphic Matrix Completion" (Liu, Li and Wang 2022): low-rank masks over low-rank data.
 
-A node adds a random combination of public columns to its observed ratings. The server completes the masked
-matrix, and the node subtracts its combination. This is obfuscation: :class:`MaskingStatement` states what the
-server learns, and :mod:`hushrec.papers.masked.reconstruction` computes it.
+A node adds a random combination of public columns to its ratings, the server completes the masked matrix, and
+the node subtracts its combination. This is obfuscation: :mod:`hushrec.papers.masked.reconstruction` computes
+what the server learns.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from hushrec.types import Array
 def public_key(n_items: int, mask_rank: int, seed: int) -> Array:
     """Return the public columns K of the masks (Algorithm 1, line 1), orthonormal.
 
-    With them a mask coefficient of standard deviation s adds about ``s * sqrt(mask_rank / n_items)`` to an
+    A mask coefficient of standard deviation s adds about ``s * sqrt(mask_rank / n_items)`` to an
     entry (docs/papers/errata.md). The seed is public too.
 
     Examples

@@ -1,7 +1,6 @@
 """The server of masked completion (Algorithm 1): collects masked columns, completes, hands each node its own.
 
-Everything received is in an SQLite file before it is acknowledged, so a server that is killed and started
-again on the same file loses nothing. It serves
+Everything received is in an SQLite file before it is acknowledged, so a kill loses nothing. It serves
 
     GET  /task             what is to be done and the public key
     POST /columns          a node's masked column, once a round; the same upload again is acknowledged again

@@ -44,7 +44,7 @@ class CleansedSVD(Estimator["CleansedUsers"]):
     Parameters
     ----------
     rank : int or None
-        Eigenvectors of the cleansed covariance, >= 1; None: all with a positive eigenvalue.
+        Eigenvectors of the cleansed covariance, >= 1, or None for all with a positive eigenvalue.
     prediction : {"projection", "neighbours"}
         Project a user's residuals on the eigenvectors, or interpolate them from the user's items with the
         weights of the cleansed covariance (Bell and Koren 2007).

@@ -63,9 +63,9 @@ def project_nuclear(matrix: Array, radius: float) -> Array:
 class Projection:
     """Projection onto {nuclear norm <= radius} and {entries within +-bound}, from where the last one ended.
 
-    Dykstra's alternating projections, which are proximal gradient steps in the dual, with Nesterov's momentum
-    and restarts. The result respects the bound exactly. It differs from the projection by about ``tolerance``
-    (root mean square of its last change), or stops after ``rounds`` eigendecompositions.
+    Dykstra's alternating projections, as proximal gradient steps in the dual with Nesterov's momentum and
+    restarts. The result respects the bound exactly. It differs from the projection by about ``tolerance``
+    (root mean square of the last change), or stops after ``rounds`` eigendecompositions.
     """
 
     def __init__(self, radius: float, bound: float, tolerance: float = 1e-9, rounds: int = 500) -> None:

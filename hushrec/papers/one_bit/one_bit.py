@@ -1,8 +1,8 @@
 """One-bit matrix completion with differential privacy: Li et al. 2021, with its guarantees corrected.
 
-A low-rank matrix of log-odds is fitted to likes (ratings above a declared threshold) and dislikes by maximum
-likelihood. The value of one rating is protected; which cells are observed is public. The released matrix, and
-the item factors that serve new users, may be published.
+Maximum likelihood fits a low-rank matrix of log-odds to likes (ratings above a declared threshold) and
+dislikes. The value of one rating is protected; which cells are observed is public. The released matrix and
+item factors may be published.
 
 The printed algorithms and their true cost: docs/papers/errata.md. Proofs: docs/proofs/one_bit.md.
 """
@@ -447,7 +447,7 @@ class LabelledUsers(Users):
         return np.clip(slope, -clamp, clamp)
 
     def observed_entries(self) -> Bounded:
-        """Of an optimum by fixed steps through non-expansive maps."""
+        """Return the entries of an optimum by fixed steps through non-expansive maps."""
         fit, matrix = self._settings, np.zeros(self.shape)
         for _ in range(fit.tuning.output_steps):
             _, slope = likelihood(matrix[self.cells], self._labels, fit.link)

@@ -37,8 +37,8 @@ def node_submit(
 ) -> None:
     """Mask one user's RATINGS and upload them. The server can still compute them: epsilon is None.
 
-    Run it again after a crash, and once more for a second round. With the same key file and ratings it sends
-    the same upload, or that of the next round.
+    Run it again after a crash, and once more for a second round. The same key file and ratings give the same
+    upload, or that of the next round.
 
       hushrec papers node submit mine.csv --server http://127.0.0.1:8765 --catalogue items.txt \\
                                  --rating-range 1 5 --name alice --key alice.key
