@@ -275,11 +275,7 @@ def _application(listed: bool = False) -> App:
             else:
                 text = f"{about}\n\n{_EXAMPLES[words].strip(chr(10))}"
                 begun[words] = App(
-                    name=name,
-                    help=text,
-                    group=group,
-                    group_parameters=MAIN,
-                    group_commands=Group("Commands"),
+                    name=name, help=text, group=group, group_parameters=MAIN, group_commands=Group("Commands")
                 )
                 begun[before].command(begun[words])
     return app

@@ -109,10 +109,7 @@ def evaluate(
         )
     missing = output_model.popularity_of(trained)
     of_lists = {metric.called(result.k) for metric in METRICS.values() if metric.job == "lists"}
-    columns = {
-        "released (1)": dict.fromkeys(of_lists, missing),
-        "popular (2)": _cells(baselines["popular"]),
-    }
+    columns = {"released (1)": dict.fromkeys(of_lists, missing), "popular (2)": _cells(baselines["popular"])}
     notes: tuple[str, ...] = _NOTES
     if not columns["popular (2)"]:  # a model without privacy has no budget to plan popular with
         del columns["popular (2)"]

@@ -7,11 +7,7 @@ from hushrec.cli.options import Account, Failure, Json, Promise
 
 
 def ledger_open(
-    *,
-    account: Account = Account(),
-    promise: Promise,
-    failure: Failure | None = None,
-    as_json: Json = False,
+    *, account: Account = Account(), promise: Promise, failure: Failure | None = None, as_json: Json = False
 ) -> None:
     """Give a data set a budget that all its runs share; later it can be lowered, never raised.
 

@@ -150,7 +150,7 @@ def warn_of_the_number_of_users(trained: Model) -> None:
     if number is not None and count is not None and not run.exceeds_noise(number, count.noise_sd):
         output.note(
             f"Warning: the released number of users, {number:,}, is indistinguishable from 0; run hushrec"
-            " check to see which rows were used.",
+            " check to see which rows were used."
         )
 
 

@@ -12,12 +12,7 @@ from cyclopts import Parameter
 
 from hushrec.cli import output, output_model
 from hushrec.cli.cluster import Scheduler, cluster
-from hushrec.cli.files import (
-    output_folder,
-    table_file,
-    write_a_file_per_user,
-    write_private_table,
-)
+from hushrec.cli.files import output_folder, table_file, write_a_file_per_user, write_private_table
 from hushrec.cli.items import Ruled
 from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading

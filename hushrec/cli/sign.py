@@ -13,13 +13,7 @@ from hushrec.serving.modelfile import write_atomically
 
 
 def sign(
-    dossier: str,
-    signature: str,
-    /,
-    *,
-    public_key: File,
-    force: Force = False,
-    as_json: Json = False,
+    dossier: str, signature: str, /, *, public_key: File, force: Force = False, as_json: Json = False
 ) -> None:
     """Write the signed dossier from DOSSIER (its .tosign) and a signature by openssl.
 

@@ -326,9 +326,7 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
                 block_size=min(max(len(content), 1), (1 << 31) - 1),
             ),
             parse_options=csv.ParseOptions(
-                delimiter=delimiter,
-                newlines_in_values=True,
-                invalid_row_handler=skip,
+                delimiter=delimiter, newlines_in_values=True, invalid_row_handler=skip
             ),
             convert_options=csv.ConvertOptions(column_types={names[ids]: pa.string()}),  # 007 stays 007
         )

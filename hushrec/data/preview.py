@@ -17,13 +17,7 @@ import pyarrow.compute as pc
 
 from hushrec.checks import plural, shown
 from hushrec.data.arrays import typed_or_objects
-from hushrec.data.columns import (
-    Columns,
-    Several,
-    find_columns,
-    last_position,
-    with_times,
-)
+from hushrec.data.columns import Columns, Several, find_columns, last_position, with_times
 from hushrec.data.domain import Domain
 from hushrec.data.files import (
     WITH_HEADER,

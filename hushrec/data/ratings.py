@@ -15,24 +15,9 @@ import scipy.sparse as sp
 
 from hushrec.data.columns import MARKS, MARKS_KEY, Columns, fields_of, joined_marks, one_below_another
 from hushrec.data.domain import Domain, check_domain
-from hushrec.data.ids import (
-    UNIT,
-    Encoded,
-    encode_ids,
-    encode_ratings,
-    given_ids,
-    lookup,
-    places,
-    take,
-)
+from hushrec.data.ids import UNIT, Encoded, encode_ids, encode_ratings, given_ids, lookup, places, take
 from hushrec.data.keys import text_keys
-from hushrec.data.ratings_builder import (
-    build,
-    csr,
-    one_row,
-    read_rows,
-    running_total,
-)
+from hushrec.data.ratings_builder import build, csr, one_row, read_rows, running_total
 from hushrec.data.store_files import is_store, verified_blocks
 from hushrec.data.times import NO_TIME, join_filled
 from hushrec.errors import InputError

@@ -12,13 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from hushrec.data.arrays import (
-    check_scalar_type,
-    dictionary,
-    plain_values,
-    too_long,
-    typed_or_objects,
-)
+from hushrec.data.arrays import check_scalar_type, dictionary, plain_values, too_long, typed_or_objects
 from hushrec.data.ids import parse_rating
 
 #: Time of a rating without a time: before all times.

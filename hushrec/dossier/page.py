@@ -283,10 +283,7 @@ def _runs(dossier: dict[str, Any], lang: dict[str, Any]) -> str:
     if early := rows[: max(0, len(rows) - _LISTED)]:
         charges = number(sum(len(mine) for mine in list(runs.values())[: len(early)]), lang)
         earlier = lang["earlier"].format(count=number(len(early), lang))
-        rows = [
-            (early[-1][0].removeprefix("→ "), earlier, "", charges) + early[-1][4:],
-            *rows[len(early) :],
-        ]
+        rows = [(early[-1][0].removeprefix("→ "), earlier, "", charges) + early[-1][4:], *rows[len(early) :]]
     note = lang["runs_note"].format(
         delta=amount(delta, lang),
         neighbours=neighbours(dossier),

@@ -6,12 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from hushrec.audit.bounds import (
-    area_under_curve,
-    epsilon_lower_bound,
-    mu_lower_bound,
-    one_run_p_value,
-)
+from hushrec.audit.bounds import area_under_curve, epsilon_lower_bound, mu_lower_bound, one_run_p_value
 
 
 def slow_p_value(m, r, v, epsilon, delta):

@@ -9,10 +9,7 @@ from hushrec.audit.bounds import epsilon_lower_bound, mu_lower_bound
 from hushrec.audit.canaries import canaries
 from hushrec.data import Domain, Ratings
 from hushrec.models import ItemBias, Popular, PrivateALS
-from hushrec.privacy import (
-    Budget,
-    mu_of_pure,
-)
+from hushrec.privacy import Budget, mu_of_pure
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import replay
 from tests.audit.test_distinguish import LAWS, PUBLISHED, Scaled, Sums

@@ -8,12 +8,7 @@ import pytest
 from scipy import stats
 
 from hushrec.audit.bounds import mu_lower_bound
-from hushrec.audit.distinguish import (
-    Pair,
-    distance,
-    distinguish,
-    worst_pair,
-)
+from hushrec.audit.distinguish import Pair, distance, distinguish, worst_pair
 from hushrec.data import Domain, Ratings
 from hushrec.models import Popular
 from hushrec.papers.dpals import DPALS

@@ -44,12 +44,7 @@ def test_progress_on_a_terminal_only(files, tmp_path):
     ):
         leader, follower = pty.openpty()
         fcntl.ioctl(follower, termios.TIOCSWINSZ, struct.pack("HHHH", 25, 80, 0, 0))
-        process = subprocess.Popen(
-            line,
-            env=environment(tmp_path),
-            stdout=subprocess.PIPE,
-            stderr=follower,
-        )
+        process = subprocess.Popen(line, env=environment(tmp_path), stdout=subprocess.PIPE, stderr=follower)
         stdout, _ = process.communicate(timeout=600)
         os.close(follower)
         screen = b""

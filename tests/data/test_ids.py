@@ -14,14 +14,7 @@ import polars as pl
 import pyarrow as pa
 import pytest
 
-from hushrec.data.ids import (
-    canonical_text,
-    encode_ids,
-    encode_ratings,
-    given_ids,
-    lookup,
-    parse_rating,
-)
+from hushrec.data.ids import canonical_text, encode_ids, encode_ratings, given_ids, lookup, parse_rating
 
 
 class Written:

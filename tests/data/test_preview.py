@@ -54,9 +54,7 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     ratings = Ratings.from_any(written(tmp_path, LINES), DOMAIN)
     assert (found.usable, found.users) == (ratings.n_ratings, ratings.n_users)
     assert (found.users_over_cap, found.items_unseen) == (1, 1)
-    assert [hint.split(";")[0] for hint in found.hints] == [
-        "some ratings look like dates",
-    ]
+    assert [hint.split(";")[0] for hint in found.hints] == ["some ratings look like dates"]
     assert "the item is not in the catalogue, such as 'i9' (line 7)" in found.text()
     assert found.text().startswith("PRIVATE") and found.to_dict()["note"].startswith("PRIVATE")
 

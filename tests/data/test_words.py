@@ -159,13 +159,7 @@ def test_words_stay_with_the_domain_until_its_items_or_its_table_change() -> Non
 
 
 @pytest.mark.parametrize(
-    "cells",
-    [
-        [None] * 40,
-        ["same"] * 40,
-        ["👜"] * 39 + ["👜👜"],
-    ],
-    ids=["empty", "one word", "emoji"],
+    "cells", [[None] * 40, ["same"] * 40, ["👜"] * 39 + ["👜👜"]], ids=["empty", "one word", "emoji"]
 )
 def test_a_column_that_says_nothing_changes_nothing(cells: list) -> None:
     titles = {"sku": ITEMS, "title": ARTICLES["title"]}

@@ -1116,10 +1116,7 @@ def dearest(squares):
     ("language", "words"),
     [
         ("en", ("first training costs at most", "0.5 times the one before")),
-        (
-            "de",
-            ("Das erste Training einer Kennung kostet höchstens", "je das 0,5-Fache"),
-        ),
+        ("de", ("Das erste Training einer Kennung kostet höchstens", "je das 0,5-Fache")),
     ],
     ids=["en", "de"],
 )

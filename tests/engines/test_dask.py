@@ -16,15 +16,7 @@ from hushrec import Both, ItemBias, PrivateALS, PrivateEigenRec, Store, evaluate
 from hushrec.data import Domain, Ratings, realistic, split_ratings
 from hushrec.errors import HushrecError, InputError
 from hushrec.evaluation.user_metrics import METRICS
-from hushrec.privacy import (
-    Accountant,
-    Attendance,
-    Budget,
-    Ledger,
-    Season,
-    SeasonAccountant,
-    SystemNoise,
-)
+from hushrec.privacy import Accountant, Attendance, Budget, Ledger, Season, SeasonAccountant, SystemNoise
 from hushrec.privacy.testing import SeededNoise
 from hushrec.serving.batch import write_lists
 from hushrec.testing import hostile_users, ratings_of

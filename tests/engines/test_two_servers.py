@@ -483,8 +483,7 @@ class Liar:
 
 
 @pytest.mark.parametrize(
-    "seed, estimator",
-    [*enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec"]])],
+    "seed, estimator", [*enumerate([BIASES, ESTIMATORS["both"], ESTIMATORS["private-eigenrec"]])]
 )
 def test_what_a_server_says_is_refused_in_words_or_changes_nothing(seed, estimator, few):
     """One server changes fields of all its messages to nodes and to the other server, after they were

@@ -8,11 +8,7 @@ from scipy.special import expit, ndtr
 
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation import evaluate
-from hushrec.evaluation.one_bit import (
-    auc,
-    log_loss,
-    sign_accuracy,
-)
+from hushrec.evaluation.one_bit import auc, log_loss, sign_accuracy
 from hushrec.papers.one_bit import OneBitCompletion, completion_scores
 from hushrec.privacy import Accountant, Budget
 

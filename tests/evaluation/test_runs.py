@@ -20,14 +20,7 @@ BUDGET = Budget(2.0, 1e-6)
 NOT_PRIVATE = ("als", "ease", "frank-wolfe", "projected-gradient")
 
 
-@pytest.mark.parametrize(
-    "settings",
-    [
-        {"rank": 4},
-        {"iterations": 3},
-        {"weight_exponent": 0.0},
-    ],
-)
+@pytest.mark.parametrize("settings", [{"rank": 4}, {"iterations": 3}, {"weight_exponent": 0.0}])
 def test_what_can_be_tried_with_no_number_of_users_can_be_planned_with_each(settings):
     """Killed: a start without a part of the budget where users are not many, found after 1% was charged."""
     budget, domain = Budget(20.0, 1e-6, relation="replace"), Domain(range(9), rating_range=(1, 5))

@@ -55,9 +55,7 @@ def make_files(folder, address="127.0.0.1"):
         "ca": sign("authority", authority, "authority", authority, x509.BasicConstraints(True, None)),
         "certificate": sign("server", own, "authority", authority, alternative),
         "key": own.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
+            serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
         ),
     }
     for name, pem in parts.items():
@@ -264,13 +262,7 @@ def trickle(first, piece, pause=0.05):
 LIES = {
     "more than was asked for": (lambda: [HEAD % (1 << 30) + b"\r\n", *[b"0" * (1 << 16)] * 4096], "refused"),
     "no length": (lambda: trickle(b"HTTP/1.1 200 OK\r\n\r\n", b"0" * (1 << 16), 0), "refused"),
-    "compressed": (
-        lambda: [
-            HEAD % len(BOMB) + b"Content-Encoding: gzip\r\n\r\n",
-            BOMB,
-        ],
-        "not JSON",
-    ),
+    "compressed": (lambda: [HEAD % len(BOMB) + b"Content-Encoding: gzip\r\n\r\n", BOMB], "not JSON"),
     "a head that never ends": (lambda: trickle(b"HTTP/1.1 200 OK\r\n", b"A: b\r\n"), "does not answer"),
     "a body that never ends": (lambda: trickle(HEAD % 60_000 + b"\r\n", b"0"), "does not answer"),
     "go on": (lambda: trickle(b"", b"HTTP/1.1 100 Continue\r\n\r\n"), "does not answer"),

@@ -6,11 +6,7 @@ import numpy as np
 import pytest
 from dp_accounting import gaussian_mechanism
 
-from benchmarks.reproduce_frank_wolfe import (
-    gradient_row_norms,
-    printed_mu,
-    true_epsilon,
-)
+from benchmarks.reproduce_frank_wolfe import gradient_row_norms, printed_mu, true_epsilon
 
 
 def oracle(mu: float) -> float:

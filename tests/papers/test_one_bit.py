@@ -10,10 +10,7 @@ from scipy.special import expit, logit, ndtr
 
 from hushrec.data import Domain, Ratings
 from hushrec.errors import BudgetError, InputError
-from hushrec.papers.one_bit import (
-    OneBitCompletion,
-    randomize_labels,
-)
+from hushrec.papers.one_bit import OneBitCompletion, randomize_labels
 from hushrec.papers.one_bit.flips import flips_epsilon, garbled
 from hushrec.privacy import Accountant, Budget, Laplace, RandomizedResponse
 from hushrec.privacy.testing import RecordingNoise, SeededNoise

@@ -13,14 +13,7 @@ from hushrec.papers.masked.messages import fingerprint
 from hushrec.serving.modelfile import write_atomically
 
 
-def node_fetch(
-    *,
-    link: Link,
-    catalogue: Catalogue,
-    key: Key,
-    out: File,
-    as_json: Json = False,
-) -> None:
+def node_fetch(*, link: Link, catalogue: Catalogue, key: Key, out: File, as_json: Json = False) -> None:
     """Fetch the node's completed column, decrypt it, and write it for the node's owner alone.
 
       hushrec papers node fetch --server http://127.0.0.1:8765 --catalogue items.txt --key alice.key \\
