@@ -31,17 +31,6 @@ def train(run, files, *more, model="item-bias", epsilon="5", out="model.hush"):
     return run(*line, "--out", out, "--force", *more)
 
 
-def test_train_writes_a_model_and_charges(run, files):
-    result = train(run, files)
-    assert result.exit_code == 0 and result.stderr == ""
-    assert "PRIVACY STATEMENT" in result.stdout and "epsilon = 5" in result.stdout
-    model = hushrec.load("model.hush")
-    assert model.domain.n_items == 40 and model.privacy.private
-    summary = Ledger(run.ledger).summary("default", 1e-6)
-    assert summary.runs == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)
-    assert [path.name for path in run.folder.iterdir()] == ["model.hush"]
-
-
 def test_a_run_that_found_nobody_stops_at_one_percent(run, files):
     """A function of the released number of users; a declared number reveals nothing."""
     rows = [
@@ -214,28 +203,6 @@ def test_plan_is_what_train_charges(run, files):
     assert "sensitivity" in text and f"relation: {relation}" in text
 
 
-def test_compare_public(run, files):
-    line = ["compare", files.ratings, "--models", "item-bias", "--epsilons", "1,5", "--delta", "1e-6"]
-    plain = parsed(run(*line, *files.domain, "--data-is-public", "--out-dir", "out", "--json"))
-    assert plain["total_epsilon"] == 0 and "NOT PRIVATE" in plain["note"]
-    cells = [(row["model"], row["epsilon"]) for row in plain["runs"]]
-    assert cells == [
-        ("item-bias", 1),
-        ("item-bias", 5),
-        ("global-mean", 1),
-        ("global-mean", 5),
-        ("als", "inf"),
-    ]
-    assert sorted(path.name for path in (run.folder / "out").iterdir()) == [
-        f"comparison.{kind}" for kind in ("md", "parquet", "png", "svg")
-    ]
-    assert not run.ledger.exists()
-    table = pq.read_table("out/comparison.parquet")
-    assert b"NOT PRIVATE" in table.schema.metadata[b"hushrec"] and set(table["unit"].to_pylist()) == {"user"}
-    assert "NOT PRIVATE" in (run.folder / "out/comparison.md").read_text()
-    assert "NOT PRIVATE" in (run.folder / "out/comparison.svg").read_text()
-
-
 def test_compare_charges_every_run(run, files):
     line = ["compare", files.ratings, "--models", "item-bias", "--epsilons", "1,5", *files.domain]
     line += ["--delta", "1e-6"]
@@ -270,15 +237,6 @@ def test_compare_asks_on_a_terminal(said, goes_on, run, files):
     assert "Go on?" not in run(*words, "--yes", "--force", typed="").stderr
 
 
-def test_compare_is_all_or_nothing(run, files):
-    assert run("ledger", "open", "--epsilon", "2", "--delta", "1e-6").exit_code == 0
-    line = ["compare", files.ratings, "--models", "item-bias", "--epsilons", "1,1.5", "--delta", "1e-6"]
-    result = run(*line, *files.domain, "--out-dir", "out")
-    assert result.exit_code == 1 and "budget" in result.stderr
-    assert Ledger(run.ledger).summary("default").charges == 0
-    assert not any(run.folder.iterdir())
-
-
 @pytest.mark.true("D4")
 def test_ledger(run, files):
     opened = parsed(run("ledger", "open", "--dataset", "shop", "--epsilon", "3", "--delta", "1e-6", "--json"))
@@ -308,11 +266,3 @@ def test_ledger(run, files):
     assert closed.exit_code == 0 and "shop" in closed.stdout and f"Ledger: {run.ledger}" in closed.stdout
     text = run("ledger", "show", "--dataset", "shop").stdout
     assert "closed" in text and "what is left" not in text
-
-
-def test_check_is_private_and_spends_nothing(run, files):
-    found = run("check", files.train, *files.domain)
-    assert found.exit_code == 0 and found.stdout.startswith("PRIVATE") and not run.ledger.exists()
-    told = parsed(run("check", files.train, *files.domain, "--json"))
-    assert told["usable"] > 0 and told["note"].startswith("PRIVATE") and told["columns"]["user"] == "user"
-    assert not run.ledger.exists()

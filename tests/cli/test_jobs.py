@@ -83,13 +83,3 @@ def test_likes_need_no_range_and_the_file_knows_them(run, shop):
     assert "who has no likes of known items" in unknown
     same = run("recommend", "m.hush", "ratings.parquet", "--user", "u1", "--json")
     assert same.stdout == done.stdout, "a row is a like whatever its value"
-
-
-def test_similar_items(run, shop):
-    trained(run, shop, *RANGE)
-    found = json.loads(run("similar", "m.hush", "sku-30", "-n", "10", "--json").stdout)
-    near = [int(row["item"].removeprefix("sku-")) // 25 for row in found["items"]]
-    assert near.count(1) >= 7 and [row["rank"] for row in found["items"]] == list(range(1, 11))
-    assert found["by"] and f"sku-30, by {found['by'][0]}" in run("similar", "m.hush", "sku-30").stdout
-    refused = run("similar", "m.hush", "sku-1000")
-    assert refused.exit_code == 2 and "not in the model's catalogue" in refused.stderr

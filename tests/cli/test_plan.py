@@ -75,18 +75,8 @@ def test_a_delta_that_promises_nothing_is_warned_of_in_plan_and_train(run, files
     for delta, warned in (("0.005", True), ("0.0049", False)):
         done = run("plan", "--items", "40", *line, "--delta", delta)
         assert done.exit_code == 0 and ("at least 1 / 200 users" in done.stderr) == warned
-    train = [
-        "train",
-        files.train,
-        *line,
-        "--catalogue",
-        files.catalogue,
-        "--delta",
-        "0.01",
-        "--out",
-        "m.hush",
-    ]
-    assert "at least 1 / 200 users" in run(*train).stderr
+    train = ["train", files.train, *line, "--catalogue", files.catalogue, "--delta", "0.01"]
+    assert "at least 1 / 200 users" in run(*train, "--out", "m.hush").stderr
 
 
 def test_a_plan_without_privacy_says_so_in_its_first_line(run):

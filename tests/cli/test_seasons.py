@@ -73,17 +73,8 @@ def test_four_weeks_of_a_shop(shop, tmp_path):
     parts = [row["part"] for row in opened["plan"]]
     assert parts[0] > 1 / 3 and parts == sorted(parts, reverse=True)
     assert opened["promised_together"] is None
-    done(
-        "train",
-        "ratings.parquet",
-        *shop.budget,
-        *shop.domain,
-        *shop.ledger,
-        "--season",
-        "1",
-        "--out",
-        "0.hush",
-    )
+    first = ["train", "ratings.parquet", *shop.budget, *shop.domain, *shop.ledger]
+    done(*first, "--season", "1", "--out", "0.hush")
     done("retrain", "0.hush", "ratings.parquet", *shop.ledger, "--out", "1.hush")
     grown = ["--catalogue", "grown.txt", "--since", "2023-11-15"]
     done("retrain", "1.hush", "ratings.parquet", *shop.ledger, *grown, "--out", "2.hush")

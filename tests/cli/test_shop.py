@@ -75,17 +75,8 @@ def test_a_mailing_has_one_row_per_customer_with_titles(shop, mailing, mark) -> 
     assert not shop(
         "train", "kauf.csv", *BUDGET, *DECLARED, "--model", "popular", "--out", "m.hush"
     ).exit_code
-    lists = [
-        "recommend",
-        "m.hush",
-        "kauf.csv",
-        "--all",
-        "-n",
-        "30",
-        "--titles",
-        "artikel.csv",
-        *DECLARED[-2:],
-    ]
+    lists = ["recommend", "m.hush", "kauf.csv", "--all", "-n", "30", "--titles", "artikel.csv"]
+    lists += DECLARED[-2:]
     assert not shop(*lists, "--out", "long.private.csv").exit_code
     assert not shop(*lists, "--out", "mail.private.csv", "--mailing", mailing).exit_code
     assert Path("mail.private.csv").read_bytes().startswith(b"\xef\xbb\xbf") == (mark == ";")
@@ -105,13 +96,8 @@ def test_a_mailing_has_one_row_per_customer_with_titles(shop, mailing, mark) -> 
 
 
 def test_likes_by_quantity_and_splits_that_keep_them(shop) -> None:
-    declared = [
-        "--catalogue",
-        "items.txt",
-        "--implicit",
-        "--columns",
-        "user=Kunde,item=Artikel,quantity=Menge",
-    ]
+    declared = ["--catalogue", "items.txt", "--implicit"]
+    declared += ["--columns", "user=Kunde,item=Artikel,quantity=Menge"]
     assert json.loads(shop("check", "kauf.csv", *declared, "--json").stdout)["usable"] == 420
     assert not shop("split", "kauf.csv", *DECLARED, "--test-share", "0.2", "--out-dir", "parts").exit_code
     usable = [

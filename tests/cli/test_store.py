@@ -54,17 +54,8 @@ def test_every_command_takes_a_store(run, files, stored, tmp_path):
         assert set(pq.read_table(f"lists{number}")["item"].to_pylist()) <= set(files.items[30:])
     refused = run("recommend", files.model, stored, "--all", "--out-parts", "lists0")
     assert refused.exit_code == 2 and "not empty" in refused.stderr
-    line = [
-        "--models",
-        "item-bias",
-        "--epsilons",
-        "5",
-        "--delta",
-        "1e-6",
-        "--data-is-public",
-        "--out-dir",
-        "c",
-    ]
+    line = ["--models", "item-bias", "--epsilons", "5", "--delta", "1e-6", "--data-is-public"]
+    line += ["--out-dir", "c"]
     assert run("compare", stored, *line).exit_code == 0
     assert run("split", stored, "--test-share", "0.2", "--out-dir", "parts").exit_code == 0
     part = ["prepare", "parts/train.parquet", *files.domain, "--out", "part.store"]

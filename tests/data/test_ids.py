@@ -61,22 +61,8 @@ NUMBERS: list[tuple[Any, float]] = [
     (np.bool_(True), 1.0), (3, 3.0), (np.int8(3), 3.0), (np.float16(2.5), 2.5), (Decimal("2.5"), 2.5),
     (3 + 0j, 3.0), (np.complex64(2.0), 2.0), ("1e400", math.inf), ("-inf", -math.inf),
 ]  # fmt: skip
-BAD = [
-    "1_0",
-    "4,5,6",
-    "n/a",
-    "",
-    b"\xff",
-    None,
-    3 + 4j,
-    [],
-    [4.0],
-    {},
-    10**400,
-    Decimal("sNaN"),
-    Written("3"),
-]
-BAD += [np.timedelta64(3, "s"), datetime.timedelta(3), np.datetime64("2020")]
+BAD = ["1_0", "4,5,6", "n/a", "", b"\xff", None, 3 + 4j, [], [4.0], {}, 10**400, Decimal("sNaN")]
+BAD += [Written("3"), np.timedelta64(3, "s"), datetime.timedelta(3), np.datetime64("2020")]
 NUMBERS += [(bad, math.nan) for bad in BAD]
 
 

@@ -293,19 +293,8 @@ def test_a_table_without_a_header_is_read_by_positions(tmp_path, name, format, d
         assert by_user(Ratings.from_any(path, domain, columns=asked, format=format)) == expected
     found = Ratings.check(path, domain, columns=columns, format=format)
     assert (found.usable, found.rows, found.dropped) == (3, 3, ())
-    hostile = [
-        "mallory",
-        "",
-        '"',
-        "{",
-        "[1]",
-        "\0",
-        delimiter * 99,
-        "mallory;1",
-        '"a";b',
-        "x" * 70_000,
-        "\ufeff",
-    ]
+    hostile = ["mallory", "", '"', "{", "[1]", "\0", "mallory;1", '"a";b', "\ufeff"]
+    hostile += [delimiter * 99, "x" * 70_000]
     hostile += [
         delimiter.join(["m", "x", "1", "4", "5"]),
         f'"m{delimiter}x"{delimiter}y{delimiter}1{delimiter}4',

@@ -483,17 +483,8 @@ def test_a_real_process(case, tmp_path):
     for number in (0, 1):
         place = tmp_path / str(number)
         place.mkdir()
-        line = [
-            "train",
-            *files(place, number, case),
-            "--model",
-            "private-als",
-            "--epsilon",
-            "5",
-            "--users",
-            "9",
-        ]
-        line += ["--delta", "1e-6", *domain_words(place, "csv", False), "--out", "model.hush"]
+        line = ["train", *files(place, number, case), "--model", "private-als", "--epsilon", "5"]
+        line += ["--users", "9", "--delta", "1e-6", *domain_words(place, "csv", False), "--out", "model.hush"]
         screens.append(process(place, tmp_path / "tape", line))
     assert screens[0] == screens[1]
     assert screens[0][0] == 0 and b"training: 100%" in screens[0][2] and b"PRIVACY STATEMENT" in screens[0][1]

@@ -116,16 +116,8 @@ def test_the_weeks_of_a_season(case, model, store, tmp_path):
         first = ["train", *weeks[0], "--model", model, "--season", "1", *PROMISE, *declared]
         first += ["--out", "0.hush"]
         second = ["retrain", "0.hush", *weeks[1], "--out", "1.hush"]
-        third = [
-            "retrain",
-            "1.hush",
-            *weeks[2],
-            "--catalogue",
-            "others.txt",
-            "--drop-missing-items",
-            "--json",
-        ]
-        third += ["--out", "2.hush"]
+        third = ["retrain", "1.hush", *weeks[2], "--catalogue", "others.txt", "--drop-missing-items"]
+        third += ["--json", "--out", "2.hush"]
         return in_turn(opened, first, second, third, ["season", "show"])
 
     seen = leaves_the_same(tmp_path, world, terminal=True)

@@ -31,16 +31,8 @@ PORTS = dict(zip(("first", "second"), free_ports(2), strict=True))
 URLS = {role: f"http://127.0.0.1:{port}" for role, port in PORTS.items()}
 
 
-LINK = [
-    "--first",
-    "http://127.0.0.1:1",
-    "--second",
-    "http://127.0.0.1:1",
-    "--tokens",
-    "peer.txt",
-    "--folder",
-    "x",
-]
+LINK = ["--first", "http://127.0.0.1:1", "--second", "http://127.0.0.1:1"]
+LINK += ["--tokens", "peer.txt", "--folder", "x"]
 
 
 def start(role, *more, names="names.txt", stderr=subprocess.DEVNULL):
@@ -52,16 +44,8 @@ def start(role, *more, names="names.txt", stderr=subprocess.DEVNULL):
 
 def node(number, tokens, *more):
     Path("tokens.txt").write_text("\n".join(tokens[role][f"node {number}"] for role in PORTS))
-    link = [
-        "--first",
-        URLS["first"],
-        "--second",
-        URLS["second"],
-        "--tokens",
-        "tokens.txt",
-        "--ledger",
-        "d.sqlite",
-    ]
+    link = ["--first", URLS["first"], "--second", URLS["second"], "--tokens", "tokens.txt"]
+    link += ["--ledger", "d.sqlite"]
     words = ["servers", "join", f"{number}.csv", "agreed.json", "--name", f"node {number}", *link]
     return invoke(*words, "--dataset", f"d{number}", "--folder", f"of {number}", "--once", "--json", *more)
 
@@ -76,15 +60,8 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     Path("names.txt").write_text("node 0\nnode 1\nnode 2")
     Path("peer.txt").write_text("p" * 32)
     declared = ["--rating-range", "1", "5", "--catalogue", "items.txt", "--epsilon", "5", "--delta", "1e-6"]
-    settings = [
-        "--model",
-        "private-als",
-        "--users",
-        "3",
-        *("--set", "rank=0"),
-        *("--set", "bias_rounds=1"),
-        *("--set", "features=false"),
-    ]
+    settings = ["--model", "private-als", "--users", "3", "--set", "rank=0", "--set", "bias_rounds=1"]
+    settings += ["--set", "features=false"]
     hushrec.realistic(5, 6, 20, seed=2).to_arrow().to_pandas().to_csv("published.csv", index=False)
     public = "--public-ratings", "published.csv=same"
     agreed = invoke("servers", "init", "agreed.json", *settings, *declared, *public)
@@ -129,21 +106,12 @@ def test_processes_that_are_killed_train_one_model(tmp_path, monkeypatch):
     for number in range(3):
         summary = hushrec.Ledger("d.sqlite").summary(f"d{number}", 1e-6)
         assert summary.charges == 1 and summary.epsilon == pytest.approx(5, rel=1e-6)
-    words = [
-        "servers",
-        "run",
-        "agreed.json",
-        "--role",
-        "first",
-        "--nodes",
-        "names.txt",
-        "--folder",
-        "x",
-        *public,
-    ]
+    words = ["servers", "run", "agreed.json", "--role", "first", "--nodes", "names.txt", "--folder", "x"]
     for token in ("short", 32 * "\N{LATIN SMALL LETTER E WITH ACUTE}"):
         Path("peer.txt").write_text(token, encoding="utf-8")
-        wrong = invoke(*words, "--out", "x.hush", "--peer", URLS["second"], "--peer-token", "peer.txt")
+        wrong = invoke(
+            *words, *public, "--out", "x.hush", "--peer", URLS["second"], "--peer-token", "peer.txt"
+        )
         assert wrong.exit_code == 2 and "32 ASCII characters or more" in wrong.stderr
 
 

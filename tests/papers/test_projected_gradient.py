@@ -20,14 +20,19 @@ def targets(ratings) -> tuple[np.ndarray, np.ndarray]:
     return dense, dense != 0
 
 
-def project(matrix: np.ndarray, radius: float) -> np.ndarray:
-    """Nearest matrix of nuclear norm at most ``radius``, the threshold by bisection."""
-    left, values, right = np.linalg.svd(matrix, full_matrices=False)
-    low, high = 0.0, values[0]
+def lowered(values: np.ndarray, radius: float) -> np.ndarray:
+    """Singular values less what brings their sum to the radius, by bisection."""
+    low, high = 0.0, values.max()
     for _ in range(100):
         middle = (low + high) / 2
         low, high = (middle, high) if np.maximum(values - middle, 0).sum() > radius else (low, middle)
-    return left * np.maximum(values - (high if values.sum() > radius else 0), 0) @ right
+    return np.maximum(values - (high if values.sum() > radius else 0), 0)
+
+
+def project(matrix: np.ndarray, radius: float) -> np.ndarray:
+    """Nearest matrix of nuclear norm at most ``radius``."""
+    left, values, right = np.linalg.svd(matrix, full_matrices=False)
+    return left * lowered(values, radius) @ right
 
 
 def test_without_privacy_it_is_projected_gradient_descent() -> None:
@@ -62,12 +67,7 @@ def test_private_steps_match_a_dense_twin() -> None:
         squares, vectors = np.linalg.eigh(unpacked(call.output))
         kept = squares > 0  # P3: what noise has made negative is dropped
         values, vectors = np.sqrt(squares[kept]), vectors[:, kept]
-        low, high = 0.0, values[-1]
-        for _ in range(100):
-            middle = (low + high) / 2
-            low, high = (middle, high) if np.maximum(values - middle, 0).sum() > 8.0 else (low, middle)
-        shrunk = np.maximum(values - (high if values.sum() > 8.0 else 0), 0)
-        matrix = matrix @ (vectors * (shrunk / values)) @ vectors.T
+        matrix = matrix @ (vectors * (lowered(values, 8.0) / values)) @ vectors.T
     np.testing.assert_allclose(completed(model, ratings), matrix, atol=1e-6)
 
 
