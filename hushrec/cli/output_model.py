@@ -39,8 +39,7 @@ def about(trained: Model, releases: bool = False) -> str:
 def advice(trained: Model) -> str:
     lister = trained.lists or trained
     n_users = lister.estimator.user_count
-    used = "pair_items" in lister.arrays or lister.parts
-    if taste_of(trained).directions != 0 or used or not n_users:
+    if taste_of(trained).directions != 0 or lister.has_pairs or lister.parts or not n_users:
         return ""
     return public_decides(n_users, trained.domain.n_items, trained.privacy.budget.epsilon)
 

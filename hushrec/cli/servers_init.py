@@ -205,7 +205,8 @@ def small(model: Any, settings: Mapping[str, Any], n_items: int, room: int = _MO
 
 
 def _of(part: str, settings: Mapping[str, Any]) -> dict[str, Any]:
-    return {name.removeprefix(f"{part}."): value for name, value in settings.items() if name.startswith(part)}
+    inside = ((name.partition("."), value) for name, value in settings.items())
+    return {name: value for (of, _, name), value in inside if of == part and name}
 
 
 def at_most(model: Any, n_items: int) -> tuple[int, int]:

@@ -53,7 +53,7 @@ def taste(model: Recommender, budget: Budget, ledger: LedgerSummary | None = Non
     if lister.parts:
         named = [f"{part.name} {part.weight:.2f}" for part in lister.parts]
         return Taste(count, f"lists are the sum of these parts, with weights: {', '.join(named)}.")
-    if "pair_items" in lister.arrays:
+    if lister.has_pairs:
         more = f" and {dimensions}" if count else ""
         return Taste(count, f"the model learned pairs of items{more}. Lists follow both.")
     if count:

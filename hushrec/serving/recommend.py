@@ -199,6 +199,11 @@ class Recommender:
         return self.scores == "likes" and hasattr(self.estimator, "like_threshold")
 
     @property
+    def has_pairs(self) -> bool:
+        """Whether the lists have weights of item pairs."""
+        return "pair_items" in self.arrays
+
+    @property
     def item_factors(self) -> NDArray[Any]:
         """Shape (n_items, rank)."""
         return np.asarray(self.arrays["item_factors"])

@@ -152,8 +152,7 @@ def _refuse(model: Model, items: list[Any]) -> NoReturn:
             "This model cannot distinguish the tastes that it learned from noise, so items cannot be"
             " compared; train for lists, or for both."
         )
-    pairs = "pair_items" in lister.arrays
-    if not lister.directions and not lister.parts and lister.public is None and not pairs:
+    if not (lister.directions or lister.parts or lister.has_pairs) and lister.public is None:
         raise InputError(
             "This model does not know which items go together: no taste dimension exceeds its noise. A table"
             " of articles and donors help a training of few users; another training adds to the privacy cost."
