@@ -110,7 +110,7 @@ def shop() -> tuple[Ratings, pa.Table]:
     bought = orders.filter(pc.and_(pc.greater(orders["Quantity"], 0), pc.is_valid(orders["CustomerID"])))
     domain = Domain(sorted(pc.unique(bought["StockCode"]).to_pylist()), likes=True)
     rows = {"user": bought["CustomerID"].cast(pa.int64()), "item": bought["StockCode"]}
-    likes = Ratings.from_any(rows, domain)
+    likes = Ratings.from_any(rows | {"time": bought["InvoiceDate"]}, domain, columns={"time": True})
     return likes.rows(np.diff(likes.matrix.indptr) >= 5, keyed=True), titles
 
 

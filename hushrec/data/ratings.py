@@ -357,16 +357,23 @@ class Ratings:
         return self._with(mask, counts, users, not keyed)
 
     def age(self) -> np.ndarray:
-        """Return the number of later ratings of the same user, in the order of ``matrix.data``. Private."""
+        """Return the number of later ratings of the same user, in the order of ``matrix.data``. Private.
+
+        Ratings of one time have one age.
+        """
         if self.times is None and self.n_ratings:
             raise InputError(
                 "The order of these ratings is not known: read them with their times, as in"
                 " Ratings.from_any(table, domain, columns={'time': True})."
             )
-        users, place = _row_of_each(self.matrix), np.empty(self.n_ratings, np.int64)
+        users, age = _row_of_each(self.matrix), np.empty(self.n_ratings, np.int64)
         times = np.zeros(0) if self.times is None else self.times
-        place[np.lexsort((self.matrix.indices, times, users))] = np.arange(self.n_ratings)
-        return self.matrix.indptr[users + 1] - 1 - place
+        order = np.lexsort((times, users))[::-1]  # the latest first
+        users, times = users[order], times[order]
+        is_new = (np.diff(users, prepend=-1) != 0) | (np.diff(times, prepend=0) != 0)
+        place = np.maximum.accumulate(is_new * np.arange(self.n_ratings))
+        age[order] = place - (self.n_ratings - self.matrix.indptr[users + 1])
+        return age
 
     def liked(self, threshold: float | None) -> Ratings:
         """Return purchases and ratings from a threshold up (None: all), with a row for each user."""

@@ -129,9 +129,9 @@ def leave_last_out(ratings: Ratings) -> tuple[Ratings, Ratings]:
     ['matrix']
     """
     _check(ratings)
-    lengths = np.diff(ratings.matrix.indptr)
-    last = ratings.age() == 0
-    last &= np.repeat(lengths > 1, lengths)
+    latest, ends = np.flatnonzero(ratings.age() == 0), ratings.matrix.indptr[1:]
+    last = np.zeros(ratings.n_ratings, dtype=bool)
+    last[latest[np.searchsorted(latest, ends[np.diff(ratings.matrix.indptr) > 1]) - 1]] = True
     return ratings.where(~last, keyed=True), ratings.where(last, keyed=True)
 
 

@@ -16,33 +16,32 @@ _SPANS = 1, 2, 4, 8, 16, 32
 
 
 def spans(history: Ratings) -> list[Ratings]:
-    """Return each user's latest ratings for every span, and the whole history."""
+    """Return each user's latest ratings for every span, and the whole history.
+
+    A span has the ratings with fewer later ones: all of one time, or none.
+    """
     if history.n_ratings and history.timed and not history.any_time:
-        _warn()
+        warnings.warn(
+            "No time of this history can be read, so lists of what comes next do not know its order;"
+            f" {HOW_TO_WRITE}.",
+            stacklevel=4,
+        )
     age = history.age()
     return [*(history.where(age < span, drop_empty=False, keyed=True) for span in _SPANS), history]
 
 
-def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], list[int]]:
-    """Return one user's pairs of item and rating, oldest first, and the items' positions."""
+def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any], dict[int, int]]:
+    """Return one user's pairs of item and rating, oldest first, and the last time of each item's position.
+
+    Without times these are places in the list.
+    """
     if isinstance(history, Mapping):
         raise InputError(
             "next needs an order, and a mapping has none: pass a list of [item, rating, time], or of pairs"
             " or items with the latest last."
         )
-    places = [domain.position(entry[0]) for entry in pairs]
-    order = list(range(len(pairs)))
+    times = list(range(len(pairs)))
     if any(len(entry) == 3 for entry in pairs):
         times = [parse_time(entry[2]) if len(entry) == 3 else NO_TIME for entry in pairs]
-        if all(time == NO_TIME for time in times):
-            _warn()
-        order.sort(key=lambda at: (times[at], places[at]))
-    return [tuple(pairs[at][:2]) for at in order], [places[at] for at in order]
-
-
-def _warn() -> None:
-    warnings.warn(
-        "No time of this history can be read, so lists of what comes next do not know its order;"
-        f" {HOW_TO_WRITE}.",
-        stacklevel=5,
-    )
+    order = sorted(range(len(pairs)), key=times.__getitem__)
+    return [tuple(pairs[at][:2]) for at in order], {domain.position(pairs[at][0]): times[at] for at in order}

@@ -510,12 +510,11 @@ class Recommender:
         domain, is_bought = self.domain, (self.lists or self).takes_purchases
         pairs = _pairs(history, domain, self.scores == "likes")
         if timed := ordered or any(len(entry) == 3 for entry in pairs):
-            pairs, places = in_order(history, pairs, domain)
+            pairs, last = in_order(history, pairs, domain)
         rows = Ratings.of_user(pairs, domain, purchases=is_bought)
         if rows.n_ratings < len(pairs):
             _refuse_unusable(pairs, domain, is_bought)
         if timed:
-            last = {column: place for place, column in enumerate(places)}
             times = np.array([last[column] for column in rows.matrix.indices.tolist()], np.int64)
             rows = replace(rows, times=times)
         return rows, True

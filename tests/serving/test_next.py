@@ -48,7 +48,7 @@ def test_the_latest_ratings_count_most(name: str) -> None:
 
 @pytest.mark.true("E6")
 def test_orders_by_place_by_time_and_by_the_catalogue_agree() -> None:
-    """A row without a time is the oldest, ties follow the catalogue, the latest rating of an item counts."""
+    """A row without a time is the oldest, the latest rating of an item counts, and of one time all alike."""
     model = MODELS["likes"]
     wanted = model.recommend(HISTORY, 9, next=True)
     timed = [(item, rating, 100 + place) for place, (item, rating) in enumerate(HISTORY)]
@@ -57,13 +57,18 @@ def test_orders_by_place_by_time_and_by_the_catalogue_agree() -> None:
     once_more = [(HISTORY[0][0], 1.0, 3), *timed, (HISTORY[8][0], 1.0, 2)]
     for history in (timed, timed[::-1], dates[::-1], unknown, once_more):
         assert model.recommend(history, 9, next=True) == wanted
-    by_catalogue = sorted(HISTORY, key=lambda entry: ITEMS.index(entry[0]))
+    usual = dict(each[:2] for each in model.recommend(dict(HISTORY), 9))
     for time in (7, None, float("nan"), True, "soon"):
         tied = [(item, rating, time) for item, rating in HISTORY]
         with contextlib.nullcontext() if time == 7 else pytest.warns(UserWarning, match="No time of this"):
             found = model.recommend(tied, 9, next=True)
-        assert found == model.recommend(by_catalogue, 9, next=True)
-    assert model.recommend(by_catalogue, 9, next=True) != wanted
+        assert dict(each[:2] for each in found) == pytest.approx(usual)
+        assert [each.item for each in found] == list(usual) != [each.item for each in wanted]
+    baskets = [(item, rating, place // 3) for place, (item, rating) in enumerate(HISTORY)]
+    spans = [HISTORY[-3:]] * 2 + [HISTORY[-6:]] + [HISTORY] * 4  # the latest 1, 2, 4, ... and their baskets
+    scores = [dict(each[:2] for each in model.recommend(span, 40, exclude_seen=False)) for span in spans]
+    for item, score, _ in model.recommend(baskets, 40, next=True):
+        assert score == pytest.approx(np.mean([span[item] for span in scores]))
     assert model.recommend(timed, 9) == model.recommend(dict(HISTORY), 9)
 
 

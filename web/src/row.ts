@@ -53,11 +53,11 @@ function timeOf(time?: Time): number {
   return typeof value === "number" && Math.abs(value) <= 2 ** 62 ? Math.floor(value) : -Infinity;
 }
 
-/** Ratings by time, the oldest first, ties by the catalogue; unchanged if none has a time. */
-function inOrder(pairs: Rated[], catalogue: Catalogue): Rated[] {
-  if (!pairs.some((pair) => pair.length === 3)) return pairs;
-  const keyed = pairs.map((pair) => [timeOf(pair[2]), catalogue.indexOf(pair[0]), pair] as const);
-  return keyed.sort((a, b) => (a[0] === b[0] ? a[1] - b[1] : a[0] < b[0] ? -1 : 1)).map(([, , pair]) => pair);
+/** Ratings with their times, the oldest first; if none has a time, their places are the times. */
+function inOrder(pairs: Rated[]): [Rated, number][] {
+  const timed = pairs.some((pair) => pair.length === 3);
+  const keyed = pairs.map((pair, place): [Rated, number] => [pair, timed ? timeOf(pair[2]) : place]);
+  return keyed.sort(([, a], [, b]) => (a === b ? 0 : a < b ? -1 : 1));
 }
 
 /** The row of these ratings, NaN for purchases, and the refused ones. Of several ratings of an item the last counts. */
@@ -70,8 +70,8 @@ export function rowOf(
   const [low, high] = [Math.fround(domain.low), Math.fround(domain.high)];
   const lowest = low >= domain.low ? low : neighbour(low, 1);
   const highest = high <= domain.high ? high : neighbour(high, -1);
-  const [kept, refused] = [new Map<number, number>(), [] as Refused[]];
-  for (const [item, rating] of inOrder(ratings, catalogue)) {
+  const [kept, refused] = [new Map<number, { value: number; time: number }>(), [] as Refused[]];
+  for (const [[item, rating], time] of inOrder(ratings)) {
     const [at, value] = [catalogue.indexOf(item), domain.likes ? 1 : Math.fround(rating!)];
     const before = kept.get(at);
     if (at < 0) {
@@ -81,10 +81,10 @@ export function rowOf(
       continue; // no like
     } else if (purchases && rating === null && !domain.likes) {
       kept.delete(at);
-      kept.set(at, before ?? NaN); // a rating counts before a purchase without one
+      kept.set(at, { value: before?.value ?? NaN, time }); // a rating counts before a purchase without one
     } else if ((domain.likes || typeof rating === "number") && value >= low && value <= high) {
       kept.delete(at); // the last one of an item has its place, too
-      kept.set(at, Math.min(Math.max(value, lowest), highest));
+      kept.set(at, { value: Math.min(Math.max(value, lowest), highest), time });
     } else {
       refused.push({ item, rating, why: `is rated ${rating}, not from ${domain.low} to ${domain.high}` });
     }
@@ -93,10 +93,14 @@ export function rowOf(
   const chosen = new Set(sampled([...order], domain.mostRatings));
   const of = (some: number[]) => {
     const items = [...some].sort((a, b) => a - b);
-    return { items, values: items.map((item) => kept.get(item)!) };
+    return { items, values: items.map((item) => kept.get(item)!.value) };
   };
   const counted = order.filter((item) => chosen.has(item));
-  return { row: of(counted), spans: SPANS.map((span) => of(counted.slice(-span))), refused };
+  const spans = SPANS.map((span) => {
+    const from = kept.get(counted.at(-span) ?? -1)?.time ?? -Infinity; // ratings of one time count together
+    return of(counted.filter((item) => kept.get(item)!.time >= from));
+  });
+  return { row: of(counted), spans, refused };
 }
 
 /** The float32 next to a number, up or down. */
