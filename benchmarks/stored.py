@@ -44,7 +44,7 @@ MEASURED = {
     "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
-    "public.jsonl": ("docs/guides/public.md", "fba1e9c"),
+    "public.jsonl": ("docs/guides/public.md", "589a7e0"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
     "seasons.txt": ("docs/guides/seasons.md", "bfb0709"),
 }
