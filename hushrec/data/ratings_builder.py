@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import copy
 from dataclasses import replace
 from functools import cache, partial
 from typing import Any, NamedTuple
@@ -91,7 +90,8 @@ def one_row(domain: Domain, items: list[int], ratings: np.ndarray) -> sp.csr_arr
     values = within_range(ratings, domain).tolist()
     last = {item: value for item, value in zip(items, values, strict=True) if item >= 0 and value == value}
     columns = sorted(last)
-    matrix = copy(_row_of_nothing(domain.n_items))  # SciPy checks new arrays for longer than a list takes
+    matrix = sp.csr_array.__new__(sp.csr_array)  # SciPy checks new arrays for longer than a list takes
+    vars(matrix).update(vars(_row_of_nothing(domain.n_items)))
     matrix.data = np.array([last[column] for column in columns], np.float32)
     matrix.indices, matrix.indptr = np.array(columns, np.int32), np.array([0, len(columns)], np.int32)
     return matrix

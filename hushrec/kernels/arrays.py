@@ -25,7 +25,7 @@ class BiasedFactors:
 
     @classmethod
     def joined(cls, factors: NDArray[Any], biases: NDArray[Any]) -> BiasedFactors:
-        return cls(np.concatenate([factors, biases[:, None]], axis=1))
+        return cls(np.concatenate([factors, biases[:, None]], axis=1, dtype=np.float64))
 
     @property
     def factors(self) -> NDArray[Any]:

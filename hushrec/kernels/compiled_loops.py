@@ -82,14 +82,14 @@ def accumulate(block, count, width, rank, gram):
 @compiled
 def row_range(
     indptr, indices, values, table, columns, weight, clip, step, start, stop, sums, solves,
-    gram, rhs, ridge, kinds, solution, small, block, targets, square, total, work, floor, inverse,
+    gram, rhs, ridge, grown, growth, solution, small, block, targets, square, total, work, floor, inverse,
 ):  # fmt: skip
     """Normal equations of the rows where `sums`, then their solutions where `solves`.
 
     One function for both compiles faster; ``step=None`` is compiled apart, with less code. With both, `gram`
     and `rhs` hold only the rows of one solve.
     """
-    rank, width = ridge.shape[1], table.shape[1]
+    rank, width = len(ridge), table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
     flat = table.reshape(-1)
     unit, limit = table.dtype.type(1.0 if step is None else step), table.dtype.type(clip)
@@ -125,7 +125,7 @@ def row_range(
             for a in range(rank):
                 for lane in range(rows):
                     at = (a * order + a) * lanes + lane
-                    work[at] += ridge[kinds[first + lane], a]
+                    work[at] += ridge[a] * growth[first + lane] if a < grown else ridge[a]
                     floor[a * lanes + lane] = max(small * work[at], work.dtype.type(0))
                     work[(rank * order + a) * lanes + lane] = rhs[first - shift + lane, a]
             cholesky(work, order, floor, inverse)

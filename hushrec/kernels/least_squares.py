@@ -76,14 +76,14 @@ def normal_equations(
     gram = np.empty((n_rows, rank * (rank + 1) // 2), table.dtype)
     rhs = np.empty((n_rows, rank), table.dtype)
 
-    ridge, solution = np.empty((1, rank), table.dtype), np.empty((0, rank), table.dtype)
-    kinds = np.empty(0, np.uint8)
+    solution, ridge = np.empty((0, rank), table.dtype), (np.empty(rank, table.dtype), rank)
+    growth = np.empty(0, table.dtype)
     row_range = loops.active().row_range
 
     def accumulate(start: int, stop: int) -> None:
         part = gram[start:stop], rhs[start:stop]
         steps = float(clip), float(rhs_step) or None, start, stop, True, False
-        row_range(*arrays, *steps, *part, ridge, kinds, solution, *_scratch(rank, table.dtype))
+        row_range(*arrays, *steps, *part, *ridge, growth, solution, *_scratch(rank, table.dtype))
 
     threads.run(accumulate, work)
     return gram, rhs
@@ -100,7 +100,7 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
     n_rows, rank = rhs.shape
     if gram.shape != (n_rows, rank * (rank + 1) // 2):
         raise ValueError(f"gram has shape {gram.shape}, which does not fit rhs of shape {rhs.shape}.")
-    ridge, kinds = _ridges(ridge, rank, dtype, None, n_rows)
+    ridges = vector(ridge, rank, dtype), rank, np.ones(n_rows, dtype)
     solution = np.empty((n_rows, rank), dtype)
 
     nothing = [np.empty(shape, dtype) for shape in (0, (0, rank), (0, 2), 0)]
@@ -108,7 +108,7 @@ def ridge_solve(gram: Array, rhs: Array, ridge: Array | float) -> Array:
     row_range = loops.active().row_range
 
     def solve(start: int, stop: int) -> None:
-        part = gram[start:stop], rhs[start:stop], ridge, kinds, solution[start:stop]
+        part = gram[start:stop], rhs[start:stop], *ridges, solution[start:stop]
         row_range(*arrays, np.inf, None, start, stop, False, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, np.full(n_rows, _solve_work(rank)))
@@ -122,27 +122,27 @@ def solve_rows(
     factors: Array,
     ridge: Array | float,
     *,
-    kinds: NDArray[np.integer] | None = None,
+    growth: Array | float = 1.0,
     col_offset: Array | None = None,
     constant: bool = False,
 ) -> Array:
     """`normal_equations` then `ridge_solve`, bit for bit, without ever holding all Gramians.
 
-    ``kinds``, of shape (n_rows,), names each row's kind, at most 256 of them; ``ridge`` then has a row for
-    each kind. If ``constant``, the last column of the factors counts as 1.
+    ``growth``, of shape (n_rows,), multiplies each row's ridge. If ``constant``, the last column of the
+    factors counts as 1, and its ridge does not grow.
     """
     arrays, work = _arguments(indptr, indices, values, factors, col_offset)
     if constant:
         arrays[3][:, factors.shape[1] - 1] = 1
     rank, dtype = factors.shape[1], factors.dtype
-    ridge, kinds = _ridges(ridge, rank, dtype, kinds, len(work))
+    ridges = vector(ridge, rank, dtype), rank - constant, vector(growth, len(work), dtype)
     solution = np.empty((len(work), rank), dtype)
     row_range = loops.active().row_range
 
     def solve(start: int, stop: int) -> None:
         rows = BYTES // dtype.itemsize  # that are solved side by side
         gram, rhs = np.empty((rows, rank * (rank + 1) // 2), dtype), np.empty((rows, rank), dtype)
-        part = gram, rhs, ridge, kinds, solution[start:stop]
+        part = gram, rhs, *ridges, solution[start:stop]
         row_range(*arrays, np.inf, None, start, stop, True, True, *part, *_scratch(rank, dtype))
 
     threads.run(solve, work + _solve_work(rank))
@@ -166,19 +166,6 @@ def _arguments(
     weight = vector(1.0 if row_weight is None else row_weight, len(indptr) - 1, dtype)
     work = (indptr[1:] - indptr[:-1]) * (rank * (rank + 3.0) / 2.0)
     return (indptr, indices, values, padded(factors, scale), columns, weight), work
-
-
-def _ridges(
-    ridge: Array | float, rank: int, dtype: np.dtype, kinds: NDArray[np.integer] | None, n_rows: int
-) -> tuple[Array, NDArray[np.uint8]]:
-    if kinds is None:
-        return vector(ridge, rank, dtype)[None], np.zeros(n_rows, np.uint8)
-    table = np.array(ridge, dtype, ndmin=2)
-    if table.shape[1:] != (rank,) or len(table) > 256:
-        raise ValueError(f"ridge has shape {table.shape} instead of (at most 256 kinds, {rank}).")
-    if kinds.shape != (n_rows,) or (n_rows and not 0 <= kinds.min() <= kinds.max() < len(table)):
-        raise ValueError(f"kinds must be a number below {len(table)}, the rows of ridge, for each row.")
-    return table, kinds.astype(np.uint8)
 
 
 def _scratch(rank: int, dtype: np.dtype) -> tuple[Any, ...]:

@@ -18,9 +18,9 @@ def __getattr__(name: str) -> Any:
 
 def row_range(
     indptr, indices, values, table, columns, weight, clip, step, start, stop, sums, solves,
-    gram, rhs, ridge, kinds, solution, small, *_scratch,
+    gram, rhs, ridge, grown, growth, solution, small, *_scratch,
 ):  # fmt: skip
-    rank = ridge.shape[1]
+    rank = len(ridge)
     lower = np.tril_indices(rank)
     shift = start
     for row in range(start, stop):
@@ -36,7 +36,7 @@ def row_range(
         if solves:
             matrix = np.zeros((rank, rank), table.dtype)
             matrix[lower] = gram[row - shift]
-            matrix[np.diag_indices(rank)] += ridge[kinds[row]]
+            matrix[np.diag_indices(rank)] += np.append(ridge[:grown] * growth[row], ridge[grown:])
             solution[row - start] = _solved(matrix, rhs[row - shift], small)
 
 

@@ -7,12 +7,11 @@ noise between the two parts of a half sweep, :func:`statistics` and :func:`solve
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.least_squares import normal_equations, ridge_solve, solve_rows
@@ -45,13 +44,6 @@ class SweepSettings:
         return np.array([self.regularization] * rank + tail, dtype=dtype)
 
 
-class Growth(NamedTuple):
-    """Rows of a few kinds, each with its multiple of the ridge on factors."""
-
-    factors: Sequence[float]
-    kinds: NDArray[np.uint8]
-
-
 def csr(matrix: Any) -> CSR:
     return matrix.indptr, matrix.indices, matrix.data
 
@@ -70,7 +62,7 @@ def initial_items(n_items: int, rank: int, seed: int, dtype: Any) -> Array:
 
 
 def half_sweep(
-    matrix: CSR, center: float, other: Array, settings: SweepSettings, growth: Growth | None = None
+    matrix: CSR, center: float, other: Array, settings: SweepSettings, growth: Array | float = 1.0
 ) -> Array:
     """Run one half sweep (equation 1 or 2).
 
@@ -78,8 +70,8 @@ def half_sweep(
     ----------
     other : ndarray of shape (n_columns, rank + 1)
         Factors of the other side, then its offsets (or biases).
-    growth : Growth, optional
-        Multiple of the ridge on the factors for each row; not with ``unobserved_weight``.
+    growth : ndarray of shape (n_rows,), optional
+        Multiple of each row's ridge on factors; not with ``unobserved_weight``.
 
     Returns
     -------
@@ -93,12 +85,8 @@ def half_sweep(
     factors = other if settings.constant else BiasedFactors(other).factors
     if not factors.shape[1]:
         return np.zeros((len(matrix[0]) - 1, 1), dtype=other.dtype)
-    ridge, kinds = settings.ridge(rank, other.dtype), None
-    if growth is not None:
-        grown = [replace(settings, regularization=settings.regularization * by) for by in growth.factors]
-        ridge, kinds = np.stack([one.ridge(rank, other.dtype) for one in grown]), growth.kinds
-    level = _col_offset(other, center)
-    solved = solve_rows(*matrix, factors, ridge, kinds=kinds, col_offset=level, constant=settings.constant)
+    ridge, level = settings.ridge(rank, other.dtype), _col_offset(other, center)
+    solved = solve_rows(*matrix, factors, ridge, growth=growth, col_offset=level, constant=settings.constant)
     return with_constant(solved, rank)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
@@ -20,7 +21,7 @@ from hushrec.data import Domain, Ratings
 from hushrec.kernels.arrays import BiasedFactors
 from hushrec.kernels.residuals import residual_norms
 from hushrec.kernels.sparse_rows import row_squares, row_sums, used_columns, weight_sums
-from hushrec.kernels.sweeps import CSR, Growth, SweepSettings, csr, half_sweep, initial_items
+from hushrec.kernels.sweeps import CSR, SweepSettings, csr, half_sweep, initial_items
 from hushrec.privacy import Bound, Bounded, Budget, Plan
 from hushrec.serving.modelfile import Expected
 from hushrec.serving.scoring import UserState
@@ -121,7 +122,7 @@ class ALS(Estimator[Ratings]):
         if self.scores == "likes":
             return ridge_on_items(arrays, history.matrix, self._of_likes(ridge))
         rows, tables = used_columns(csr(history.matrix), arrays["item_factors"], arrays["item_bias"])
-        items = BiasedFactors.joined(*tables).table.astype(np.float64)
+        items = BiasedFactors.joined(*tables).table
         side = _Side(rows, float(arrays["bias_regularization"]), self.ridge_exponent)
         return UserState.of(side.solve(float(arrays["center"]), items, ridge))
 
@@ -171,20 +172,29 @@ class _Side:
     """Users or items with their ratings."""
 
     def __init__(self, rows: CSR, bias_regularization: float, exponent: float) -> None:
-        counts = np.diff(rows[0])
-        kinds = np.rint(np.log2(np.maximum(counts, 1))).astype(np.uint8)
-        # one at a time: the bits of a power of an array may depend on its other entries
-        growth = [2.0 ** (exponent * size) for size in range(1 + int(kinds.max(initial=0)))]
-        self._rows, self._growth = rows, Growth(growth, kinds)
-        self._bias_regularization = bias_regularization
-        self.rated = int((counts > 0).sum())
-        #: Ratio of the ridge for the mean number of ratings to that for one rating.
-        self.per_count = float(max(counts.sum() / max(self.rated, 1), 1.0) ** -exponent)
+        self._counts = np.diff(rows[0])
+        self._growth = _powers(exponent)[np.rint(np.log2(np.maximum(self._counts, 1))).astype(np.uint8)]
+        self._rows, self._bias_regularization, self._exponent = rows, bias_regularization, exponent
+
+    @cached_property
+    def rated(self) -> int:
+        return int((self._counts > 0).sum())
+
+    @property
+    def per_count(self) -> float:
+        """Ratio of the ridge for the mean number of ratings to that for one rating."""
+        return float(max(self._counts.sum() / max(self.rated, 1), 1.0) ** -self._exponent)
 
     def solve(self, center: float, other: Array, ridge: float) -> Array:
         """Half sweep; ``ridge`` is that of a row with one rating."""
         settings = SweepSettings(regularization=ridge, bias_regularization=self._bias_regularization)
         return half_sweep(self._rows, center, other, settings, self._growth)
+
+
+@cache
+def _powers(exponent: float) -> Array:
+    """Return powers of 2, one at a time: the bits of a power of an array may depend on its other entries."""
+    return np.array([2.0 ** (exponent * size) for size in range(64)])
 
 
 def _left(ratings: Ratings, center: float, users: Array, items: Array) -> float:

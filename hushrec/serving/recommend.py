@@ -391,16 +391,13 @@ class Recommender:
         if next:
             state = UserState.mean([lister.fold_in(rows) for rows in spans(history)])
         excluded = history.matrix if exclude_seen else None
-        for users, columns, scores in best_columns(
+        for users, columns, scores, own in best_columns(
             lister.arrays, state, count, first=lister.supported, excluded=excluded, rules=evaluated
         ):
-            ratings = None
-            if predict:
-                rows, ranks = np.nonzero(columns >= 0)
-                ratings = np.full(columns.shape, np.nan)
-                ratings[rows, ranks] = self._clip(
-                    scores_at(self.arrays, rating_state.at(users), rows, columns[rows, ranks])
-                )
+            if predict and rating_state is not state:
+                rows, places = np.repeat(np.arange(len(columns)), count), np.maximum(columns, 0).ravel()
+                own = scores_at(self.arrays, rating_state.at(users), rows, places).reshape(columns.shape)
+            ratings = np.where(columns >= 0, self._clip(own), np.nan) if predict else None
             yield Ranked(columns, scores, ratings)
 
     def explain(self, history: History, item: Any) -> Explanation:

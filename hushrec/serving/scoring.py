@@ -206,14 +206,15 @@ def best_columns(
     first: NDArray[np.bool_] | None,
     excluded: sp.csr_array | None = None,
     rules: Rules = Rules(),
-) -> Iterator[tuple[slice, NDArray[np.int64], Array]]:
-    """Yield users, columns and scores of shape (n_users, count), best first, a block of users at a time.
+) -> Iterator[tuple[slice, NDArray[np.int64], Array, Array]]:
+    """Yield users, columns, scores and plain scores, best first, a block of users at a time.
 
-    Columns are -1 past the end of a list. Items that are not in ``first`` come after all others, with scores
-    below theirs. Cells of ``excluded``, of shape (n_users, n_items), are not chosen.
+    Arrays have shape (n_users, count). Columns are -1 past the end of a list. Items that are not in ``first``
+    come after all others, with scores below theirs. Cells of ``excluded``, of shape (n_users, n_items), are
+    not chosen. Plain scores have neither a boost nor that order.
     """
     for users in _blocks(arrays, state):
-        every = all_scores(arrays, state.at(users))
+        every = plain = all_scores(arrays, state.at(users))
         if rules.factors is not None:
             every = boosted(every, rules.factors)
         allowed = every
@@ -231,7 +232,8 @@ def best_columns(
         if rules.limits:
             columns, scores = limited(rules.limits, allowed, columns, first)
         every.reshape(-1)[cells] = kept  # which a copy of all scores would cost more
-        yield users, columns, scores if first is None else _below(every, first, columns, scores)
+        own = scores if plain is every else np.take_along_axis(plain, np.maximum(columns, 0), axis=1)
+        yield users, columns, scores if first is None else _below(every, first, columns, scores), own
 
 
 def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array) -> Array:
@@ -241,6 +243,7 @@ def _below(every: Array, first: NDArray[np.bool_], columns: Array, scores: Array
         return scores
     every = every if len(users) == len(every) else every[users]
     low = np.take_along_axis(lowered(every, first), np.maximum(columns[users], 0), axis=1)
+    scores = scores.copy()
     scores[users] = np.where(other[users], low, scores[users])
     return scores
 

@@ -104,7 +104,7 @@ def _lists(
     excluded = sp.csr_array((np.ones(given.size), given.ravel(), ends), shape=rows.matrix.shape)
     ranked = _resembling(lister.arrays, state, given.shape[1]) if lister.parts else state
     options: dict[str, Any] = {"first": lister.supported, "excluded": excluded, "rules": applied}
-    for users, columns, scores in best_columns(lister.arrays, ranked, count, **options):
+    for users, columns, scores, _ in best_columns(lister.arrays, ranked, count, **options):
         places = range(users.start, users.start + len(columns))
         by = [_sources(model, lister, state.at(slice(place, place + 1))) for place in places]
         yield slice(users.start, users.start + len(columns)), columns, scores, by

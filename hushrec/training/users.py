@@ -122,7 +122,7 @@ def ridge_on_items(arrays: Mapping[str, Array], rows: sp.csr_array, ridge: Sweep
     entries, tables = csr(rows), [arrays["item_factors"], arrays["item_bias"]]
     if not ridge.unobserved_weight:  # items without ratings here do not matter
         entries, tables = sparse_rows.used_columns(entries, *tables)
-    items = BiasedFactors.joined(*tables).table.astype(np.float64)
+    items = BiasedFactors.joined(*tables).table
     return UserState.of(half_sweep(entries, float(arrays["center"]), items, ridge))
 
 

@@ -77,15 +77,17 @@ def test_normal_equations_and_their_solutions_equal_the_slow_ones(seed, rank, dt
     assert empty.any() and not gram[empty].any() and not rhs[empty].any() and not solution[empty].any()
 
 
-def test_rows_of_several_kinds_have_their_own_ridges():
-    """Each kind is solved as if the others were not there, bit for bit."""
+@pytest.mark.parametrize("constant", [False, True])
+def test_a_ridge_grows_by_row_except_of_a_constant_column(constant: bool):
+    """A row is solved as if the others were not there, bit for bit."""
     matrix, factors, _ = problem(4, 19, np.float32, n_rows=101)
     random = np.random.default_rng(0)
-    kinds, ridges = random.integers(0, 256, 101), random.uniform(0.1, 2.0, (256, 19))
-    kinds[:2] = 0, 255
-    solution = least_squares.solve_rows(*matrix, factors, ridges, kinds=kinds)
-    for row, kind in enumerate(kinds):
-        alone = least_squares.solve_rows(matrix[0][row : row + 2], *matrix[1:], factors, ridges[kind])
+    ridge, growth = random.uniform(0.1, 2.0, 19).astype("f"), random.uniform(0.5, 8.0, 101).astype("f")
+    solution = least_squares.solve_rows(*matrix, factors, ridge, growth=growth, constant=constant)
+    for row in range(101):
+        grown = ridge * np.append(np.repeat(growth[row], 18), 1 if constant else growth[row]).astype("f")
+        one = matrix[0][row : row + 2], *matrix[1:], factors
+        alone = least_squares.solve_rows(*one, grown, constant=constant)
         assert solution[row].tobytes() == alone.tobytes()
 
 

@@ -352,7 +352,7 @@ def _factor_change(
 
 def _with_new_items(model: ALSSettings, last: ModelArrays, scores: Array) -> tuple[Array, State]:
     """Return the last week's items and state, with new items at their prior, given their features."""
-    items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table.astype(np.float64)
+    items = BiasedFactors.joined(last.serve["item_factors"], last.serve["item_bias"]).table
     state = State.of(last.state)
     seen = state.item_seen > 0
     if seen.all() or not seen.any():

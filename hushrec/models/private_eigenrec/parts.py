@@ -200,9 +200,9 @@ def folded(arrays: Mapping[str, Any], rows: CSR) -> UserState:
     sums = sums_of_rows((starts, items, weight), arrays["item_factors"])
     popularity = np.asarray(arrays.get("history_popularity", arrays["item_bias"]))[items]
     total = weight_sums(starts, np.arange(len(items)), popularity * weight)
-    total = np.broadcast_to(arrays.get("history_total", total), total.shape)
-    total = total * (1 + float(arrays.get("history_prior", 0.0)) / np.maximum(np.diff(starts), 1))
-    factors = np.divide(sums, total[:, None], out=np.zeros_like(sums), where=total[:, None] > 0)
+    if prior := float(arrays.get("history_prior", 0.0)):
+        total *= 1 + prior / np.maximum(np.diff(starts), 1)
+    factors = sums / np.where(total > 0, total, np.inf)[:, None]
     return UserState(np.zeros(len(factors)), factors, at_norm_one(arrays, rows))
 
 
@@ -210,7 +210,6 @@ def moved_by(arrays: Mapping[str, Any], items: Array, column: int) -> Array:
     """Return what each of one user's liked items adds to the score of another item."""
     weight, factors = arrays["history_weight"][items], np.asarray(arrays["item_factors"], np.float64)
     total = float(arrays.get("history_popularity", arrays["item_bias"])[items] @ weight)
-    total = float(arrays.get("history_total", total))
     total *= 1 + float(arrays.get("history_prior", 0.0)) / max(len(items), 1)
     weight = weight / total if total > 0 else np.zeros(len(items))
     return weight * (factors[items] @ factors[column]) + scores_of_items(arrays, items, column)
