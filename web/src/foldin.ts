@@ -147,7 +147,7 @@ function liked({ settings }: Section, row: Row): Set<number> {
   return new Set(row.items.filter((_, i) => threshold == null || !(row.values[i]! < Math.fround(threshold)))); // NaN: bought
 }
 
-/** Weighted sum of the factors of the likes, divided by their popularity or a stored number. */
+/** Weighted sum of the factors of the likes, divided by their popularity. */
 function eigenrec(section: Section, row: Row, likes: Set<number>): UserState {
   const shape = [section.nItems];
   const weight = section.array("history_weight", shape, 0);
@@ -156,7 +156,7 @@ function eigenrec(section: Section, row: Row, likes: Set<number>): UserState {
   if (!weight || (stored && prior === undefined)) throw new Error("it has no weights of a history");
   const popularity = stored ?? section.itemBias;
   const sum = [...likes].reduce((sum, item) => sum + popularity[item]! * weight[item]!, 0);
-  const total = (section.number("history_total", 0) ?? sum) * (1 + (prior ?? 0) / Math.max(likes.size, 1));
+  const total = sum * (1 + (prior ?? 0) / Math.max(likes.size, 1));
   const weights = row.items.map((item) => (likes.has(item) && total > 0 ? weight[item]! / total : 0));
   const rows = row.items.map((item) => section.row(item));
   return recommended(section, row, likes, {

@@ -46,7 +46,6 @@ EXPECTED = ModelArrays(
     serve={
         "directions": Expected("iu", (), 0),
         "history_weight": _BY_ITEM,
-        "history_total": Expected("f", (), 0.0, needed=False),
         "history_popularity": _BY_ITEM._replace(needed=False),
         "history_prior": Expected("f", (), 0.0, needed=lambda names: "history_popularity" in names),
     },
