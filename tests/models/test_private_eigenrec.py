@@ -101,8 +101,10 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
     shown = (products > 3 * deviations).any()
     reliability = np.sign(candidates) * (2 * abs(candidates) / (1 + abs(candidates))) ** (0.5 if shown else 1)
     gains = np.maximum(likely * usual @ reliability / (likely @ usual), 0)[:-1]
-    gains[(gains < 0.1) & (not shown)] = 0
-    assert gains.max() < 1 and (gains.max() > 0) == (support > 8), "one case needs a dimension that counts"
+    if not shown:
+        sure = np.maximum(products, 0) / deviations
+        gains *= sure**2 / (1 + (products / deviations) ** 2)
+    assert gains.max() < 1 and shown == (support > 8), "one case needs a dimension that counts"
     assert model.arrays["directions"] == (products > 3 * deviations).sum()
 
     final = item_weights(weights, weights_sd).mean

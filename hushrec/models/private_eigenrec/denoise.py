@@ -116,9 +116,11 @@ class Halves(NamedTuple):
         learned = int((product > _LEARNED * deviation).sum())
         # posterior means vary less than tastes do; a ranking needs the full spread (Louis 1984)
         root = np.sign(_OF_HALVES) * np.sqrt(np.abs(_RELIABILITIES))
-        means = posterior_means(root if learned else _RELIABILITIES, likelihood)[0][:-1]
+        gains = np.maximum(posterior_means(root if learned else _RELIABILITIES, likelihood)[0][:-1], 0.0)
+        if not learned:  # the fitted prior of a few doubtful dimensions is no prior of many
+            gains *= ratio(np.maximum(product, 0.0) ** 2, product**2 + deviation**2)
         order = np.argsort(-ratio(product, deviation), kind="stable")
-        return Taste(vectors[:, order], np.maximum(means, 0.0)[order], learned)
+        return Taste(vectors[:, order], gains[order], learned)
 
 
 class Taste(NamedTuple):

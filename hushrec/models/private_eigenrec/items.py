@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 #: Steps in the largest entry of the popularity vector, as a power of two.
 _POPULARITY_BITS = 5
-#: Smallest gain of a taste dimension while none exceeds noise and chance. `make bench PART=lists`.
-_LEAST_GAIN = 0.1
 
 
 class ItemStatistics(NamedTuple):
@@ -79,7 +77,7 @@ def served(
     items: ItemStatistics, noisy: Array, noise_sd: float, taste: Taste, supported: NDArray[np.bool_]
 ) -> dict[str, Any]:
     popularity = popularity_of(noisy, noise_sd)
-    counts = taste.gains > (0.0 if taste.learned else _LEAST_GAIN)
+    counts = taste.gains > 0.0
     # scores are popularity plus taste: the coefficient of popularity is divided out (docs/guides/implicit.md)
     length = np.linalg.norm(items.popularity * items.scale)
     factors = np.zeros((len(noisy), int(counts.sum())), dtype=np.float32)
