@@ -25,6 +25,10 @@ from tests.opening import opened
 
 SCALE = 2.0**-27
 CLIP = 0.3
+#: Names of all parts, in their order. `parts_of` and `part_scores` know each.
+NAMES = "popularity", "tastes", "kind", "item pairs", "words", "public likes"
+COUNT = len(NAMES)
+AT_FIRST = np.array([1.0, *[0.5] * (COUNT - 1)])
 
 
 def parts_of(n_items: int, seed: int = 0, size: float = 1.0) -> Parts:
@@ -35,9 +39,8 @@ def parts_of(n_items: int, seed: int = 0, size: float = 1.0) -> Parts:
     pairs = learned_items, size * rng.standard_normal((len(learned_items),) * 2)
     words = rng.integers(0, n_items, (n_items, 3)).astype(np.int32), rng.random((n_items, 3)).astype("f4")
     public = size * rng.standard_normal((n_items, 4)), np.zeros(0, np.uint64)
-    names = "popularity", "tastes", "kind", "item pairs", "words", "public likes"
     popularity, weight = np.sort(rng.uniform(0.01, 1, n_items))[::-1], rng.uniform(0.5, 2, n_items)
-    return Parts(names, popularity, weight, tables, pairs, words, public, rng.uniform(0.5, 2, 6))
+    return Parts(NAMES, popularity, weight, tables, pairs, words, public, rng.uniform(0.5, 2, COUNT))
 
 
 def likes_of(rows: list, n_items: int) -> sp.csr_array:
@@ -118,7 +121,7 @@ def slow_user(parts: Parts, liked: list[int], weights: np.ndarray) -> np.ndarray
 @pytest.mark.parametrize("n_items", [12, 150])
 def test_what_a_user_adds_are_derivatives_of_a_slow_likelihood(n_items: int) -> None:
     """In a small catalogue all items compete; in a larger one the best of each part."""
-    parts, weights = parts_of(n_items), np.array([1.0, 0.5, 0.2, 0.0, 0.8, 0.4])
+    parts, weights = parts_of(n_items), np.resize([1.0, 0.5, 0.2, 0.0, 0.8, 0.4], COUNT)
     rows = random_rows(6 if n_items > 100 else 25, n_items)
     for row in rows:
         found = opened(contributions(likes_of([row], n_items), parts, weights, 1.0))
@@ -134,7 +137,7 @@ def hostile_parts(n_items: int) -> list[Parts]:
     odd = parts_of(n_items, 1)
     odd.factors[0][::7], odd.factors[1][::5], odd.pairs[1][::3] = np.nan, np.inf, -np.inf
     sizes = [parts_of(n_items, 2, size) for size in (30.0, 1e-6, 1e12, 1e200)]
-    return [ordinary, *sizes, odd, parts_of(n_items, 3)._replace(scales=np.zeros(6))]
+    return [ordinary, *sizes, odd, parts_of(n_items, 3)._replace(scales=np.zeros(COUNT))]
 
 
 @pytest.mark.filterwarnings("error")
@@ -144,9 +147,9 @@ def test_no_row_of_1_to_5000_likes_adds_more_than_norm_1() -> None:
     chosen += [rng.choice(n_items, length, replace=False) for length in (3, 600)]
     domain = Domain(range(n_items), likes=True)
     rows = [Ratings.from_any((np.zeros(len(each)), each, np.ones(len(each))), domain) for each in chosen]
-    off = np.concatenate([np.ones(6), *([math.sqrt(2)] * p + [1.0] for p in range(6))])
+    off = np.concatenate([np.ones(COUNT), *([math.sqrt(2)] * p + [1.0] for p in range(COUNT))])
     for parts in hostile_parts(n_items):
-        for start in (np.array([1, 0.5, 0.5, 0.5, 0.5, 0.5]), np.full(6, 1e9)):
+        for start in (AT_FIRST, np.full(COUNT, 1e9)):
             for row in rows:
                 bounded = LikingUsers(row).part_weights(parts, start, 1.0)
                 own = opened(bounded)
@@ -173,7 +176,7 @@ def test_two_users_can_differ_by_nearly_2() -> None:
 
 def test_what_a_user_adds_depends_on_their_likes_alone(monkeypatch) -> None:
     """Other users, their number and order, ids, and the blocks of users change no bit."""
-    n_items, weights = 60, np.array([1.0, 0.5, 0.5, 0.5, 0.5, 0.5])
+    n_items, weights = 60, AT_FIRST
     parts, rows = parts_of(n_items), random_rows(40, n_items, 7)
     alone = [opened(contributions(likes_of([row], n_items), parts, weights, 1.0)) for row in rows]
     rng = np.random.default_rng(0)
@@ -209,7 +212,7 @@ def test_a_sample_of_users_is_drawn_by_their_own_likes() -> None:
 
 def test_a_user_with_the_likes_of_a_public_row_adds_nothing() -> None:
     """All others add what they add without public rows, with any other rows beside them."""
-    n_items, weights, rows = 60, np.full(6, 0.5), random_rows(30, 60, 9)
+    n_items, weights, rows = 60, np.full(COUNT, 0.5), random_rows(30, 60, 9)
     parts = parts_of(n_items)
     factors, _ = parts.public
     own = [opened(contributions(likes_of([row], n_items), parts, weights, 1.0)) for row in rows]
