@@ -275,16 +275,17 @@ class Ratings:
     def to_arrow(self) -> pa.Table:
         """Return a table for `from_any` of user, item, rating and, if known, time. Private.
 
-        Its metadata keep the marks; pandas, polars and CSV lose them.
+        Likes have no column of ratings, so no model of ratings reads them as the rating 1. The metadata keep
+        the marks; pandas, polars and CSV lose them.
         """
         table = {
             "user": self.user_column.take(pa.array(_row_of_each(self.matrix))),
             "item": self.domain.item_column.take(pa.array(self.matrix.indices)),
-            "rating": pa.array(self.matrix.data),
         }
-        if self.purchases:
-            is_unrated = np.isnan(self.matrix.data)
+        is_unrated = np.isnan(self.matrix.data)
+        if not self.domain.likes:
             table["rating"] = pa.array(self.matrix.data, mask=is_unrated)
+        if self.purchases:
             table["quantity"] = pa.array(np.where(is_unrated | self.domain.likes, np.float32(1), 0))
         if self.times is not None:
             table["time"] = pa.array(self.times, mask=self.times == NO_TIME)

@@ -135,6 +135,19 @@ def test_split(way, split, names, files, run):
     assert (lost in " ".join(told.stdout.split()) and "PRIVATE" in told.stdout) == timed
 
 
+def test_likes_that_were_split_are_no_ratings_of_a_model(files, run) -> None:
+    """The rating 1 of a range from 1 to 5 is no like."""
+    likes = ["--implicit", "--catalogue", files.catalogue]
+    assert run("split", files.ratings, *likes, "--test-share", "0.2", "--out-dir", "parts").exit_code == 0
+    parts = "parts/train.parquet", "parts/test.parquet"
+    for words, sentence in ([], "has no column for the ratings"), (["--implicit"], "is for a model of likes"):
+        refused = run("evaluate", files.model, *parts, *words)
+        assert refused.exit_code == 2 and sentence in refused.stderr
+    cost = ["--epsilon", "5", "--delta", "1e-6"]
+    assert run("train", parts[0], *likes, *cost, "--users", "200", "--out", "likes.hush").exit_code == 0
+    assert run("evaluate", "likes.hush", *parts, "--resamples", "0").exit_code == 0
+
+
 def test_predict(files, run):
     """Oracle: the prediction for each pair alone, in the order of the pairs."""
     model, rows = hushrec.load(files.model), Ratings.from_any(files.train, Domain(files.items, (1, 5)))
