@@ -62,9 +62,8 @@ def verify(path: Path, manifest: Mapping[str, Any]) -> None:
 
 def block_of(path: Path, manifest: Mapping[str, Any], partition: int, number: int, n_items: int) -> Rows:
     entry = manifest["partitions"][partition]
-    rows = _mapped(str(path / entry["file"]), entry["bytes"], entry["sha256"]).rows(
-        number, n_items, manifest["ids"]
-    )
+    file = _mapped(str(path / entry["file"]), entry["bytes"], manifest["checksum"])
+    rows = file.rows(number, n_items, manifest["ids"])
     if rows.times is None and manifest["times"]:
         rows = rows._replace(times=np.full(rows.matrix.nnz, NO_TIME))
     return rows._replace(**fields_of(manifest["marks"]))
@@ -243,12 +242,15 @@ class _Mapped:
                 self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
             if len(self._map) != size:
                 raise ValueError
+            manifest = (Path(path).parent / MANIFEST).read_bytes()
             buffer = pa.py_buffer(self._map)
             self._start = buffer.address
             self._reader = pa.ipc.open_file(buffer)
             self._metadata = json.loads(self._reader.schema.metadata[b"hushrec"])
         except (OSError, ValueError, KeyError, TypeError, pa.ArrowException):
             raise _lost(Path(path), "it cannot be mapped") from None
+        if checksum.encode() not in manifest:  # read after the file: the digests were checked before
+            raise _lost(Path(path), "another store took its place")
         self._lock = threading.Lock()
 
     @cached_property

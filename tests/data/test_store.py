@@ -294,6 +294,19 @@ def test_a_damaged_partition_is_found_and_named(made) -> None:
         made.verify()
 
 
+def test_a_store_that_takes_the_place_of_an_opened_one_is_refused(made) -> None:
+    """Of equal sizes too: the digests of its files are not those that were checked."""
+    first = [partition.path.stat().st_size for partition in made.partitions()]
+    made.verify()
+    other = Store.prepare(
+        table(rating=5.5 - np.array(table()["rating"])), made.path, DOMAIN, partitions=4, force=True
+    )
+    assert [partition.path.stat().st_size for partition in other.partitions()] == first
+    with pytest.raises(InputError, match="another store took its place"):
+        made.ratings()
+    assert other.ratings().n_ratings == made.n_ratings
+
+
 def test_a_damaged_manifest_or_catalogue(made, tmp_path) -> None:
     def copy_with(name: str, content: bytes) -> Path:
         copy = tmp_path / "copies" / str(len(os.listdir(tmp_path / "copies")))
