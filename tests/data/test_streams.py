@@ -62,6 +62,20 @@ def test_cuts_order_dictionaries_and_threads_change_no_byte(tmp_path, monkeypatc
     assert len(stores) == 1
 
 
+def test_ids_that_read_the_same_do_not_show_which_row_came_first(tmp_path) -> None:
+    """A stream has no order: a store of one holds the canonical text of an id, never its first spelling."""
+    spelled = ["ann", " ann", "ann ", "bob ", "bob"]
+    rows = pa.table(
+        {"user": spelled, "item": ["i1", "i2", "i3", "i4", "i5"], "rating": [1.0, 2.0, 3.0, 4.0, 5.0]}
+    )
+    stores = []
+    for number, order in enumerate(([0, 1, 2, 3, 4], [1, 2, 0, 3, 4], [4, 3, 2, 1, 0])):
+        store = Store.prepare(rows.take(order).to_reader(2), tmp_path / str(number), DOMAIN, partitions=2)
+        stores.append(octets(store))
+        assert sorted(store.ratings().users) == ["ann", "bob"]
+    assert stores[0] == stores[1] == stores[2]
+
+
 @pytest.mark.parametrize("rows_before", [0, 500, 19_999])
 def test_a_stream_that_breaks_off_leaves_no_store_and_shows_no_cell(tmp_path, rows_before) -> None:
     def blocks():

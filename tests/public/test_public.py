@@ -335,6 +335,18 @@ def rows_of(ratings: Ratings) -> np.ndarray:
     return np.repeat(np.arange(ratings.n_users), np.diff(ratings.matrix.indptr))
 
 
+def test_few_donors_judge_the_public_model_and_all_train_it(monkeypatch) -> None:
+    """Twin: the model of every donor's rows, where 5 of them judge."""
+    monkeypatch.setattr("hushrec.public.judging._MOST_JUDGES", 5)
+    model = released_by("private-als")
+    rows = DECLARED.read(model.estimator, FILMS).same
+    found = added(DECLARED, model, FILMS)
+    assert found.judged["donors"] == rows.n_users == 63 and found.public is not None
+    twin = ratings_model(rows, None, model, model.state).arrays
+    for name, array in found.public.model.arrays.items():
+        np.testing.assert_array_equal(array, twin[name])
+
+
 def test_donors_help_lists_and_misleading_ones_hardly_count() -> None:
     """Weights are learned by all users; permuted rows agree only with themselves."""
     rows = lifelike("films", n_users=1500, n_items=300, seed=2)
