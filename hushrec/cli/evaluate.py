@@ -22,6 +22,7 @@ from hushrec.evaluation.user_metrics import METRICS
 from hushrec.progress import progress_bar
 from hushrec.serving.model import Model, load
 
+_METRICS = f"Some of {', '.join(METRICS)}."
 #: Under the table.
 _NOTES = (
     "(1) From this model's released values, without privacy cost: each user's mean (errors) and item"
@@ -49,7 +50,7 @@ def evaluate(
     split: Literal["next"] | None = None,
     include_seen: bool = False,
     lists: Lists = Lists(),
-    metrics: Annotated[str, Parameter(metavar="NAME,...", show_default="as above")] = ",".join(
+    metrics: Annotated[str, Parameter(metavar="NAME,...", help=_METRICS, show_default="as above")] = ",".join(
         DEFAULT_METRICS
     ),
     resamples: Annotated[Whole, Parameter(validator=Number(gte=0))] = RESAMPLES,
@@ -81,9 +82,6 @@ def evaluate(
         "next": measure lists of `recommend --next`; HISTORY needs a time column.
     include_seen
         Allow items of HISTORY in lists, and count repeat purchases in TEST as hits.
-    metrics
-        Some of rmse, mae, recall, capped-recall, precision, ndcg, map, mrr, hit-rate, head-recall,
-        tail-recall, coverage, gini, novelty, different-lists, commonest-first.
     resamples
         Bootstrap resamples behind the intervals.
     """

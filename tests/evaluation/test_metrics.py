@@ -139,6 +139,7 @@ def test_agrees_with_the_definitions(seed, k, relevant_from, exclude_seen):
     asked = {"k": k, "relevant_from": relevant_from, "exclude_seen": exclude_seen, "resamples": 20}
     result = evaluate(model, table(history), table(test), **asked, metrics=list(METRICS))
     expected = slow_twin(model, history, test, k, relevant_from, exclude_seen)
+    assert expected.keys() == result.metrics.keys()  # a new metric needs its definition in `slow_twin`
     assert {name: metric.value for name, metric in result.metrics.items()} == pytest.approx(
         expected, rel=1e-12, abs=1e-12, nan_ok=True
     )
