@@ -1,5 +1,7 @@
 """Private SLIM: an estimator outside the package, in one file. Docs: CONTRIBUTING.md, "Add a model".
 
+Run it with the words of a hushrec command: ``python private_slim.py train ... --model private-slim``.
+
 A linear model with a closed form (EASE, Steck 2019) predicts items from other items. It needs only the items'
 Gramian over the users, which is released once, with noise. Each user scales their likes to norm 1, and so
 adds a positive semidefinite matrix of Frobenius norm 1 to the sum. The sensitivity is 1 under add-remove and
@@ -17,10 +19,12 @@ import scipy.sparse as sp
 from numpy.typing import NDArray
 
 from hushrec.checks import Part, Positive
+from hushrec.cli import main
 from hushrec.data import Domain, Ratings
 from hushrec.kernels.fixed_point import CLIP_MARGIN, FACTOR_BITS, spacing, truncated
 from hushrec.kernels.packed import frobenius_scale, unpacked
 from hushrec.privacy import Bounded, Budget, Plan, positive
+from hushrec.registry import register
 from hushrec.serving import UserState
 from hushrec.training import Estimator, Gate, Round, Users, plan_of
 
@@ -96,3 +100,8 @@ class UnitUsers(Users):
 def _likes(ratings: Ratings) -> sp.csr_array:
     matrix = ratings.matrix
     return sp.csr_array((np.ones(matrix.nnz), matrix.indices, matrix.indptr), shape=matrix.shape)
+
+
+if __name__ == "__main__":
+    register(PrivateSLIM)
+    main()

@@ -327,7 +327,8 @@ def model_for(model: str | None, likes: bool, private: bool) -> str:
         raise InputError(f"--model {job} needs ratings, and --implicit makes every row a like; pass lists.")
     if job not in JOBS and job not in ESTIMATORS:
         raise InputError(
-            f"--model {job} is not known; pass lists, ratings, both, or a name of hushrec settings."
+            f"--model {job} is not known; pass lists, ratings, both, or a name of hushrec settings. Your own"
+            " model needs a script that registers it: docs/guides/own-model.md."
         )
     return best(job, private) if job in JOBS else job
 

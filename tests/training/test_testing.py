@@ -1,5 +1,6 @@
 """The contract that a third party's estimator is held to finds each fault, and passes a good estimator."""
 
+import json
 import os
 import subprocess
 import sys
@@ -73,6 +74,34 @@ def test_a_plain_script_checks_its_own_estimator(tmp_path) -> None:
     assert (done.returncode, done.stdout.split("\n")) == (0, ["before", "held to the contract", ""]), (
         done.stderr
     )
+
+
+def test_a_script_that_registers_an_estimator_has_all_commands(tmp_path) -> None:
+    rows = "".join(f"u{user},i{(user + place) % 9},4\n" for user in range(60) for place in range(4))
+    (tmp_path / "r.csv").write_text("user,item,rating\n" + rows)
+    (tmp_path / "items.txt").write_text("".join(f"i{k}\n" for k in range(9)))
+    cost = [
+        "--epsilon",
+        "5",
+        "--delta",
+        "1e-5",
+        "--rating-range",
+        "1",
+        "5",
+        "--catalogue",
+        "items.txt",
+        "--ledger",
+        "l.sqlite",
+    ]
+    script, shown = Path(__file__).parents[2] / "examples" / "private_slim.py", []
+    for words in (
+        ["train", "r.csv", "--model", "private-slim", *cost, "--out", "mine.hush"],
+        ["recommend", "mine.hush", "r.csv", "--user", "u1", "-n", "3", "--json"],
+    ):
+        done = subprocess.run([sys.executable, script, *words], capture_output=True, text=True, cwd=tmp_path)
+        assert done.returncode == 0, done.stderr
+        shown.append(done.stdout)
+    assert len(json.loads(shown[1])["items"]) == 3
 
 
 def test_standard_input_checks_estimators_that_another_process_can_import() -> None:
