@@ -118,6 +118,11 @@ class Domain:
         return self._item_table.words if self._item_table else None
 
     @property
+    def item_table_digest(self) -> str:
+        """SHA-256 (hexadecimal) of the item features and words; empty without any."""
+        return self._item_table.digest if self._item_table else ""
+
+    @property
     def column_uses(self) -> tuple[tuple[str, str], ...]:
         """Names of the columns of the item features, with their use."""
         return self._item_table.uses if self._item_table else ()

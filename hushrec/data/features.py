@@ -5,6 +5,7 @@ They are public, so they are read as any table is; only ratings need the care of
 
 from __future__ import annotations
 
+import hashlib
 import io
 import math
 import os
@@ -71,6 +72,15 @@ class ItemTable:
     widths: tuple[int, ...]
     words: Neighbours | None
     uses: tuple[tuple[str, str], ...]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the fields that a training uses, hexadecimal. A resumed training compares it."""
+        arrays = [] if self.features is None else [self.features]
+        arrays += [] if self.words is None else [self.words.items, self.words.similarity]
+        octets = str([self.names, self.widths, *(array.shape for array in arrays)]).encode()
+        octets += b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
+        return hashlib.sha256(octets).hexdigest()
 
 
 def read_item_features(source: Any, texts: pa.Array) -> ItemTable:

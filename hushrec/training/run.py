@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import re
 import warnings
@@ -447,13 +446,9 @@ def journal(
 
 def public_inputs(domain: Domain) -> dict[str, str]:
     """Return the public inputs to which a journal is bound."""
-    words, tables = domain.item_words, domain.feature_tables
-    arrays = [table for _, table in tables] + ([] if words is None else [words.items, words.similarity])
-    octets = str([(names, table.shape) for names, table in tables]).encode()
-    octets += b"".join(np.ascontiguousarray(array).tobytes() for array in arrays)
     return {
         "catalogue and range": domain.fingerprint,
-        "item features": hashlib.sha256(octets).hexdigest(),
+        "item features": domain.item_table_digest,
         VERSION: library_version(),
     }
 

@@ -194,8 +194,7 @@ def test_what_a_user_adds_depends_on_their_likes_alone(monkeypatch) -> None:
 
 
 def test_a_sample_of_users_is_drawn_by_their_own_likes() -> None:
-    n_items, weights = 60, np.array([1.0, 0.5, 0.5])
-    parts = parts_of(n_items)._replace(pairs=(), words=(), public=(), scales=np.ones(3))
+    n_items, weights, parts = 60, AT_FIRST, parts_of(60)
     rows = [row for row in random_rows(400, n_items, 5) if len(row) > 2]
 
     def sums(rows: list, part: float) -> np.ndarray:

@@ -176,7 +176,7 @@ class Parts(NamedTuple):
         """Return the arrays of the sum of the parts."""
         each = self._each(weights * self.scales)
         joined: dict[str, Any] = {name: array for arrays in each for name, array in arrays.items()}
-        joined["item_bias"] = each[0]["item_bias"]
+        joined["item_bias"] = np.sum([arrays["item_bias"] for arrays in each], axis=0)
         joined["item_factors"] = np.hstack([arrays["item_factors"] for arrays in each]).astype(np.float32)
         for name in joined.keys() & {"pair_weights", "public_factors"}:
             joined[name] = joined[name].astype(np.float32)
