@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -130,6 +130,16 @@ class Domain:
     def __repr__(self) -> str:
         what = "likes" if self.likes else f"rating_range=({self.low:g}, {self.high:g})"
         return f"Domain({plural(self.n_items, 'item')}, {what})"
+
+    def first(self, count: int) -> Domain:
+        """Return the domain of the first items."""
+        table = self._item_table
+        if count >= self.n_items or table is None:
+            return replace(self, items=self.items[:count])
+        features = None if table.features is None else table.features[:count]
+        words = table.words and table.words.first(count)
+        table = replace(table, texts=table.texts[:count], features=features, words=words)
+        return replace(self, items=self.items[:count], item_features=features, _item_table=table)
 
     @property
     def n_items(self) -> int:

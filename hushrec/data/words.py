@@ -50,6 +50,11 @@ class Neighbours:
     items: Array
     similarity: Array
 
+    def first(self, count: int) -> Neighbours:
+        """Return the neighbours of the first items among these."""
+        near, itself = self.items[:count], np.arange(count, dtype=np.int32)[:, None]
+        return Neighbours(np.where(near < count, near, itself), self.similarity[:count] * (near < count))
+
 
 def neighbours_by_words(cells: Sequence[Iterable[str]]) -> Neighbours | None:
     """Return each item's nearest other items by the cosine of TF-IDF rows, or None if none share a word.

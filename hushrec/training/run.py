@@ -51,6 +51,8 @@ _PUBLIC_ROWS = "number of rows (user ids are row numbers, and a user is left out
 _PUBLIC_FEATURES = "item features"
 #: Those of a `Choice` for 64 to 4,096 users.
 _LIKELY = slice(2, 5)
+#: Items and donors of a training on made-up rows; item factors may have 900 columns.
+_REHEARSED_ITEMS, _DONORS = 1000, 32
 #: Standard deviations of the noise from which a released number of users is one.
 _NOISE_SDS = 4
 _KEPT_FEATURES = "This week has no item features; those of an earlier week count where the model kept them."
@@ -83,6 +85,13 @@ class PublicRows(Protocol):
 
     def beside(self, model: Model, parts: ModelArrays) -> Model:
         """Add a public model to the private one, and notes to its statement."""
+
+
+class _MadeUp(NamedTuple):
+    """Public rows of a training on made-up rows."""
+
+    same: Ratings
+    external: Ratings | None
 
 
 @runtime_checkable
@@ -192,12 +201,18 @@ def train(
     public_rows = read_public(public, estimator, ratings)
     part = accountant.part(budget_fraction)
 
-    def planned(model: Trainable[Any]) -> tuple[Plan, Work]:
-        whole = with_public(model, public_rows)
+    def planned(
+        model: Trainable[Any], domain: Domain = domain, public: Any = public_rows
+    ) -> tuple[Plan, Work]:
+        whole = with_public(model, public)
         return whole.releases(accountant.budget, domain, part), partial(whole.train, seed=int(seed))
 
+    few = domain.first(_REHEARSED_ITEMS)  # the time of some steps grows with the cube of their number
+    few_public = public_rows and _MadeUp(
+        made_up(few).rows(slice(_DONORS)), public_rows.external and made_up(few)
+    )
     for likely in choice.likely:
-        load_kernels(likely, domain, accountant, *planned(likely))
+        load_kernels(likely, few, accountant, *planned(likely, few, few_public))
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     binding = choice.binding | public_binding(public_rows)
     writing = journal(accountant, domain, planned(estimator)[0], seed, **binding)
@@ -214,7 +229,7 @@ def train(
         if somebody:
             plan, work = planned(estimator)
             accountant.check(plan)
-            load_kernels(estimator, domain, accountant, plan, work)
+            load_kernels(estimator, few, accountant, *planned(estimator, few, few_public))
             parts = ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:
@@ -392,7 +407,7 @@ def read_public(
     return public.read(estimator, ratings)
 
 
-def with_public(estimator: Trainable[Any], rows: PublicRows | None) -> Trainable[Any]:
+def with_public(estimator: Trainable[Any], rows: PublicRows | _MadeUp | None) -> Trainable[Any]:
     """Return an estimator whose lists have a part of public rows."""
     return estimator if rows is None else estimator.with_public(rows.same, rows.external)
 

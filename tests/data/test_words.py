@@ -143,6 +143,19 @@ def same(one: Neighbours, other: Neighbours) -> bool:
     return np.array_equal(one.items, other.items) and np.array_equal(one.similarity, other.similarity)
 
 
+def test_the_first_items_keep_their_features_and_neighbours() -> None:
+    table = {"item": list(range(30)), "title": [f"a{n % 3} b{n % 4}" for n in range(30)], "price": range(30)}
+    whole = Domain(range(30), rating_range=(1, 5), item_features=table)
+    first, (words, every) = whole.first(7), (whole.first(7).item_words, whole.item_words)
+    assert first.items == whole.items[:7] and words and every
+    assert np.array_equal(first.item_features, whole.item_features[:7])
+    for item in range(7):
+        near = {(int(n), s) for n, s in zip(every.items[item], every.similarity[item]) if n < 7 and s > 0}
+        assert {(int(n), s) for n, s in zip(words.items[item], words.similarity[item]) if s > 0} == near
+    assert words.items.max() < 7
+    assert Domain(range(9), likes=True).first(3).items == (0, 1, 2)
+
+
 def test_words_stay_with_the_domain_until_its_items_or_its_table_change() -> None:
     titles = {"sku": ITEMS, "title": ARTICLES["title"]}
     for table in (ARTICLES, titles):

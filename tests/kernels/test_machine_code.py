@@ -192,17 +192,23 @@ def charged(*arguments, **options):
     return charge(*arguments, **options)
 
 hushrec.Ledger.charge = charged
-rows = hushrec.realistic(500, 80, 9000, seed=0)
+rows, public = hushrec.realistic(500, 80, 9000, seed=0), None
 if sys.argv[2] == "store":
     rows = hushrec.Store.prepare(rows, "store", rows.domain, partitions=2)
+elif sys.argv[2] == "donors":
+    rows = hushrec.realistic(500, 1200, 9000, seed=0)
+    items = rows.domain.items
+    table = {"item": items, "title": [f"word{item % 7} other{item % 5}" for item in range(1200)]}
+    domain = hushrec.Domain(items, rating_range=(1, 5), item_features=table)
+    rows, public = rows.from_any(rows, domain), hushrec.PublicRatings(donors=list(rows.users[:60]))
 accountant = hushrec.Accountant(hushrec.Budget(5, 1e-6), ledger=hushrec.Ledger("ledger"))
-named.train(sys.argv[1], rows, accountant)
+named.train(sys.argv[1], rows, accountant, public=public)
 assert before[0] and before[0] == loaded(), loaded() - before[0]
 """
 
 
 @pytest.mark.parametrize(
-    "model, place", [("private-als", "store"), ("private-eigenrec", "memory"), ("both", "store")]
+    "model, place", [("private-als", "store"), ("private-eigenrec", "donors"), ("both", "store")]
 )
 def test_every_kernel_is_loaded_before_the_first_charge(tmp_path, model, place):
     """A kernel that cannot be compiled must not cost budget."""
