@@ -36,14 +36,14 @@ def split(name: str) -> tuple[Ratings, np.ndarray, np.ndarray]:
         table[name].to_numpy() for name in ("user", "item", "rating", "timestamp")
     )
     order = np.lexsort((np.random.default_rng(0).random(len(users)), times, users))
-    users = users[order]
+    users, times = users[order], times[order]
     known, items = np.unique(items[order], return_inverse=True)
     likes = np.flatnonzero(ratings[order] >= 4)
     ends = np.flatnonzero(np.diff(users[likes], append=-1))
     ends = ends[np.diff(ends, prepend=-1) >= 3]
     people, targets = users[likes[ends]], likes[ends]
     rest = np.setdiff1d(likes[np.isin(users[likes], people)], np.concatenate([targets, likes[ends - 1]]))
-    columns = users[rest], items[rest], np.ones(len(rest)), rest
+    columns = users[rest], items[rest], np.ones(len(rest)), times[rest]
     train = Ratings.from_any(columns, Domain(range(len(known)), likes=True)).for_users(people)
     row = np.searchsorted(people, users)
     asked = np.isin(users, people) & (np.arange(len(users)) < targets[np.minimum(row, len(people) - 1)])

@@ -40,7 +40,7 @@ MEASURED = {
     "generated-data.json": ("docs/reference/generated-data.md", "4a347e6"),
     "homomorphic.txt": ("docs/papers/homomorphic.md", "de659bf"),
     "item-features.txt": ("docs/guides/article-table.md", "9bce974"),
-    "next.jsonl": ("docs/guides/next.md", "fba1e9c"),
+    "next.jsonl": ("docs/guides/next.md", "cc5024d"),
     "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
     "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
