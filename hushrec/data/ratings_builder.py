@@ -90,10 +90,15 @@ def one_row(domain: Domain, items: list[int], ratings: np.ndarray) -> sp.csr_arr
     values = within_range(ratings, domain).tolist()
     last = {item: value for item, value in zip(items, values, strict=True) if item >= 0 and value == value}
     columns = sorted(last)
-    matrix = sp.csr_array.__new__(sp.csr_array)  # SciPy checks new arrays for longer than a list takes
-    vars(matrix).update(vars(_row_of_nothing(domain.n_items)))
-    matrix.data = np.array([last[column] for column in columns], np.float32)
-    matrix.indices, matrix.indptr = np.array(columns, np.int32), np.array([0, len(columns)], np.int32)
+    ratings = np.array([last[column] for column in columns], np.float32)
+    return row_of(ratings, np.array(columns, np.int32), domain.n_items)
+
+
+def row_of(values: np.ndarray, items: np.ndarray, n_items: int) -> sp.csr_array:
+    """Return a matrix of one row; SciPy checks new arrays for longer than a list takes."""
+    matrix = sp.csr_array.__new__(sp.csr_array)
+    vars(matrix).update(vars(_row_of_nothing(n_items)))
+    matrix.data, matrix.indices, matrix.indptr = values, items, np.array([0, len(items)], np.int32)
     return matrix
 
 

@@ -183,11 +183,14 @@ def _named_once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     return fields
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=_named_once)
+
+
 def body_of(path: str, raw: bytes) -> dict[str, Any]:
     """Return the fields of a request; None for a missing one."""
     fields = BODIES[path]
     try:
-        body = json.loads(raw, object_pairs_hook=_named_once)
+        body = _DECODER.decode(raw.decode(json.detect_encoding(raw), "surrogatepass"))
     except InputError:
         raise
     except (ValueError, RecursionError):

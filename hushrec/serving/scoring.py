@@ -10,6 +10,7 @@ import numpy as np
 import scipy.sparse as sp
 from numpy.typing import NDArray
 
+from hushrec.data.ratings_builder import row_of
 from hushrec.kernels import residuals, topk
 from hushrec.kernels.sparse_rows import scattered_sums, table_sums, used_columns
 from hushrec.kernels.sweeps import CSR, csr
@@ -89,9 +90,11 @@ def at_norm_one(arrays: Mapping[str, Any], rows: CSR) -> sp.csr_array | None:
     if not {"pair_items", "neighbours", "public_factors"} & arrays.keys():
         return None
     starts, items, _ = rows
-    counts = np.diff(starts)
+    counts, n_items = np.diff(starts), len(arrays["item_bias"])
     values = np.repeat(1 / np.sqrt(np.maximum(counts, 1)), counts)
-    return sp.csr_array((values, items, starts), (len(counts), len(arrays["item_bias"])))
+    if len(counts) == 1:
+        return row_of(values, items, n_items)
+    return sp.csr_array((values, items, starts), (len(counts), n_items))
 
 
 def from_items(arrays: Mapping[str, Any], likes: sp.csr_array | None) -> dict[str, tuple[Any, Array]]:
