@@ -78,7 +78,7 @@ def _epsilon_of(mu: float, delta: float) -> float:
     bound = mu * (mu / 2 + math.sqrt(-2 * math.log(target))) * (1 + ROUNDING)
     if mu > LARGEST_MU:
         return bound
-    _, above = _bisect(lambda epsilon: _delta(mu, epsilon) <= target, 0.0, bound)
+    _, above = bisect(lambda epsilon: _delta(mu, epsilon) <= target, 0.0, bound)
     return above * (1 + ROUNDING)
 
 
@@ -109,9 +109,7 @@ def _mu_of(epsilon: float, delta: float) -> float:
     target = delta * (1 - _SAFETY)
     if _delta(LARGEST_MU, epsilon) <= target:
         return LARGEST_MU * (1 - 2 * ROUNDING)
-    below, _ = _bisect(
-        lambda log_mu: _delta(math.exp(log_mu), epsilon) > target, -700.0, math.log(LARGEST_MU)
-    )
+    below, _ = bisect(lambda log_mu: _delta(math.exp(log_mu), epsilon) > target, -700.0, math.log(LARGEST_MU))
     return math.exp(below) * (1 - 2 * ROUNDING)
 
 
@@ -196,7 +194,7 @@ def _delta(mu: float, epsilon: float) -> float:
     return math.exp(-a * a) * difference / 2
 
 
-def _bisect(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
+def bisect(is_above: Callable[[float], bool], low: float, high: float) -> tuple[float, float]:
     """Narrow [low, high] around the point where `is_above` turns true."""
     while True:
         middle = (low + high) / 2

@@ -14,6 +14,7 @@ from hushrec.privacy.accounting import (
     ROUNDING,
     SMALLEST_DELTA,
     SMALLEST_MU,
+    bisect,
     epsilon_of,
     mu_of,
     total_mu,
@@ -43,9 +44,8 @@ def exceeded(mu: float, epsilon: float) -> float:
     Delta bounds the increase in probability of such outcomes, not their probability. It follows from the
     point at which the trade-off curve has the slope of the odds.
     """
-    from scipy.optimize import brentq  # takes long to load
-
-    at = brentq(lambda at: log_ndtr(mu - at) - log_ndtr(-at) - epsilon, -40.0, epsilon / mu + mu + 40.0)
+    most = epsilon / mu + mu + 40.0
+    at, _ = bisect(lambda at: bool(log_ndtr(mu - at) - log_ndtr(-at) > epsilon), -40.0, most)
     return float(ndtr(mu - at))
 
 
