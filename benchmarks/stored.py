@@ -42,7 +42,7 @@ MEASURED = {
     "item-features.txt": ("docs/guides/article-table.md", "9bce974"),
     "next.jsonl": ("docs/guides/next.md", "cc5024d"),
     "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
-    "one-bit.txt": ("docs/papers/one-bit.md", "4a0e0df"),
+    "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "589a7e0"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
