@@ -32,7 +32,7 @@ CONNECTIONS, HISTORY, RANK, LISTED = 16, 20, 32, 20
 #: Items: lists a second in a closed loop, and milliseconds within which 99 of 100 come at half that rate.
 RATES = {100: (2000, 30)} if TOY else {10_000: (2000, 30), 100_000: (400, 80)}
 #: Items, and milliseconds of processor for one list in a process.
-ONE_LIST = {100: 5.0} if TOY else {1000: 0.25, 10_000: 0.35}
+ONE_LIST = {100: 5.0} if TOY else {1000: 0.2, 10_000: 0.27}
 _MOST_GROWTH = 1.05
 
 
