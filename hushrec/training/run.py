@@ -211,8 +211,15 @@ def train(
     few_public = public_rows and _MadeUp(
         made_up(few).rows(slice(_DONORS)), public_rows.external and made_up(few)
     )
+
+    def rehearse(model: Trainable[Any]) -> None:
+        try:
+            load_kernels(model, few, accountant, *planned(model, few, few_public))
+        except Exception:  # a model may hold data of its own for every item of the catalogue
+            load_kernels(model, domain, accountant, *planned(model))
+
     for likely in choice.likely:
-        load_kernels(likely, few, accountant, *planned(likely, few, few_public))
+        rehearse(likely)
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     binding = choice.binding | public_binding(public_rows)
     writing = journal(accountant, domain, planned(estimator)[0], seed, **binding)
@@ -229,7 +236,7 @@ def train(
         if somebody:
             plan, work = planned(estimator)
             accountant.check(plan)
-            load_kernels(estimator, few, accountant, *planned(estimator, few, few_public))
+            rehearse(estimator)
             parts = ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:

@@ -264,3 +264,21 @@ def test_settings_planned_for_another_budget_are_refused_before_a_charge(cls, tm
     kept = planned.set_params(planned_for=None)
     assert kept.fit(rows, Accountant(five)).privacy.budget == five and kept == planned
     assert settings_of(kept) == settings_of(planned) and "planned_for" not in settings_of(planned)
+
+
+def test_a_model_with_data_for_each_item_of_a_wide_catalogue_trains_with_a_ledger(tmp_path) -> None:
+    """The rehearsal before the charge takes fewer items, where the model can do with them."""
+    domain = Domain(range(1200), rating_range=(1, 5))
+
+    class Priced(ItemBias):
+        name = "priced"
+
+        def train(self, users, gate, seed):
+            parts = super().train(users, gate, seed)
+            return parts | {"item_bias": parts.serve["item_bias"] - np.linspace(0.0, 0.1, 1200)}
+
+    ratings = Ratings.from_any((["a", "b"], [0, 1199], [1.0, 5.0]), domain)
+    ledger = Ledger(tmp_path / "ledger.sqlite", create=True)
+    ledger.open_dataset("shop", BUDGET)
+    model = Priced().fit(ratings, Accountant(BUDGET, ledger=ledger, dataset="shop"))
+    assert len(model.predict({0: 1}, [0, 1199])) == 2
