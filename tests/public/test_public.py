@@ -479,7 +479,7 @@ def test_ratings_of_others_count_where_released_biases_bear_them_out() -> None:
     assert good.judged["weight"] >= 0.5 and good.judged["donors"] == 0
     assert bad.judged["weight"] <= 0.2
     assert alone(good).arrays["item_bias"].tobytes() == today.arrays["item_bias"].tobytes()
-    assert [part.name for part in good.lists.parts] == ["popularity", "public likes"]
+    assert good.lists.parts[-1].name == "public likes"
     history, held = next(iter(hushrec.data.k_folds(judged, 5, seed=0)))
     errors = [
         float(np.mean((model.predict_pairs(history.aligned_to(held), held) - held.matrix.data) ** 2))

@@ -24,7 +24,7 @@ from hushrec.models.private_eigenrec.denoise import Sums
 from hushrec.models.private_eigenrec.pairs import memory_for
 from hushrec.models.private_eigenrec.parts import folded, moved_by
 from hushrec.models.private_eigenrec.public_likes import PublicLikes
-from hushrec.models.private_eigenrec.stacking import MOST_USERS, WEIGHTS
+from hushrec.models.private_eigenrec.stacking import WEIGHTS
 from hushrec.models.private_eigenrec.train import Better, train_first
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.models.private_eigenrec.week import EXPECTED, train_next_week, weekly_rounds
@@ -53,9 +53,6 @@ _LEARNED_PER_ROOT, _MOST_LEARNED = 9.0, 11_000
 #: Values of (mu times users), in all and per item, from which items recommend items.
 #: `python -m benchmarks.lists --pairs`.
 _MANY, _PAIRS_FROM = 4000.0, 2.0
-#: Budget fraction for the weights of the parts: the least and the most, and in between the square of this
-#: number over (mu times the users who contribute), which keeps the noise of a weight near .05.
-_LEAST_FOR_PARTS, _MOST_FOR_PARTS, _FOR_PARTS = 0.01, 0.1, 200.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,7 +151,7 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         learned_items: Annotated[int, "[1, 4194304]"] = 1000
         weights_share: Part = 0.12
         share_growth: Positive = 1.2
-        parts_share: Part = 0.1
+        parts_share: Part = 0.03
         equalization: Share = 0.5
 
     name: ClassVar[str] = "private-eigenrec"
@@ -195,7 +192,6 @@ class PrivateEigenRec(Estimator[LikingUsers]):
             "learned_items": learned,
             "weights_share": min(0.5, _WEIGHTS_SHARES / (rank + 1)),
             "pairs": fits and signal >= max(_MANY, _PAIRS_FROM * domain.n_items),
-            "parts_share": _share_for_parts(budget.mu * min(n_users, MOST_USERS)),
             "n_users": n_users,
         }
         return cls.of(chosen, changes)
@@ -293,7 +289,3 @@ class PrivateEigenRec(Estimator[LikingUsers]):
     def score_parts(self, arrays: Mapping[str, Array], history: Ratings, column: int) -> Array:
         liked = history.liked(self.like_threshold)
         return at_ratings(history, liked, moved_by(arrays, liked.matrix.indices, column))
-
-
-def _share_for_parts(signal: float) -> float:
-    return min(max((_FOR_PARTS / max(signal, 1.0)) ** 2, _LEAST_FOR_PARTS), _MOST_FOR_PARTS)
