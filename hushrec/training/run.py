@@ -207,19 +207,8 @@ def train(
         whole = with_public(model, public)
         return whole.releases(accountant.budget, domain, part), partial(whole.train, seed=int(seed))
 
-    few = domain.first(_REHEARSED_ITEMS)  # the time of some steps grows with the cube of their number
-    few_public = public_rows and _MadeUp(
-        made_up(few).rows(slice(_DONORS)), public_rows.external and made_up(few)
-    )
-
-    def rehearse(model: Trainable[Any]) -> None:
-        try:
-            load_kernels(model, few, accountant, *planned(model, few, few_public))
-        except Exception:  # a model may hold data of its own for every item of the catalogue
-            load_kernels(model, domain, accountant, *planned(model))
-
     for likely in choice.likely:
-        rehearse(likely)
+        rehearse(likely, domain, accountant, planned, public_rows)
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     binding = choice.binding | public_binding(public_rows)
     writing = journal(accountant, domain, planned(estimator)[0], seed, **binding)
@@ -236,7 +225,7 @@ def train(
         if somebody:
             plan, work = planned(estimator)
             accountant.check(plan)
-            rehearse(estimator)
+            rehearse(estimator, domain, accountant, planned, public_rows)
             parts = ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:
@@ -480,6 +469,22 @@ def public_inputs(domain: Domain) -> dict[str, str]:
 
 #: Trainings whose kernels this process has loaded.
 _loaded: set[object] = set()
+
+
+def rehearse(
+    estimator: Trainable[Any],
+    domain: Domain,
+    accountant: Accountant,
+    planned: Callable[..., tuple[Plan, Work]],
+    public: PublicRows | None,
+) -> None:
+    """Load kernels on the first items: the time of some steps grows with the cube of their number."""
+    few = domain.first(_REHEARSED_ITEMS)
+    donors = public and _MadeUp(made_up(few).rows(slice(_DONORS)), public.external and made_up(few))
+    try:
+        load_kernels(estimator, few, accountant, *planned(estimator, few, donors))
+    except Exception:  # a model may hold data of its own for every item of the catalogue
+        load_kernels(estimator, domain, accountant, *planned(estimator))
 
 
 def load_kernels(
