@@ -41,7 +41,7 @@ MEASURED = {
     "homomorphic.txt": ("docs/papers/homomorphic.md", "de659bf"),
     "item-features.txt": ("docs/guides/article-table.md", "9bce974"),
     "next.jsonl": ("docs/guides/next.md", "cc5024d"),
-    "nobody.json": ("docs/guides/two-servers.md", "fba1e9c"),
+    "nobody.json": ("docs/guides/two-servers.md", "f4d168e"),
     "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
     "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "589a7e0"),
