@@ -22,7 +22,7 @@ from hushrec.errors import InputError
 
 LARGEST_MU = 1e4  # beyond it the formula loses digits
 SMALLEST_DELTA = 1e-300  # the formula's error is bounded down to it
-SMALLEST_MU = 1e-40  # of a budget: fourth powers of noise of 1e40 ranges of up to 1e30 are finite
+SMALLEST_MU = 1e-8  # of a budget: noise of 2^36 bounds does not fit exact sums (docs/proofs/exact-sums.md)
 ROUNDING = 1e-12  # relative slack of the budget filter in mu^2; mu_of leaves room for it
 
 _SAFETY = 1e-10  # relative: more than the error of delta_of anywhere in its range

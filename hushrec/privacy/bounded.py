@@ -14,7 +14,7 @@ from hushrec.errors import InputError
 
 NORMS = ("l2", "l1", "labels")
 #: Of the part of a sum that noise is added to.
-_LOW_BITS = 52
+_LOW_BITS = 40
 
 
 class Bound(NamedTuple):
@@ -159,7 +159,7 @@ class Bounded:
     def of_steps(cls, steps: npt.NDArray[np.int64], **declared: Any) -> Bounded:
         """Return an exact sum of any size, from integers in units of its step.
 
-        Float64 does not hold it from 2^53 steps on, so a multiple of 2^52 steps is added after the noise.
+        Float64 does not hold it from 2^53 steps on, so a multiple of 2^40 steps is added after the noise.
         """
         half = 1 << (_LOW_BITS - 1)
         low = ((steps + half) & ((1 << _LOW_BITS) - 1)) - half
@@ -173,9 +173,12 @@ class Bounded:
         return low if self._high is None else low + (self._high / self.step).astype(np.int64)
 
     @property
-    def largest_noise(self) -> np.ndarray | float:
-        """Noise, in the unit of the values, below which the grid that it is rounded to divides 2^52 steps."""
-        return math.inf if self._high is None else self.step * 2.0 ** (_LOW_BITS + 24)
+    def largest_noise(self) -> np.ndarray:
+        """Noise, in the unit of the values, below which the grid that it is rounded to divides 2^40 steps.
+
+        Infinite for inexact sums.
+        """
+        return np.where(self.step > 0, self.step * 2.0 ** (_LOW_BITS + 24), math.inf)
 
     def _completed(self, noisy: np.ndarray) -> np.ndarray:
         """Add what :meth:`_take` leaves out, a multiple of the grid that the noise was rounded to."""

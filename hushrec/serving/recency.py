@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from hushrec.data import Domain, Ratings
+from hushrec.data.ids import encode_ratings
 from hushrec.data.times import HOW_TO_WRITE, NO_TIME, parse_time
 from hushrec.errors import InputError
 
@@ -44,4 +45,6 @@ def in_order(history: Any, pairs: list[Any], domain: Domain) -> tuple[list[Any],
     if any(len(entry) == 3 for entry in pairs):
         times = [parse_time(entry[2]) if len(entry) == 3 else NO_TIME for entry in pairs]
     order = sorted(range(len(pairs)), key=times.__getitem__)
-    return [tuple(pairs[at][:2]) for at in order], {domain.position(pairs[at][0]): times[at] for at in order}
+    no_like = (encode_ratings([entry[1] for entry in pairs]) <= 0) & domain.likes
+    last = {domain.position(pairs[at][0]): times[at] for at in order if not no_like[at]}
+    return [tuple(pairs[at][:2]) for at in order], last

@@ -269,8 +269,9 @@ def _arrays(value: Any) -> Iterator[Array]:
 
 def _several(answer: Any) -> tuple[Bounded, ...]:
     several = answer if isinstance(answer, tuple) else (answer,)
-    if not all(isinstance(part, Bounded) for part in several):
+    if not all(isinstance(part, Bounded) and np.all(part.step > 0) for part in several):
         raise HushrecError(
-            "This estimator's sums cannot be added over partitions of users; train it in memory."
+            "This estimator's sums cannot be added exactly over groups of users; train it in memory, and not"
+            " in a season."
         )
     return several

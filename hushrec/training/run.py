@@ -334,7 +334,8 @@ def check(
     check_numbers(seed=(seed, int, "[0, inf)"), budget_fraction=(budget_fraction, float, "(0, 1]"))
     check_rows(estimator, ratings, accountant, engine)
     check_domain(estimator, ratings.domain)
-    if isinstance(accountant, SeasonAccountant) and not estimator.supports_seasons:
+    weekly = estimator.supports_seasons and estimator.exact_arithmetic
+    if isinstance(accountant, SeasonAccountant) and not weekly:
         raise InputError(f"{estimator.name} does not support seasons; train both, or one of its parts.")
 
 

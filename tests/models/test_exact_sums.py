@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from hushrec.data import realistic
-from hushrec.errors import InputError
+from hushrec.errors import HushrecError, InputError
 from hushrec.kernels import fixed_point
 from hushrec.models import Popular, PrivateALS
 from hushrec.papers.dpals import DPALS
@@ -40,12 +40,12 @@ def exactly(steps: list[int], step: float = 2.0**-28) -> Bounded:
     return Bounded.of_steps(np.array(steps), bound=signed(1.0), step=step)
 
 
-@pytest.mark.parametrize("noise_multiplier", [0.01, 1.0, 1e9])
+@pytest.mark.parametrize("noise_multiplier", [1.1e-4, 0.01, 1.0, 1e9])
 def test_noise_is_added_to_sums_beyond_float64_exactly(noise_multiplier: float, record_property) -> None:
     """C2: the same noise on a small sum, in rational arithmetic, gives the same released number."""
 
     def released(steps: list[int]) -> np.ndarray:
-        accountant = Accountant(Budget(1e9, 1e-6), noise=SeededNoise(4))
+        accountant = Accountant(Budget(1e12, 1e-6), noise=SeededNoise(4))
         return accountant.release(exactly(steps), Gaussian(noise_multiplier), "sums")
 
     small = [size % 2**40 for size in SIZES]
@@ -80,7 +80,7 @@ def test_noise_that_would_show_the_large_part_of_a_sum_is_refused() -> None:
     """Its grid would not divide what is added after the noise."""
     accountant = Accountant(Budget(1.0, 1e-6))
     with pytest.raises(InputError, match="overflow"):
-        accountant.release(exactly([1]), Gaussian(2.0**49), "sums")
+        accountant.release(exactly([1]), Gaussian(2.0**37), "sums")
     assert accountant.releases == ()
 
 
@@ -123,3 +123,14 @@ def test_a_clip_leaves_room_for_rounding(bound: float) -> None:
     norms = bound * 10.0 ** np.random.default_rng(2).uniform(-3, 3, 1000)
     for norm, factor in zip(norms, users_module.clip_factor(norms, bound)):
         assert Fraction(factor) * Fraction(norm) <= Fraction(bound) * (1 - Fraction(1, 1 << 23))
+
+
+def test_sums_without_a_step_are_not_added_over_groups() -> None:
+    """They are not exact; the refusal follows from the declared step, not from the values."""
+
+    class Inexact:
+        def total(self) -> Bounded:
+            return Bounded([1.5, 0.0], signed(1.0))
+
+    with pytest.raises(HushrecError, match="exactly over groups"):
+        WeightedUsers([(1.0, Inexact())]).total()

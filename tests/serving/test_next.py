@@ -72,6 +72,19 @@ def test_orders_by_place_by_time_and_by_the_catalogue_agree() -> None:
     assert model.recommend(timed, 9) == model.recommend(dict(HISTORY), 9)
 
 
+def test_a_row_that_is_no_like_gives_its_item_no_later_time() -> None:
+    """As in the browser, which skips it."""
+    rows = RATINGS.matrix.tocoo()
+    domain = Domain(ITEMS, likes=True)
+    likes = Ratings.from_any((rows.row, [ITEMS[column] for column in rows.col]), domain)
+    model = hushrec.EASE().fit(likes, Accountant(NO_PRIVACY))
+    first = (HISTORY[0][0], 1, 1)
+    history = [first, *((item, 1, 2 + place) for place, (item, _) in enumerate(HISTORY[1:]))]
+    wanted = model.recommend(history, 9, next=True)
+    assert model.recommend([*history, (HISTORY[0][0], 0, 100)], 9, next=True) == wanted
+    assert model.recommend([*history, (HISTORY[0][0], 1, 100)], 9, next=True) != wanted
+
+
 def test_many_users_get_what_each_gets_alone(tmp_path) -> None:
     rng = np.random.default_rng(1)
     rows = [
