@@ -215,3 +215,14 @@ def test_a_user_is_served_by_a_ridge_that_grows_with_their_ratings() -> None:
             wanted = np.linalg.solve(design.T @ design + np.diag(ridge), design.T @ target)
             found = np.r_[state.factors[0], state.offset[0]]
             assert found == pytest.approx(wanted, rel=1e-10, abs=1e-11)
+
+
+def test_ratings_of_low_rank_without_noise_are_fitted() -> None:
+    """The deviation after biases is taste there, and a ridge for that much noise keeps a third of it."""
+    rng = np.random.default_rng(0)
+    truth = rng.standard_normal((600, 3)) @ rng.standard_normal((3, 120)) / math.sqrt(3)
+    known = rng.random(truth.shape) < 0.4
+    ratings = Ratings.from_any((*known.nonzero(), truth[known]), Domain(range(120), (-20, 20)))
+    hidden = Ratings.from_any((*(~known).nonzero(), truth[~known]), ratings.domain)
+    found = ALS().fit(ratings, no_privacy()).predict_pairs(ratings, hidden)
+    assert np.sqrt(np.mean((found - hidden.matrix.data) ** 2)) < 0.03
