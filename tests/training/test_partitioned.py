@@ -184,7 +184,7 @@ def test_what_cannot_be_added_is_refused(answer) -> None:
             return answer
 
     users = PartitionedUsers(Answering, ratings_of({}).domain, lambda query: [])
-    with pytest.raises(HushrecError, match="cannot be added over partitions") as refused:
+    with pytest.raises(HushrecError, match="cannot be added exactly") as refused:
         users.total()
     assert "7.25" not in str(refused.value)
 
