@@ -95,8 +95,8 @@ def _patterns() -> tuple[re.Pattern[str], re.Pattern[str]]:
 def _tf_idf(cells: Sequence[Iterable[str]]) -> sp.csr_array:
     """Return the words that several items share, in rows of length 1 with all words.
 
-    A long text counts as much as one of eight words, or descriptions would outweigh titles. Each row has one
-    more word of its own, so that equal short texts are less similar than equal long ones.
+    A long text counts as much as one of eight words, or descriptions would outweigh titles. Each row gets
+    one more word that no other has. Two equal short texts are then less similar than two equal long ones.
     """
     known: dict[str, int] = {}
     ends, columns, shares = array("q", [0]), array("i"), array("f")
@@ -134,7 +134,7 @@ def _nearest(rows: sp.csr_array) -> Neighbours:
                 least = np.partition(cosines, -most - 1)[-most - 1]
                 others, cosines = others[cosines >= least], cosines[cosines >= least]
             others, cosines = others[others != row], cosines[others != row]
-            # of equals the next in a circle, so that no item is a neighbour of all others
+            # among equals the next by position, from the last item on to the first: neighbours differ
             best = np.lexsort(((others - row) % n_items, -cosines))[:most]
             items[row, : len(best)], similarity[row, : len(best)] = others[best], cosines[best]
     similarity = np.minimum(similarity, 1)

@@ -99,10 +99,10 @@ def learned(of: str, epsilon: float, delta: float, failure: float, mu: float | N
 
 
 def valued(level: dict[str, Any], relation: str) -> dict[str, Any] | None:
-    """Return the row of a level for two values of a rating of somebody who is known to be in the data.
+    """Return the row of a level where an attacker knows who is in the data and guesses a rating.
 
     Removing one value and adding the other are two steps of add-remove, so mu and epsilon double (Dong, Roth
-    and Su 2022, theorem 2.14). It is None under replace, whose rows are about values.
+    and Su 2022, theorem 2.14). Under replace there is no such row: its other rows already say this.
     """
     if relation != "add-remove":
         return None

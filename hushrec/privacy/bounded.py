@@ -13,7 +13,7 @@ from hushrec.checks import RELATIONS, UNITS, check_choice, check_numbers
 from hushrec.errors import InputError
 
 NORMS = ("l2", "l1", "labels")
-#: Of the part of a sum that noise is added to.
+#: A large sum is kept as a multiple of 2^40 steps and a rest, to which the noise is added.
 _LOW_BITS = 40
 
 

@@ -107,7 +107,7 @@ class Budget:
     Parameters
     ----------
     epsilon : float
-        Greater than 0, with mu at least 1e-40. ``math.inf`` is the explicit word for no privacy.
+        Greater than 0, with mu at least 1e-8. ``math.inf`` is the explicit word for no privacy.
     delta : float
         In [1e-300, 1), well below one over the number of users.
     unit : {"user", "rating"}
