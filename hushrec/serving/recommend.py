@@ -116,8 +116,8 @@ class Explanation(NamedTuple):
     >>> model = hushrec.PrivateALS().fit(ratings, hushrec.Accountant(hushrec.Budget(5, 1e-6)))
     >>> first, second, third, *others = ratings.domain.items
     >>> why = model.explain({first: 5, second: 1}, third)
-    >>> round(why.base + sum(part.moved for part in why.because) - why.score, 9)
-    0.0
+    >>> abs(why.base + sum(part.moved for part in why.because) - why.score) < 1e-9
+    True
     """
 
     item: Any

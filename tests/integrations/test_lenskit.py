@@ -1,9 +1,12 @@
 """The LensKit component under LensKit's own tests of components and scorers, on generated ratings."""
 
+from pathlib import Path
+
 import numpy as np
 import pytest
 
 import hushrec
+from docs._ext.execute import run_page
 
 pytest.importorskip("lenskit")
 from lenskit import batch
@@ -80,3 +83,9 @@ def test_the_relation_reaches_the_plan_and_the_statement(relation: str, ml_ds) -
     told = scorer.model_.privacy
     assert told.budget == wanted.budget == budget
     assert told.releases == wanted.releases
+
+
+def test_the_lines_of_the_page_run() -> None:
+    page = Path(__file__).parents[2] / "docs" / "guides" / "lenskit.md"
+    ((_, printed),) = run_page(page.read_text(encoding="utf-8"))
+    assert "epsilon = 5" in printed and "item_id" in printed
