@@ -16,10 +16,18 @@ from hushrec.kernels.cholesky import back_substitute, cholesky, interleave
 from hushrec.machine_code import compiled, inner
 
 TILE = 8  # rows of a Gramian that are accumulated together: two tiles are 16 of 32 registers
-AHEAD = 12  # entries whose factors are prefetched
+#: Numbers of factors that are prefetched: at rank 12 the misses of 48 entries, while rows of rank 64 would
+#: push one another out of the first cache.
+AHEAD = 768
 #: Number of items that are scored for all users at once: their factors fit the first cache.
 AT_ONCE = 128
 _arranged: dict[int, Any] = {}
+
+
+@inner
+def ahead_of(width):
+    """Entries between a prefetch and its use."""
+    return min(48, max(12, AHEAD // max(width, 1)))
 
 
 @inner
@@ -91,7 +99,7 @@ def row_range(
     """
     rank, width = len(ridge), table.shape[1]
     lanes, size, order = simd.lanes(table), len(targets), len(inverse) // simd.lanes(table)
-    flat = table.reshape(-1)
+    flat, pairs, further = table.reshape(-1), columns.reshape(-1), ahead_of(width)
     unit, limit = table.dtype.type(1.0 if step is None else step), table.dtype.type(clip)
     for first in range(start, stop, lanes):
         rows = min(lanes, stop - first)
@@ -105,7 +113,8 @@ def row_range(
                     column = np.int64(indices[begin + k])
                     target = min(max(values[begin + k] - columns[column, 0], -limit), limit)
                     targets[k] = target * columns[column, 1] / unit
-                    ahead = np.int64(indices[min(begin + k + AHEAD, indptr[stop] - 1)])
+                    ahead = np.int64(indices[min(begin + k + further, indptr[stop] - 1)])
+                    simd.prefetch(pairs, ahead * 2)
                     for c in range(0, width, lanes):
                         simd.prefetch(flat, ahead * width + c)
                         simd.store(block, k * width + c, simd.load(flat, column * width + c))
@@ -152,14 +161,15 @@ def clipped_range(
     passes.
     """
     lanes, width, depth = simd.lanes(offset), len(row), min(len(row), right.shape[1])
-    rows, table, out = left.reshape(-1), right.reshape(-1), sums.reshape(-1)
-    first, last = indptr[start], indptr[stop] - 1
+    rows, table, out, pairs = left.reshape(-1), right.reshape(-1), sums.reshape(-1), columns.reshape(-1)
+    first, last, further = indptr[start], indptr[stop] - 1, ahead_of(max(width, depth))
     for i in range(start, stop):
         square = 0.0
         fill(row, rows, i * left.shape[1])
         for k in range(indptr[i], indptr[i + 1]):
-            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
+            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + further, last)])
             product = simd.zeros(offset, 1)[0]
+            simd.prefetch(pairs, ahead * 2)
             for c in range(0, depth, lanes):
                 simd.prefetch(table, ahead * right.shape[1] + c)
                 numbers = simd.load_wide(table, column * right.shape[1] + c)
@@ -180,10 +190,11 @@ def clipped_range(
             continue
         fill(row, rows, i * left.shape[1])
         for k in range(indptr[i], indptr[i + 1]):
-            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + AHEAD, last)])
+            column, ahead = np.int64(indices[k]), np.int64(indices[min(k + further, last)])
             kept[k - first] = (kept[k - first] * factor) * columns[column, 1]
             if width == 0:
                 out[column] += np.trunc(kept[k - first])
+            simd.prefetch(pairs, ahead * 2)
             coefficient = simd.splat(kept, k - first)
             for c in range(0, width, lanes):
                 simd.prefetch(out, ahead * width + c)
