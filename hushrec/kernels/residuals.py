@@ -131,7 +131,7 @@ def _added(
         try:
             table = spare.pop()
         except IndexError:
-            table = np.zeros(shape)
+            table = aligned(np.dtype(np.float64), shape[0] * shape[1])[0].reshape(shape)
             tables.append(table)
         accumulate(table, start, stop)
         spare.append(table)
