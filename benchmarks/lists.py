@@ -139,6 +139,7 @@ def measure() -> None:
                 print(json.dumps(found[-1]), flush=True)
     text = "[\n" + ",\n".join(map(json.dumps, found)) + "\n]\n"
     if TOY:
+        OUTPUT.mkdir(exist_ok=True)
         (OUTPUT / TABLE.name).write_text(text)
         return
     TABLE.write_text(text)

@@ -1,4 +1,4 @@
-"""Run the code of every Makefile target at toy size: ``make smoke``.
+"""Run the code of every Makefile target, and of commands that pages name, at toy size: ``make smoke``.
 
 Real tables are replaced by generated ones of the same names and ranges. Targets that `.ci/run` runs in full
 are left to it. ``--check`` runs nothing: it compares the Makefile, the pages and this file, as `make check`
@@ -30,6 +30,17 @@ PARTS = {
 }
 #: Targets that run their code at toy size.
 TOY = ("help", "demo", "frontier", "trust", "mutants", "dist", *PARTS)
+#: What pages tell a reader to run with Python, besides the parts.
+COMMANDS = (
+    "-m benchmarks.constants",
+    "-m benchmarks.errata",
+    "-m benchmarks.lists --measured",
+    "-m benchmarks.lists --pairs",
+    "examples/movielens.py DATA",
+    "examples/vector_index.py",
+)
+#: What tests, .ci/run and targets of another name run.
+ELSEWHERE = ("dependencies", "epsilon_page", "lines", "ml20m", "mutate", "private_slim", "stored")
 #: Targets that .ci/run runs in full, the one that runs this file, and one that has no code.
 LEFT = ("check", "test", "test-web", "docs", "smoke", "clean")
 SECONDS = 180.0
@@ -73,27 +84,33 @@ def missing() -> list[str]:
     ]
     if len(known) > 15:
         wrong.append(f"the Makefile has {len(known)} targets, more than 15")
-    modules = {path.stem for path in (ROOT / "benchmarks").iterdir()}
+    run_here = {*re.findall(r"\w+", " ".join([*COMMANDS, *(parts for _, parts in PARTS.values())])), *TOY}
+    run_here |= {*ELSEWHERE, *(f"reproduce_{paper}" for paper in PARTS["reproduce"][1].split())}
     for page in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("hushrec/**/*.py")]:
         text = page.read_text(encoding="utf-8")
         named = re.findall(r"`make ([a-z-]+)[` ]|^make ([a-z-]+)", text, re.M)
         wrong += [f"{page.relative_to(ROOT)} names make {a or b}" for a, b in named if (a or b) not in known]
-        named = re.findall(r"-m benchmarks\.(\w+)", text)
+        named = re.findall(r"python (?:-m benchmarks\.|\S*examples/)(\w+)", text)
         wrong += [
-            f"{page.relative_to(ROOT)} names benchmarks.{name}" for name in named if name not in modules
+            f"{page.relative_to(ROOT)} names {name}, which nothing runs: benchmarks/smoke.py"
+            for name in named
+            if name not in run_here
         ]
     return wrong
 
 
 def run(words: list[str], data: str) -> tuple[list[str], int, str, float]:
-    """Run a target as make does, in the virtual environment of this process."""
+    """Run a target as make does, or a command, in the virtual environment of this process."""
     bin_folder, start = Path(sys.prefix), time.monotonic()
     stamps = [
         word for name in ("run", "test", "bench", "release") for word in ("-o", f"{bin_folder}/.{name}")
     ]
     one_thread = {f"{name}_NUM_THREADS": "1" for name in ("OMP", "NUMBA", "OPENBLAS")}
+    line = ["make", "--no-print-directory", f"VENV={bin_folder}", "TOY=1", *stamps, *words]
+    if words[0].endswith(".py") or words[0] == "-m":
+        line = [sys.executable, *(data if word == "DATA" else word for word in words)]
     done = subprocess.run(
-        ["make", "--no-print-directory", f"VENV={bin_folder}", "TOY=1", *stamps, *words],
+        line,
         cwd=ROOT,
         env={**os.environ, **one_thread, "HUSHREC_DATA": data, "TOY": "1"},
         stdout=subprocess.PIPE,
@@ -111,6 +128,7 @@ def main() -> int:
     jobs = [[name] for name in TOY if name not in PARTS]
     for name, (variable, parts) in PARTS.items():
         jobs += [[name, f"{variable}={part}"] for part in parts.split()]
+    jobs += [command.split() for command in COMMANDS]
     asked = [word for word in sys.argv[1:] if not word.startswith("-")]
     jobs = [job for job in jobs if not asked or set(asked) & {job[0], job[-1].partition("=")[2]}]
     begun, failed = time.monotonic(), []
@@ -118,7 +136,7 @@ def main() -> int:
         toy_data(Path(data))
         for words, code, output, seconds in pool.map(lambda job: run(job, data), jobs):
             print(
-                f"{'PASS       ' if not code else 'FALLS SHORT'} make {' '.join(words)}: {seconds:.0f} s",
+                f"{'PASS       ' if not code else 'FALLS SHORT'} {' '.join(words)}: {seconds:.0f} s",
                 flush=True,
             )
             if code:
