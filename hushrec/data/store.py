@@ -113,7 +113,7 @@ class Store:
         return f"Store(private rows over {self.domain!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Store, (str(self.path),)
+        return _opened_again, (str(self.path), self._manifest["checksum"])
 
     def partitions(self) -> list[Partition]:
         """The partitions, each the rows of some users."""
@@ -143,6 +143,12 @@ class Store:
     def verify(self) -> None:
         """Read every byte and refuse a missing or changed file."""
         store_files.verify(self.path, self._manifest)
+
+
+def _opened_again(path: str, checksum: str) -> Store:
+    store = Store(path)
+    store._manifest["checksum"] = checksum  # noqa: SLF001  # each mapping compares it
+    return store
 
 
 @dataclass(frozen=True)

@@ -164,12 +164,12 @@ class Admitted(Store):
     """A group of a store's users, by private masks: an entry a user, for each block."""
 
     def __init__(self, store: Store, masks: Sequence[NDArray[np.bool_]]) -> None:
-        super().__init__(store.path, store.domain)
-        self._masks = masks
+        self.__dict__.update(vars(store))  # opened again, it could be another one, of other users
+        self._store, self._masks = store, masks
         self.n_users = sum(int(mask.sum()) for mask in masks)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Admitted, (Store(self.path), self._masks)
+        return Admitted, (self._store, self._masks)
 
     def blocks(self) -> list[Callable[[], Ratings]]:
         pairs = zip(super().blocks(), self._masks, strict=True)

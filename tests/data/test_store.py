@@ -298,12 +298,14 @@ def test_a_store_that_takes_the_place_of_an_opened_one_is_refused(made) -> None:
     """Of equal sizes too: the digests of its files are not those that were checked."""
     first = [partition.path.stat().st_size for partition in made.partitions()]
     made.verify()
+    sent = pickle.dumps(made)  # to a worker
     other = Store.prepare(
         table(rating=5.5 - np.array(table()["rating"])), made.path, DOMAIN, partitions=4, force=True
     )
     assert [partition.path.stat().st_size for partition in other.partitions()] == first
-    with pytest.raises(InputError, match="another store took its place"):
-        made.ratings()
+    for opened in (made, pickle.loads(sent), pickle.loads(pickle.dumps(pickle.loads(sent)))):
+        with pytest.raises(InputError, match="another store took its place"):
+            opened.ratings()
     assert other.ratings().n_ratings == made.n_ratings
 
 

@@ -1,6 +1,7 @@
 """Users in partitions that are asked one query at a time give the model of the whole, byte for byte."""
 
 import contextvars
+import pickle
 import time
 
 import numpy as np
@@ -14,7 +15,7 @@ from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training import named, partitioned
-from hushrec.training.partitioned import Call, PartitionedUsers, Query, Streaming, answer_all
+from hushrec.training.partitioned import Admitted, Call, PartitionedUsers, Query, Streaming, answer_all
 from hushrec.training.users import Users
 from tests.models.cases import CASES, Case
 from tests.opening import opened
@@ -81,6 +82,21 @@ def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> N
         with pytest.raises(InputError, match="engine"):
             estimator.fit(data, accountant, engine=Streaming())
         assert not accountant.releases
+
+
+def test_a_users_weight_is_of_no_other_store(tmp_path) -> None:
+    """Masks go by the place of a user, where another store could have one of more trainings."""
+    users = hostile_users(np.random.default_rng(5), 23)
+    ratings = ratings_of(users)
+    rows = Store.prepare(ratings, tmp_path / "s", ratings.domain, partitions=1)
+    masks = [np.arange(rows.n_users) < 3]
+    sent = pickle.dumps(Admitted(rows, masks))
+    others = ratings_of(dict(zip(users, reversed(users.values()), strict=True)))
+    other = Store.prepare(others, tmp_path / "s", others.domain, partitions=1, force=True)
+    assert other.n_users == rows.n_users and Admitted(other, masks).ratings().n_users == 3
+    for group in (Admitted(rows, masks), pickle.loads(sent)):
+        with pytest.raises(InputError, match="another store took its place"):
+            group.ratings()
 
 
 def test_what_is_wrong_is_said_before_the_number_of_users_is_paid_for(tmp_path) -> None:
