@@ -9,12 +9,15 @@ import pytest
 
 from hushrec import Both, HushrecError, InputError, Popular, Store
 from hushrec.data import store_files
+from hushrec.engines.two_servers.replay import _key
 from hushrec.kernels import threads
+from hushrec.models.private_eigenrec import stacking
 from hushrec.papers import DPALS
 from hushrec.privacy import Accountant, Budget
-from hushrec.privacy.testing import SeededNoise
+from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from hushrec.testing import hostile_users, ratings_of
 from hushrec.training import named, partitioned
+from hushrec.training.gate import LocalGate
 from hushrec.training.partitioned import Admitted, Call, PartitionedUsers, Query, Streaming, answer_all
 from hushrec.training.users import Users
 from tests.models.cases import CASES, Case
@@ -68,6 +71,30 @@ def test_a_store_gives_the_model_of_the_memory_in_any_shape(tmp_path, monkeypatc
     a_store_gives_the_model_of_the_memory(
         tmp_path, case, SHAPES if case.estimator.supports_partitions else SHAPES[:1]
     )
+
+
+@pytest.mark.parametrize("name", [name for name in SHORT if name not in ("one-bit-user", "dpals")])
+def test_users_are_asked_what_follows_from_releases(name: str, monkeypatch) -> None:
+    """Other rows with the same releases: the same questions, where only some users answer the last one."""
+    monkeypatch.setattr(stacking, "_MOST_USERS", 3)
+    case, rng = next(case for case in CASES if case.name == name), np.random.default_rng(5)
+    first, other = (ratings_of(hostile_users(rng, count)) for count in (23, 4))
+    budget, questions = case.budget("add-remove"), []
+    recorded = RecordingNoise(SeededNoise(3))
+    for rows in (first, other):
+        noise = ReplayNoise(recorded.calls) if recorded.calls else recorded
+        asked: list[str] = []
+
+        def ask(query: Query, rows=rows, asked=asked) -> list:
+            asked.append(_key(query))
+            return answer_all(case.estimator.users, [lambda: rows], query) or []
+
+        users = PartitionedUsers(case.estimator.users, rows.domain, ask)
+        gate = LocalGate(Accountant(budget, noise=noise), case.estimator.plan(budget, rows.domain))
+        with threads.one_blas_thread():
+            case.estimator.train(users, gate, 1)
+        questions.append(asked)
+    assert questions[0] == questions[1] and questions[0]
 
 
 def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> None:
