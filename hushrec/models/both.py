@@ -37,8 +37,8 @@ from hushrec.types import Array, ModelArrays
 _WEIGHTS, _WEIGHTS_ARRAY = "item weights", "item_weights"
 #: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
 _USUAL_DEVIATION = 0.02
-#: Bounds `known_part` below, so the ratings get a share of any budget.
-_LEAST_PART = 1e-9
+#: Bounds the square of `known_part` below: the ratings get a share of any budget, with noise that fits sums.
+_LEAST_PART = 1e-3
 
 
 class BothUsers(Users):

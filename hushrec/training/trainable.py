@@ -20,6 +20,8 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
 
+#: Of a release: more noise does not fit exact sums (docs/proofs/exact-sums.md).
+_SMALLEST_MU = 2.0**-32
 #: The users' side: a `Users`, or the ratings if there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
 
@@ -56,6 +58,11 @@ def plan_of(rounds: Iterable[Round], budget: Budget, fraction: float, whole: flo
         if math.isinf(sensitivity) and not budget.private:
             sensitivity = 1.0  # no clip, and no noise either
         law = budget.share(fraction * share / whole)
+        if law.mu < _SMALLEST_MU:
+            raise InputError(
+                f"Release {label!r} gets too little of the budget (mu = {law.mu:.2g}); declare a larger"
+                " epsilon."
+            )
         planned.append(Release(label, law, sensitivity, budget.unit, budget.relation))
     return Plan(budget, planned)
 

@@ -124,6 +124,21 @@ def test_each_release_gets_its_share_of_the_fraction() -> None:
             assert {each.relation for each in plan.releases} == {relation}
 
 
+def test_a_release_of_too_little_budget_is_refused_by_the_plan() -> None:
+    """Its noise does not fit an exact sum, which would else be seen after releases before it were charged."""
+    rounds = [Round("large", 1.0, signed(1.0)), Round("small", 1e-19, signed(1.0))]
+    with pytest.raises(InputError, match=r"'small' gets too little of the budget.*larger epsilon[.]$"):
+        plan_of(rounds, Budget(1.0, 1e-6), 1.0)
+
+
+@pytest.mark.parametrize("epsilon", [1.0, 0.1, 0.01, 1e-6])
+@pytest.mark.parametrize("n_users", [1, 20, 500])
+def test_a_small_budget_trains_any_number_of_users(epsilon: float, n_users: int) -> None:
+    budget = Budget(epsilon, 1e-6)
+    for cls in (Both, PrivateALS, PrivateEigenRec):
+        cls.planned(budget, RATINGS.domain, n_users).fit(RATINGS, Accountant(budget, noise=SeededNoise(0)))
+
+
 def test_what_is_not_clipped_is_planned_without_noise_alone() -> None:
     """The plan shows sensitivity 1 for a release without noise."""
     unbounded = [Round("a", 1.0, Bound(math.inf, math.inf)), Round("b", 1.0, counted(3.0))]

@@ -38,6 +38,8 @@ _FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
 #: These clips over the prior deviation of what they bound, for :func:`known_part`.
 BIAS_NOISE = _BIAS_CLIP / (BIAS_SLOPE * BIAS_PRIOR)
 FACTOR_NOISE = _FACTOR_CLIP / (_FACTOR_PRIOR * _USER_VARIANCE)
+#: Bounds the former below, so that no noise is too large for exact sums.
+_LEAST_PART = 1e-5
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors. Tuned
 #: with `python -m benchmarks.year` on drifting worlds.
@@ -105,7 +107,7 @@ class ALSSettings(Estimator[FittedUsers]):
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         """Choose by mu times users per item (docs/guides/planning.md)."""
         signal = min(budget.mu, _LARGEST_MU) * n_users / domain.n_items
-        part = known_part(BIAS_NOISE, budget, domain, n_users)  # else the level needs the budget
+        part = max(known_part(BIAS_NOISE, budget, domain, n_users), _LEAST_PART)  # else the level needs it
         settings: dict[str, Any] = {
             "n_users": n_users,
             "weights_share": part * cls.Tuning.weights_share,
