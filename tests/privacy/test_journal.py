@@ -89,6 +89,29 @@ def toy(path, *, resume=False, rows=1.0, save_to=None, **binding) -> list[float]
     return found
 
 
+@pytest.mark.true("A8")
+def test_no_file_ever_holds_an_exact_value(path, monkeypatch) -> None:
+    """What a kill leaves on the disk around charge and draw is zeros, also where the value is large."""
+    seen, plan = [], plan_of()
+    for owner, name in ((Ledger, "charge"), (SystemNoise, "add_gaussian")):
+        function = getattr(owner, name)
+
+        def called(*given, function=function, **options):
+            seen.extend(file.read_bytes() for file in files(path) if file.suffix == ".part")
+            return function(*given, **options)
+
+        monkeypatch.setattr(owner, name, called)
+    accountant = Accountant(BUDGET, ledger=Ledger(path))
+    with accountant.training(plan):
+        for label in LABELS:
+            LocalGate(accountant, plan).release(label, Bounded(np.full(5000, 1.0), counted(1.0)))
+    assert (
+        len(seen) == 2 * len(LABELS)
+        and not any(map(any, seen))
+        and all(len(octets) > 40_000 for octets in seen)
+    )
+
+
 def charges(path) -> Counter:
     with sqlite3.connect(path) as connection:
         found = Counter(row[0] for row in connection.execute("SELECT label FROM charges"))

@@ -18,6 +18,9 @@ from hushrec.models.private_als.users import FittedUsers
 from hushrec.privacy import Bounded
 from hushrec.training.users import (
     Users,
+    clip_factor,
+    clipped_rows,
+    finite_or_zero,
     fixed_gramian,
     less_user_means,
     likes,
@@ -255,6 +258,17 @@ def test_norms_are_taken_in_float64() -> None:
     assert norms(rows_of_all.astype(np.float32)).dtype == np.float64
     small = (0.001 * rows_of_all).astype(np.float32)
     assert norms(small) == pytest.approx(np.sqrt((small.astype(np.float64) ** 2).sum(axis=1)), rel=1e-14)
+
+
+def test_numbers_that_overflow_count_for_nothing_and_take_no_other_user_along() -> None:
+    rows = np.array([[1.0, 2.0], [np.inf, 0.0], [3.0, np.nan], [4.0, 5.0]])
+    alone = [[1.0, 2.0], [0.0, 0.0], [0.0, 0.0], [4.0, 5.0]]
+    np.testing.assert_array_equal(finite_or_zero(rows.copy()), alone)
+    np.testing.assert_allclose(
+        clip_factor(np.array([0.0, 2.0, np.inf, np.nan]), 1.0), [1.0, 0.5, 0.0, 0.0], 1e-6
+    )
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_array_equal(clipped_rows(rows, 100.0), alone)
 
 
 def test_sums_of_outer_products_are_exact_and_of_all_users() -> None:
