@@ -72,8 +72,8 @@ docs: $(VENV)/.docs ## the site, in build/site; NOTEBOOKS=1 runs its notebooks t
 	HUSHREC_NOTEBOOKS=$(NOTEBOOKS) $(BIN)/python -m sphinx -b html --fail-on-warning --keep-going --quiet -d build/doctrees$(NOTEBOOKS) docs build/site
 	@echo "wrote build/site/index.html"
 
-bench: PART ?= quality never_loses lists public features similar next last_item year two_servers
-bench: $(VENV)/.test ## quality against targets, PART=one of quality never_loses lists public features similar next last_item year two_servers; hours
+bench: PART ?= quality never_loses lists public features similar next last_item year two_servers generated
+bench: $(VENV)/.test ## quality against targets, PART=one of quality never_loses lists public features similar next last_item year two_servers generated; hours
 	@$(call EACH,$(PART),)
 
 frontier: $(VENV)/.test ## every method at its true epsilon against the stored runs; LONG=--long makes missing runs, hours

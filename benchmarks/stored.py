@@ -37,13 +37,10 @@ SHAPES: dict[str, tuple[int, int, tuple[float, float]]] = {
 #: Page that quotes a file, and the commit that measured it, where its rows do not name their settings.
 MEASURED = {
     "frank-wolfe.txt": ("docs/papers/frank-wolfe.md", "4a0e0df"),
-    "generated-data.json": ("docs/reference/generated-data.md", "4a347e6"),
     "homomorphic.txt": ("docs/papers/homomorphic.md", "de659bf"),
-    "item-features.txt": ("docs/guides/article-table.md", "9bce974"),
     "next.jsonl": ("docs/guides/next.md", "cc5024d"),
     "nobody.json": ("docs/guides/two-servers.md", "f4d168e"),
     "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
-    "public-cells.jsonl": ("docs/guides/public.md", "f1a9f8e"),
     "public.jsonl": ("docs/guides/public.md", "589a7e0"),
     "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
     "seasons.txt": ("docs/guides/seasons.md", "bfb0709"),
