@@ -162,9 +162,12 @@ class Bounded:
         Float64 does not hold it from 2^53 steps on, so a multiple of 2^40 steps is added after the noise.
         """
         half = 1 << (_LOW_BITS - 1)
-        low = ((steps + half) & ((1 << _LOW_BITS) - 1)) - half
-        whole = cls(low * declared["step"], **declared)
-        whole._high = (steps - low) * whole.step
+        part = np.array(steps)
+        part += half  # in place: a large sum fills the memory
+        part &= (1 << _LOW_BITS) - 1
+        part -= half
+        whole = cls(part * declared["step"], **declared)
+        whole._high = np.subtract(steps, part, out=part) * whole.step
         return whole
 
     def _steps(self) -> npt.NDArray[np.int64]:

@@ -208,10 +208,10 @@ class PartitionedUsers:
             self._updates[name] = deepcopy(call)  # the caller may change an array afterwards
             return None
         empty = _several(without_users)
-        nothing = [bounded._steps() for bounded in empty]
         parts = ("", name.rpartition(".")[0])  # updates of another part do not matter to this one
         updates = tuple(update for key, update in self._updates.items() if key.rpartition(".")[0] in parts)
-        sums = self._ask(Query(updates, call, sum(array.nbytes for array in nothing))) or nothing
+        size = sum(bounded._take().nbytes for bounded in empty)
+        sums = self._ask(Query(updates, call, size)) or [bounded._steps() for bounded in empty]
         # a partition's bounds and steps hold for the sum: they are public, and a user is in one partition
         whole = tuple(
             Bounded.of_steps(total, **zero.declared) for zero, total in zip(empty, sums, strict=True)
