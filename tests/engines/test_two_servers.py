@@ -921,6 +921,23 @@ def test_what_is_refused(few, tmp_path):
         again.answer(0, folder=world.folder / name)
 
 
+def test_a_share_after_the_deadline_is_refused(few):
+    """The set of nodes is fixed before the other server's is known, so neither can choose it."""
+    world = World(hushrec.Popular(), few)
+    world.settle()
+    world.answer(0)
+    one = world.lines[0].server
+    one.settings = replace(one.settings, deadline=0.0)
+    held, now = [world.names[0]], one._progress.collecting
+    while now.held is None:
+        one.step()
+    late = ["share", world.names[1], "0", now.digest], world.token(world.names[1], 0), b"x" * 48
+    for refused in (one.answer, lambda *given: one.admit(*given[:3], len(given[3]))):
+        with pytest.raises(HushrecError, match="not open"):
+            refused("POST", *late)
+    assert now.held == held == now.shares.nodes
+
+
 def in_use(world, name):
     """Two looks of one node at once would make two answers, of which each server may keep another."""
     with book.Book(world.folder / name).alone():
