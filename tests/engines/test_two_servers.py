@@ -111,6 +111,19 @@ def test_the_model_is_the_local_gates_with_the_noise_of_both(name, ratings):
     assert not model.privacy.private  # the noise was injected
 
 
+def test_lists_with_a_table_are_those_of_the_local_gate():
+    """Each device answers gradient and Hessian of the weights of all parts; a user has up to two."""
+    rows = hushrec.realistic(30, 12, 250, seed=1)
+    titles = [f"tea pot number {number // 2}" for number in range(12)]
+    table = {"item": list(rows.domain.items), "kind": [f"k{n % 3}" for n in range(12)], "title": titles}
+    rows = replace(rows, domain=replace(rows.domain, item_features=table))
+    estimator = hushrec.PrivateEigenRec.of(rank=2, iterations=2, n_users=30, parts_share=0.3)
+    world = World(estimator, rows, noises=(KeptNoise(1), KeptNoise(2)), nodes_per_user=2)
+    model = world.train()
+    assert model_of_a_local_gate(world, rows, model) == model.to_bytes()
+    assert {"popularity", "kind", "words"} <= {part.name for part in model.parts}
+
+
 def test_devices_read_purchases_and_returns_as_memory_does(ratings):
     """Every third rating is a purchase without stars, and every sixth was returned."""
     table, columns = ratings.to_arrow(), {"quantity": "pieces"}
