@@ -151,8 +151,12 @@ def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[
             count = min(_COMERS, pairs - begin)
             if domain.n_items < _LONG:
                 comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(count)]
-            else:
+            else:  # next to short rows alone: no other user is as extreme
                 comers = long_rows("comer", rng, domain)
+                users = {
+                    name: hostile_rows(name, rng, (0, 2, 5)[place % 3], domain)
+                    for place, name in enumerate(users)
+                }
             family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
         families.append((family, int(rng.integers(2**31))))
     return families
