@@ -1,6 +1,7 @@
 """A4: noise is an exact sample of the rounded ideal law, and what breaks float noise does not break it."""
 
 import itertools
+import math
 from fractions import Fraction
 
 import flint
@@ -74,6 +75,43 @@ def test_thresholds(name, record_property):
             largest = h * h * (k + mpmath.mpf(1) / 2) if name == "gaussian" else h
             assert quick == int(mpmath.floor(2**31 * (1 - largest))) < 2**31 * mpmath.exp(-largest)
     record_property("table entries", len(law.thresholds))
+
+
+def alternating(x, weights):
+    """Bounds in fractions of the sum of (-x)^n w_n / n! with falling w_n >= 0: the rest is below one term."""
+    least, common = len(weights) - 1, math.lcm(*(weight.denominator for weight in weights))
+    total, product = 0, 1
+    for n in range(least, -1, -1):  # Horner's scheme over one denominator
+        total = total * -x.numerator + product * common // weights[n].denominator
+        product *= max(n, 1) * x.denominator
+    denominator = common * product // x.denominator
+    rest = x**least / math.factorial(least)
+    assert least > x and rest < Fraction(1, 2**160)
+    return Fraction(total, denominator) - rest, Fraction(total, denominator) + rest
+
+
+def pi_bounds():
+    """Machin's formula, cut after an even and an odd number of terms."""
+    inverse = lambda x, count: sum(Fraction((-1) ** n, (2 * n + 1) * x ** (2 * n + 1)) for n in range(count))  # noqa: E731
+    return [16 * inverse(5, 80 + odd) - 4 * inverse(239, 81 - odd) for odd in (0, 1)]
+
+
+@pytest.mark.parametrize("name", LAWS)
+def test_thresholds_in_rational_arithmetic(name):
+    """Every entry is the floor, in whole numbers alone: no float, and no package, computes the law."""
+    least_pi, largest_pi = pi_bounds()
+    for k, threshold in enumerate(law_of(name).thresholds[:-1]):
+        z, terms = Fraction(k + 1, 32), 3 * (k + 1) // 32 + 120
+        low, high = Fraction(threshold, 2**128), Fraction(threshold + 1, 2**128)
+        if name == "gaussian":  # its square is 2 z^2 / pi times that of the sum
+            terms = 2 * (k + 1) ** 2 // 1024 + 120
+            small, large = alternating(z * z / 2, [Fraction(1, 2 * n + 1) for n in range(terms)])
+            assert (
+                low**2 * largest_pi <= 2 * (z * small) ** 2 and 2 * (z * large) ** 2 < high**2 * least_pi
+            ), k
+        else:
+            small, large = alternating(z, [Fraction(1)] * terms)
+            assert low <= 1 - large and 1 - small < high, k
 
 
 # the decisions, with words that are known
