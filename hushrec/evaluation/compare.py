@@ -307,6 +307,10 @@ def compare(
     BudgetError
         All runs together do not fit into the ledger's budget; nothing was spent.
 
+    Privacy
+    -------
+    Unit: user. Relation: ``relation``. Each run spends its epsilon. The figures are exact, for the curator.
+
     Examples
     --------
     >>> ratings = hushrec.realistic(200, 30, 3000, seed=0)

@@ -211,6 +211,9 @@ class Accountant(Single):
 
         Parameters
         ----------
+        bounded : Bounded
+            The private value.
+        mechanism : Gaussian, Laplace or RandomizedResponse
         label : str
             Public words for the privacy statement and the ledger.
         sensitivity : float, optional
@@ -229,6 +232,11 @@ class Accountant(Single):
             The charge could not be recorded; nothing is released.
         InputError
             Unit, relation, norm or bound is wrong; nothing is spent.
+
+        Privacy
+        -------
+        Unit and relation: the budget's. One release, whose sensitivity is the bound of `bounded` under that
+        relation. The charge follows from `mechanism` and is on disk before noise is drawn.
         """
         check_bounded(label, bounded)
         relation = self.budget.relation
@@ -262,6 +270,9 @@ class Accountant(Single):
 
         Parameters
         ----------
+        mechanism : RepeatAndSelect
+        label : str
+            Public words for the privacy statement and the ledger.
         run : callable
             It gets an accountant with the budget of one run, for all that it computes from private rows. It
             returns its result and its score. The lowest score wins, of equal ones the first; NaN counts as
@@ -277,6 +288,10 @@ class Accountant(Single):
             As `release`; nothing is run.
         Exception
             The first run's, if every run raised.
+
+        Privacy
+        -------
+        Unit and relation: the budget's. Charged as the mechanism states, with its probability of failure.
         """
         check_kind(mechanism, RepeatAndSelect, "mechanism", "pass RepeatAndSelect.within(budget, mean_runs)")
         unit, relation = self.budget.unit, self.budget.relation

@@ -173,6 +173,10 @@ class Model(Recommender):
         InputError, BudgetError
             The model is of another season or data set, the week was run already, the season is closed or
             spent, or the catalogue lacks items. Nothing is spent.
+
+        Privacy
+        -------
+        Unit: user. Relation: add-remove. The season's budget covers all weeks (docs/proofs/seasons.md).
         """
         estimator: Any = self.estimator
         options: Any = {"since": since, "drop_missing_items": drop_missing_items, "public": public}

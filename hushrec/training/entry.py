@@ -78,7 +78,8 @@ def train(
 
     Privacy
     -------
-    Unit: user. The whole budget is spent. The ledger is charged before noise is drawn.
+    Unit: user. Relation: ``relation``. The model's statement lists each release with its sensitivity. The
+    whole budget is spent, and the ledger is charged before noise is drawn.
 
     Examples
     --------

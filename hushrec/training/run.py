@@ -142,6 +142,10 @@ def fit(
         A declaration is missing or a setting is out of range; nothing is spent.
     BudgetError
         The plan does not fit into the budget or the ledger; nothing is spent.
+
+    Privacy
+    -------
+    Unit and relation: the budget's. The releases are those of the plan, each with its sensitivity.
     """
     binding = {"model": estimator.name, "settings": settings_of(estimator)}
     chosen = estimator.for_users(1) if estimator.counts_users else estimator

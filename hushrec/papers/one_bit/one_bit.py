@@ -293,7 +293,12 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return {"center": np.float64(0.0), "item_bias": items.biases, "item_factors": items.factors}
 
     def complete(self, ratings: Ratings, accountant: Accountant, *, seed: int = 0) -> Completion:
-        """Train and return the whole released matrix, a row for each user: the paper's output."""
+        """Train and return the whole released matrix, a row for each user: the paper's output.
+
+        Privacy
+        -------
+        Unit: rating. Relation: replace. Releases and cost are those of `fit`.
+        """
         run.check(self, ratings, accountant, seed)
         plan = self.releases(accountant.budget, ratings.domain, accountant.part())
         bound_to = {"model": self.name, "settings": settings_of(self)}
