@@ -934,6 +934,19 @@ def test_what_is_refused(few, tmp_path):
         again.answer(0, folder=world.folder / name)
 
 
+def test_a_node_keeps_no_answer_that_both_servers_have(few):
+    """Seed and rest are its exact sums, and folders are for their owners alone."""
+    world = World(hushrec.Popular(), few)
+    world.settle()
+    deaf, own = Deaf(), book.Book(world.folder / world.names[0])
+    deaf.server = world.lines[1].server
+    with pytest.raises(HushrecError, match="lost"):
+        world.answer(0, servers=[world.lines[0], deaf])
+    assert len(own.get("answer-0")) > 64
+    assert world.answer(0) == "answered" and own.get("answer-0") == b""
+    assert all(folder.stat().st_mode & 0o777 == 0o700 for folder in world.folder.iterdir())
+
+
 def test_a_share_after_the_deadline_is_refused(few):
     """The set of nodes is fixed before the other server's is known, so neither can choose it."""
     world = World(hushrec.Popular(), few)

@@ -99,6 +99,19 @@ def test_a_user_shares_no_count_with_another(tmp_path):
     assert sizes[1] - sizes[0] >= 16 + 1
 
 
+def test_the_file_tells_no_one_without_it_who_was_there(tmp_path):
+    """Ids are hashed under a random key of 256 bits, so no list of ids can be tried on the hashes alone."""
+    hashes, keys = [], []
+    for name in ("one", "other"):
+        shop = Shop(tmp_path / name)
+        shop.train({f"u{user}": [(f"u{user}", "i0", 5.0)] for user in range(5)})
+        head, _, rows = shop.people.path.read_bytes()[32:].partition(b"\n")
+        keys.append(bytes.fromhex(json.loads(head)["key"]))
+        hashes += [rows[at : at + 16] for at in range(0, len(rows), 20)]
+        assert shop.people.path.stat().st_mode & 0o077 == 0
+    assert len(set(hashes)) == 10 and len(set(keys)) == 2 and {len(set(key)) > 9 for key in keys} == {True}
+
+
 # the cost of one user
 
 
