@@ -296,6 +296,7 @@ def _run(tree: Path, out: Path, tests: list[str], longest: float, kept: set[str]
     os.chdir(tree)
     sys.path[:] = [str(tree), *(path for path in sys.path if path not in ("", str(ROOT), str(tree)))]
     sys.dont_write_bytecode = True
+    sys.modules.pop("__mp_main__", None)  # by which hushrec.testing knows a script that ran again
     os.environ |= {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     for name in [n for n in sys.modules if n.split(".")[0] in ("hushrec", "tests", "benchmarks")]:
         if name not in kept:
