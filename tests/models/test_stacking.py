@@ -40,8 +40,8 @@ def parts_of(n_items: int, seed: int = 0, size: float = 1.0) -> Parts:
     words = rng.integers(0, n_items, (n_items, 3)).astype(np.int32), rng.random((n_items, 3)).astype("f4")
     public = size * rng.standard_normal((n_items, 4)), np.zeros(0, np.uint64)
     popularity, weight = np.sort(rng.uniform(0.01, 1, n_items))[::-1], rng.uniform(0.5, 2, n_items)
-    scales, counted = rng.uniform(0.5, 2, COUNT), popularity * (rng.random(n_items) < 0.8)
-    return Parts(NAMES, popularity, weight, counted, tables, pairs, words, public, scales)
+    scales = rng.uniform(0.5, 2, COUNT)
+    return Parts(NAMES, popularity, weight, tables, pairs, words, public, scales)
 
 
 def likes_of(rows: list, n_items: int) -> sp.csr_array:
@@ -58,7 +58,7 @@ def random_rows(count: int, n_items: int, seed: int = 1) -> list[np.ndarray]:
 def part_scores(parts: Parts, seen: list[int], item: int) -> list[float]:
     """One item's scores for one user, part by part, as docs/reference/fold-in.md adds them up."""
     found, n = [math.log(parts.popularity[item])], len(seen)
-    total = sum(parts.history_weight[own] * parts.history_popularity[own] for own in seen) * (1 + 5 / n)
+    total = sum(parts.history_weight[own] * parts.popularity[own] for own in seen) * (1 + 5 / n)
     for table in parts.factors:
         taste = sum(parts.history_weight[own] * table[own] for own in seen) / total if total else 0 * table[0]
         found.append(float(taste @ table[item]))
@@ -167,7 +167,7 @@ def test_two_users_can_differ_by_nearly_2() -> None:
     n_items, rng, found = 100, np.random.default_rng(0), []
     factors = np.where(np.arange(n_items) % 2, 1.0, -1.0)[:, None] * 1.02
     ones = np.ones(n_items)
-    parts = Parts(("", "tastes"), ones, ones, ones, (factors,), (), (), (), np.ones(2))
+    parts = Parts(("", "tastes"), ones, ones, (factors,), (), (), (), np.ones(2))
     for _ in range(60):
         row = np.array([*(2 * rng.choice(50, 2, replace=False) + 1), 2 * rng.integers(50) + rng.integers(2)])
         bounded = contributions(likes_of([np.unique(row)], n_items), parts, np.zeros(2), 1.0)

@@ -53,9 +53,8 @@ class Parts(NamedTuple):
     names : tuple of str
     popularity : ndarray of shape (n_items,)
         Likely popularity over the largest, above 0.
-    history_weight, history_popularity : ndarray of shape (n_items,)
-        Weight of an item in a user's mean taste, and its popularity there: with tastes, 0 for items that no
-        taste was learned of.
+    history_weight : ndarray of shape (n_items,)
+        Weight of an item in a user's mean taste.
     factors : tuple of ndarray, shape (n_items, n_columns)
         Item factors of the tastes and of each group of item features.
     pairs : tuple of ndarray
@@ -72,7 +71,6 @@ class Parts(NamedTuple):
     names: tuple[str, ...]
     popularity: Array
     history_weight: Array
-    history_popularity: Array
     factors: tuple[Array, ...]
     pairs: tuple[Array, ...]
     words: tuple[Array, ...]
@@ -106,7 +104,6 @@ class Parts(NamedTuple):
             ("popularity", *others),
             popularity,
             np.where(usual > 0, usual, np.maximum(popularity, _LEAST) ** -_POWER),
-            np.where(usual > 0, popularity, 0.0) if tastes.shape[1] else popularity,
             tuple(factors for _, factors in tables),
             pairs,
             words,
@@ -154,7 +151,7 @@ class Parts(NamedTuple):
             "item_bias": np.zeros(n_items),
             "item_factors": np.zeros((n_items, 0)),
             "history_weight": self.history_weight,
-            "history_popularity": self.history_popularity,
+            "history_popularity": self.popularity,
             "history_prior": np.float64(_HALF_TRUSTED),
         }
         left = iter(weights)
