@@ -388,8 +388,9 @@ class Recommender:
         lister, predict = self.lists or self, predict and self.scores == "ratings"
         state = lister.fold_in(history)
         rating_state = state if lister is self or not predict else self.fold_in(history)
-        if next:
-            state = UserState.mean([lister.fold_in(rows) for rows in spans(history)])
+        if next:  # a short span of a long history is no sign of doubt
+            told = lister if lister.parts else replace(lister, arrays={**lister.arrays, "history_prior": 0.0})
+            state = UserState.mean([told.fold_in(rows) for rows in spans(history)])
         excluded = history.matrix if exclude_seen else None
         for users, columns, scores, own in best_columns(
             lister.arrays, state, count, first=lister.supported, excluded=excluded, rules=evaluated

@@ -102,7 +102,7 @@ def _lists(
     state = lister.fold_in(rows)
     ends = np.arange(0, given.size + 1, given.shape[1])
     excluded = sp.csr_array((np.ones(given.size), given.ravel(), ends), shape=rows.matrix.shape)
-    ranked = _resembling(lister.arrays, state, given.shape[1]) if lister.parts else state
+    ranked = _resembling(lister.arrays, state, given.shape[1]) if "history_prior" in lister.arrays else state
     options: dict[str, Any] = {"first": lister.supported, "excluded": excluded, "rules": applied}
     for users, columns, scores, _ in best_columns(lister.arrays, ranked, count, **options):
         places = range(users.start, users.start + len(columns))

@@ -117,7 +117,8 @@ def test_it_matches_a_slow_twin(support: float, most: int) -> None:
             continue
         taste = left @ (gains * (left.T @ row)) / scale
         expected = np.where(np.isin(np.arange(30), supported), final, weights / weights.max())
-        expected[learned] += taste * length**2 / (likes[user, learned] * scale**2 @ final[learned])
+        strength = length**2 / (1 + 2 / likes[user].sum())  # half with two likes
+        expected[learned] += taste * strength / (likes[user, learned] * scale**2 @ final[learned])
         history = ratings.rows(np.arange(ratings.n_users) == user)
         np.testing.assert_allclose(model.predict(history, ratings.domain.items)[0], expected, atol=1e-3)
 

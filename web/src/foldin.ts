@@ -21,13 +21,13 @@ export interface UserState {
 }
 
 /** The state by the model's rule. Ratings are compared as float32, as in training. */
-export function foldIn(section: Section, row: Row, midpoint: number): UserState {
+export function foldIn(section: Section, row: Row, midpoint: number, prior = section.number("history_prior", 0)): UserState {
   const { model, settings } = section;
   switch (model) {
     case "popular":
       return nobody(section, row);
     case "private-eigenrec":
-      return eigenrec(section, row, liked(section, row));
+      return eigenrec(section, row, liked(section, row), prior);
     case "ease":
       return recommended(section, row, liked(section, row), nobody(section, row));
     case "one-bit-user":
@@ -47,8 +47,8 @@ export function foldIn(section: Section, row: Row, midpoint: number): UserState 
 
 /** The mean of the states of one user from several rows. */
 export function meanState(section: Section, rows: Row[], midpoint: number): UserState {
-  const states = rows.map((row) => foldIn(section, row, midpoint));
-  if (states.length === 1) return states[0]!;
+  if (rows.length === 1) return foldIn(section, rows[0]!, midpoint);
+  const states = rows.map((row) => foldIn(section, row, midpoint, section.parts.length ? undefined : 0));
   const [last, count] = [states.at(-1)!, states.length];
   const factors = new Float64Array(section.rank);
   const likes = new Map<number, number>();
@@ -148,11 +148,10 @@ function liked({ settings }: Section, row: Row): Set<number> {
 }
 
 /** Weighted sum of the factors of the likes, divided by their popularity. */
-function eigenrec(section: Section, row: Row, likes: Set<number>): UserState {
+function eigenrec(section: Section, row: Row, likes: Set<number>, prior?: number): UserState {
   const shape = [section.nItems];
   const weight = section.array("history_weight", shape, 0);
   const stored = section.array("history_popularity", shape, 0);
-  const prior = section.number("history_prior", 0);
   if (!weight || (stored && prior === undefined)) throw new Error("it has no weights of a history");
   const popularity = stored ?? section.itemBias;
   const sum = [...likes].reduce((sum, item) => sum + popularity[item]! * weight[item]!, 0);

@@ -144,7 +144,7 @@ class Recommender {
   private scored(ratings: Ratings, next = false, given = 0) {
     const { section, publicModel } = this;
     const { state: found, rated, rows, midpoint } = this.folded(ratings, next);
-    const state = given && section.parts.length ? resembling(section, found, given) : found;
+    const state = given && section.number("history_prior") !== undefined ? resembling(section, found, given) : found;
     const own = allScores(section, state);
     if (!publicModel) return { scores: own, moved: state.moved, supported: section.supported, rated, state };
     const theirs = meanState(publicModel.section, rows, midpoint);

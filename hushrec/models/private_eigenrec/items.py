@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 #: Steps in the largest entry of the popularity vector, as a power of two.
 _POPULARITY_BITS = 5
+#: Number of likes from which a user's mean taste counts by half. Chosen on Jester, Yahoo! R3 and MovieLens.
+HALF_TRUSTED = 2.0
 
 
 class ItemStatistics(NamedTuple):
@@ -90,6 +92,7 @@ def served(
         "item_bias": np.where(supported, popularity, lowest),
         "item_factors": factors,
         "history_weight": items.scale**2,
+        "history_prior": np.float64(HALF_TRUSTED),
         "supported": supported.astype(np.uint8),
         "directions": np.int64(taste.learned),
     }

@@ -19,6 +19,7 @@ from hushrec.data.features import feature_scores
 from hushrec.kernels.sparse_rows import CSR, weight_sums
 from hushrec.kernels.sweeps import csr
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.models.private_eigenrec.items import HALF_TRUSTED
 from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.serving.item_rows import sums_of_rows
 from hushrec.serving.scoring import UserState, at_norm_one, own_scores, scores_of_items
@@ -36,8 +37,6 @@ _LEAST = 0.02
 _POPULARITIES = np.geomspace(1e-3, 300, 70)
 #: Smallest squared number of likes per user.
 _FEWEST = 1.5
-#: Number of likes from which a user's mean taste counts by half. Chosen on Yahoo! R3 and FilmTrust.
-_HALF_TRUSTED = 5.0
 #: Name of the part of public likes.
 PUBLIC = "public likes"
 #: A part's typical best score is the mean of this many best ones, at most a tenth of the items, for histories
@@ -129,7 +128,7 @@ class Parts(NamedTuple):
         typical /= self.popularity[popular].sum()
         return np.divide(1.0, typical, out=np.zeros(len(typical)), where=typical > 1e-9)
 
-    def scores(self, likes: sp.csr_array, prior: float = _HALF_TRUSTED) -> Array:
+    def scores(self, likes: sp.csr_array, prior: float = HALF_TRUSTED) -> Array:
         """Return users' scores of all items by each part, shape (n_users, n_items, n_parts).
 
         A user's scores do not depend on other users, to the bit.
@@ -152,7 +151,7 @@ class Parts(NamedTuple):
             "item_factors": np.zeros((n_items, 0)),
             "history_weight": self.history_weight,
             "history_popularity": self.popularity,
-            "history_prior": np.float64(_HALF_TRUSTED),
+            "history_prior": np.float64(HALF_TRUSTED),
         }
         left = iter(weights)
         each = [nothing | {"item_bias": next(left) * np.log(self.popularity)}]

@@ -91,9 +91,9 @@ class PrivateEigenRec(Estimator[LikingUsers]):
         ``S = sum_i x_i u_i' + noise``,    ``u_i = V' y_i / |V' y_i|``,
 
     one step of power iteration: the left singular vectors of all rounds' S are the next V. With popularity q
-    and ``h_l = w_l ** (2 weight_exponent)``, a user with likes L gets the scores
+    and ``h_l = w_l ** (2 weight_exponent)``, a user with n likes L gets the scores
 
-        ``score_j = q_j + v_j f``,    ``f = (sum of h_l v_l over L) / (sum of h_l q_l over L)``,
+        ``score_j = q_j + v_j f``,    ``f = n / (n + 2) (sum of h_l v_l over L) / (sum of h_l q_l over L)``,
 
     where a column of V is scaled by how well one half of users' likes predicts the other. With ``pairs``,
     EASE's weights of ``sum_i x_i x_i' + noise`` add to the scores.
