@@ -18,7 +18,7 @@ import pytest
 import scipy.sparse as sp
 
 from hushrec import PublicRatings
-from hushrec.data import Ratings, realistic
+from hushrec.data import Ratings, Store, realistic
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.models import Both, ItemBias, Popular, PrivateALS, PrivateEigenRec
 from hushrec.privacy import (
@@ -150,6 +150,26 @@ def test_one_user_moves_all_trainings_together_by_the_budget_at_most(estimator, 
     assert not any(moved[number] for number in range(trainings) if number not in there)
     assert 0.05 * BUDGET.mu**2 < total <= BUDGET.mu**2 * (1 + 1e-9)
     assert worlds[0].ledger.summary("default", 1e-6).epsilon <= BUDGET.epsilon * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_each_user_has_the_weight_of_their_own_trainings(stored, tmp_path):
+    """In any order of the ids, of rows in memory and of blocks of a store."""
+    shop, seen, several = Shop(tmp_path / "shop"), Counter(), 0
+    for number in range(5):
+        users = {user: rows for place, (user, rows) in enumerate(USERS.items()) if (7 * place + number) % 4}
+        rows = ratings_of(users)
+        if stored:
+            rows = Store.prepare(rows, tmp_path / str(number), rows.domain, partitions=3)
+        with run.admitted(rows, week := shop.week(skip=True)) as weighted:
+            groups = [(weight, group.ratings() if stored else group) for weight, group in weighted.groups]
+            week.release(Bounded(np.zeros(2), counted(1.0)), BUDGET.share(week.part()), f"sums {number}")
+        found = {user: weight for weight, group in groups for user in group.users.tolist()}
+        assert found == {user: SEASON.weights[seen[user]] for user in found}
+        assert sum(len(group.users) for _, group in groups) == len(found) > 0
+        several += len(set(found.values())) > 1
+        seen.update(list(found))
+    assert several > 1
 
 
 # faults of the files

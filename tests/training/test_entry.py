@@ -9,6 +9,7 @@ import pytest
 import hushrec
 from hushrec.errors import BudgetError, InputError
 from hushrec.privacy import Ledger
+from hushrec.training import run
 from tests.command_line import invoke
 
 ITEMS = [f"i{number}" for number in range(30)]
@@ -91,7 +92,9 @@ def test_nothing_is_assumed_and_what_is_wrong_costs_nothing() -> None:
 
 
 @pytest.mark.true("D6")
-def test_a_delta_above_one_over_the_users_is_warned_of_by_the_declared_or_the_released_number() -> None:
+def test_a_delta_above_one_over_the_users_is_warned_of_by_the_declared_or_the_released_number(
+    monkeypatch,
+) -> None:
     with pytest.warns(UserWarning, match="at least 1 / 120 users"):
         trained(delta=0.01)
     with pytest.warns(UserWarning, match="at least 1 / 1[12][0-9] users"):
@@ -99,3 +102,7 @@ def test_a_delta_above_one_over_the_users_is_warned_of_by_the_declared_or_the_re
     with warnings.catch_warnings(action="error"):
         trained(dataset="small")
         trained(delta=1e-3, n_users=None, dataset="small, counted")
+    count = run.release_user_count
+    monkeypatch.setattr(run, "release_user_count", lambda *given: count(*given) + 5000)  # much noise
+    with pytest.warns(UserWarning, match="at least 1 / 5,1[12][0-9] users"):
+        trained(delta=1e-3, n_users=None, epsilon=50, dataset="small, noisy")
