@@ -17,14 +17,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from hushrec.checks import plural
+from hushrec.checks import plural, shown
 from hushrec.data.arrays import typed_or_objects
 from hushrec.data.columns import SYNONYMS, plain_name, those_there
 from hushrec.data.files import read_parquet, readable
 from hushrec.data.ids import encode_ids, parse_rating, positions_of
 from hushrec.data.sources import File, refuse_other_content
-from hushrec.data.textfiles import check_utf8, read_header
+from hushrec.data.textfiles import DELIMITERS, check_utf8, read_header
 from hushrec.data.words import Neighbours, neighbours_by_words
 from hushrec.errors import InputError
 
@@ -160,9 +161,10 @@ def _columns_of(source: Any, texts: pa.Array) -> Iterator[_Column]:
         raise InputError("The item features hold ids only; add columns of titles, categories or numbers.")
     (known,) = np.nonzero(place >= 0)
     if not len(known):
+        given = shown(table.column(ids)[0].as_py()) if len(table) else "none"
         raise InputError(
-            f"Column {table.column_names[ids]!r} of the item features holds no id of the catalogue; if"
-            " another column holds the ids, name it item (--columns id=NAME)."
+            f"No id of the item features ({given}, ...) is in the catalogue ({shown(texts[0].as_py())}, ...);"
+            " write ids the same way, or name the column that holds them item (--columns id=NAME)."
         )
     for number, name in enumerate(table.column_names):
         if number != ids:
@@ -238,7 +240,35 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
     encoded = encode_ids(table.column(ids))
     if np.bincount(encoded.codes[encoded.codes >= 0]).max(initial=0) > 1:
         raise InputError(f"The {what} hold an item id twice; give every item one row.")
-    return ids, table, positions_of(encoded, texts)
+    place = positions_of(encoded, texts)
+    if lost := _rows_within(table, ids, texts, place):
+        raise InputError(
+            f"A text in column {lost[0]!r} of the {what} holds the row of item {lost[1]!r}, so a double quote"
+            " is not closed. Close it, or put the whole text into quotes and double those within."
+        )
+    return ids, table, place
+
+
+def _rows_within(table: pa.Table, ids: int, texts: pa.Array, place: np.ndarray) -> tuple[str, str] | None:
+    """Return a column and an item without a row of its own that a text of the column holds the row of."""
+    n_marks = table.num_columns - 1
+    for at, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
+        if not n_marks or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
+            continue
+        cells = column.filter(pc.match_substring(column, "\n")).to_pylist()
+        found = [
+            line.split(mark)[ids].strip().strip('"')
+            for mark in ("::", *DELIMITERS)
+            for cell in cells
+            if mark in cell
+            for line in f"{mark * at}{cell}{mark * (n_marks - at)}".split("\n")
+            if line.count(mark) == n_marks
+        ]
+        known = positions_of(encode_ids(found), texts)
+        lost = np.flatnonzero((known >= 0) & ~np.isin(known, place))
+        if len(lost):
+            return name, found[lost[0]]
+    return None
 
 
 def _column_of_ids(names: list[str], what: str, asked: str | None = None) -> int:
@@ -343,7 +373,8 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
         if wrong:
             raise InputError(
                 f"Row {wrong[0].number} of {file.path!r} has {plural(wrong[0].actual_columns, 'cell')}, but"
-                f" the first one has {len(names)}; put a text that holds the delimiter into double quotes."
+                f" the first one has {len(names)}; close each double quote, and put a text that holds the"
+                " delimiter into double quotes."
             )
         last = table.column(len(names) - 1)[-1].as_py() if len(table) else None
         if isinstance(last, str) and "\n" in last and not content.rstrip().endswith(b'"'):

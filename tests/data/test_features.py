@@ -13,6 +13,7 @@ import pytest
 from hushrec.data import Domain, Ratings
 from hushrec.data.features import named_item_table
 from hushrec.errors import InputError
+from hushrec.serving import Attributes
 
 CATALOGUE = ("007", "b", "c", "d")
 COLUMNS = {"movieId": ["c", "007", "x", "b"], "drama": [1, 0, 1, 1], "year": [1.5, None, 7.0, 2.5]}
@@ -81,7 +82,10 @@ REFUSED = [
     (np.zeros((3, 2)), "4 catalogue items"),
     (np.array([["a"]] * 4), "numbers"),
     (np.full((4, 1), np.inf), "finite"),
-    ({"item": ["y", "z"], "drama": [1, 0]}, "Column 'item' .* holds no id of the catalogue; .*name it item"),
+    (
+        {"item": ["y", "z"], "drama": [1, 0]},
+        r"No id .*\('y', .*in the catalogue \('007', .*name the column .* item",
+    ),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
     ({"item": ["b", "c"], "day": [date(2026, 1, 1), date(2026, 1, 2)]}, "a word; pass titles"),
     ({"item": ["b", "c"], "hash": [2**53 + 1, 0], "ean": [4006381333931, None]}, "a feature or a word"),
@@ -146,6 +150,34 @@ def test_a_quote_that_never_ends_is_refused_before_it_takes_all_titles(rows, tit
             named_item_table(str(path), {}, "titles")
     else:
         assert named_item_table(str(path), {}, "titles")["title"].to_pylist() == titles
+
+
+@pytest.mark.parametrize("header", ["id;title;group", "title;id;group", "title;group;id"])
+@pytest.mark.parametrize("closed_at", [3, 4, 7])
+@pytest.mark.parametrize("ends", ['red"', '"red"', '5"'])
+def test_a_quote_that_a_later_row_closes_takes_no_row_of_the_catalogue(header, closed_at, ends, tmp_path):
+    path, names = tmp_path / "titles.csv", header.split(";")
+
+    def row(item: int) -> str:
+        title = '"red' if item == 2 else ends if item == closed_at else "red\tblue, 5"
+        return ";".join({"id": str(item), "title": title, "group": "a"}[name] for name in names)
+
+    path.write_text("\n".join([header, *map(row, range(10))]) + "\n")
+    with pytest.raises(InputError, match="double quote"):
+        Domain(range(10), rating_range=(1, 5), item_features=path)
+    if (
+        ends == '5"'
+    ):  # which some CSV readers take as a closed quote, so that the table has its header's cells
+        assert len(named_item_table(str(path), {}, "titles")) < 10
+    with pytest.raises(InputError, match="double quote"):
+        Attributes.read(path, Domain(range(10), rating_range=(1, 5)))
+
+
+def test_lines_of_a_description_that_look_like_rows_of_present_or_unknown_items_are_text(tmp_path) -> None:
+    path = tmp_path / "items.csv"
+    path.write_text('id,text\n1,"sizes\n2,5 cm\n99,9 cm"\n2,"two\n1,x"\n')
+    domain = Domain([1, 2, 3], rating_range=(1, 5), item_features=path)
+    assert dict(domain.column_uses)["text"] == "words"
 
 
 def test_a_table_of_items_with_a_usual_header_needs_no_names(tmp_path) -> None:
