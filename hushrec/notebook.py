@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from html import escape
 
@@ -18,13 +19,34 @@ def markdown(text: str) -> str:
 
 def aligned(rows: Sequence[Sequence[str]], left: Collection[int]) -> list[str]:
     """Return rows as lines of columns; those at ``left`` begin in line, the others end in line."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    sides = ["<" if at in left else ">" for at in range(len(widths))]
+    taken = [[display_width(cell) for cell in row] for row in rows]
+    widths = [max(column) for column in zip(*taken, strict=True)]
     cells = [
-        [f"{cell:{side}{width}}" for cell, side, width in zip(row, sides, widths, strict=True)]
-        for row in rows
+        [
+            cell + " " * (width - used) if at in left else " " * (width - used) + cell
+            for at, (cell, used, width) in enumerate(zip(row, sizes, widths, strict=True))
+        ]
+        for row, sizes in zip(rows, taken, strict=True)
     ]
     return ["  ".join(row).rstrip() for row in cells]
+
+
+def display_width(text: str) -> int:
+    """Return the columns that a text takes on a terminal: two for a wide character, none for a mark."""
+    if text.isascii():
+        return len(text)
+    marks = sum(unicodedata.category(character) in ("Mn", "Me", "Cf") for character in text)
+    return len(text) - marks + sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+
+
+def cut(text: str, columns: int) -> str:
+    """Return the beginning of a text that takes more columns, with an ellipsis."""
+    if display_width(text) <= columns:
+        return text
+    start = text[:columns]
+    while display_width(start) >= columns:
+        start = start[:-1]
+    return f"{start}…"
 
 
 def table(heading: str, rows: Iterable[Sequence[str]], *notes: str) -> str:

@@ -14,6 +14,7 @@ from hushrec.data import Domain
 from hushrec.evaluation.baselines import baselines, planned_noise, released, released_weights
 from hushrec.evaluation.measured import public_decides
 from hushrec.evaluation.taste import Taste, taste
+from hushrec.notebook import cut
 from hushrec.privacy import Budget
 from hushrec.serving.attributes import Attributes
 from hushrec.serving.model import Model
@@ -25,6 +26,8 @@ from hushrec.training.trainable import USER_COUNT, holds_user_count
 _REASONS, _SHOWN_MOVE = 3, 0.0005
 #: Agreement with released values below which it is the printed reason for the weight 0.
 _UNLIKE = 0.5
+#: Columns of a title on a terminal.
+_TITLE = 40
 
 
 def about(trained: Model, releases: bool = False) -> str:
@@ -171,7 +174,7 @@ def recommendations(
         "" if known else f", who has no {which} of known items in the history. This is the list for new users"
     )
     shown = [key for key in keys if key != "base"]
-    cells = [[cell(entry[key]) for key in shown] for entry in items]
+    cells = [[cell(entry[key], key) for key in shown] for entry in items]
     left = {at for at, key in enumerate(shown) if key in ("item", "title", "new", "because")}
     listed = output.table([shown, *cells], left=left) if cells else "No item is left for this list."
     payload = {"user": user, "known": known, "items": items, "taste": taste.to_dict()}
@@ -188,10 +191,13 @@ def recommendations(
     )
 
 
-def cell(value: Any) -> str:
+def cell(value: Any, name: str) -> str:
+    if name == "title":
+        return cut(" ".join((value or "").split()), _TITLE)
     if isinstance(value, list):
         most = [reason for reason in value if abs(reason["moved"]) >= _SHOWN_MOVE][:_REASONS]
-        moved = [f"{reason.get('title') or reason['item']} {reason['moved']:+.3f}" for reason in most]
+        named = [(cell(reason.get("title"), "title") or reason["item"], reason["moved"]) for reason in most]
+        moved = [f"{title} {move:+.3f}" for title, move in named]
         return ", ".join(moved) or "no item of this user"
     if isinstance(value, bool):
         return "new" if value else ""

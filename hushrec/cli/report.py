@@ -35,7 +35,9 @@ def report(
     facts, baselines = output_model.held_against(trained)
     newcomer = [{"item": entry.item} for entry in trained.recommend([], 5)]
     output_model.name(newcomer, trained.domain, titled.read(trained.domain, columns))
-    begins = ", ".join(str(entry.get("title") or entry["item"]) for entry in newcomer)
+    begins = ", ".join(
+        output_model.cell(entry.get("title"), "title") or str(entry["item"]) for entry in newcomer
+    )
     plain = {**output_model.described(trained), "held_against": facts, "newcomers_list": newcomer}
     text = [
         f"Model:      {trained.estimator.name}: {output_model.summary(type(trained.estimator))}",

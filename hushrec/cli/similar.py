@@ -73,7 +73,7 @@ def similar(
     ]
     output_model.name(entries, domain, rules["attributes"])
     head = ["rank", "item", *(["title"] if entries and "title" in entries[0] else []), "score"]
-    cells = [[output_model.cell(entry[key]) for key in head] for entry in entries]
+    cells = [[output_model.cell(entry[key], key) for key in head] for entry in entries]
     by = list(others[0].by) if others else []
     what = f"Goes together with {', '.join(items)}, by {', by '.join(by)}"
     output.result(
