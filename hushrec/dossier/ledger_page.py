@@ -41,7 +41,7 @@ def overview(ledger: Ledger, delta: float = 1e-6) -> bytes:
     """
     check_kind(ledger, Ledger, "ledger", "pass hushrec.Ledger(path)")
     parts = [_dataset(ledger, name, delta) for name in ledger.datasets()]
-    made = moment(datetime.now(UTC).isoformat(timespec="minutes"))
+    made = moment(datetime.now(UTC).isoformat())
     head = [
         '<p class="kind">Overview of a ledger</p>',
         f"<h1>{len(parts)} data set{'s' * (len(parts) != 1)}</h1>",
