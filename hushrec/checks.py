@@ -155,7 +155,14 @@ def check_names(cls: Any, used: Iterable[str]) -> None:
     for name in used:
         if name not in names and str(name).partition(".")[0] not in parts:
             called = getattr(cls, "name", "") or cls.__name__
-            raise InputError(f"{called} has no setting {name!r}; it has {', '.join(names) or 'none'}.")
+            makers = {field.name: field.default_factory for field in fields(cls)}
+            meant = [
+                f"{part}.{name}"
+                for part, make in makers.items()
+                if callable(make) and name in names_of(type(make()))
+            ]
+            which = f"pass {' or '.join(meant)}" if meant else f"it has {', '.join(names) or 'none'}"
+            raise InputError(f"{called} has no setting {name!r}; {which}.")
 
 
 def check_options(function: str, given: Iterable[str], known: Collection[str]) -> None:

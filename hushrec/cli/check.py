@@ -40,5 +40,9 @@ def check(
         preview = Ratings.check(tables, domain, **reading.arguments())
         advance(1)
     uses = dict(domain.column_uses)
-    described = f"\nArticles: {', '.join(f'{name} ({use})' for name, use in uses.items())}." if uses else ""
+    described = (
+        f"\nArticles: {', '.join(f'{name or repr(name)} ({use})' for name, use in uses.items())}."
+        if uses
+        else ""
+    )
     output.result(as_json, preview.to_dict() | {"item_features": uses}, preview.text() + described)

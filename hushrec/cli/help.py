@@ -129,11 +129,14 @@ def sentence(error: CycloptsError, app: App) -> str:
     if isinstance(error, MissingArgumentError):
         count = argument.token_count()[0]
         if error.keyword or argument.tokens:
-            return f"{argument.name} needs {'a value' if count == 1 else f'{count} values'}; {see}"
+            values = argument.parameter.metavar or ("a value" if count == 1 else f"{count} values")
+            return f"{argument.name} needs {values}; {see}"
         if strange := next((word for word in unused if word.startswith("-")), None):
             return _unknown(strange, app, command, see)
         about = app.assemble_argument_collection(parse_docstring=True)[argument.name].parameter.help
-        return f"{argument.name} is missing: {_lower(about or see)}"
+        return (
+            f"{argument.name} is missing" + (f" ({_lower(about).rstrip('.')})" if about else "") + f"; {see}"
+        )
     if isinstance(error, CoercionError | ValidationError) and argument.tokens:
         token = getattr(error, "token", None) or argument.tokens[0]
         if isinstance(error, ValidationError):

@@ -17,6 +17,7 @@ from hushrec.cli.items import Ruled
 from hushrec.cli.options import Count, File, Force, Json, NoProgress, progress_shown
 from hushrec.cli.tables import Reading
 from hushrec.data import Domain, Ratings, Store
+from hushrec.data.id_list import read_id_list
 from hushrec.errors import InputError
 from hushrec.kernels.loops import in_numpy
 from hushrec.serving.batch import PRIVATE_TABLE, write_lists
@@ -137,10 +138,11 @@ def _known(domain: Domain, **paths: str | None) -> dict[str, list[Any]]:
     lists = {}
     for name, path in paths.items():
         if path is not None:
-            known = Known.of(domain, Domain.read_catalogue(path), name)
+            option = f"--{name.replace('_', '-')}"
+            known = Known.of(domain, read_id_list(path, f"The list of {option}"), name)
             lists[name] = [domain.items[place] for place in known.columns]
             if known.skipped:
-                output.note(f"--{name.replace('_', '-')}{known.skipped.removeprefix(name)}")
+                output.note(f"{option}{known.skipped.removeprefix(name)}")
     return lists
 
 

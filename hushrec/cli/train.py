@@ -136,7 +136,7 @@ def charged(
 def check_features(algorithm: Any, budget: Budget, domain: Domain) -> None:
     if not algorithm.uses_features(budget, domain):
         raise InputError(
-            f"{algorithm.name} does not use item features with this many users; leave out --item-features."
+            f"{algorithm.name} uses no item features with these declarations; leave out --item-features."
         )
 
 

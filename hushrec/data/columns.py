@@ -248,9 +248,7 @@ def _missing_column(role: str, asked: Mapping[str, Any], names: Collection[Any])
 def _of_columns(
     what: str, role: str, names: Collection[Any], asked: Any = None, rest: str = ""
 ) -> InputError:
-    there = (
-        those_there(names, asked) if names else "hushrec check lists those in the first line of a text file"
-    )
+    there = those_there(names, asked) if names else "hushrec check lists its columns"
     return InputError(f"The table {what}; {there}{rest}", parameter="columns", value={role: "NAME"})
 
 

@@ -161,9 +161,9 @@ def _columns_of(source: Any, texts: pa.Array) -> Iterator[_Column]:
         raise InputError("The item features hold ids only; add columns of titles, categories or numbers.")
     (known,) = np.nonzero(place >= 0)
     if not len(known):
-        given = shown(table.column(ids)[0].as_py()) if len(table) else "none"
+        such = shown(texts[0].as_py())
         raise InputError(
-            f"No id of the item features ({given}, ...) is in the catalogue ({shown(texts[0].as_py())}, ...);"
+            f"No id of the item features is in the catalogue, which has ids such as {such};"
             " write ids the same way, or name the column that holds them item (--columns id=NAME)."
         )
     for number, name in enumerate(table.column_names):

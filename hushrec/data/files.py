@@ -125,7 +125,9 @@ def file_format(file: File, format: str | None, columns: Any = None) -> str:
     if kind == "parquet" and magic != b"PAR1":
         refuse_other_content(file)
         raise InputError(
-            f"{file.path!r} is no Parquet file by its first bytes; end its name in .csv if it is text."
+            f"{file.path!r} is no Parquet file by its first bytes; "
+            + ("leave the format out." if format else "end its name in .csv if it is text."),
+            parameter="format" if format else None,
         )
     if kind in WITH_HEADER and not last_position(columns):  # elsewhere the first bytes may be a user's
         with readable(file, f"{kind} file"):

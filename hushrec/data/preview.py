@@ -207,8 +207,8 @@ def _preview(
     positions = positions_of(items, domain.item_texts)
     entries = table._replace(users=users, items=positions, ratings=within_range(table.ratings.copy(), domain))
     reasons = {
-        "no user id": users.codes < 0,
-        "no item id": items.codes < 0,
+        "no user id, or one of over 1,024 bytes": users.codes < 0,
+        "no item id, or one of over 1,024 bytes": items.codes < 0,
         _UNKNOWN: positions < 0,
         **_without_value(table.ratings, entries, domain, implicit),
     }

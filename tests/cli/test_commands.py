@@ -10,6 +10,7 @@ import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from rich.cells import cell_len
 
 import hushrec
 from hushrec.privacy import Ledger
@@ -90,6 +91,32 @@ def test_a_statement_is_wrapped_once(run, files, monkeypatch, columns):
         assert len(line) <= columns
         if below.startswith(" " * 12):  # goes on: its first word did not fit
             assert len(line) + 1 + len(below.split()[0]) > columns
+
+
+def test_long_and_wide_titles_leave_the_table_of_a_list_readable(run, files):
+    titles = [
+        "description " * 90_000,
+        "红色的茶壶 🎁",
+        "مصباح\u200f أحمر",
+        "Ka\u0308nnchen",
+        "<b>Lamp</b>\nred",
+    ]
+    rows = [(item, titles[at % len(titles)]) for at, item in enumerate(files.items)]
+    with Path("long.csv").open("w", encoding="utf-8", newline="") as file:
+        csv.writer(file).writerows([("item", "title"), *rows])
+    public = [*files.domain, "--epsilon", "inf", "--data-is-public", "--out", "pairs.hush"]
+    assert not run("train", files.train, "--model", "ease", *public).exit_code
+    for words in (
+        ["recommend", files.model, files.train, "--user", "nobody"],
+        ["similar", "pairs.hush", files.items[0]],
+    ):
+        shown = run(*words, "-n", "20", "--titles", "long.csv")
+        lines = [line for line in shown.stdout.splitlines() if line.lstrip()[:1].isdigit()]
+        assert not shown.exit_code and len(lines) == 20 and max(map(len, shown.stdout.splitlines())) <= 80
+        assert len(set(map(cell_len, lines))) == 1
+        whole = json.loads(run(*words, "--titles", "long.csv", "--json").stdout)["items"]
+        assert {entry["title"] for entry in whole} <= set(titles)
+    assert len(run("report", files.model, "--titles", "long.csv").stdout) < 5000
 
 
 def test_lists_keep_to_rules_and_show_titles(run, files):

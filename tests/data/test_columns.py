@@ -39,7 +39,7 @@ def test_columns_are_found_by_name_or_as_asked_for(names, columns, implicit, fou
     assert find_columns(names, columns, implicit) == found
 
 
-FIRST_LINE = "; hushrec check lists those in the first line of a text file"
+FIRST_LINE = "; hushrec check lists its columns"
 OF_RATINGS = (
     "; where all rows are likes, say implicit=True (--implicit), or else name the column; pass"
     " columns={'rating': 'NAME'}."

@@ -84,7 +84,7 @@ REFUSED = [
     (np.full((4, 1), np.inf), "finite"),
     (
         {"item": ["y", "z"], "drama": [1, 0]},
-        r"No id .*\('y', .*in the catalogue \('007', .*name the column .* item",
+        "No id .* ids such as '007'; .*name the column .* item",
     ),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
     ({"item": ["b", "c"], "day": [date(2026, 1, 1), date(2026, 1, 2)]}, "a word; pass titles"),

@@ -41,8 +41,8 @@ def test_every_line_is_accounted_for(tmp_path: Path) -> None:
     by_reason = {each.why: (each.count, each.first) for each in found.dropped}
     assert by_reason == {
         "the line has another number of fields than the header": (3, (3, 4, 14)),
-        "no user id": (1, (5,)),
-        "no item id": (1, (6,)),
+        "no user id, or one of over 1,024 bytes": (1, (5,)),
+        "no item id, or one of over 1,024 bytes": (1, (6,)),
         "the item is not in the catalogue": (1, (7,)),
         "the rating is missing or no number": (3, (9, 11, 17)),
         "the rating is not from 1 to 5": (2, (10, 18)),
