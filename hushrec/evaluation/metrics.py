@@ -356,6 +356,8 @@ def relevant(relevant_from: float | None, purchases: bool) -> str:
 
 
 def shown(name: str, value: float) -> str:
+    if math.isnan(value):
+        return "-"
     return f"{value:,.0f}" if name.startswith("different-lists@") else f"{value:.4f}"
 
 

@@ -162,6 +162,7 @@ def test_nothing_to_measure_is_nan_and_null():
     assert all(math.isnan(result[name].value) for name in ("rmse", "mae", "recall@20", "ndcg@20"))
     one = table({("a", "i1"): 3.0})
     assert math.isnan(evaluate(trained(), one, one, resamples=0)["rmse"].low)
+    assert "nan" not in result._repr_html_() and "nan" not in result.text()
     plain = json.loads(json.dumps(result.to_dict(), allow_nan=False))
     assert plain["rmse"] is None and plain["intervals"]["rmse"] == [None, None]
 
