@@ -45,7 +45,7 @@ _ADVICE = (
 #: Scales that rating forms usually have.
 _SCALES = ((0, 1), (1, 5), (0, 5), (1, 10), (0, 100))
 _UNKNOWN = "the item is not in the catalogue"
-_ADDED = "a further purchase of an item by the user; quantities are added"
+_ADDED = "a purchase of an item that the user bought again; quantities are added"
 _RETURNED = "the quantities add up to 0 or less"
 _NAMED = 5  # rows named for each reason
 _SHOWN = 21  # different ratings shown one by one; more are put in bins
