@@ -1,6 +1,5 @@
 """``hushrec evaluate``."""
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated, Any, Literal
@@ -124,9 +123,9 @@ def _read(reading: Reading, model: Model, history: str, test: str | None, ordere
             "TEST is missing: pass held-out ratings, or --split next to hold out each user's last."
         )
     if not ordered:
-        return reading.open(history, model.domain), reading.open(str(test), model.domain)
+        return reading.open(history, model.domain), reading.second().open(str(test), model.domain)
     rows = reading.read(history, model.domain, times=True)
-    return leave_last_out(rows) if test is None else (rows, reading.open(test, model.domain))
+    return leave_last_out(rows) if test is None else (rows, reading.second().open(test, model.domain))
 
 
 def _lost(result: Evaluation, baselines: Mapping[str, Evaluation | None]) -> list[str]:
@@ -147,7 +146,4 @@ def _lost(result: Evaluation, baselines: Mapping[str, Evaluation | None]) -> lis
 
 def _cells(evaluation: Evaluation | None) -> dict[str, str]:
     metrics = {} if evaluation is None else evaluation.metrics
-    return {
-        name: "-" if math.isnan(figure.value) else shown(name, figure.value)
-        for name, figure in metrics.items()
-    }
+    return {name: shown(name, figure.value) for name, figure in metrics.items()}

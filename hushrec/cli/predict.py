@@ -61,7 +61,7 @@ def predict(
     with progress_bar(progress_shown(no_progress), 2, "predicting", "steps") as advance:
         advance(0, "reading")
         rows = reading.read(history, trained.domain)
-        asked = read_columns(pairs, **{**reading.arguments(), "implicit": True})
+        asked = read_columns(pairs, **{**reading.second().arguments(), "implicit": True})
         users, items = encode_ids(asked.users), encode_ids(asked.items)
         advance(1, "the pairs")
         predicted = trained.predict(rows, {"user": users, "item": items})

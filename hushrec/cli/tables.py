@@ -11,6 +11,7 @@ from cyclopts import Group, Parameter
 from hushrec.cli.help import MAIN
 from hushrec.cli.options import Catalogue, Count, File, Range, Whole, pairs
 from hushrec.data import Domain, Ratings, Store
+from hushrec.data.columns import Several
 from hushrec.data.features import named_item_table
 from hushrec.data.store_files import is_store
 from hushrec.errors import InputError
@@ -159,6 +160,11 @@ class Reading:
     implicit: Annotated[bool, Parameter(group=MAIN)] = False
     columns: Columns | None = None
     format: Annotated[str, Parameter(metavar="NAME", show_default="by name")] | None = None
+    is_second: Annotated[bool, Parameter(parse=False)] = False
+
+    def second(self) -> Reading:
+        """Return the reading of another table: a name of --columns that it lacks is the first one's."""
+        return replace(self, is_second=True)
 
     def open(self, path: Any, domain: Domain) -> Ratings | Store:
         if is_store(path) and self.columns is None and self.format is None:
@@ -183,4 +189,6 @@ class Reading:
         }
         if times:
             names = {"time": True} | names
+        if self.is_second:
+            names = Several(names)
         return {"columns": names or None, "format": self.format, "implicit": self.implicit}

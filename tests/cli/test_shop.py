@@ -55,6 +55,17 @@ def test_from_two_tables_to_lists_with_titles_and_rules(shop) -> None:
     own = Ratings.from_any("kauf.csv", load("m.hush").domain, columns={
         "user": "Kunde", "item": "Artikel", "rating": "Sterne", "quantity": "Menge"})  # fmt: skip
     assert ITEMS[21] not in {own.domain.items[k] for k in own.for_users(["Müller 3"]).matrix.indices}
+    Path("pairs.csv").write_text("user,item\nMüller 3,0001\n", encoding="utf-8")
+    Path("test.csv").write_text("user,item,rating\nMüller 3,0001,4\n", encoding="utf-8")
+    named = ["--columns", COLUMNS]  # of the history; the other table has usual names
+    for words in (
+        ["predict", "m.hush", "kauf.csv", "pairs.csv", "--out", "p.csv"],
+        ["evaluate", "m.hush", "kauf.csv", "test.csv"],
+    ):
+        assert not (done := shop(*words, *named)).exit_code, done.stderr
+        Path("p.csv").unlink(missing_ok=True)
+        wrong = shop(*words, "--columns", COLUMNS.replace("Kunde", "Kunden"))
+        assert "'kauf.csv' has no column named 'Kunden'" in wrong.stderr
     like = json.loads(
         shop("similar", "m.hush", "0001", "--titles", "artikel.csv", "--columns", COLUMNS, "--json").stdout
     )
