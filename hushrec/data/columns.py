@@ -193,6 +193,8 @@ def find_columns(
         else:
             word = next((word for word in SYNONYMS[role] if word in words.values()), None)
             matches = [name for name in names if words[name] == word]
+        if len(matches) > 1 and len(set(map(str, matches))) == 1:
+            raise InputError(f"The table has several columns named {str(matches[0])!r}; rename all but one.")
         if len(matches) > 1:
             raise _of_columns(f"has several columns for the {_PLURALS[role]}", role, shown)
         if not matches:
@@ -256,7 +258,7 @@ def those_there(names: Collection[Any], asked: Any = None) -> str:
     """Return the end of a sentence with the columns of a table, and the nearest to the name asked for."""
     known = {plain_name(name): str(name) for name in names}
     near = get_close_matches(plain_name(asked), known, 1) if isinstance(asked, str) else []
-    listed = ", ".join(list(map(str, names))[:_LISTED]) + ", ..." * (len(names) > _LISTED)
+    listed = ", ".join([str(name) or "''" for name in names][:_LISTED]) + ", ..." * (len(names) > _LISTED)
     return f"there are: {listed or 'none'}" + "".join(f" (nearest: {known[name]})" for name in near)
 
 

@@ -151,7 +151,8 @@ class Preview:
             what = rows.why if rows.why == _ADDED else f"not used: {rows.why}"
             lines.append(f"  {rows.count:>10,} {what}{such}{at}")
         if self.without_time is not None:
-            lines.append(f"Times     unreadable or missing in {self.without_time:,} of the rows")
+            how = f"; {HOW_TO_WRITE}" * bool(self.without_time)
+            lines.append(f"Times     unreadable or missing in {self.without_time:,} of the rows{how}")
         if self.histogram:
             lines += ["Ratings", *_bars(self.histogram)]
             fitting = ", ".join(f"{low:g} to {high:g}" for low, high in self.scales)

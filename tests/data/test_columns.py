@@ -62,6 +62,8 @@ SHAPE = "columns must be a dictionary such as {'user': NAME, 'item': NAME, 'rati
         (["user", "item", "rating"], {"time": True}, "The table has no column for the times, which is looked"
          f" for under names such as timestamp, time, datetime, date, createdat, ratedat{FIRST_LINE};"
          " pass columns={'time': 'NAME'}.", "columns"),
+        (["user", "item", "rating", "rating"], None,
+         "The table has several columns named 'rating'; rename all but one.", None),
         (["user", "User", "item", "rating"], None,
          f"The table has several columns for the users{FIRST_LINE}; pass columns={{'user': 'NAME'}}.",
          "columns"),
