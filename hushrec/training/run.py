@@ -66,8 +66,10 @@ class Weighted(NamedTuple):
 
 #: The rows of a training.
 Rows = Ratings | Store | Weighted
-#: The server's side of a training.
-Work = Callable[[Any, Gate], ModelArrays | dict[str, Any]]
+#: The server's side of a training, from the users, the gate and the last week's arrays.
+Work = Callable[[Any, Gate, ModelArrays | None], ModelArrays | dict[str, Any]]
+#: The plan and the server's side of a training, for an estimator, a domain and public rows.
+Planned = Callable[[Trainable[Any], Domain, "PublicRows | _MadeUp | None"], tuple[Plan, Work]]
 
 
 @runtime_checkable
@@ -205,17 +207,13 @@ def train(
     public_rows = read_public(public, estimator, ratings)
     part = accountant.part(budget_fraction)
 
-    def planned(
-        model: Trainable[Any], domain: Domain = domain, public: Any = public_rows
-    ) -> tuple[Plan, Work]:
-        whole = with_public(model, public)
-        return whole.releases(accountant.budget, domain, part), partial(whole.train, seed=int(seed))
-
+    planned = _first(accountant, part, seed)
     for likely in choice.likely:
-        rehearse(likely, domain, accountant, planned, public_rows)
+        rehearse(likely, domain, accountant, public_rows, planned)
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     binding = choice.binding | public_binding(public_rows)
-    writing = journal(accountant, domain, planned(estimator)[0], seed, **binding)
+    plan, work = planned(estimator, domain, public_rows)
+    writing = journal(accountant, domain, plan, seed, **binding)
     with writing as saved, admitted(ratings, accountant) as rows:
         somebody = True
         if choice.for_users is not None:
@@ -227,9 +225,10 @@ def train(
             warn_of_delta(accountant.budget, n_users)
             estimator = choice.for_users(n_users)
         if somebody:
-            plan, work = planned(estimator)
+            planned = _first(accountant, part, seed)
+            plan, work = planned(estimator, domain, public_rows)
             accountant.check(plan)
-            rehearse(estimator, domain, accountant, planned, public_rows)
+            rehearse(estimator, domain, accountant, public_rows, planned)
             parts = ask(estimator, rows, accountant, plan, work, progress, engine)
             trained = state(estimator, ratings, accountant, parts, public_rows=public_rows)
             if keep is not None:
@@ -241,6 +240,15 @@ def train(
         " 1% of the budget was charged; run hushrec check to see which rows are used, or declare the number"
         " of users with --users if it is that small."
     )
+
+
+def _first(accountant: Accountant, part: float, seed: int = 0) -> Planned:
+    def planned(estimator: Trainable[Any], domain: Domain, public: Any) -> tuple[Plan, Work]:
+        whole = with_public(estimator, public)
+        plan = whole.releases(accountant.budget, domain, part)
+        return plan, lambda users, gate, _: whole.train(users, gate, int(seed))
+
+    return planned
 
 
 def exceeds_noise(n_users: int, noise_sd: float) -> bool:
@@ -305,20 +313,21 @@ def next_week(
     _check_follows(estimator, model, accountant)
     check_rows(estimator, ratings, accountant, engine)
     public_rows = read_public(public, estimator, ratings)
-    whole = with_public(estimator, public_rows)
     last = _over(ratings.domain, model, drop_missing_items)
-    whole.check_week(ratings.domain, last)
+    with_public(estimator, public_rows).check_week(ratings.domain, last)
     suffix = f", week {accountant.week.number}"  # labels differ from those of all other weeks
-    releases = whole.weekly_releases(accountant.budget, ratings.domain, accountant.part())
-    planned = releases.labelled(suffix=suffix)
-    accountant.check(planned)
+    part = accountant.part()
 
-    def train(users: Any, gate: Gate) -> ModelArrays:
-        return whole.week(users, LabelledGate(gate, suffix=suffix), last)
+    def planned(estimator: Trainable[Any], domain: Domain, public: Any) -> tuple[Plan, Work]:
+        whole = with_public(estimator, public)
+        plan = whole.weekly_releases(accountant.budget, domain, part).labelled(suffix=suffix)
+        return plan, lambda users, gate, last: whole.week(users, LabelledGate(gate, suffix=suffix), last)
 
-    load_kernels(estimator, ratings.domain, accountant, planned, train)
+    plan, work = planned(estimator, ratings.domain, public_rows)
+    accountant.check(plan)
+    rehearse(estimator, ratings.domain, accountant, public_rows, _first(accountant, part), planned)
     with admitted(ratings, accountant) as rows:
-        parts = ask(estimator, rows, accountant, planned, train, progress, engine)
+        parts = ask(estimator, rows, accountant, plan, work, progress, engine, last)
     kept = model.privacy.item_features
     return state(estimator, ratings, accountant, parts, notes, kept_features=kept, public_rows=public_rows)
 
@@ -480,33 +489,30 @@ def rehearse(
     estimator: Trainable[Any],
     domain: Domain,
     accountant: Accountant,
-    planned: Callable[..., tuple[Plan, Work]],
     public: PublicRows | None,
+    *trainings: Planned,
 ) -> None:
-    """Load kernels on the first items: the time of some steps grows with the cube of their number."""
-    few = domain.first(_REHEARSED_ITEMS)
-    donors = public and _MadeUp(made_up(few).rows(slice(_DONORS)), public.external and made_up(few))
-    try:
-        load_kernels(estimator, few, accountant, *planned(estimator, few, donors))
-    except Exception:  # a model may hold data of its own for every item of the catalogue
-        load_kernels(estimator, domain, accountant, *planned(estimator))
+    """Train on made-up rows before a ledger is charged: kernels that cannot be compiled cost no budget.
 
-
-def load_kernels(
-    estimator: Trainable[Any],
-    domain: Domain,
-    accountant: Accountant,
-    plan: Plan,
-    train: Work,
-) -> None:
-    """Train on made-up rows before a ledger is charged: kernels that cannot be compiled cost no budget."""
-    labels = tuple(re.sub(r"\d+", "", release.label) for release in plan.releases)
-    key = type(estimator), labels, domain.likes, domain.item_features is None, plan.budget.private
-    if accountant.ledger is None or not plan.budget.private or key in _loaded:
+    The time of some steps grows with the cube of the number of items, so a model of this package gets the
+    first ones. Another may hold data of its own for every item. A later week continues a first training.
+    """
+    if accountant.ledger is None or not accountant.budget.private:
         return
-    without_ledger = Accountant(plan.budget, noise=SeededNoise(0))
+    models = [estimator, *(part for part in vars(estimator).values() if isinstance(part, Trainable))]
+    if all(type(model).__module__.startswith("hushrec.") for model in models):
+        domain = domain.first(_REHEARSED_ITEMS)
+    donors = public and _MadeUp(made_up(domain).rows(slice(_DONORS)), public.external and made_up(domain))
+    planned = [training(estimator, domain, donors) for training in trainings]
+    labels = [re.sub(r"\d+", "", release.label) for plan, _ in planned for release in plan.releases]
+    key = type(estimator), tuple(labels), domain.likes, domain.item_features is None
+    if key in _loaded:
+        return
+    last = None
     with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
-        ask(estimator, made_up(domain), without_ledger, plan, train)
+        for plan, work in planned:
+            without_ledger = Accountant(plan.budget, noise=SeededNoise(0))
+            last = ask(estimator, made_up(domain), without_ledger, plan, work, last=last)
     _loaded.add(key)
 
 
@@ -518,6 +524,7 @@ def ask(
     train: Work,
     progress: bool = False,
     engine: Engine | None = None,
+    last: ModelArrays | None = None,
 ) -> ModelArrays:
     """Train on released sums of the users' answers."""
     with (
@@ -525,7 +532,7 @@ def ask(
         progress_bar(progress, len(plan.releases), "training", "releases") as advance,
         one_blas_thread(),
     ):
-        return ModelArrays.of(train(users, LocalGate(accountant, plan, advance)))
+        return ModelArrays.of(train(users, LocalGate(accountant, plan, advance), last))
 
 
 @contextmanager

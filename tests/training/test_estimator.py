@@ -3,12 +3,14 @@
 import math
 from dataclasses import replace
 from inspect import signature
+from typing import ClassVar
 
 import numpy as np
 import pytest
 
 from hushrec.checks import settings_of
 from hushrec.data import Domain, Ratings, Store, realistic
+from hushrec.data.ratings import made_up
 from hushrec.engines.two_servers.agreement import Agreement
 from hushrec.errors import InputError
 from hushrec.evaluation import compare
@@ -16,7 +18,7 @@ from hushrec.models import ALS, Both, GlobalMean, ItemBias, PrivateALS, PrivateE
 from hushrec.privacy import Accountant, Bound, Budget, Ledger, Season, SeasonAccountant, counted, signed
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
 from hushrec.testing import check_estimator
-from hushrec.training import named
+from hushrec.training import named, run
 from hushrec.training.partitioned import Streaming
 from hushrec.training.run import public_inputs, release_user_count
 from hushrec.training.trainable import Round, plan_of
@@ -297,3 +299,32 @@ def test_a_model_with_data_for_each_item_of_a_wide_catalogue_trains_with_a_ledge
     ledger.open_dataset("shop", BUDGET)
     model = Priced().fit(ratings, Accountant(BUDGET, ledger=ledger, dataset="shop"))
     assert len(model.predict({0: 1}, [0, 1199])) == 2
+
+
+class Faulty(ItemBias):
+    name = "faulty"
+    seen: ClassVar[list[int]] = []
+
+    def train(self, users, gate, seed):
+        self.seen.append(seed)
+        raise ZeroDivisionError("a fault")
+
+
+def test_a_fault_of_a_model_shows_once_and_before_a_charge(tmp_path) -> None:
+    ratings = realistic(20, 10, 100, seed=0)
+    ledger = Ledger(tmp_path / "ledger.sqlite", create=True)
+    ledger.open_dataset("shop", BUDGET)
+    with pytest.raises(ZeroDivisionError):
+        Faulty().fit(ratings, Accountant(BUDGET, ledger=ledger, dataset="shop"))
+    assert Faulty.seen == [0] and not ledger.summary("shop").runs
+
+
+def test_a_week_is_rehearsed_on_few_items(tmp_path, monkeypatch) -> None:
+    sizes: list[int] = []
+    monkeypatch.setattr(run, "_loaded", set())
+    monkeypatch.setattr(run, "made_up", lambda domain: sizes.append(domain.n_items) or made_up(domain))
+    ledger, rows = Ledger(tmp_path / "ledger.sqlite", create=True), realistic(200, 1200, 6000, seed=0)
+    ledger.open_season("default", season := Season(BUDGET))
+    first = Both().fit(rows, SeasonAccountant(season, ledger=ledger))
+    first.continue_training(rows, SeasonAccountant.following(first.privacy, ledger=ledger))
+    assert sizes == [1000] * 3  # a first training, and a week after another one
