@@ -41,6 +41,7 @@ _THRESHOLD_BITS = 128
 _GUARD_BITS = 128  # that thresholds are computed with and cut
 _WIDTH_BITS = 5  # cells are 2^-5 wide
 _CELL_BITS, _COIN_BITS, _GUIDE_BITS = 32, 31, 12
+_COIN_MASK, _COIN_UNIT = 2**_COIN_BITS - 1, 2.0**-_COIN_BITS  # numba would compile a power function
 _TERMS = 12  # of the series of exp(-t): the rest is below 2^-62
 _FAR = 2.0**110  # a value of so many grid steps is an integer of them, and noise is below its last bit
 _HALF_EXPONENT = 600  # two powers of two up to 2^600 have every power that float64 holds as their product
@@ -201,10 +202,10 @@ def draw_exactly(value: float, scale: float, grid: int, law: Law, words: Iterato
     first = next(words)
     k = _cell(law, Uniform(first >> 32, 32, words))
     sign = -1 if first & 1 else 1
-    coin = Uniform(first >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
+    coin = Uniform(first >> 1 & _COIN_MASK, _COIN_BITS, words)
     place = Uniform(next(words), 64, words)
     while not (coin.bits < law.quick_bits(k) or _accepted(law, k, place, coin)):
-        coin = Uniform(next(words) >> 1 & (2**_COIN_BITS - 1), _COIN_BITS, words)
+        coin = Uniform(next(words) >> 1 & _COIN_MASK, _COIN_BITS, words)
         place = Uniform(next(words), 64, words)
     if scale == 0 or not math.isfinite(value):
         return value
@@ -279,11 +280,11 @@ def _add_noise(
         first = words[position]
         position += 1
         bits = first >> np.uint64(64 - _CELL_BITS)
-        k = int(guide[first >> np.uint64(64 - _GUIDE_BITS)])
+        k = np.int64(guide[first >> np.uint64(64 - _GUIDE_BITS)])
         while bits > high[k]:
             k += 1
         decided = bits != high[k]
-        place, coin = 0.0, (first >> np.uint64(1)) & np.uint64(2**_COIN_BITS - 1)
+        place, coin = 0.0, (first >> np.uint64(1)) & np.uint64(_COIN_MASK)
         while decided:
             if position + 3 > len(words):
                 decided = False
@@ -292,7 +293,7 @@ def _add_noise(
             position += 1
             if coin < quick[k]:
                 break
-            uniform = (float(coin) + float(words[position]) * 2.0**-64) * 2.0**-_COIN_BITS
+            uniform = (float(coin) + float(words[position]) * 2.0**-64) * _COIN_UNIT
             position += 1
             t = place * (base + k * slope + curve * place)
             chance = 1.0  # of acceptance: the series of exp(-t)
@@ -303,9 +304,9 @@ def _add_noise(
             if not uniform > chance + acceptance_margin:
                 decided = False
                 break
-            coin = (words[position] >> np.uint64(1)) & np.uint64(2**_COIN_BITS - 1)
+            coin = (words[position] >> np.uint64(1)) & np.uint64(_COIN_MASK)
             position += 1
-        value, scale, grid = values[done], scales[done * stride], int(grids[done * stride])
+        value, scale, grid = values[done], scales[done * stride], np.int64(grids[done * stride])
         half = grid >> 1  # 2^grid is the product of two powers that no float64 is too small for
         rest = grid - half
         steps = value * powers[_HALF_EXPONENT - half] * powers[_HALF_EXPONENT - rest]
