@@ -208,7 +208,7 @@ def train(
     part = accountant.part(budget_fraction)
 
     planned = _first(accountant, part, seed)
-    for likely in choice.likely:
+    for likely in reversed(choice.likely):  # the most releases first
         rehearse(likely, domain, accountant, public_rows, planned)
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     binding = choice.binding | public_binding(public_rows)
@@ -481,8 +481,8 @@ def public_inputs(domain: Domain) -> dict[str, str]:
 # ---------------------------------------------------------------------- 4: ask the users
 
 
-#: Trainings whose kernels this process has loaded.
-_loaded: set[object] = set()
+#: Kinds and labels of the trainings whose kernels this process has loaded.
+_loaded: set[tuple[object, frozenset[str]]] = set()
 
 
 def rehearse(
@@ -504,16 +504,16 @@ def rehearse(
         domain = domain.first(_REHEARSED_ITEMS)
     donors = public and _MadeUp(made_up(domain).rows(slice(_DONORS)), public.external and made_up(domain))
     planned = [training(estimator, domain, donors) for training in trainings]
-    labels = [re.sub(r"\d+", "", release.label) for plan, _ in planned for release in plan.releases]
-    key = type(estimator), tuple(labels), domain.likes, domain.item_features is None
-    if key in _loaded:
+    labels = frozenset(re.sub(r"\d+", "", release.label) for plan, _ in planned for release in plan.releases)
+    kind = type(estimator), domain.likes, domain.item_features is None
+    if any(kind == known and labels <= seen for known, seen in _loaded):
         return
     last = None
     with warnings.catch_warnings(action="ignore"), np.errstate(all="ignore"):
         for plan, work in planned:
             without_ledger = Accountant(plan.budget, noise=SeededNoise(0))
             last = ask(estimator, made_up(domain), without_ledger, plan, work, last=last)
-    _loaded.add(key)
+    _loaded.add((kind, labels))
 
 
 def ask(
