@@ -14,8 +14,6 @@ from urllib.parse import quote
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.csv as pv
-import pyarrow.parquet as pq
 
 from hushrec.checks import plural
 from hushrec.cli import output
@@ -134,12 +132,14 @@ def table_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
 
 def write_table(table: Any, out: Path, delimiter: str = ",") -> None:
     """Write a table in the format of the file's ending. A mark before semicolons tells Excel of UTF-8."""
+    from pyarrow import csv as arrow_csv, parquet
+
     buffer = io.BytesIO(b"\xef\xbb\xbf" if delimiter == ";" else b"")
     buffer.seek(0, io.SEEK_END)
     if out.suffix.lower() == ".csv":
-        pv.write_csv(table, buffer, pv.WriteOptions(delimiter=delimiter))
+        arrow_csv.write_csv(table, buffer, arrow_csv.WriteOptions(delimiter=delimiter))
     else:
-        pq.write_table(table, buffer)
+        parquet.write_table(table, buffer)
     write_atomically(out, [buffer.getvalue()])
 
 

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from hushrec import notebook
 from hushrec.checks import check_kind, check_listed, check_numbers, check_options, settings_by_name
@@ -233,11 +232,13 @@ class Comparison:
 
     def write(self, folder: str | Path) -> dict[str, Path]:
         """Write table (Parquet, Markdown) and plot (PNG, SVG), for their owner alone."""
+        from pyarrow import parquet
+
         needs_matplotlib()
         paths = {name.rpartition(".")[2]: Path(folder) / name for name in FILES}
         for path in paths.values():
             private_file(path).close()
-        pq.write_table(self.table(), paths["parquet"])
+        parquet.write_table(self.table(), paths["parquet"])
         paths["md"].write_text(self.markdown(), encoding="utf-8")
         for kind in ("png", "svg"):
             save_plot(self.plot(), paths[kind], self.stamp)
