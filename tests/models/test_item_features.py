@@ -11,6 +11,7 @@ import hushrec
 from hushrec.data import Ratings, realistic
 from hushrec.data.features import feature_scores
 from hushrec.models import Model, PrivateALS
+from hushrec.models.private_als import features as item_features
 from hushrec.models.private_als.features import expected_from_features
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import SeededNoise
@@ -34,17 +35,16 @@ def dense_fit(scores, released, slope, variance, noise_variance, evidence):
 
     alone = max((log_density(0, t * unit), t) for t in GRID)
     together = max((log_density(s * unit, t * unit), s, t) for s in GRID for t in GRID)
-    if together[0] < alone[0] + evidence:
-        return np.zeros_like(released), variance
+    useful = 1 / (1 + math.exp(evidence + alone[0] - together[0]))  # odds: the densities and the prior ones
     _, s, t = together
     mean = np.zeros_like(released)
     for column, (y, a, n) in enumerate(zip(released[known].T, slope[known].T, noise_variance[known].T)):
         shared = s * unit * common
         covariance = np.diag(a) @ (shared + t * unit * np.eye(len(known))) @ np.diag(a) + np.diag(n)
-        mean[known, column] = shared @ (a * np.linalg.solve(covariance, y))
+        mean[known, column] = useful * shared @ (a * np.linalg.solve(covariance, y))
     after = variance.copy()
-    after[known] *= min(1.0, t / alone[1])
-    return mean, after
+    after[known] *= useful * min(1.0, t / alone[1]) + 1 - useful
+    return mean, after, useful
 
 
 def problem(seed: int, strength: float):
@@ -64,11 +64,12 @@ def problem(seed: int, strength: float):
 @pytest.mark.parametrize(("seed", "strength"), [(0, 1.0), (1, 1.0), (2, 0.5), (3, 0.0)])
 def test_it_is_the_posterior_of_a_dense_model(seed: int, strength: float) -> None:
     given = problem(seed, strength)
-    mean, variance = expected_from_features(*given)
-    expected_mean, expected_variance = dense_fit(*given, evidence=6.0)
+    mean, variance, useful = expected_from_features(*given)
+    expected_mean, expected_variance, expected_useful = dense_fit(*given, evidence=3.0)
+    assert useful == pytest.approx(expected_useful, rel=1e-8)
+    assert useful > 0.99 if strength > 0 else useful < 0.1
     np.testing.assert_allclose(mean, expected_mean, rtol=1e-8, atol=1e-10)
     np.testing.assert_allclose(variance, expected_variance, rtol=1e-12)
-    assert mean.any() == (strength > 0)
     assert not mean[5].any()  # no features: the plain prior
     assert variance[5] == given[3][5]
 
@@ -107,14 +108,13 @@ def rmse(model: Model, history: Ratings, test: Ratings) -> float:
     return math.sqrt(np.mean((model.predict_pairs(history, test) - test.matrix.data) ** 2))
 
 
-@pytest.mark.parametrize("share, mixed", [(0.07, False), (0.015, True)], ids=["telling", "of other items"])
+@pytest.mark.parametrize("share, odds", [(0.07, -math.inf), (0.015, math.inf)], ids=["useful", "of no use"])
 @pytest.mark.parametrize("rank", [2, 6])
-def test_users_fit_slopes_of_their_own_as_a_dense_ridge_does(rank: int, share: float, mixed: bool) -> None:
+def test_users_fit_slopes_of_their_own_as_a_dense_ridge_does(rank, share, odds, monkeypatch) -> None:
     """Slopes on scores of norm 1, which explain that fraction of the model's residuals."""
+    monkeypatch.setattr(item_features, "_EVIDENCE", odds)
     ratings = realistic(1500, 200, 60_000, n_features=8, seed=3)
     features = ratings.domain.item_features
-    features = np.random.default_rng(0).permutation(features) if mixed else features
-    ratings = with_features(ratings, features)
     estimator = PrivateALS(rank=rank, iterations=2 * (rank > 2))
     model = estimator.fit(ratings, Accountant(Budget(5.0, 1e-6), noise=SeededNoise(1)), seed=1)
     scores, learned = feature_scores(features, 200), model.arrays["item_factors"][:, :rank]

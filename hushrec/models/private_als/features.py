@@ -1,8 +1,8 @@
 """Server side: item features as the prior mean of item biases and factors.
 
 The model is ``v_j = B f_j + e_j`` with public features ``f_j``. ``B`` and the variance of ``e_j`` are fitted
-to released sums by marginal likelihood (MacKay 1992; Agarwal and Chen 2009), so worthless features are not
-used.
+to released sums by marginal likelihood (MacKay 1992; Agarwal and Chen 2009). Features count as much as the
+likelihood says that they are of use.
 """
 
 from __future__ import annotations
@@ -11,22 +11,23 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from scipy.special import expit
 
 from hushrec.types import Array
 
 #: Candidates of the variance that features explain and of the rest, in units of the prior variance. They
 #: reach far above 1: a prior that is too narrow would let worthless features fit the noise.
 _VARIANCES = np.exp2(np.arange(-6.0, 9.0))
-#: Growth of the log likelihood from which features are used. Features of other items passed 3 by chance in
-#: two of 36 trainings of 300 and 600 generated users (benchmarks/features.py).
-_EVIDENCE = 6.0
-#: Fraction of the residual variance that users' slopes on features may explain, if released biases show no
-#: use of the features, and if they do. Tuned on 314 users of ML-100K who did not train
+#: Growth of the log likelihood at which features are as likely to be of use as not: the best of the
+#: candidates grows by chance, too (`make bench PART=features`).
+_EVIDENCE = 3.0
+#: Fraction of the residual variance that users' slopes on features may explain, if features are of no use to
+#: released biases, and if they are. Tuned on 314 users of ML-100K who did not train
 #: (benchmarks/features.py).
 _SLOPES_SHARE = 0.015, 0.07
 
 
-def slope_columns(scores: Array, unit_variance: float, informative: bool) -> Array:
+def slope_columns(scores: Array, unit_variance: float, useful: float) -> Array:
     """Return item columns on which every user fits slopes, next to the learned factors.
 
     Parameters
@@ -35,15 +36,18 @@ def slope_columns(scores: Array, unit_variance: float, informative: bool) -> Arr
         From :func:`hushrec.data.features.feature_scores`.
     unit_variance : float
         Residual variance over the prior variance of a user's factors.
+    useful : float
+        Probability that features are of use to the biases.
     """
-    return np.asarray(math.sqrt(_SLOPES_SHARE[informative] * unit_variance) * scores)
+    least, most = _SLOPES_SHARE
+    return np.asarray(math.sqrt((least + useful * (most - least)) * unit_variance) * scores)
 
 
 def expected_from_features(
     scores: Array, released: Array, slope: Array, variance: Array, noise_variance: Array
-) -> tuple[Array, Array]:
+) -> tuple[Array, Array, float]:
     """Return the prior mean (n_items, width) and variance (n_items,) of what sums measure, given the
-    features.
+    features, and the probability that they are of use, which weighs both.
 
     Parameters
     ----------
@@ -56,17 +60,16 @@ def expected_from_features(
     known = scores.any(axis=1)
     mean = np.zeros_like(released)
     if not known.any():
-        return mean, variance
+        return mean, variance, 0.0
     candidates = _VARIANCES * float(variance[known].mean())  # one for all items: see _VARIANCES
     measured = released[known], slope[known], noise_variance[known]
     fits = [_fit(scores[known], *measured, rest, candidates) for rest in candidates]
     alone = int(np.argmax([fit.alone for fit in fits]))
     best = int(np.argmax([fit.together for fit in fits]))
-    if fits[best].together < fits[alone].alone + _EVIDENCE:
-        return mean, variance
-    mean[known] = scores[known] @ fits[best].coefficients
-    rest = min(1.0, float(candidates[best] / candidates[alone]))
-    return mean, np.where(known, rest * variance, variance)
+    useful = float(expit(fits[best].together - fits[alone].alone - _EVIDENCE))
+    mean[known] = useful * (scores[known] @ fits[best].coefficients)
+    explained = useful * max(0.0, 1 - float(candidates[best] / candidates[alone]))
+    return mean, np.where(known, (1 - explained) * variance, variance), useful
 
 
 class _Fit(NamedTuple):

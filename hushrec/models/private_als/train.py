@@ -88,12 +88,12 @@ def train_first(model: ALSSettings, users: FittedUsers, gate: Gate, seed: int) -
     if model.features:
         columns = [biases.reliability * standardised(items[:, 0], weights), popularity, items[:, 0]]
         items = np.column_stack(columns).astype(dtype)
-    public = ground.scores[:, : model.learned_factors if biases.informative else 0]
+    public = ground.scores[:, : model.learned_factors if biases.useful > 0.5 else 0]
     items, residual, factors = _learn_factors(model, users, gate, ground, items, public, seed)
     state = State.first(level, residual, (noisy, weights_sd), biases, factors)
     serve = served(level, residual, items, supported, model.factor_rounds > 0)
     if model.scores == "ratings" and ground.scores.size:
-        slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.informative)
+        slopes_on = slope_columns(ground.scores, residual / level.user_variance, biases.useful)
         serve = with_slopes(serve, slopes_on, private=gate.private)
     return ModelArrays(serve, state.to_arrays())
 
@@ -123,7 +123,7 @@ def _learn_biases(
 ) -> Biases:
     level, slopes, scores = ground
     items = np.zeros((len(slopes), 1), dtype=dtype)
-    slope, unit, informative = BIAS_SLOPE * slopes, level.spread, False
+    slope, unit, useful = BIAS_SLOPE * slopes, level.spread, 0.0
     prior = np.full(len(items), (BIAS_PRIOR * unit) ** 2)
     # `best` fits the ratings: the true biases and an error of sampling, which all rounds share
     sampling = _SAMPLING * bias_sampling(slopes, level.n_users, unit) / slopes**2
@@ -148,10 +148,10 @@ def _learn_biases(
         noisy = noisy - slope * change
         shared, true = _FEATURE_SLOPE * slopes, prior / (prior + sampling) * variance
         others = noise_variance + slope**2 * (variance - true)
-        explained, left = expected_from_features(
+        explained, left, probability = expected_from_features(
             scores, noisy[:, None], shared[:, None], true, others[:, None]
         )
-        informative |= bool(explained.any())
+        useful = max(useful, probability)
         prior, variance = prior * (1 - ratio(true - left, true)), variance - true + left
         gain = wiener_gain(slope, variance, noise_variance)
         change += explained[:, 0]
@@ -160,7 +160,7 @@ def _learn_biases(
         variance = left_after(gain, slope, variance)
         part = prior / (prior + sampling)
         items = (mean + part * (best - mean))[:, None].astype(items.dtype)
-    return Biases(items, prior, (1 - part) * prior + part**2 * variance, informative)
+    return Biases(items, prior, (1 - part) * prior + part**2 * variance, useful)
 
 
 def _start(model: ALSSettings, items: Array, public: Array, seed: int) -> Array:

@@ -92,7 +92,7 @@ class Biases(NamedTuple):
     items: Array
     prior: Array
     variance: Array
-    informative: bool
+    useful: float
 
     @property
     def reliability(self) -> Array:
@@ -182,7 +182,7 @@ def factor_update(slopes: Array, variance: Array, scores: Array, released: Facto
     along, usual = released.sums @ released.vectors, variance.mean(axis=1)
     if scores.any():
         slope = slopes[:, None] * released.values
-        change, rest = expected_from_features(scores, along, slope, usual, released.variance(slope))
+        change, rest, _ = expected_from_features(scores, along, slope, usual, released.variance(slope))
     else:
         change, rest = np.zeros_like(along), usual
     left = np.empty_like(along)
