@@ -1,12 +1,13 @@
 """The lines of pages that no build runs do run, on made-up files.
 
-Other tests run those of dossiers, of warehouses and of masked uploads.
+Other tests run those of dossiers, of warehouses, of LensKit and of masked uploads.
 """
 
 import csv
 import re
 import shlex
 import subprocess
+from glob import glob
 from pathlib import Path
 
 import pytest
@@ -19,13 +20,17 @@ from tests.command_line import invoke
 
 DOCS = Path(__file__).parents[2] / "docs"
 PAGES = {
+    "guides/both",
     "guides/device",
+    "guides/implicit",
     "guides/mlflow",
     "guides/next",
     "guides/own-model",
     "guides/public",
     "guides/rules",
+    "guides/scaling",
     "guides/seasons",
+    "guides/serve",
     "guides/shop",
     "guides/tables",
     "guides/tuning",
@@ -35,7 +40,13 @@ PAGES = {
     "understand/which-model",
 }
 #: Pages that take a model for given.
-TRAINED = {"guides/device", "guides/next", "guides/rules", "guides/shop"}
+TRAINED = {
+    "guides/device",
+    "guides/next",
+    "guides/rules",
+    "guides/serve",
+    "guides/shop",
+}
 #: Beginnings of lines that need what a test has not: a server, a container, an environment, hours.
 ELSEWHERE = ("curl ", "hushrec serve ", "podman ", "python3 -m venv", "python -m benchmarks", "install -d")
 
@@ -56,12 +67,19 @@ def given(page, catalogue, frame):
         write(name, ["item", "title", "brand", "price", "in_stock", "new"], rows)
     domain = Domain(catalogue, rating_range=(1, 5))
     ratings = Ratings.from_any(frame, domain, columns={"time": "time"})
+    if page == "guides/implicit":
+        for name in ("likes", "history", "heldout"):
+            tables.write_csv(frame.select(["user", "item"]), f"{name}.csv")
+    if page == "guides/scaling":
+        Path("ratings").mkdir()
+        parquet.write_table(frame, "ratings/part.parquet")
     budget = Budget(20, 1e-6)
     estimator = (Both if page in TRAINED else ItemBias).planned(budget, domain, n_users=6000)
     if page in TRAINED:
         model = estimator.fit(ratings, Accountant(budget))
-        for name in ("model.hush", "shop.hush"):
-            model.save(name)
+        model.save("model.hush")
+    if page == "guides/shop":
+        model.save("shop.hush")
     if page == "guides/tables":
         shop()
     accountant, ratings_now = Accountant(budget), ratings
@@ -97,6 +115,7 @@ def run_lines(block):
         words = [variables.get(word.removeprefix("$"), word) for word in shlex.split(line, comments=True)]
         if not words or line.startswith(ELSEWHERE) or words[0].partition("=")[0] in variables:
             continue
+        words = [path for word in words for path in (sorted(glob(word)) if "*" in word else [word])]
         if words[0] == "hushrec":
             done = invoke(*words[1:])
             assert done.exit_code == 0, f"{line}\n{done.stderr}"
