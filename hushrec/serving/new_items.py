@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from hushrec.checks import plural
+from hushrec.checks import plural, shown
 from hushrec.data import Domain
 from hushrec.data.features import feature_scores
 from hushrec.data.words import Neighbours
@@ -89,11 +89,12 @@ def check_larger(last: Domain, domain: Domain) -> None:
             "New items are placed by their table of articles; pass item_features with a row for the old items"
             " and the new ones."
         )
-    known = np.delete(_described(domain), domain.index(last.items))
-    if not known.all():
+    new = np.delete(np.arange(domain.n_items), domain.index(last.items))
+    lost = new[~_described(domain)[new]]
+    if len(lost):
         raise InputError(
-            f"Without a feature or a word of another item: {int((~known).sum()):,} of"
-            f" {plural(len(known), 'new item')}; give each a row, or leave it out of the catalogue."
+            f"{len(lost):,} of {plural(len(new), 'new item')} have no feature and no word of another item,"
+            f" such as {shown(domain.items[lost[0]])}; give each a row, or leave it out of the catalogue."
         )
 
 

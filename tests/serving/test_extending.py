@@ -113,7 +113,7 @@ def test_a_new_item_is_no_further_out_than_those_that_were_learned(name: str) ->
             lambda domain: replace(
                 domain, item_features={"item": domain.items[1:3], "x": np.array([1.0, 2.0])}
             ),
-            "Without a feature or a word of another item: 2 of 2",
+            "2 of 2 new items have no feature and no word of another item, such as ",
         ),
     ],
 )
