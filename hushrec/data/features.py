@@ -35,6 +35,7 @@ _ID_NAMES = ("item", "itemid", "iid", "movie", "movieid", "product", "productid"
 _MOST_DIMENSIONS, _ITEMS_A_DIMENSION = 64, 10
 #: A number with a point or a comma before its decimals.
 _NUMBER = re.compile(r"\s*[+-]?([0-9]+|[0-9]{1,3}(\.[0-9]{3})+)([.,][0-9]+)?\s*")
+_DELIMITER = b"hushrec.delimiter"  # of a table's file, in its metadata
 _STAND_IN = b"\x1f"  # for "::", since Arrow takes delimiters of one character
 #: Most categories of a column, and most cells of them. Bounds the memory.
 _MOST_CATEGORIES, _MOST_CELLS = 1000, 1 << 25
@@ -252,13 +253,15 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
 def _rows_within(table: pa.Table, ids: int, texts: pa.Array, place: np.ndarray) -> tuple[str, str] | None:
     """Return a column and an item without a row of its own that a text of the column holds the row of."""
     n_marks = table.num_columns - 1
+    delimiter = (table.schema.metadata or {}).get(_DELIMITER, b"").decode()
+    marks = (delimiter,) if delimiter else ("::", *DELIMITERS) if n_marks > 1 else ()
     for at, (name, column) in enumerate(zip(table.column_names, table.columns, strict=True)):
         if not n_marks or not (pa.types.is_string(column.type) or pa.types.is_large_string(column.type)):
             continue
         cells = column.filter(pc.match_substring(column, "\n")).to_pylist()
         found = [
             line.split(mark)[ids].strip().strip('"')
-            for mark in ("::", *DELIMITERS)
+            for mark in marks
             for cell in cells
             if mark in cell
             for line in f"{mark * at}{cell}{mark * (n_marks - at)}".split("\n")
@@ -383,7 +386,7 @@ def _from_file(file: File, what: str, columns: Mapping[str, str] | None = None) 
                 " the whole text into quotes and double those within."
             )
         cells = [column if at == ids else _without_commas(column) for at, column in enumerate(table.columns)]
-        return pa.Table.from_arrays(cells, names)
+        return pa.Table.from_arrays(cells, names, metadata={_DELIMITER: delimiter})
 
 
 def _without_commas(column: pa.ChunkedArray) -> pa.ChunkedArray:

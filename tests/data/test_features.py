@@ -177,6 +177,11 @@ def test_lines_of_a_description_that_look_like_rows_of_present_or_unknown_items_
     path = tmp_path / "items.csv"
     path.write_text('id,text\n1,"sizes\n2,5 cm\n99,9 cm"\n2,"two\n1,x"\n')
     domain = Domain([1, 2, 3], rating_range=(1, 5), item_features=path)
+    semicolons = tmp_path / "semicolons.csv"
+    semicolons.write_text('id;text\n1;"sizes\n3,5 cm"\n2;two\n')
+    frame = pd.read_csv(semicolons, sep=";")
+    for table in (semicolons, frame):
+        assert Domain([1, 2, 3], rating_range=(1, 5), item_features=table).item_words is None
     assert dict(domain.column_uses)["text"] == "words"
 
 
