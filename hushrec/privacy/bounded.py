@@ -172,8 +172,9 @@ class Bounded:
 
     def _steps(self) -> npt.NDArray[np.int64]:
         """The value in units of its step, exactly."""
-        low = (self._values / self.step).astype(np.int64)
-        return low if self._high is None else low + (self._high / self.step).astype(np.int64)
+        steps = np.empty(self._values.shape, np.int64)
+        np.divide(self._values, self.step, out=steps, casting="unsafe")  # without a large float64 array
+        return steps if self._high is None else steps + (self._high / self.step).astype(np.int64)
 
     @property
     def largest_noise(self) -> np.ndarray:

@@ -97,7 +97,7 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
     threads_each = threads.count() // count
     most = max(1, len(blocks) // (_SHARES * count)) if count > 1 else len(blocks)
 
-    def together() -> list[Ratings]:
+    def together() -> Ratings | None:
         rows: list[Ratings] = []
         held, enough = 0, 1
         while len(rows) < most and held < enough:
@@ -108,15 +108,17 @@ def answer_all(make: Make, blocks: Iterable[Callable[[], Ratings]], query: Query
             rows.append(read())
             held += rows[-1].n_ratings
             enough = min(_RATINGS_AN_ITEM * rows[-1].n_items, _MOST_TOGETHER)
-        return rows
+        return joined(rows[0].domain, rows) if rows else None
 
     def work() -> None:
         nonlocal waiting, totals
         try:
             with threads.limit(threads_each):
-                while rows := together():
-                    bounded = contributions(make, joined(rows[0].domain, rows), query)
-                    parts = [part._steps() for part in bounded]
+                while (rows := together()) is not None:
+                    several = contributions(make, rows, query)
+                    del rows  # this and the sums may fill the memory
+                    parts = [part._steps() for part in several]
+                    del several
                     with adding:
                         totals = parts if totals is None else add(totals, parts)
         except BaseException:
