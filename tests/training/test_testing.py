@@ -23,6 +23,7 @@ from hushrec.testing import (
     PublicSide,
     check_estimator,
     check_file,
+    check_forged,
     check_replay,
     check_sensitivity,
     check_two_processes,
@@ -189,6 +190,42 @@ class Unclipped(PrivateSLIM):
 def test_a_false_bound_is_found() -> None:
     with pytest.raises(AssertionError, match="'gramian' moved by"):
         check_sensitivity(Unclipped(), BUDGET)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Trusting(PrivateSLIM):
+    """Keeps the bound while the first release is a sum of weights; a server may say anything."""
+
+    name: ClassVar[str] = "trusting"
+    gives_up: bool = False
+
+    def users(self, ratings):
+        stops = self.gives_up
+
+        class Told(UnitUsers):
+            far = False
+
+            def gramian(self) -> Bounded:
+                if stops and self.far:
+                    raise ValueError(f"{self._ratings.n_users} users")
+                bounded = super().gramian()
+                values = opened(bounded) * (1 + self.far)
+                return Bounded(values, positive(1.0), weight=bounded.weight, step=bounded.step)
+
+        return Told(ratings)
+
+    def train(self, users, gate, seed):
+        weights = gate.release("item weights", users.item_weights())
+        users.far = not np.abs(weights).max() < 1e9
+        gate.release("gramian", users.gramian())
+        return {"center": np.float64(0.0), "item_bias": weights, "item_factors": np.zeros((len(weights), 0))}
+
+
+@pytest.mark.parametrize(("gives_up", "words"), [(False, "'gramian' moved by"), (True, "gives up for")])
+def test_what_a_server_can_forge_is_found(gives_up: bool, words: str) -> None:
+    check_sensitivity(Trusting(gives_up=gives_up), BUDGET)
+    with pytest.raises(AssertionError, match=words):
+        check_forged(Trusting(gives_up=gives_up), BUDGET)
 
 
 @dataclass(frozen=True, kw_only=True)
