@@ -152,6 +152,7 @@ def test_one_user_moves_all_trainings_together_by_the_budget_at_most(estimator, 
     assert worlds[0].ledger.summary("default", 1e-6).epsilon <= BUDGET.epsilon * (1 + 1e-9)
 
 
+@pytest.mark.true("L3")
 @pytest.mark.parametrize("stored", [False, True])
 def test_each_user_has_the_weight_of_their_own_trainings(stored, tmp_path):
     """In any order of the ids, of rows in memory and of blocks of a store."""
