@@ -115,6 +115,11 @@ def long_rows(user: str, rng: np.random.Generator, domain: Domain) -> list[Rows]
     return found
 
 
+def _short(users: Iterable[str], rng: np.random.Generator, domain: Domain) -> dict[str, Rows]:
+    """Return usable rows of at most 7 ratings."""
+    return {name: hostile_rows(name, rng, (0, 2, 5)[place % 3], domain) for place, name in enumerate(users)}
+
+
 def hostile_users(rng: np.random.Generator, n_users: int = 6, domain: Domain = DOMAIN) -> dict[str, Rows]:
     return {
         f"u{number}": hostile_rows(f"u{number}", rng, int(rng.integers(0, 7)), domain)
@@ -152,11 +157,7 @@ def _neighbours(unit: str, pairs: int, seed: int, domain: Domain) -> list[tuple[
             if domain.n_items < _LONG:
                 comers = [hostile_rows("comer", rng, number % 7, domain) for number in range(count)]
             else:  # next to short rows alone: no other user is as extreme
-                comers = long_rows("comer", rng, domain)
-                users = {
-                    name: hostile_rows(name, rng, (0, 2, 5)[place % 3], domain)
-                    for place, name in enumerate(users)
-                }
+                comers, users = long_rows("comer", rng, domain), _short(users, rng, domain)
             family = [ratings_of({"comer": rows} | users, domain) for rows in ([], *comers)]
         families.append((family, int(rng.integers(2**31))))
     return families
@@ -221,6 +222,7 @@ def check_estimator(
     check_forged(estimator, budget, domain=domain)
     if budget.unit == "user":
         check_sums(estimator, budget, domain=domain)
+        check_sums(estimator, budget, domain=wide, n_users=5)
         check_edges(estimator, budget)
     if estimator.supports_seasons:
         check_weeks(estimator, budget, domain=domain, loose=loose)
@@ -304,9 +306,11 @@ def check_sums(estimator: Estimator, budget: Budget, *, domain: Domain = DOMAIN,
         return
     rng, plan = np.random.default_rng(11), estimator.plan(budget, domain)
     users = hostile_users(rng, n_users, domain)
+    if domain.n_items >= _LONG:  # one long row next to short ones
+        users = _short(users, rng, domain) | {"long": long_rows("long", rng, domain)[-1]}
     whole = transcript(estimator, plan, ratings_of(users, domain), 1, SeededNoise(11))
-    for count in (n_users // 2, 1):
-        names = list(rng.permutation(list(users)))
+    names = [*rng.permutation([*users][:-1]), [*users][-1]]
+    for count in (len(names) // 2, len(names) - 1):
         some, others = ({name: users[name] for name in part} for part in (names[:count], names[count:]))
         parts = [replay(estimator, plan, ratings_of(part, domain), 1, whole) for part in (some, others)]
         for of_all, of_some, of_others in zip(whole, *parts, strict=True):

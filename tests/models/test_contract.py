@@ -128,6 +128,8 @@ def test_sums_do_not_depend_on_order_parts_or_threads(case: Case, monkeypatch) -
     monkeypatch.setattr(threads, "SMALLEST_RANGE", 8.0)
     with threads.limit(3):
         check_sums(case.estimator, case.budget(), n_users=40)
+        wide = wide_domain(case.estimator, case.budget())
+        check_sums(case.estimator, case.budget(), domain=wide, n_users=5)
 
 
 def test_without_fixed_point_rounding_moves_sums(plain_sums: None) -> None:
