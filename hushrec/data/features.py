@@ -162,9 +162,9 @@ def _columns_of(source: Any, texts: pa.Array) -> Iterator[_Column]:
         raise InputError("The item features hold ids only; add columns of titles, categories or numbers.")
     (known,) = np.nonzero(place >= 0)
     if not len(known):
-        such = shown(texts[0].as_py())
+        column, such = table.column_names[ids], shown(texts[0].as_py())
         raise InputError(
-            f"No id of the item features is in the catalogue, which has ids such as {such};"
+            f"No id in column {column!r} of the item features is in the catalogue, which has such as {such};"
             " write ids the same way, or name the column that holds them item (--columns id=NAME)."
         )
     for number, name in enumerate(table.column_names):
@@ -299,7 +299,7 @@ def named_item_table(path: str, columns: Mapping[str, str], what: str) -> pa.Tab
             place = names.index(asked)
             names = [f"{name} (other)" if plain_name(name) == role else name for name in names]
             names[place] = role
-    return table.rename_columns(names)
+    return table.rename_columns(names).replace_schema_metadata(table.schema.metadata)  # it drops them
 
 
 def _as_table(source: Any, what: str) -> pa.Table:

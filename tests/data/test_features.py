@@ -84,7 +84,7 @@ REFUSED = [
     (np.full((4, 1), np.inf), "finite"),
     (
         {"item": ["y", "z"], "drama": [1, 0]},
-        "No id .* ids such as '007'; .*name the column .* item",
+        "No id in column 'item' .* such as '007'; .*name the column .* item",
     ),
     ({"item": ["b", "b"], "drama": [1, 0]}, "an item id twice"),
     ({"item": ["b", "c"], "day": [date(2026, 1, 1), date(2026, 1, 2)]}, "a word; pass titles"),
@@ -171,6 +171,14 @@ def test_a_quote_that_a_later_row_closes_takes_no_row_of_the_catalogue(header, c
         assert len(named_item_table(str(path), {}, "titles")) < 10
     with pytest.raises(InputError, match="double quote"):
         Attributes.read(path, Domain(range(10), rating_range=(1, 5)))
+
+
+def test_a_table_of_two_named_columns_is_looked_at_too(tmp_path) -> None:
+    path = tmp_path / "titles.csv"
+    path.write_text('ArtNr;Name\n1;"red\n2;blue 5"\n3;x\n')
+    with pytest.raises(InputError, match="column 'title' .* row of item '2'"):
+        asked = {"item": "ArtNr", "title": "Name"}
+        Attributes.read(path, Domain([1, 2, 3], rating_range=(1, 5)), columns=asked)
 
 
 def test_lines_of_a_description_that_look_like_rows_of_present_or_unknown_items_are_text(tmp_path) -> None:

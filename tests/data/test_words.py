@@ -192,7 +192,7 @@ def test_long_texts_and_many_words_cost_little_time() -> None:
 
 
 def test_words_of_other_items_are_refused_in_one_sentence() -> None:
-    with pytest.raises(InputError, match="No id .* is in the catalogue, which has ids such as 'x'") as error:
+    with pytest.raises(InputError, match="No id .* is in the catalogue, which has such as 'x'") as error:
         Domain(["x", "y"], likes=True, item_features=ARTICLES)
     assert str(error.value).count(". ") == 0
 
