@@ -46,7 +46,7 @@ def season_open(
     allow_composition
         Allow this season to add to the cost of earlier seasons and runs.
     """
-    season = Season(promise.budget(), first, decay, name or "1", gap)
+    season = Season(promise.budget(), first, decay, "1" if name is None else name, gap)
     book, dataset = account.open(create=True), account.dataset
     if name is None:
         season = renamed(season, book.seasons(dataset))

@@ -233,6 +233,8 @@ def evaluate(
     for name, rows in (("history", history), ("targets", targets)):
         check_kind(rows, (Ratings, Store), name, "load them with Ratings.from_any(table, model.domain)")
     check_listed(metrics, "metrics", '["rmse", "recall"]')
+    if not metrics:
+        raise InputError("metrics names none; pass one or more, such as recall.", parameter="metrics")
     for name in metrics:
         check_choice(metrics=(name, tuple(METRICS)))
     if targets.domain.fingerprint != model.domain.fingerprint:

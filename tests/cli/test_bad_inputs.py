@@ -87,6 +87,8 @@ LINES = {
     f"{TRAIN} --rank 8": "no option --rank: settings of a model are passed as --set rank=VALUE",
     f"{TRAIN} --ledger ''": "--ledger is empty",
     "ledger show --ledger ''": "--ledger is empty",
+    "evaluate MODEL shop.csv shop.csv --metrics ,": "--metrics names none",
+    "season open --dataset s --epsilon 1 --delta 1e-6 --name ''": "--name must be",
     "recommend MODEL shop.csv --user a --items nowhere.txt": "The list of --items 'nowhere.txt'",
     f"{TRAIN} --model both --set rank=4": "'rank'; pass ratings.rank or lists.rank",
     f"train shop.csv {B} {D} --format parquet --out m.hush": "leave the format out",
