@@ -4,9 +4,9 @@
     python -m benchmarks.scale --table
 
 Generates ratings (Zipf), a hundred rows a user, in any order, as Parquet. Every step runs in a separate
-process with sampled anonymous memory: mapped pages of a store do not count. Seconds mean something on
-an idle machine only. The seconds and memory of a step are appended to docs/data/scaling.jsonl with the
-commit; --table prints the latest of each.
+process with sampled anonymous memory: mapped pages of a store do not count. On a busy machine only the
+processor seconds mean something. The seconds and memory of a step are appended to docs/data/scaling.jsonl
+with the commit; --table prints the latest of each.
 """
 
 from __future__ import annotations
@@ -237,8 +237,9 @@ def _cell(found: dict[str, Any] | None) -> str:
     if found is None:
         return "not run"
     seconds = f"{found['seconds']:#.2g}" if found["seconds"] < 10 else f"{found['seconds']:.0f}"
+    seconds += f" s ({found['cpu']:.1f} CPU)" if "cpu" in found else " s"
     users = f", 10^{round(np.log10(found['users']))} users" if "users" in found else ""
-    return f"{seconds} s, {found['gib']:.2f} GiB{users}"
+    return f"{seconds}, {found['gib']:.2f} GiB{users}"
 
 
 # ---------------------------------------------------------------------- targets

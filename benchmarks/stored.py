@@ -42,7 +42,7 @@ MEASURED = {
     "nobody.json": ("docs/guides/two-servers.md", "f4d168e"),
     "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
     "public.jsonl": ("docs/guides/public.md", "589a7e0"),
-    "scaling.jsonl": ("docs/guides/scaling.md", "05716a6"),
+    "scaling.jsonl": ("docs/guides/scaling.md", "56fa4f7"),
     "seasons.txt": ("docs/guides/seasons.md", "bfb0709"),
 }
 #: Files of the frontier, and those that `make trust` and `make mutants` write.
