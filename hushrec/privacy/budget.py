@@ -73,7 +73,8 @@ def meaning(epsilon: float, delta: float, unit: str, relation: str) -> str:
         ("rating", "add-remove"): "that a rating is in the data",
         ("rating", "replace"): "between two values of a rating",
     }[unit, relation]
-    all_of_them = "" if unit == "user" else "; q ratings of a user together have q times epsilon"
+    all_of_them = "; q ratings of a user have q times epsilon, with Gaussian noise q times mu"
+    all_of_them = "" if unit == "user" else all_of_them
     return f"an attacker's guess of 50% {about} can become {most}{rarely}: {word}{all_of_them}"
 
 

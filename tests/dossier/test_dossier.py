@@ -52,7 +52,7 @@ from hushrec.dossier.wording import said, worded
 from hushrec.errors import InputError
 from hushrec.models import ItemBias, Popular
 from hushrec.papers.one_bit import OneBitCompletion
-from hushrec.privacy import Attendance, RepeatAndSelect, epsilon_of
+from hushrec.privacy import Attendance, RepeatAndSelect, epsilon_of, mu_of
 from hushrec.registry import ESTIMATORS
 from hushrec.training.run import statement
 from tests.command_line import invoke
@@ -1011,6 +1011,13 @@ def test_what_is_learned_of_a_value_follows_from_twice_the_distance(mu):
     found = (draws + 2 * mu > np.quantile(draws, 0.99)).mean()
     assert of_values["found"][0][1] == pytest.approx(found, abs=2e-3)
     assert bounds.valued(level, "replace") is None
+
+
+def test_several_ids_can_cost_more_than_as_many_times_epsilon(world):
+    """Under Gaussian noise two ids are two distances apart, and the page says so."""
+    assert gaussian_mechanism.get_epsilon_gaussian(1 / (2 * mu_of(3, 1e-6)), 1e-6) > 2 * 3
+    page = render(sign(made(world, "open")[0], KEY)).decode()
+    assert "up to k times as large, and with Gaussian noise it can be more" in page
 
 
 @pytest.mark.parametrize("epsilon", [0.5, 2.0])

@@ -7,6 +7,7 @@ from fractions import Fraction
 import mpmath
 import numpy as np
 import pytest
+from dp_accounting import gaussian_mechanism
 from scipy.special import expit, logit, ndtr
 
 from hushrec.data import Domain, Ratings
@@ -278,3 +279,15 @@ def test_what_a_mechanism_releases_and_what_for(name, changes, wanted):
             assert each.noise_sd == 0
     [each] = estimator("input", mechanism="none").plan(budget(math.inf), domain).releases
     assert (each.label, each.noise_sd, each.sensitivity) == ("labels", 0.0, 1.0)
+
+
+@pytest.mark.parametrize("mechanism", ["input", "output"])
+def test_the_statement_says_what_all_ratings_of_a_user_cost(mechanism):
+    """Oracle: dp-accounting at the noise of the cap's ratings together."""
+    domain = Domain(range(30), rating_range=(1, 5), max_ratings_per_user=7)
+    budget = Budget(2, 1e-6, unit="rating", relation="replace")
+    (note,) = OneBitCompletion.of(mechanism=mechanism, threshold=3.5).notes(budget, domain)
+    said = float(note.rsplit(" ", 1)[1].replace(",", ""))
+    sd = gaussian_mechanism.get_sigma_gaussian(2, 1e-6)
+    expected = 14 if mechanism == "input" else gaussian_mechanism.get_epsilon_gaussian(sd / 7, 1e-6)
+    assert said == pytest.approx(expected, rel=1e-4) and said >= 14

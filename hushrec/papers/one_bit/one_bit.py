@@ -44,6 +44,7 @@ from hushrec.privacy import (
     RandomizedResponse,
     Release,
     counted,
+    epsilon_of,
 )
 from hushrec.serving.scoring import UserState
 from hushrec.training import run
@@ -101,8 +102,8 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
     Privacy
     -------
     Unit: rating; relation: replace: the value of one rating changes while its place stays. A user with q
-    ratings is protected by q times epsilon. Public: which cells are observed. Releases and sensitivities:
-    :meth:`plan`, docs/proofs/one_bit.md.
+    ratings is protected by q times epsilon, with Gaussian noise by q times mu. Public: which cells are
+    observed. Releases and sensitivities: :meth:`plan`, docs/proofs/one_bit.md.
 
     Examples
     --------
@@ -270,10 +271,12 @@ class OneBitCompletion(Estimator["LabelledUsers"]):
         return 1 / (CURVATURE[self.link] + self.tuning.strong_convexity)
 
     def notes(self, budget: Budget, domain: Domain) -> tuple[str, ...]:
-        cap = domain.max_ratings_per_user
+        cap, gaussian = domain.max_ratings_per_user, self.mechanism == "output" and budget.private
+        whole = epsilon_of(cap * budget.mu, budget.delta) if gaussian else cap * budget.epsilon
         words: tuple[str, ...] = (
             "this protects the value of single ratings, not the users: one with q ratings is protected by"
-            f" q times epsilon only, at the declared cap of {cap:,} ratings by {cap * budget.epsilon:,.6g}",
+            f" q times {'mu' if gaussian else 'epsilon'} only, at the declared cap of {cap:,} ratings by"
+            f" epsilon {whole:,.6g}",
         )
         if self.mechanism == "output-published" and self.n_users is not None:
             entries, epsilon = self.n_users * domain.n_items, self.tuning.entry_epsilon
