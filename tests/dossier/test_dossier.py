@@ -1013,6 +1013,7 @@ def test_what_is_learned_of_a_value_follows_from_twice_the_distance(mu):
     assert bounds.valued(level, "replace") is None
 
 
+@pytest.mark.true("D5")
 def test_several_ids_can_cost_more_than_as_many_times_epsilon(world):
     """Under Gaussian noise two ids are two distances apart, and the page says so."""
     assert gaussian_mechanism.get_epsilon_gaussian(1 / (2 * mu_of(3, 1e-6)), 1e-6) > 2 * 3
