@@ -88,8 +88,9 @@ def table(data: str) -> Ratings:
     if data == "shop":
         return lifelike("shop", n_users=300 if TOY else 4000, seed=11)
     ratings = real_table(data)
-    users, items = (np.asarray(ratings.to_arrow()[name]) for name in ("user", "item"))
-    values, (low, high) = np.asarray(ratings.to_arrow()["rating"]), ratings.domain.rating_range
+    rows, (low, high) = ratings.to_arrow(), ratings.domain.rating_range
+    users, items = (np.asarray(rows[name]) for name in ("user", "item"))
+    values = np.ones(len(rows)) if ratings.domain.likes else np.asarray(rows["rating"])
     if data == "jester":  # a third is plenty
         kept = users % 3 == 0
         users, items, values = users[kept], items[kept], values[kept]
@@ -236,6 +237,8 @@ def main() -> None:
     parser.add_argument("--sample", type=int, default=6, help="rows that are made again")
     options, targets, stored = parser.parse_args(), Targets(), Rows("public.jsonl")
     single_thread()
+    if TOY:
+        measured(next(cases()))
     if options.measure:
         stop = time.monotonic() + 60 * options.measure
         for case in cases():

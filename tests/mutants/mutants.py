@@ -454,8 +454,8 @@ EXACT = [  # sums are not exact
     if rows.n_users > LARGEST_COUNT:
         raise InputError("too many users")"""),
     bug("sums of blocks beyond float64", f"{SUMS}::{BEYOND}", "training/partitioned:answer_all",
-        "parts = [part._steps() for part in bounded]",
-        "parts = [1.0 * part._steps() for part in bounded]"),
+        "parts = [part._steps() for part in several]",
+        "parts = [1.0 * part._steps() for part in several]"),
     bug("weighted sums beyond float64", f"{SUMS}::{BEYOND}", "training/partitioned:_weighted",
         "int(weight / WEIGHT_STEP) * part._steps()",
         "(weight / WEIGHT_STEP * part._steps()).astype(np.int64)"),
