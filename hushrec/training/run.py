@@ -481,8 +481,8 @@ def public_inputs(domain: Domain) -> dict[str, str]:
 # ---------------------------------------------------------------------- 4: ask the users
 
 
-#: Kinds and labels of the trainings whose kernels this process has loaded.
-_loaded: set[tuple[object, frozenset[str]]] = set()
+#: Kinds and labels of the trainings whose kernels this process has loaded; threads train at once.
+_loaded: list[tuple[object, frozenset[str]]] = []
 
 
 def rehearse(
@@ -513,7 +513,7 @@ def rehearse(
         for plan, work in planned:
             without_ledger = Accountant(plan.budget, noise=SeededNoise(0))
             last = ask(estimator, made_up(domain), without_ledger, plan, work, last=last)
-    _loaded.add((kind, labels))
+    _loaded.append((kind, labels))
 
 
 def ask(

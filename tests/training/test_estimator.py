@@ -1,6 +1,8 @@
 """Refusals of a training before any charge, each in one sentence, and its plan."""
 
 import math
+import sys
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from inspect import signature
 from typing import ClassVar
@@ -321,10 +323,33 @@ def test_a_fault_of_a_model_shows_once_and_before_a_charge(tmp_path) -> None:
 
 def test_a_week_is_rehearsed_on_few_items(tmp_path, monkeypatch) -> None:
     sizes: list[int] = []
-    monkeypatch.setattr(run, "_loaded", set())
+    monkeypatch.setattr(run, "_loaded", [])
     monkeypatch.setattr(run, "made_up", lambda domain: sizes.append(domain.n_items) or made_up(domain))
     ledger, rows = Ledger(tmp_path / "ledger.sqlite", create=True), realistic(200, 1200, 6000, seed=0)
     ledger.open_season("default", season := Season(BUDGET))
     first = Both().fit(rows, SeasonAccountant(season, ledger=ledger))
     first.continue_training(rows, SeasonAccountant.following(first.privacy, ledger=ledger))
     assert sizes == [1000] * 3  # a first training, and a week after another one
+
+
+def test_threads_rehearse_at_once(tmp_path, monkeypatch) -> None:
+    """A server may train several models: one looks at what is loaded while another one adds to it."""
+    monkeypatch.setattr(run, "_loaded", [])
+    monkeypatch.setattr(run, "ask", lambda *_, **__: None)
+    accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite", create=True))
+    domain = Domain(["a", "b"], (1, 5))
+
+    def rehearse(thread: str) -> None:
+        for number in range(150):
+            label = thread * (number + 1)
+            plan = plan_of([Round(label, 1.0, signed(1.0))], BUDGET, 1.0)
+            run.rehearse(ItemBias(), domain, accountant, None, lambda *_, plan=plan: (plan, None))
+
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(rehearse, "abcd"))
+    finally:
+        sys.setswitchinterval(interval)
+    assert len(run._loaded) == 600
