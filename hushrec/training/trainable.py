@@ -21,7 +21,7 @@ from hushrec.training.users import Users
 from hushrec.types import ModelArrays
 
 #: Of a release: more noise does not fit exact sums (docs/proofs/exact-sums.md).
-_SMALLEST_MU = 2.0**-32
+_SMALLEST_MU = 2.0**-28
 #: The users' side: a `Users`, or the ratings if there is no privacy.
 PrivateSide = TypeVar("PrivateSide")
 

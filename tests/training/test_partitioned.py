@@ -16,9 +16,17 @@ from hushrec.papers import DPALS
 from hushrec.privacy import Accountant, Budget
 from hushrec.privacy.testing import RecordingNoise, ReplayNoise, SeededNoise
 from hushrec.testing import hostile_users, ratings_of
-from hushrec.training import named, partitioned
+from hushrec.training import named, partitioned, trainable
 from hushrec.training.gate import LocalGate
-from hushrec.training.partitioned import Admitted, Call, PartitionedUsers, Query, Streaming, answer_all
+from hushrec.training.partitioned import (
+    Admitted,
+    Call,
+    PartitionedUsers,
+    Query,
+    Streaming,
+    WeightedUsers,
+    answer_all,
+)
 from hushrec.training.users import Users
 from tests.models.cases import CASES, Case
 from tests.opening import opened
@@ -109,6 +117,22 @@ def test_an_engine_needs_a_store_and_a_private_model_that_streams(tmp_path) -> N
         with pytest.raises(InputError, match="engine"):
             estimator.fit(data, accountant, engine=Streaming())
         assert not accountant.releases
+
+
+@pytest.mark.parametrize("name", [case.name for case in CASES if case.estimator.supports_seasons])
+def test_what_a_plan_allows_fits_exact_sums_of_weighted_users(name: str) -> None:
+    """Their steps are finer, so less noise fits. A refusal after the first releases would cost budget."""
+    case = next(case for case in CASES if case.name == name)
+    ratings, budget = ratings_of(hostile_users(np.random.default_rng(5), 7)), case.budget()
+    planned = case.estimator.plan(budget, ratings.domain).releases
+    least = min(release.mu for release in planned if release.label != trainable.USER_COUNT)  # a count fits
+    part = (1.01 * trainable._SMALLEST_MU / least) ** 2
+    plan = case.estimator.releases(budget, ratings.domain, part)
+    gate = LocalGate(Accountant(budget, noise=SeededNoise(0)), plan)
+    with threads.one_blas_thread():
+        case.estimator.train(WeightedUsers([(1.0, case.estimator.users(ratings))]), gate, 0)
+    with pytest.raises(InputError, match="too little of the budget"):
+        case.estimator.releases(budget, ratings.domain, part / 1.1)
 
 
 def test_a_users_weight_is_of_no_other_store(tmp_path) -> None:

@@ -39,7 +39,7 @@ _FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
 BIAS_NOISE = _BIAS_CLIP / (BIAS_SLOPE * BIAS_PRIOR)
 FACTOR_NOISE = _FACTOR_CLIP / (_FACTOR_PRIOR * _USER_VARIANCE)
 #: Bounds the former below, so that no noise is too large for exact sums.
-_LEAST_PART = 1e-5
+_LEAST_PART = 1e-3
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors. Tuned
 #: with `python -m benchmarks.year` on drifting worlds.
