@@ -732,8 +732,11 @@ def test_a_summary_in_words_and_in_json(path):
     ledger.charge("d", "r", share(0.25))
     with pytest.raises(InputError, match="delta"):
         ledger.summary("d")
+    for view in (ledger.close_dataset, ledger.summary, ledger.left, ledger.shares, ledger.chain):
+        with pytest.raises(InputError, match="no data set \"e\"; it has 'd'"):
+            view("e")  # a name with a mistake looks like nothing spent
     with pytest.raises(InputError, match="no data set \"e\"; it has 'd'"):
-        ledger.close_dataset("e")
+        ledger.history("e", 1e-6)
     promise = guarantee(epsilon_of(0.5 * BUDGET.mu, 1e-6), 1e-6, "user", "add-remove")
     said = str(ledger.summary("d", 1e-6))
     assert said == f'1 run on data set "d" charged {promise} together; no budget is set'
