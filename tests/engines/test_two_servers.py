@@ -35,9 +35,11 @@ from hushrec.engines.two_servers.agreement import Agreement, run_of
 from hushrec.engines.two_servers.messages import Held, Sum
 from hushrec.errors import BudgetError, HushrecError, InputError
 from hushrec.kernels.threads import one_blas_thread
+from hushrec.models.private_eigenrec.stacking import WEIGHTS
 from hushrec.network.messages import Refusal
 from hushrec.privacy import Accountant, Budget, Ledger
 from hushrec.privacy.accounting import epsilon_of
+from hushrec.testing import hostile_rows, ratings_of
 from hushrec.training.gate import LocalGate
 from hushrec.training.named import choose
 from tests.engines.servers import PEER, Deaf, KeptNoise, World, server
@@ -199,6 +201,44 @@ def test_a_user_at_k_nodes_moves_a_release_by_the_claimed_mu(estimator, k):
     assert 0.5 * agreement.plan.mu < moved <= agreement.plan.mu * (1 + 1e-9)
     assert agreement.plan.mu <= agreement.budget.mu * (1 + 1e-12)
     assert agreement.plan.releases[0].sensitivity == pytest.approx(k * agreement.sent.releases[0].sensitivity)
+
+
+@pytest.mark.true("T1")
+@pytest.mark.parametrize("k", [1, 2, 3])
+def test_a_hostile_user_at_k_nodes_moves_the_weights_of_a_lists_parts_by_the_claimed_mu(k):
+    """With other rows at each node, or the same at all, which then move the total k times as far."""
+    ids = [f"i{number}" for number in range(40)]
+    table = {
+        "item": ids,
+        "kind": [f"k{n % 3}" for n in range(40)],
+        "title": [f"tea {n // 2}" for n in range(40)],
+    }
+    domain = hushrec.Domain(ids, rating_range=(1, 5), item_features=table)
+    estimator = hushrec.PrivateEigenRec.of(
+        rank=2, iterations=2, n_users=30, parts_share=0.3, like_threshold=4.0
+    )
+    agreement = Agreement(estimator=estimator, budget=Budget(3, 1e-6), domain=domain, nodes_per_user=k)
+    last = len(agreement.plan.releases) - 1
+    release, totals, rng = agreement.plan.releases[last], [], np.random.default_rng(4)
+    assert release.label == WEIGHTS
+    while len(totals) < last:
+        noise = agreement.next(totals).grid.noise_sd
+        totals.append((noise * rng.standard_normal(len(noise))).astype(np.int64).view(np.uint64))
+    wanted = agreement.next(totals)
+    first = int(wanted.question.min())
+    opened = agreement.opened(totals, agreement.round_for(totals, first))
+    ends = np.cumsum([0, *map(len, opened.steps)])
+
+    def answer(rows):
+        words = agreement.answer(opened, ratings_of({"she": rows}, domain).rated())
+        return words[ends[wanted.question - first] + wanted.place].view(np.int64) * wanted.grid.coarse
+
+    answers = [answer(hostile_rows("she", rng, number % 7, domain)) for number in range(42)]
+    moves = [np.linalg.norm(k * mine / wanted.grid.noise_sd) for mine in answers]
+    for _ in range(100):
+        several = sum(answers[place] for place in rng.choice(len(answers), k))
+        moves.append(np.linalg.norm(several / wanted.grid.noise_sd))
+    assert 0.9 * release.mu < max(moves) <= release.mu * (1 + 1e-9)
 
 
 @pytest.mark.parametrize("name", ["lists", "both"])
