@@ -38,7 +38,7 @@ SHAPES: dict[str, tuple[int, int, tuple[float, float]]] = {
 MEASURED = {
     "frank-wolfe.txt": ("docs/papers/frank-wolfe.md", "4a0e0df"),
     "homomorphic.txt": ("docs/papers/homomorphic.md", "de659bf"),
-    "next.jsonl": ("docs/guides/next.md", "cc5024d"),
+    "next.jsonl": ("docs/guides/next.md", "844616d"),
     "nobody.json": ("docs/guides/two-servers.md", "f4d168e"),
     "one-bit.txt": ("docs/papers/one-bit.md", "589a7e0"),
     "public.jsonl": ("docs/guides/public.md", "589a7e0"),
