@@ -212,7 +212,7 @@ def train(
         rehearse(likely, domain, accountant, public_rows, planned)
     # with any number of users the plan costs all that is left, so the journal refuses one that does not fit
     binding = choice.binding | public_binding(public_rows)
-    plan, work = planned(estimator, domain, public_rows)
+    plan, _ = planned(estimator, domain, public_rows)
     writing = journal(accountant, domain, plan, seed, **binding)
     with writing as saved, admitted(ratings, accountant) as rows:
         somebody = True
@@ -505,7 +505,7 @@ def rehearse(
     donors = public and _MadeUp(made_up(domain).rows(slice(_DONORS)), public.external and made_up(domain))
     planned = [training(estimator, domain, donors) for training in trainings]
     labels = frozenset(re.sub(r"\d+", "", release.label) for plan, _ in planned for release in plan.releases)
-    kind = type(estimator), domain.likes, domain.item_features is None
+    kind = type(estimator), domain.likes, domain.item_features is None, public is None
     if any(kind == known and labels <= seen for known, seen in _loaded):
         return
     last = None

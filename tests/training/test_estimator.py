@@ -5,6 +5,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from inspect import signature
+from types import SimpleNamespace
 from typing import ClassVar
 
 import numpy as np
@@ -330,6 +331,19 @@ def test_a_week_is_rehearsed_on_few_items(tmp_path, monkeypatch) -> None:
     first = Both().fit(rows, SeasonAccountant(season, ledger=ledger))
     first.continue_training(rows, SeasonAccountant.following(first.privacy, ledger=ledger))
     assert sizes == [1000] * 3  # a first training, and a week after another one
+
+
+def test_donors_are_rehearsed_after_the_same_releases_without_them(tmp_path, monkeypatch) -> None:
+    asked: list[object] = []
+    monkeypatch.setattr(run, "_loaded", [])
+    monkeypatch.setattr(run, "ask", lambda *given, **_: asked.append(given[0]))
+    accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite", create=True))
+    table = {"item": list("abcd"), "kind": list("xyxy")}
+    domain, donors = Domain(list("abcd"), (1, 5), item_features=table), SimpleNamespace(external=None)
+    for public in (None, donors, donors, None):
+        model = PrivateEigenRec.of(rank=2, n_users=20, parts_share=0.2)
+        run.rehearse(model, domain, accountant, public, run._first(accountant, 1.0))
+    assert len(asked) == 2
 
 
 def test_threads_rehearse_at_once(tmp_path, monkeypatch) -> None:
