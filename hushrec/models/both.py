@@ -37,7 +37,7 @@ from hushrec.types import Array, ModelArrays
 _WEIGHTS, _WEIGHTS_ARRAY = "item weights", "item_weights"
 #: Prior squared deviation of the likes' item weights from those expected, as a part of their square.
 _USUAL_DEVIATION = 0.02
-#: Bounds the square of `known_part` below: the ratings get a share of any budget, with noise that fits sums.
+#: Smallest square of `known_part`: the ratings get a share of any budget, with noise that exact sums hold.
 _LEAST_PART = 1e-3
 
 

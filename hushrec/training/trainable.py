@@ -20,7 +20,7 @@ from hushrec.training.gate import Gate
 from hushrec.training.users import Users
 from hushrec.types import ModelArrays
 
-#: Of a release: more noise does not fit exact sums (docs/proofs/exact-sums.md).
+#: Smallest mu of a release, since more noise does not fit exact sums (docs/proofs/exact-sums.md).
 _SMALLEST_MU = 2.0**-28
 #: The users' side: a `Users`, or the ratings if there is no privacy.
 PrivateSide = TypeVar("PrivateSide")

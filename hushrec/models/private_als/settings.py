@@ -38,7 +38,7 @@ _FACTOR_PRIOR, _USER_VARIANCE = 0.6, 0.02
 #: These clips over the prior deviation of what they bound, for :func:`known_part`.
 BIAS_NOISE = _BIAS_CLIP / (BIAS_SLOPE * BIAS_PRIOR)
 FACTOR_NOISE = _FACTOR_CLIP / (_FACTOR_PRIOR * _USER_VARIANCE)
-#: Bounds the former below, so that no noise is too large for exact sums.
+#: Smallest :func:`known_part` of the biases: less of the budget would need noise that exact sums cannot hold.
 _LEAST_PART = 1e-3
 
 #: Parts of a week's budget: number of users, item weights, residual variance, Gramian, biases, factors. Tuned
