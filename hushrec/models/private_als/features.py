@@ -1,8 +1,8 @@
 """Server side: item features as the prior mean of item biases and factors.
 
 The model is ``v_j = B f_j + e_j`` with public features ``f_j``. ``B`` and the variance of ``e_j`` are fitted
-to released sums by marginal likelihood (MacKay 1992; Agarwal and Chen 2009). Features count as much as the
-likelihood says that they are of use.
+to released sums by marginal likelihood (MacKay 1992; Agarwal and Chen 2009), which also gives the probability
+that the features are useful. They are weighed by it.
 """
 
 from __future__ import annotations
