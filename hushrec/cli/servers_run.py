@@ -6,6 +6,7 @@ import hashlib
 import json
 import secrets
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
@@ -93,10 +94,8 @@ def servers_run(
     for name in names:
         check_name(name)
     (key,) = tokens(peer_token, 1)
-    book = Book(folder)
-    ended = (
-        book.get(_ENDED) == out.encode()
-    )  # killed when both servers had the model, so OUT is from this training
+    # killed when both servers had the model, so OUT is from this training
+    ended = Path(folder).is_dir() and Book(folder).get(_ENDED) == out.encode()
     target = output_file(out, (agreement, nodes, peer_token, *published.files()), force or ended)
     other = connected(peer, plain_http, ca, 0.0)
     if listening.certificate is None and not (plain_http or is_loopback(listening.host)):
@@ -104,6 +103,7 @@ def servers_run(
             f"Without --certificate, anyone on the network path to {listening.host} reads shares and tokens;"
             " pass one, or --plain-http if a proxy in front of this server serves HTTPS."
         )
+    book = Book(folder)
     settings = Settings(
         role=role,
         nodes=_tokens(book, names),

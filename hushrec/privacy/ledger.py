@@ -82,7 +82,8 @@ class Ledger(Single):
     ----------
     path : str or path
     create : bool
-        Create a missing file, for its owner only, in a folder that exists; the log reports it.
+        Create a missing file with its first record, for its owner only, in a folder that exists; the log
+        reports it.
 
     Raises
     ------
@@ -111,10 +112,11 @@ class Ledger(Single):
         self.path = the_path(path, "The ledger", LedgerError)
         self._verified = (0, schema.GENESIS)
         with self._errors(""):
-            if not self.path.exists():
-                if not create:
-                    raise LedgerError(f"There is no ledger at {self.path}; check the path.")
-                self._create()
+            self._new = not self.path.exists()
+            if self._new and not create:
+                raise LedgerError(f"There is no ledger at {self.path}; check the path.")
+            if self._new:
+                self._check_place()
         with self._transaction("DEFERRED", "") as book:
             if not book.is_sound():
                 raise LedgerError(f"The ledger {self.path} is damaged; restore it from a copy.")
@@ -317,6 +319,7 @@ class Ledger(Single):
 
         By default the reservation is a new one, which the caller closes.
         """
+        line_of_text("dataset", dataset)
         coming = tuple(releases)
         made = None
         with self._transaction("IMMEDIATE") as book:
@@ -510,7 +513,8 @@ class Ledger(Single):
 
     @contextmanager
     def _transaction(self, kind: str, then: str = RESUMED) -> Iterator[Book]:
-        with self._errors(then), closing(self._connect()) as connection:  # rolls back uncommitted changes
+        connect = self._connect if kind == "IMMEDIATE" else self._connect_to_read
+        with self._errors(then), closing(connect()) as connection:  # rolls back uncommitted changes
             connection.execute(f"BEGIN {kind}")
             book = Book(connection, self.path)
             head = book.verified(*self._verified)
@@ -521,8 +525,20 @@ class Ledger(Single):
             yield book
             connection.execute("COMMIT")
 
+    def _connect_to_read(self) -> sqlite3.Connection:
+        """Read a ledger that does not exist yet as an empty one: a refused command leaves no file."""
+        if not self._new or self.path.exists():
+            return self._connect()
+        self._check_names()
+        connection = sqlite3.connect(":memory:", isolation_level=None)
+        schema.create(connection, self.path)
+        return connection
+
     def _connect(self) -> sqlite3.Connection:
         self._check_names()
+        if self._new and not self.path.exists():
+            self._create()
+        self._new = False
         schema.check_file(self.path)
         uri = f"file:{quote(str(self.path))}?mode=rw"
         connection = sqlite3.connect(uri, uri=True, timeout=self.busy_timeout, isolation_level=None)
@@ -544,8 +560,8 @@ class Ledger(Single):
         beside = [self.trainings, *(Path(f"{self.path}{log}") for log in ("-wal", "-shm"))]
         check_only_name(self.path, "The ledger", LedgerError, beside)
 
-    def _create(self) -> None:
-        """Write an empty ledger, then link it, so no process reads a part of it."""
+    def _check_place(self) -> None:
+        """Refuse a place at which no ledger can begin."""
         for suffix in ("-wal", "-journal"):  # SQLite would apply what another ledger left
             left = Path(f"{self.path}{suffix}")
             if left.exists() and not self.path.exists():  # or another process was first
@@ -553,12 +569,16 @@ class Ledger(Single):
                     f"The ledger {self.path} is missing but its log {left.name} exists; restore the ledger,"
                     " or move the log away."
                 )
-        if not self.path.parent.exists():
-            if not _is_own(self.path):
-                raise LedgerError(
-                    f"There is no folder {str(self.path.parent)!r} for a ledger; check the path, or create"
-                    " the folder if a new ledger shall begin there."
-                )
+        if not self.path.parent.exists() and not _is_own(self.path):
+            raise LedgerError(
+                f"There is no folder {str(self.path.parent)!r} for a ledger; check the path, or create"
+                " the folder if a new ledger shall begin there."
+            )
+
+    def _create(self) -> None:
+        """Write an empty ledger, then link it, so no process reads a part of it."""
+        self._check_place()
+        if _is_own(self.path):
             self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         draft = self.path.with_name(f".{self.path.name}.{os.urandom(8).hex()}")
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))

@@ -705,7 +705,7 @@ def test_wrong_inputs_are_one_sentence_and_write_nothing(world, tmp_path, monkey
     Path("officer.pem").write_bytes(KEY.private_bytes(encoding, form, serialization.NoEncryption()))
     for name, key in (("officer", KEY), ("other", other), ("x25519", exchange)):
         Path(f"{name}.pub").write_bytes(key.public_key().public_bytes(encoding, public))
-    Ledger("other.sqlite")
+    Ledger("other.sqlite").open_dataset("others", Budget(1, 1e-6))
     twin, budget = Ledger("twin.sqlite"), Budget(2, 1e-6)
     Popular().fit(world.ratings, Accountant(budget, ledger=twin, dataset="people budget"))
     ItemBias().fit(world.ratings, Accountant(budget)).save("alone.hush")

@@ -255,6 +255,7 @@ def test_an_older_copy_put_back_is_found_by_whoever_has_it_open(path, tmp_path, 
 
 def test_a_ledger_that_disappears(path, no_noise, record_property):
     ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
     path.unlink()
     with pytest.raises(LedgerError):
         release_once(ledger)
@@ -266,6 +267,7 @@ def test_a_ledger_that_disappears(path, no_noise, record_property):
 
 def test_locked_by_another_process(path, monkeypatch, no_noise, record_property):
     ledger = Ledger(path)
+    ledger.open_dataset("default", BUDGET)
     monkeypatch.setattr(Ledger, "busy_timeout", 0.1)
     holder = sqlite3.connect(path, isolation_level=None)
     holder.execute("BEGIN IMMEDIATE")
@@ -391,14 +393,14 @@ def test_processes_race_for_the_last_of_a_budget(tmp_path, races, record_propert
 
 
 def test_a_ledger_that_another_process_creates_meanwhile_is_not_gone(path, monkeypatch):
-    Ledger(path)
+    Ledger(path).open_dataset("default", BUDGET)
     seen, exists = [], Path.exists
     monkeypatch.setattr(Path, "exists", lambda each: exists(each) if each in seen else seen.append(each))
     with contextlib.closing(sqlite3.connect(path)) as other:  # its log is there as long as it is open
         other.execute("BEGIN IMMEDIATE").execute("UPDATE head SET tables = tables")
         other.commit()
         seen.extend({Path(f"{path}-wal"), path.parent})
-        assert Ledger(path).datasets() == []
+        assert Ledger(path).datasets() == ["default"]
 
 
 def release_for_ever(path, released, model):
@@ -461,6 +463,7 @@ def test_who_creates_a_ledger_second_finds_the_first_ones_charges(path, monkeypa
 def test_a_ledger_of_another_schema_is_refused_and_not_kept_open(path):
     """A process that has it open refuses it too; on Windows an open file cannot be restored from a copy."""
     ledger, caught = Ledger(path), []
+    ledger.open_dataset("d", BUDGET)
     for version in (0, 4, 99):
         change(path, f"PRAGMA user_version = {version}")
         for use in (lambda: ledger.charge("d", "run", share(0.1)), lambda: Ledger(path)):

@@ -96,7 +96,9 @@ def test_a_training_that_is_cut_off_goes_on(tmp_path, monkeypatch):
 def test_a_disk_that_does_not_sync_takes_no_charge(tmp_path, monkeypatch):
     """A charge that cannot be brought to the disk is refused, and nothing is released."""
 
-    accountant = Accountant(BUDGET, ledger=Ledger(tmp_path / "ledger.sqlite"), dataset="shop")
+    ledger = Ledger(tmp_path / "ledger.sqlite")
+    ledger.open_dataset("shop", BUDGET)
+    accountant = Accountant(BUDGET, ledger=ledger, dataset="shop")
 
     def failing(handle):
         raise OSError(5, "Input/output error")
