@@ -202,11 +202,12 @@ def _recommended(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     only, position = fields["only"], served.model.domain.position
     known = [item for item in only or [] if position(item) >= 0]
     options["items"] = known or None
-    listed = served.model.recommend(_history(served, fields), **options)
+    history, skipped = _history(served, fields)
+    listed = served.model.recommend(history, **options)
     if only is not None and not known:
         listed = []
     entries = [_entry(served, item, score=score, rating=rating) for item, score, rating in listed]
-    return {"items": entries, "skipped": len(only or []) - len(known)}
+    return {"items": entries, "skipped": skipped + len(only or []) - len(known)}
 
 
 def _rules(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
@@ -216,10 +217,9 @@ def _rules(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 def _predicted(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
     model, items = served.model, fields["items"]
     what = "rating" if model.scores == "ratings" else "score"
-    predicted = model.predict(_history(served, fields), items)
-    return {
-        "items": [_entry(served, item, **{what: value}) for item, value in zip(items, predicted, strict=True)]
-    }
+    history, skipped = _history(served, fields)
+    pairs = zip(items, model.predict(history, items), strict=True)
+    return {"items": [_entry(served, item, **{what: value}) for item, value in pairs], "skipped": skipped}
 
 
 def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
@@ -229,9 +229,11 @@ def _similar(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _explained(served: Served, fields: dict[str, Any]) -> dict[str, Any]:
-    why = served.model.explain(_history(served, fields), fields["item"])
+    history, skipped = _history(served, fields)
+    why = served.model.explain(history, fields["item"])
     because = [_entry(served, item, moved=moved) for item, moved in why.because]
-    return _entry(served, why.item, score=why.score, base=why.base) | {"because": because}
+    explained = _entry(served, why.item, score=why.score, base=why.base)
+    return explained | {"because": because, "skipped": skipped}
 
 
 def _entry(served: Served, item: Any, **values: float | None) -> dict[str, Any]:
@@ -246,16 +248,20 @@ def _entry(served: Served, item: Any, **values: float | None) -> dict[str, Any]:
     return entry
 
 
-def _history(served: Served, fields: dict[str, Any]) -> Any:
+def _history(served: Served, fields: dict[str, Any]) -> tuple[Any, int]:
+    """Return the ratings, and how many were skipped."""
     ratings = fields["ratings"]
     if isinstance(ratings, list):
         ratings = [tuple(entry) if isinstance(entry, list) else entry for entry in ratings]
     if not fields["skip_unknown"]:
-        return ratings
+        return ratings, 0
     position = served.model.domain.position
+    known: Any
     if isinstance(ratings, dict):
-        return {item: rating for item, rating in ratings.items() if position(item) >= 0}
-    return [entry for entry in ratings if position(entry[0] if isinstance(entry, tuple) else entry) >= 0]
+        known = {item: rating for item, rating in ratings.items() if position(item) >= 0}
+    else:
+        known = [entry for entry in ratings if position(entry[0] if isinstance(entry, tuple) else entry) >= 0]
+    return known, len(ratings) - len(known)
 
 
 def _file(content: bytes, media: str, digest: str, headers: dict[str, str]) -> Callable[[Request], Reply]:

@@ -45,6 +45,10 @@ def _posts() -> dict[str, Any]:
     entry = _object("item", item=_TEXT, title=_TEXT, score=_NUMBER, rating=_NUMBER)
     items, sources = {"type": "array", "items": entry}, {"type": "array", "items": _TEXT}
     moved = {"type": "array", "items": _object("item", "moved", item=_TEXT, title=_TEXT, moved=_NUMBER)}
+    skipped = {
+        "type": "integer",
+        "description": "Number of unknown items in ratings (skip_unknown) and only.",
+    }
     best = {"item": "alien", "score": 0.41, "rating": 4.2}
     because = [{"item": "matrix", "moved": 0.34}, {"item": "titanic", "moved": -0.05}]
     described: dict[str, tuple[str, dict[str, Any], dict[str, Any], dict[str, Any]]] = {
@@ -54,15 +58,15 @@ def _posts() -> dict[str, Any]:
             " titles a title. next needs a list in order, or with times. where, at_most and boost use the"
             " columns of the table of --attributes.",
             {"ratings": _HISTORY, "n": 10},
-            {"items": items, "skipped": {"type": "integer", "description": "Unknown ids of only."}},
+            {"items": items, "skipped": skipped},
             {"items": [best], "skipped": 0},
         ),
         "/v1/predict": (
             "Predicted ratings of some items for one user, in the order of the request; scores of a model of"
             " likes.",
             {"ratings": _HISTORY, "items": ["alien"]},
-            {"items": items},
-            {"items": [{"item": "alien", "rating": 4.2}]},
+            {"items": items, "skipped": skipped},
+            {"items": [{"item": "alien", "rating": 4.2}], "skipped": 0},
         ),
         "/v1/similar": (
             "Items that go together with one or several, and what says so. where, at_most and boost as for"
@@ -75,8 +79,8 @@ def _posts() -> dict[str, Any]:
             "Which of a user's items moved the score of an item, and by how much: base and moved add up to"
             " the score. Lists lower scores that do not exceed the noise.",
             {"ratings": _HISTORY, "item": "alien"},
-            {"item": _TEXT, "score": _NUMBER, "base": _NUMBER, "because": moved},
-            {"item": "alien", "score": 0.41, "base": 0.12, "because": because},
+            {"item": _TEXT, "score": _NUMBER, "base": _NUMBER, "because": moved, "skipped": skipped},
+            {"item": "alien", "score": 0.41, "base": 0.12, "because": because, "skipped": 0},
         ),
     }
     paths = {}
