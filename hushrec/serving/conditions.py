@@ -51,7 +51,8 @@ class Condition:
         while text[end:].strip(" \t\r\n"):
             match = _TOKEN.match(text, end)
             if match is None or match.lastgroup is None:
-                self._refuse(end, "has something that is neither name, number, text nor sign")
+                hint = "; put a column such as `on sale` in backticks"
+                self._refuse(end, "has something that is neither name, number, text nor sign", hint)
             self._tokens.append(_Token(match.lastgroup, match[match.lastgroup], match.start(match.lastgroup)))
             end = match.end()
         self._tokens.append(_Token("end", "", len(text)))
@@ -170,7 +171,7 @@ class Condition:
         if not self._take(word):
             self._refuse(self._token.start, f"should go on with {word}")
 
-    def _refuse(self, start: int, reason: str) -> NoReturn:
+    def _refuse(self, start: int, reason: str, hint: str = "") -> NoReturn:
         rest = self._text[start : start + 30]
         where = f"at {rest!r}" if rest else "at its end"
-        raise InputError(f"The condition {self._text[:100]!r} {reason}, {where}.")
+        raise InputError(f"The condition {self._text[:100]!r} {reason}, {where}{hint}.")

@@ -92,6 +92,7 @@ LINES = {
     f"season open {B} --dataset ''": "--dataset must be",
     "evaluate MODEL shop.csv shop.csv --metrics ,": "--metrics names none",
     "season open --dataset s --epsilon 1 --delta 1e-6 --name ''": "--name must be",
+    "recommend MODEL shop.csv --user a --attributes drama.csv --where Größe=1": "`on sale` in backticks",
     "recommend MODEL shop.csv --user a --items nowhere.txt": "The list of --items 'nowhere.txt'",
     f"{TRAIN} --model both --set rank=4": "'rank'; pass ratings.rank or lists.rank",
     f"train shop.csv {B} {D} --format parquet --out m.hush": "leave the format out",

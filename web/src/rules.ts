@@ -190,7 +190,8 @@ class Condition {
     for (let end = 0; /[^ \t\r\n]/.test(text.slice(end)); end = TOKEN.lastIndex) {
       TOKEN.lastIndex = end;
       const found = TOKEN.exec(text);
-      if (!found) return this.refuse(end, "has something that is neither name, number, text nor sign");
+      const hint = "; put a column such as `on sale` in backticks";
+      if (!found) return this.refuse(end, "has something that is neither name, number, text nor sign", hint);
       const kind = found.findIndex((group, k) => k > 0 && group !== undefined);
       this.tokens.push({ kind, text: found[kind]!, at: TOKEN.lastIndex - found[kind]!.length - Number(kind === NAME) });
     }
@@ -321,9 +322,9 @@ class Condition {
     if (!this.take(word)) this.refuse(this.token.at, `should go on with ${word}`);
   }
 
-  private refuse(at: number, what: string): never {
+  private refuse(at: number, what: string, hint = ""): never {
     const rest = this.text.slice(at, at + 30);
-    throw new InputError(`The condition '${this.text.slice(0, 100)}' ${what}, ${rest ? `at '${rest}'` : "at its end"}.`);
+    throw new InputError(`The condition '${this.text.slice(0, 100)}' ${what}, ${rest ? `at '${rest}'` : "at its end"}${hint}.`);
   }
 }
 
