@@ -24,6 +24,8 @@ from hushrec.privacy.season import Week
 
 #: Bytes of a hash of a user id, of a count, and of the digest with which the file begins.
 _ID, _COUNT, _DIGEST = 16, 4, 32
+#: Follows the digest.
+_START = b'{"dataset": '
 
 
 class Attendance:
@@ -53,6 +55,8 @@ class Attendance:
         `last` is the run that the ledger charged last to the season. `users` are canonical texts of ids, each
         once.
         """
+        with self._errors():
+            self._check_kind()
         with self._errors(), self._alone():
             check_only_name(self.path, "The attendance", beside=[self._lock])
             head, counts = self._read(week, last)
@@ -67,6 +71,17 @@ class Attendance:
             head["runs"] = [*runs[runs.index(last) :], week.run]
             self._write(head, counts)
         return before
+
+    def _check_kind(self) -> None:
+        if not self.path.is_file():
+            return
+        with self.path.open("rb") as file:
+            start = file.read(_DIGEST + len(_START))
+        if not start.endswith(_START):
+            raise InputError(
+                f"{str(self.path)!r} is not an attendance, or is damaged; pass the file that this season's"
+                " trainings wrote, or a new name in its first training. Nothing was charged."
+            )
 
     def _read(self, week: Week, last: str | None) -> tuple[dict[str, Any], dict[bytes, int]]:
         where = f"The attendance {str(self.path)!r}"

@@ -201,9 +201,9 @@ def _adds_up(dataset: str, still: Sequence[SeasonSummary], costs: Sequence[Cost]
     budget, names = still[-1].season.budget, ", ".join(shown(summary.season.name) for summary in still)
     both = budget.spell(composed_epsilon(costs, budget.delta))
     return BudgetError(
-        f'Data set "{dataset}" has no budget but an open season {names}, and this run adds to it:'
-        f" users of all charged runs{also_reserved(still)} and of this one would have {both}; pass"
-        " --allow-composition (allow_composition=True) if you accept that."
+        f'This run would add to open season {names} of data set "{dataset}": all charges and reserves would'
+        f" be {both} together; train in the season, or pass --allow-composition (allow_composition=True) to"
+        " accept that."
     )
 
 

@@ -281,7 +281,7 @@ def large_delta(budget: Budget, n_users: int | None) -> str:
         return ""
     return (
         f"delta = {budget.delta:g} is at least 1 / {n_users:,} users, so the promise allows publishing one"
-        " user's ratings; 1e-6 or less is usual."
+        " user's ratings; a delta well below that is usual."
     )
 
 

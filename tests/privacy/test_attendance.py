@@ -280,8 +280,8 @@ def test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence(tmp_path):
         "is lost": None,
         "old copy": old[0],
         "damaged or edited": bytes(flipped),
-        "edited; restore": now[:20],
-        "was damaged": hashlib.sha256(b"{}\n").digest() + b"{}\n",  # whole, in the format of another program
+        "is not an attendance, or is damaged": now[:20],
+        "is not an attendance": hashlib.sha256(b"{}\n").digest() + b"{}\n",  # whole, of another program
         "is of season '2'": other.people.path.read_bytes(),
         "or of another season of that name": same_name.people.path.read_bytes(),
     }
@@ -297,6 +297,11 @@ def test_a_lost_old_edited_or_foreign_file_is_refused_in_one_sentence(tmp_path):
         path.is_file() and path.unlink()
     ledger.write_bytes(old[1])
     toy(shop.folder)  # the file is ahead of an older ledger, which then counts more than it must
+    table = tmp_path / "ratings.csv"
+    table.write_text("user,item,rating\nann,a,3\n")
+    with pytest.raises(InputError, match="is not an attendance"):
+        Attendance(table).admit(None, None, NAMES)
+    assert not table.with_name("ratings.csv.lock").exists()
 
 
 @pytest.mark.true("L3")

@@ -232,7 +232,7 @@ def test_beside_a_season_without_a_budget_a_run_asks_for_add_up(ledger):
     budget = Budget(1.0, 1e-6)
     both = epsilon_of(math.hypot(BUDGET.mu, budget.mu), 1e-6)
     asks = Accountant(budget, ledger=ledger)
-    with pytest.raises(BudgetError, match="pass --allow-composition") as caught:
+    with pytest.raises(BudgetError, match="train in the season, or pass --allow-composition") as caught:
         asks.release(Bounded(np.zeros(2), counted(1.0)), budget.share(1.0), "sums")
     assert BUDGET.spell(both) in str(caught.value) and "season '1'" in str(caught.value)
     assert ledger.summary("default", 1e-6).charges == 0
