@@ -178,8 +178,15 @@ def run(words: Sequence[str]) -> int:
 
 
 def check_words(words: Sequence[str]) -> None:
-    """Refuse words that are not UTF-8, or that Python decoded as ASCII (PYTHONUTF8=0 in the C locale)."""
-    for word in words:
+    """Refuse empty words, as of a shell's variable that is not set, and words that are not UTF-8.
+
+    Python decodes as ASCII in the C locale with PYTHONUTF8=0.
+    """
+    for before, word in zip(("hushrec", *words), words, strict=False):
+        option, equals, value = word.partition("=")
+        if not word or (option.startswith("--") and equals and not value):
+            place = option or (before if before.startswith("-") else f"The argument after {before!r}")
+            raise InputError(f"{place} is empty; pass a value, or leave it out.")
         if word.encode(errors="ignore").decode() != word:
             raise InputError(
                 f"{word!r} is not UTF-8 text; pass UTF-8, and set PYTHONUTF8=1 where Python reads ASCII."

@@ -33,8 +33,6 @@ _RESERVED_NAMES = {"con", "prn", "aux", "nul", *(f"{port}{i}" for port in ("com"
 
 def output_file(path: str, inputs: Iterable[str | None], replace: bool) -> Path:
     """Return a writable path that is not an input and, without replace, does not exist."""
-    if not path:
-        raise InputError("The name of the file to write is empty; pass one.")
     target = Path(path)
     if target.is_symlink():  # written through, not replaced
         target = target.resolve()
@@ -70,8 +68,6 @@ def check_room(target: Path, size: int) -> None:
 
 def output_folder(path: str, replace: bool = True, names: Sequence[str] = ()) -> Path:
     """Return a folder that can be written to; without replace it has none of these files."""
-    if not path:
-        raise InputError("The name of the folder is empty; pass one.")
     folder = Path(path)
     if folder.exists() and not folder.is_dir():
         raise InputError(f"{path!r} is a file; pass a folder.")

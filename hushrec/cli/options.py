@@ -285,8 +285,6 @@ class Account:
     dataset: Annotated[str, Parameter(metavar="NAME", group=MAIN)] = _DEFAULT
 
     def open(self, create: bool = False) -> Ledger:
-        if self.ledger == "":  # a variable that is not set: not the account's ledger
-            raise InputError("--ledger is empty; pass the file of the charges, or leave --ledger out.")
         try:
             return Ledger(self.ledger or default_path(), create=create)
         except LedgerError as error:

@@ -183,12 +183,8 @@ def _check(
         raise InputError("Pass --user ID or --all, not both.")
     if user is None and not all_users:
         raise InputError("Pass --user ID for one user, or --all for every user in the history.")
-    if user == "":
-        raise InputError("The user's id is empty; pass --user ID.")
     if mailing and not str(outputs[1]).lower().endswith(".csv"):
         raise InputError("--mailing is for a CSV file of all users; pass --all --out mail.private.csv.")
-    if "" in outputs:
-        raise InputError("The name to write to is empty; pass one.")
     if explain and next:
         raise InputError("--explain explains the usual list only; leave out --next or --explain.")
     if explain and user is None:
