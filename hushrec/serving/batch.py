@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Unpack
 
 import pyarrow as pa
-from pyarrow import parquet
 
 from hushrec.checks import check_options
 from hushrec.data import Ratings, Store
@@ -147,6 +146,8 @@ def _write(
     blocks: Iterable[Callable[[], Ratings]],
 ) -> str:
     model, folder, schema, options = public
+    from pyarrow import parquet
+
     name = f"part-{number:05d}.parquet"
     draft = folder / f"{name}.{os.urandom(4).hex()}.tmp"  # another worker may write the same part
     with threads.limit(1), parquet.ParquetWriter(draft, schema) as writer:

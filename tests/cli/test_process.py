@@ -35,6 +35,18 @@ def test_import_is_light():
     assert os.times().children_user - start.children_user < 1  # other processes do not count
 
 
+def test_a_list_from_a_csv_file_loads_neither_file_systems_nor_parquet(files, tmp_path):
+    item = files.items[0]
+    (tmp_path / "mine.csv").write_text(f"user,item,rating\nann,{item},4\n", encoding="utf-8")
+    code = (
+        "import sys; sys.modules['pandas'] = None;"  # as hushrec.cli.main does
+        "from hushrec.cli import run; assert run(sys.argv[1:]) == 0;"
+        "assert not {'pyarrow.fs', 'pyarrow.parquet'} & set(sys.modules)"
+    )
+    words = ["recommend", files.model, str(tmp_path / "mine.csv"), "--user", "ann"]
+    subprocess.run([sys.executable, "-c", code, *words], check=True, stdout=subprocess.DEVNULL)
+
+
 def test_progress_on_a_terminal_only(files, tmp_path):
     training = train_line(files, tmp_path, "--json")
     measuring = [*HUSHREC, "evaluate", files.model, files.ratings, files.ratings, "--json"]
