@@ -168,7 +168,11 @@ RATINGS: dict[str, Method] = {
     "private-svd": Method(
         "private SVD",
         lambda budget, name, parts, settings: PrivateSVD(
-            rank=3, row_clip=3.0, center="biases", max_ratings_per_user=_cap(name)
+            rank=3,
+            row_clip=3.0,
+            center="biases",
+            n_users=parts.train.n_users,
+            max_ratings_per_user=_cap(name),
         ),
         _FIXED,
         short=False,
@@ -182,6 +186,7 @@ RATINGS: dict[str, Method] = {
             step_size=1.0,
             step_decay=0.5,
             center="biases",
+            n_users=parts.train.n_users,
             max_ratings_per_user=_cap(name),
         ),
         _FIXED,

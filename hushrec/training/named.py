@@ -65,10 +65,14 @@ def check_run(
     counting = n_users is None and known(name).uses_user_count
     chosen = partial(choose, name, budget, domain, settings=settings)
     estimators = tuple(chosen(n_users=n) for n in (_PROBE_USER_COUNTS if counting else (n_users,)))
+    for_users = (lambda n: chosen(n_users=n)) if counting else None
+    if estimators[0].counts_users:  # a setting asks for the number, as `center` of `private-svd` may
+        for_users = estimators[0].for_users
+        estimators = (for_users(1),)
     for estimator in estimators:
         estimator.plan(budget, domain)
     binding = {"model": name, "settings": dict(settings or {}), "users": n_users, "budget": repr(budget)}
-    return run.Choice(estimators, binding, n_users, (lambda n: chosen(n_users=n)) if counting else None)
+    return run.Choice(estimators, binding, n_users, for_users)
 
 
 def train(

@@ -1,15 +1,18 @@
 """Frank-Wolfe against dense twins of Algorithms 1 and 3, its calibration, and the user's replay."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import scipy.sparse as sp
 
 import hushrec
+from hushrec.data import Domain, Ratings
 from hushrec.kernels.packed import unpacked
 from hushrec.papers.frank_wolfe import FrankWolfe, PrivateFrankWolfe, frank_wolfe
-from hushrec.privacy import Budget
+from hushrec.privacy import Accountant, Budget
+from hushrec.training.named import train
 from tests.papers.completion import N_ITEMS, completed, exact, recorded, rows_of, small
 
 
@@ -127,3 +130,23 @@ def test_noise_of_a_matrix_is_symmetrised() -> None:
     amounts = unpacked(call.amount)
     np.testing.assert_allclose(np.diag(amounts), sd)
     np.testing.assert_allclose(amounts[~np.eye(N_ITEMS, dtype=bool)], sd / math.sqrt(2))
+
+
+@pytest.mark.parametrize("model", ["private-frank-wolfe", "private-svd", "private-projected-gradient"])
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_level_is_read_in_units_of_the_number_of_users(model: str, declared: bool) -> None:
+    """Ratings of 4 and 5 alone: with enough budget the released level is near their mean, not the middle."""
+    rng = np.random.default_rng(0)
+    users, items = np.divmod(rng.choice(3000 * 20, 30_000, replace=False), 20)
+    rows = (users, items, rng.integers(4, 6, 30_000))
+    ratings = Ratings.from_any(rows, Domain(range(20), rating_range=(1, 5)))
+    budget, n_users = Budget(20.0, 1e-6), 3000 if declared else None
+    settings = {"center": "biases", "row_clip": 2.0}
+    settings |= {"nuclear_norm": 300.0} if model != "private-svd" else {"rank": 3}
+    settings |= {} if model == "private-svd" else {"iterations": 2}
+    trained = train(model, ratings, Accountant(budget), n_users=n_users, settings=settings)
+    assert trained.arrays["center"] == pytest.approx(4.5, abs=0.1)
+    fitted = replace(trained.estimator, planned_for=None, n_users=n_users).fit(ratings, Accountant(budget))
+    assert fitted.arrays["center"] == pytest.approx(4.5, abs=0.1)
+    counted = ["number of users" in release.label for release in fitted.privacy.releases]
+    assert sum(counted) == (0 if declared else 1)

@@ -50,6 +50,9 @@ class CentredEstimator(Estimator[PrivateSide]):
         spread, > 0.
     bias_share : float
         Fraction of the budget (of mu squared) for the biases, in (0, 1).
+    n_users : int, optional
+        Number of users, declared or released, in units of which the biases' sums are read. With
+        ``center="biases"`` a training without it releases it first.
     """
 
     expected: ClassVar[dict[str, Expected]] = {
@@ -61,6 +64,11 @@ class CentredEstimator(Estimator[PrivateSide]):
     center: Literal["user", "biases", "averages", "middle"] = "user"
     bias_clip: Clip = 0.67
     bias_share: Part = 0.5
+    n_users: Count | None = None
+
+    @property
+    def counts_users(self) -> bool:
+        return self.center == "biases" and self.n_users is None
 
     def _row_bound(self, clip: float | None, domain: Domain) -> float:
         """In rating units; by default a norm that no centred row exceeds."""
@@ -69,7 +77,7 @@ class CentredEstimator(Estimator[PrivateSide]):
     @property
     def _biases(self) -> PrivateALS:
         tuning = PrivateALS.Tuning(bias_clip=self.bias_clip)
-        return PrivateALS(rank=0, iterations=0, features=False, tuning=tuning)
+        return PrivateALS(rank=0, iterations=0, features=False, n_users=self.n_users, tuning=tuning)
 
     def _level_releases(
         self, budget: Budget, domain: Domain, fraction: float

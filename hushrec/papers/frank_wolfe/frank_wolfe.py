@@ -199,7 +199,8 @@ class PrivateFrankWolfe(CentredEstimator["IteratingUsers"]):
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
         settings: dict[str, Any] = {"residual_clip": 2.0, "center": "biases", "step_damping": 1.0}
-        return cls.of(settings, {"nuclear_norm": typical_nuclear_norm(domain, n_users)}, changes)
+        settings |= {"n_users": n_users, "nuclear_norm": typical_nuclear_norm(domain, n_users)}
+        return cls.of(settings, changes)
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         planned, left = self._level_releases(budget, domain, fraction)

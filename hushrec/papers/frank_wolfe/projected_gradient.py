@@ -143,7 +143,7 @@ class _ProjectedGradient(CentredEstimator[PrivateSide]):
 
     @classmethod
     def settings_for(cls, budget: Budget, domain: Domain, n_users: int, **changes: Any) -> Self:
-        return cls.of({"nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
+        return cls.of({"n_users": n_users, "nuclear_norm": math.sqrt(n_users * domain.n_items)}, changes)
 
     def fold_in(self, arrays: Mapping[str, Array], history: Ratings) -> UserState:
         """Local: replay the gradient steps between the released projections."""
