@@ -58,12 +58,12 @@ class ItemTable:
     texts : Arrow array of str
         Canonical ids of the catalogue.
     features : ndarray of float64, shape (n_items, n_features), or None
-        NaN where a feature is missing; the whole is None if there are only texts.
+        NaN where a feature is missing. If there are only texts, None.
     names : tuple of tuple of str
     widths : tuple of int
         Names of the columns and number of the features of each group.
     words : Neighbours or None
-        The field is None if no two items share a word.
+        If no two items share a word, None.
     uses : tuple of (str, str)
         Each column's name, and "words", "features", "words and features" or "not used".
     """
@@ -251,7 +251,7 @@ def read_item_table(source: Any, texts: pa.Array, what: str) -> tuple[int, pa.Ta
 
 
 def _rows_within(table: pa.Table, ids: int, texts: pa.Array, place: np.ndarray) -> tuple[str, str] | None:
-    """Return a column and an item without a row of its own that a text of the column holds the row of."""
+    """Return a column whose text holds the row of an item that has no other row, and the item."""
     n_marks = table.num_columns - 1
     delimiter = (table.schema.metadata or {}).get(_DELIMITER, b"").decode()
     marks = (delimiter,) if delimiter else ("::", *DELIMITERS) if n_marks > 1 else ()
