@@ -536,7 +536,7 @@ def _until_it_gives_up(estimator: Estimator, plan: Plan, ratings: Ratings, noise
     gate = LocalGate(Accountant(plan.budget, noise=noise), plan)
     try:
         with one_blas_thread(), np.errstate(all="ignore"):
-            estimator.train(estimator.users(ratings.rated()), gate, 1)
+            estimator.for_users(1).train(estimator.users(ratings.rated()), gate, 1)
     except (ArithmeticError, ValueError, np.linalg.LinAlgError, HushrecError) as error:
         return f"{type(error).__name__}: {error}"
     return ""
@@ -635,7 +635,7 @@ def transcript(
     recorder = RecordingNoise(noise)
     gate = LocalGate(Accountant(plan.budget, noise=recorder), plan)
     with one_blas_thread():
-        estimator.train(estimator.users(ratings.rated()), gate, seed)
+        estimator.for_users(1).train(estimator.users(ratings.rated()), gate, seed)
     return recorder.calls
 
 

@@ -150,9 +150,8 @@ def fit(
     Unit and relation: the budget's. The releases are those of the plan, each with its sensitivity.
     """
     binding = {"model": estimator.name, "settings": settings_of(estimator)}
-    chosen = estimator.for_users(1) if estimator.counts_users else estimator
     counted = estimator.for_users if estimator.counts_users else None
-    choice = Choice((chosen,), binding, estimator.user_count, counted)
+    choice = Choice((estimator.for_users(1),), binding, estimator.user_count, counted)
     options: dict[str, Any] = {"seed": seed, "progress": progress, "budget_fraction": budget_fraction}
     return train(choice, ratings, accountant, engine=engine, public=public, **options)
 

@@ -156,9 +156,18 @@ class Trainable(Settings, Generic[PrivateSide]):
         """Whether a training first releases the number of users, which the settings do not hold."""
         return self.uses_user_count and getattr(self, "n_users", ...) is None
 
+    @property
+    def known_users(self) -> float:
+        """The number of users, for a training: one without it would plan and scale for a single user."""
+        if self.user_count is None:
+            raise InputError(
+                f"{self.name} needs the number of users; declare n_users, or call fit, which releases it."
+            )
+        return float(self.user_count)
+
     def for_users(self, n_users: int) -> Self:
-        """Return it with a released number of users."""
-        return self.set_params(n_users=n_users)
+        """Return it with a released number of users, where it needs one."""
+        return self.set_params(n_users=n_users) if self.counts_users else self
 
     def releases(self, budget: Budget, domain: Domain, fraction: float) -> Plan:
         """Return the plan that spends ``fraction`` of the budget's mu squared."""

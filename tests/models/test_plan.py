@@ -22,6 +22,7 @@ from hushrec.papers.frank_wolfe import FrankWolfe, ProjectedGradient
 from hushrec.privacy import Accountant, Budget, Ledger, SystemNoise
 from hushrec.privacy.testing import RecordingNoise
 from hushrec.testing import DOMAIN, hostile_users, ratings_of
+from hushrec.training.gate import LocalGate
 from hushrec.training.run import release_user_count
 from tests.models.cases import CASES, Case
 from tests.privacy.laws import check_law
@@ -39,6 +40,19 @@ def test_a_user_count_released_before_comes_out_of_the_same_budget() -> None:
     assert accountant.spent_mu <= budget.mu * (1 + 1e-12)
     with pytest.raises(BudgetError):
         release_user_count(RATINGS, accountant)
+
+
+@pytest.mark.parametrize("model", [PrivateALS(rank=2, iterations=1), PrivateEigenRec(rank=2)], ids=lambda model: model.name)
+def test_a_training_without_the_number_of_users_is_refused_first(model) -> None:
+    """It would read the level and the noise of the sums as those of one user."""
+    budget = Budget(2.0, 1e-6)
+    accountant = Accountant(budget)
+    gate = LocalGate(accountant, model.plan(budget, DOMAIN))
+    with pytest.raises(InputError, match=f"^{model.name} needs the number of users; declare n_users"):
+        model.train(model.users(RATINGS), gate, 0)
+    assert accountant.releases == ()
+    model.for_users(20).train(model.users(RATINGS), gate, 0)
+    assert model.for_users(20).for_users(7).n_users == 20  # a declared number stays
 
 
 def test_a_plan_that_does_not_fit_the_ledger_is_refused_before_anything_is_spent(tmp_path) -> None:

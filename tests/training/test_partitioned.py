@@ -100,7 +100,7 @@ def test_users_are_asked_what_follows_from_releases(name: str, monkeypatch) -> N
         users = PartitionedUsers(case.estimator.users, rows.domain, ask)
         gate = LocalGate(Accountant(budget, noise=noise), case.estimator.plan(budget, rows.domain))
         with threads.one_blas_thread():
-            case.estimator.train(users, gate, 1)
+            case.estimator.for_users(1).train(users, gate, 1)
         questions.append(asked)
     assert questions[0] == questions[1] and questions[0]
 
@@ -130,7 +130,7 @@ def test_what_a_plan_allows_fits_exact_sums_of_weighted_users(name: str) -> None
     plan = case.estimator.releases(budget, ratings.domain, part)
     gate = LocalGate(Accountant(budget, noise=SeededNoise(0)), plan)
     with threads.one_blas_thread():
-        case.estimator.train(WeightedUsers([(1.0, case.estimator.users(ratings))]), gate, 0)
+        case.estimator.for_users(1).train(WeightedUsers([(1.0, case.estimator.users(ratings))]), gate, 0)
     with pytest.raises(InputError, match="too little of the budget"):
         case.estimator.releases(budget, ratings.domain, part / 1.1)
 

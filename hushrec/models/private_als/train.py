@@ -100,7 +100,7 @@ def train_first(model: ALSSettings, users: FittedUsers, gate: Gate, seed: int) -
 
 def _level(model: ALSSettings, users: FittedUsers, gate: Gate) -> Level:
     """Return the level (0 for likes), number of users and spreads, shrunk by their noise."""
-    domain, n_users, center, unsure = users.domain, float(model.n_users or 1), 0.0, 0.0
+    domain, n_users, center, unsure = users.domain, model.known_users, 0.0, 0.0
     half = domain.half_width
     if gate.planned("level"):
         center, _ = level(np.append(gate.release("level", users.mean_sum()), n_users), domain)

@@ -38,7 +38,7 @@ Better = Callable[[Array, float], tuple[Array, float]]
 def train_first(
     model: PrivateEigenRec, users: LikingUsers, gate: Gate, seed: int, better: Better | None = None
 ) -> ModelArrays:
-    n_users = float(model.n_users or 1)
+    n_users = model.known_users
     noisy, noise_sd = gate.release("item weights", users.item_weights()), gate.noise_sd("item weights")
     if better is not None:
         noisy, noise_sd = better(noisy, noise_sd)
