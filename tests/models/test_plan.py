@@ -42,7 +42,9 @@ def test_a_user_count_released_before_comes_out_of_the_same_budget() -> None:
         release_user_count(RATINGS, accountant)
 
 
-@pytest.mark.parametrize("model", [PrivateALS(rank=2, iterations=1), PrivateEigenRec(rank=2)], ids=lambda model: model.name)
+@pytest.mark.parametrize(
+    "model", [PrivateALS(rank=2, iterations=1), PrivateEigenRec(rank=2)], ids=lambda model: model.name
+)
 def test_a_training_without_the_number_of_users_is_refused_first(model) -> None:
     """It would read the level and the noise of the sums as those of one user."""
     budget = Budget(2.0, 1e-6)
