@@ -62,6 +62,19 @@ def test_cuts_order_dictionaries_and_threads_change_no_byte(tmp_path, monkeypatc
     assert len(stores) == 1
 
 
+def test_of_a_pair_the_latest_rating_stays_and_of_equal_times_the_largest() -> None:
+    rows = table().select(["user_id", "item", "rating", "ts"])
+    for columns in (None, {"time": True}):
+        best: dict[tuple[str, str], tuple[int, float]] = {}
+        for user, item, rating, time in zip(*(column.to_pylist() for column in rows.columns), strict=True):
+            if user is not None and item in DOMAIN.items and 1 <= rating <= 5:
+                entry = (time if columns else 0), rating
+                best[str(user), item] = max(best.get((str(user), item), entry), entry)
+        read = Ratings.from_any(rows.to_reader(500), DOMAIN, columns=columns).to_arrow().to_pylist()
+        found = {(str(row["user"]), row["item"]): row["rating"] for row in read}
+        assert found == {pair: rating for pair, (_, rating) in best.items()}
+
+
 def test_ids_that_read_the_same_do_not_show_which_row_came_first(tmp_path) -> None:
     """A stream has no order: a store of one holds the canonical text of an id, never its first spelling."""
     spelled = ["ann", " ann", "ann ", "bob ", "bob"]
