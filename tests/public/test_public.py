@@ -1,5 +1,6 @@
 """Public ratings next to a private model: twins of the served values, and their only inputs."""
 
+import itertools
 import json
 import os
 from dataclasses import replace
@@ -17,8 +18,9 @@ from hushrec.models.private_eigenrec.public_likes import PublicLikes
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy.testing import SeededNoise
 from hushrec.public import item_vectors
+from hushrec.public.judging import judge
 from hushrec.public.ratings_model import PublicItems, public_items, ratings_model
-from hushrec.serving.recommend import PublicPart
+from hushrec.serving.recommend import PublicPart, Recommender
 from hushrec.training import named
 from hushrec.types import ModelArrays
 from tests.command_line import invoke
@@ -345,6 +347,29 @@ def test_few_donors_judge_the_public_model_and_all_train_it(monkeypatch) -> None
     twin = ratings_model(rows, None, model, model.state).arrays
     for name, array in found.public.model.arrays.items():
         np.testing.assert_array_equal(array, twin[name])
+
+
+@pytest.mark.parametrize("n_donors", [3, 9])
+@pytest.mark.parametrize("kind", ["none", "odd", "same"])
+def test_the_weight_shrinks_with_few_donors_and_with_their_agreement(n_donors: int, kind: str) -> None:
+    """Every donor finds the public model best. Oracle of the agreement: all orders of the items."""
+    domain = Domain([f"i{place}" for place in range(6)], rating_range=(1, 5))
+    stars = np.array([1.0, 5.0] * 3)
+    users, items = np.divmod(np.arange(6 * n_donors), 6)
+    donors = Ratings.from_any((users, np.array(domain.items)[items], stars[items]), domain)
+    biases = {"none": np.zeros(6), "odd": np.array([-4.0, 4, 4, -4, -4, 4]), "same": (stars - 3) / 2}
+    bias = biases[kind]
+    arrays = {"center": np.float64(3), "item_bias": bias, "item_factors": np.zeros((6, 0))}
+    _, found = judge(Recommender(hushrec.ItemBias(), domain, arrays), donors, None, {})
+    agreement = 1.0
+    if kind != "none":
+        rated, known = n_donors * (stars - stars.mean()), bias - bias.mean()
+        chance = np.std([rated @ known[list(order)] for order in itertools.permutations(range(6))])
+        expected = n_donors * (known @ known) / chance
+        agreement = min(max(rated @ known / chance + 1, 0), expected) / expected
+    assert found.agreement == pytest.approx(agreement)
+    assert found.weight == pytest.approx(round(10 * agreement**2 * n_donors / (n_donors + 1)) / 10)
+    assert (kind == "odd") == (0 < found.agreement < 0.9)
 
 
 def test_donors_help_lists_and_misleading_ones_hardly_count() -> None:
