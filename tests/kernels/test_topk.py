@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
+
 import numpy as np
 import pytest
 
 from hushrec.kernels import threads
+from hushrec.kernels.loops import in_numpy
 from hushrec.kernels.topk import row_scores, top_k
 
 
@@ -18,22 +21,24 @@ def slow_top_k(scores, count, first):
     return items, best
 
 
+@pytest.mark.parametrize("kernels", [nullcontext, in_numpy])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("count", "part"), [(0, 0.1), (1, 0.0), (7, 0.6), (45, 0.1), (7, 1.0)])
-def test_equals_a_full_sort_with_ties(count, dtype, part):
+def test_equals_a_full_sort_with_ties(count, dtype, part, kernels):
     random = np.random.default_rng(count)
     scores = random.integers(0, 12, size=(36, 40)).astype(dtype)  # many ties
-    scores[3], scores[7, ::2] = -np.inf, -np.inf
+    scores[3], scores[7, ::2], scores[8, ::3] = -np.inf, -np.inf, np.nan
     first = random.random(40) < part
     for n_threads in (1, 2):
-        with threads.limit(n_threads):
+        with threads.limit(n_threads), kernels():
             items, best = top_k(scores, count, first)
         expected_items, expected_best = slow_top_k(scores, count, first)
         assert best.dtype == dtype and items.dtype == np.int64
         np.testing.assert_array_equal(items, expected_items)
         np.testing.assert_array_equal(best, expected_best)
     if first.all():
-        items, best = top_k(scores, count)
+        with kernels():
+            items, best = top_k(scores, count)
         np.testing.assert_array_equal(items, expected_items)
 
 

@@ -227,6 +227,20 @@ def test_a_part_is_told_what_concerns_it() -> None:
     assert [[call.name for call in each.updates] for each in asked] == [["ratings.weigh"], ["lists.scale"]]
 
 
+def test_a_part_is_told_what_concerns_all_users_as_it_was_at_the_call() -> None:
+    class Whole(Users):
+        part = property(lambda self: Users(self._ratings))
+
+        def tell(self, numbers: np.ndarray) -> None: ...
+
+    rows, asked, numbers = ratings_of(hostile_users(np.random.default_rng(5), 9)), [], np.ones(2)
+    users = PartitionedUsers(Whole, rows.domain, lambda query: asked.append(query) or [])
+    users.tell(numbers)
+    numbers += 1  # by a server's side that uses the array again
+    users.part.count()
+    assert [(call.name, call.positional[0].tolist()) for call in asked[0].updates] == [("tell", [1.0, 1.0])]
+
+
 def test_users_are_told_things_in_the_order_of_the_last_calls() -> None:
     """A repeated update moves to the end, as in memory: a fit uses the updates before it."""
 
