@@ -1,6 +1,7 @@
 """A plan: its cost, and the public tables most similar to the declared data."""
 
 import json
+import re
 
 import pytest
 
@@ -31,6 +32,10 @@ def test_a_plan_in_words_is_that_in_numbers(model, ranged, run):
         more = run(*line, "--releases", "--settings").stdout
         assert all(release["label"] in more for release in found["releases"]) and "Settings:" in more
         assert found["planned_epsilon"] <= 1 + 1e-9
+        squares = [(release["sensitivity"] / release["noise_sd"]) ** 2 for release in found["releases"]]
+        shares = [release["share"] for release in found["releases"]]
+        assert shares == pytest.approx([square / sum(squares) for square in squares])
+        assert re.findall(r"([0-9.]+)%$", more, re.MULTILINE) == [f"{100 * share:.1f}" for share in shares]
 
 
 def test_the_tables_are_those_that_are_most_like_the_plan() -> None:

@@ -1013,6 +1013,19 @@ def test_what_is_learned_of_a_value_follows_from_twice_the_distance(mu):
     assert bounds.valued(level, "replace") is None
 
 
+@pytest.mark.parametrize(("epsilon", "delta"), [(0.5, 0.2), (1.0, 1e-3), (3.0, 0.05)])
+def test_no_test_finds_more_than_that_of_the_worst_mechanism(epsilon, delta):
+    """With chance delta it shows who is there, else it answers by randomized response (Kairouz 2015)."""
+    odds = math.exp(epsilon)
+    there = np.array([delta, (1 - delta) * odds / (1 + odds), (1 - delta) / (1 + odds), 0])
+    for alarms, most in learned("model", epsilon, delta, 0.0, None)["found"]:
+        found, left = 0.0, alarms
+        for here, away in zip(there, there[::-1], strict=True):  # by their ratio, the largest first
+            part = 1.0 if away == 0 else min(1.0, left / away)
+            found, left = found + part * here, left - part * away
+        assert most == pytest.approx(found, rel=1e-12)
+
+
 @pytest.mark.true("D5")
 def test_several_ids_can_cost_more_than_as_many_times_epsilon(world):
     """Under Gaussian noise two ids are two distances apart, and the page says so."""
