@@ -343,7 +343,8 @@ def runs_of(rows):
 def weights_of(season):
     """Return the weights of a user's trainings, in 32nds rounded down, until they are 0.
 
-    The first training has the part `first` of the cost, and each later one `decay` times the one before.
+    The first training has the part `first` of the cost. The others share the rest: each costs `decay` times
+    the one before.
     """
     first, decay, weights = season["first"], season["decay"], [1.0]
     cost = (1 - first) * (1 - decay) / first

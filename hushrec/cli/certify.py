@@ -75,7 +75,7 @@ def certify(
     model
         A model file that was charged to a ledger.
     out
-        dossier.html, with dossier.tosign next to it.
+        File dossier.html; dossier.tosign is written next to it.
     dataset
         Name of the users in the ledger.
     attacks

@@ -33,7 +33,7 @@ def predict(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Predict the ratings of PAIRS of user and item, from MODEL and the users' own ratings in HISTORY.
+    """Predict the ratings of PAIRS of user and item. HISTORY holds the users' own ratings.
 
     The output has the pairs in their order and two columns: prediction, which may be empty, and note, which
     gives the reason. It is private.

@@ -51,9 +51,9 @@ def recommend(
     no_progress: NoProgress = False,
     as_json: Json = False,
 ) -> None:
-    """Recommend items to one user or to all, from MODEL and the users' own ratings in HISTORY.
+    """Recommend items to one user or to all users of HISTORY.
 
-    A user's list is computed from the user's own ratings, so show it to that user alone.
+    A user's list is computed from MODEL and that user's ratings. Show it to that user only.
 
       hushrec recommend model.hush history.parquet --user 42 -n 10
       hushrec recommend model.hush history.parquet --user 42 --explain
@@ -69,31 +69,32 @@ def recommend(
     model
         A model file.
     history
-        Ratings of the users to serve, or a store of them.
+        Ratings of the users: a table or a store.
     user
-        Serve this user. A user without ratings in HISTORY gets the list for newcomers.
+        User to serve. A user without ratings in HISTORY gets the list for newcomers.
     all_users
-        Serve all users in HISTORY; needs --out-dir, --out or --out-parts.
+        Serve all users of HISTORY. Needs --out-dir, --out or --out-parts.
     n
         Items per user.
     items
-        Text file of the item ids to recommend, one per line. Ids that MODEL lacks are skipped.
+        Recommend only these items: a text file of ids, one per line. Unknown ids are skipped.
     exclude_items
-        Text file of item ids not to recommend.
+        Never recommend these items: a text file of ids, one per line.
     next
         List what the user may choose next: later ratings count more. HISTORY needs a time column.
     include_seen
         Allow items that the user has rated.
     explain
-        Show which of the user's own items changed each score most; with --user.
+        Show which of the user's items changed each score most. Needs --user.
     out_dir
-        A folder of one CSV file per user, and index.private.csv. --force replaces the lists that it names.
+        Folder for one CSV file per user, and index.private.csv with their names. --force replaces
+        the lists of that index.
     out
-        One Parquet or CSV file for all users.
+        File for all lists, Parquet or CSV.
     out_parts
-        A new folder of Parquet files, for any number of users in bounded memory.
+        New folder for the lists of any number of users, as Parquet files. Needs little memory.
     mailing
-        Write --out with one row per user, items and titles in columns. Excel needs semicolons.
+        Write one row per user to --out, with items and titles in columns. Excel needs semicolons.
     """
     _check(user, all_users, explain, next, mailing, out_dir, out, out_parts)
     _check_scheduler(scheduler, out_parts)

@@ -38,7 +38,7 @@ def season_open(
     first
         Part of the budget (of mu squared) of a user's first training.
     decay
-        Cost of a user's training over that of the user's training before, after the first.
+        Cost of a user's training relative to the one before, from the third on.
     name
         Unique among the seasons of a data set.
     gap

@@ -89,7 +89,7 @@ class File(NamedTuple):
 
 
 def words_of(error: Exception, *, may_hold_a_cell: bool = False) -> str:
-    """Return the first line of what the system or a library says, else the name of the error."""
+    """Return the first line of an error's text, or the error's name if it has none."""
     if isinstance(error, OSError) and error.errno:
         return os.strerror(error.errno)
     is_about_files = isinstance(error, (OSError, pa.ArrowNotImplementedError))

@@ -1,4 +1,4 @@
-"""Algorithms as papers have them, one folder a paper: not where a private recommender begins.
+"""Algorithms of papers, one folder a paper, for comparison.
 
 They are found by name like any other (:mod:`hushrec.registry`), and the core never imports them. The names
 are those of ``__init__.pyi``, each imported when it is first used.

@@ -1,4 +1,4 @@
-"""The gate: budgets, mechanisms, the accountant that every release passes, its ledger and its statement."""
+"""Budgets, mechanisms, the accountant that charges each release, its ledger and its statement."""
 
 import lazy_loader
 

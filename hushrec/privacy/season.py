@@ -38,18 +38,18 @@ OF_A_SEASON = (
 class Season:
     """A budget for any number of weekly trainings. A user's k-th training weighs `weights[k]`.
 
-    All trainings have the same noise. A user's first training costs the part `first` of the budget, and each
-    later one `decay` times the one before.
+    All trainings have the same noise. A user's first training costs the part `first` of the budget. The
+    others share the rest: each costs `decay` times the one before. Weights are rounded down to 32nds.
 
     Parameters
     ----------
     budget : Budget
         For one user in all trainings. Its relation is add-remove, and it reserves nothing for failures.
     first : float
-        Part of mu squared of a user's first training, in (0, 1).
+        Part of mu squared of a user's first training, from 0.001 to below 1.
     decay : float
-        Cost of a training over that of the user's training before, in (0, 1). `first` is at least
-        ``(1 - first) * (1 - decay)``, because no training weighs more than an earlier one.
+        Cost of a user's training relative to the one before, from the third on; above 0, up to 0.999. `first`
+        is at least ``(1 - first) * (1 - decay)``, because no training weighs more than an earlier one.
     name : str
         Unique among the seasons of a data set.
     gap : float
@@ -173,7 +173,7 @@ class Season:
         apart = f", {self.gap:g} days apart" if self.gap else ""
         return (
             f"season {shown(self.name)}: a user's first training spends {self.fraction:.3g} of mu squared,"
-            f" the next ones less and less, {self.decay:g} times the one before{apart}"
+            f" later ones less, from the third on about {self.decay:g} times the one before{apart}"
         )
 
 

@@ -15,7 +15,7 @@ from hushrec.types import Array
 
 
 class Gate(Protocol):
-    """The door that a training releases through.
+    """The object that a training releases its values through.
 
     Examples
     --------

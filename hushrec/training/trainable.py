@@ -1,4 +1,4 @@
-"""What a training uses of an estimator: frozen settings, a plan of releases, two sides."""
+"""The part of an estimator that a training uses: settings, plan, users' side and server's side."""
 
 from __future__ import annotations
 

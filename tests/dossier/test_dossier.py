@@ -1136,8 +1136,8 @@ def dearest(squares):
 @pytest.mark.parametrize(
     ("language", "words"),
     [
-        ("en", ("first training costs at most", "0.5 times the one before")),
-        ("de", ("Das erste Training einer Kennung kostet höchstens", "je das 0,5-Fache")),
+        ("en", ("first training costs at most", "from the third on about 0.5 times the one before")),
+        ("de", ("Das erste Training einer Kennung kostet höchstens", "ab dem dritten etwa das 0,5-Fache")),
     ],
     ids=["en", "de"],
 )

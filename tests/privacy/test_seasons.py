@@ -405,6 +405,14 @@ def test_a_plan_says_what_a_users_trainings_cost_alone():
         assert delta_at(mu, row["epsilon_alone"]) == pytest.approx(1e-6, rel=1e-3)
 
 
+def test_a_season_says_from_which_training_on_the_decay_holds():
+    """Killed: "each 0.9 times the one before", where the second costs a fifth of the first."""
+    costs = np.square(SEASON.weights)
+    assert costs[1] < 0.25 * costs[0]
+    assert np.mean(costs[2:12] / costs[1:11]) == pytest.approx(SEASON.decay, abs=0.05)
+    assert "first training spends 0.365 of mu squared, later ones less, from the third on" in str(SEASON)
+
+
 def test_weeks_of_public_data_follow_each_other_and_no_private_one():
     for options in ({"data_is_public": True}, {"noise": SeededNoise(1)}):
         first = SeasonAccountant(SEASON, **options)
