@@ -242,7 +242,7 @@ def _preview(
         users=rows.matrix.shape[0],
         users_over_cap=int((per_user > domain.max_ratings_per_user).sum()),
         cap=domain.max_ratings_per_user,
-        items_unseen=domain.n_items - len(np.unique(positions[used])),
+        items_unseen=domain.n_items - len(np.unique(pairs % domain.n_items)),
         n_items=domain.n_items,
         histogram=() if implicit else _histogram(ratings),
         scales=tuple(s for s in _SCALES if len(ratings) and s[0] <= ratings.min() and ratings.max() <= s[1]),

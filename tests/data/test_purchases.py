@@ -269,5 +269,6 @@ def test_purchases_of_an_item_again_are_not_called_unused(tmp_path) -> None:
     look = Ratings.check(tmp_path / "orders.csv", LIKES, columns={"quantity": True})
     text = look.text()
     assert look.usable == 1 and "rated" not in text.partition("Items")[0]
+    assert look.items_unseen == LIKES.n_items - 1  # i2 was returned
     assert "2 a purchase of an item that the user bought again; quantities are added (lines 2, 4)" in text
     assert "1 not used: the quantities add up to 0 or less" in text
