@@ -144,8 +144,7 @@ class Season:
         costs = tuple(costs)
         if any(cost.epsilon is not None or cost.failure for cost in costs):
             raise InputError(
-                f"Season {shown(self.name)} weighs users, which releases with Gaussian noise alone allow;"
-                " train another model."
+                f"Season {shown(self.name)} weighs users, which needs Gaussian noise; train another model."
             )
         spent = total_mu(cost.mu for cost in costs)
         if spent**2 > self.mu**2 * (1 + ROUNDING):

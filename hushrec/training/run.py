@@ -306,7 +306,7 @@ def next_week(
     notes: tuple[str, ...] = ()
     if since is not None:
         if isinstance(ratings, Store):
-            raise InputError("A window is taken from ratings with their times; pass those, not a store.")
+            raise InputError("since needs ratings with their times; pass Ratings, not a store.")
         ratings = split_by_time(ratings, since)[1]
         notes = (f"Of this week only ratings given since {since}, which was declared, count.",)
     _check_follows(estimator, model, accountant)

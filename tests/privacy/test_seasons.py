@@ -277,9 +277,9 @@ def test_what_cannot_be_weighed_is_refused():
     with accountant.admit():
         with pytest.raises(InputError, match="for unit 'rating'"):
             accountant.release(Bounded(np.zeros(2), counted(1.0), unit="rating"), Gaussian(100.0), "sums")
-        with pytest.raises(InputError, match="Gaussian noise alone"):
+        with pytest.raises(InputError, match="needs Gaussian noise"):
             accountant.select(RepeatAndSelect(1e-3, 2e-8, 2.0), "best", lambda inner: (None, 0.0))
-        with pytest.raises(InputError, match="Gaussian noise alone"):
+        with pytest.raises(InputError, match="needs Gaussian noise"):
             accountant.release(Bounded(np.zeros(2), counted(1.0), norm="l1"), Laplace(1e4), "sums")
     with pytest.raises(BudgetError, match="train it once"), accountant.admit():
         pass
