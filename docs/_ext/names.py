@@ -7,11 +7,11 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 
-#: Title, introduction and names of each page; what is in none of them goes to a page of its own.
+#: Title, introduction and names of each page; other names get a separate page.
 GROUPS = {
     "data": (
         "Ratings and their domain",
-        "What is declared, what is read, and how ratings are held out.",
+        "Declared domains, ratings, and splits.",
         [
             "Domain",
             "Ratings",
@@ -27,7 +27,7 @@ GROUPS = {
     ),
     "models": (
         "Private models",
-        "What a recommender is trained with. Each is a frozen dataclass: settings are its fields, ``planned``"
+        "Estimators with privacy. Each is a frozen dataclass: settings are its fields, ``planned``"
         " chooses them from public quantities, ``fit`` trains and returns a :class:`hushrec.Model`.",
         [
             "train",
@@ -47,7 +47,7 @@ GROUPS = {
     ),
     "papers": (
         "Models of papers",
-        "What papers published, with the constants that do not hold corrected; to be compared with.",
+        "Published models for comparison, with wrong constants corrected.",
         [
             "papers.DPALS",
             "papers.PrivateFrankWolfe",
@@ -59,7 +59,7 @@ GROUPS = {
     ),
     "serving": (
         "Trained models",
-        "What training returns and a ``.hush`` file holds: released values only.",
+        "Training returns a model, and a ``.hush`` file holds it: released values only.",
         [
             "Model",
             "load",
@@ -73,7 +73,7 @@ GROUPS = {
     ),
     "privacy": (
         "Budgets, ledgers and statements",
-        "What is promised, charged and stated.",
+        "Promises, charges and privacy statements.",
         [
             "Budget",
             "Accountant",
@@ -105,7 +105,7 @@ GROUPS = {
     ),
     "extending": (
         "Writing an estimator",
-        "What a training of your own is made of: the users' side, the gate, and mechanisms.",
+        "The users' side, the gate and mechanisms of a training.",
         [
             "Estimator",
             "Gate",
@@ -145,7 +145,7 @@ GROUPS = {
     ),
     "dossiers": (
         "Dossiers",
-        "What a privacy officer gets, and how anybody checks it.",
+        "The document for a privacy officer, and its checks.",
         [
             "dossier.certify",
             "dossier.sign",
@@ -157,7 +157,7 @@ GROUPS = {
     ),
     "audits": (
         "Attacks and tests",
-        "What attackers find, and what an estimator of your own has to pass.",
+        "Measured attacks, and the checks that your estimator must pass.",
         [
             "audit.distinguish.distinguish",
             "audit.canaries.canaries",

@@ -135,8 +135,8 @@ class Ratings:
             separated by ``::``), or the delimiter of a table. By default it follows from the file's name, and
             the delimiter of a CSV file from its header.
         implicit : bool
-            Every row is a like, a rating of 1; a domain of likes implies it. A row with a value of 0 or less,
-            and an entry of a matrix, is none. The column of values is named in ``columns`` or has a usual
+            Every row is a like, a rating of 1; a domain of likes implies it. A row, or an entry of a matrix,
+            with a value of 0 or less is no like. The column of values is named in ``columns`` or has a usual
             name (rating, quantity, label, clicks, ...).
 
         Raises

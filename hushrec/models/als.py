@@ -57,8 +57,7 @@ class ALS(Estimator[Ratings]):
         Ridge on the factors of a user or an item with the mean number of ratings, > 0. None takes 20 for
         likes. For ratings it takes 0.72 of the residual deviation after biases, times the sum of the roots of
         the mean number of ratings per user and per item (Candes and Plan 2010), times 1 + m^(-2/3), m the
-        smaller of the two. If the factors leave less than half of that deviation, what they leave takes its
-        place.
+        smaller of the two. If the factors leave less than half of that deviation, the remaining one is used.
     bias_regularization : float or None
         Ridge on user offsets and item biases, > 0. None estimates both: variance of a rating over that of the
         users' levels, and over that of the items'.

@@ -90,7 +90,7 @@ class Release:
         }
 
     def check(self, bounded: Bounded, private: bool) -> None:
-        """Refuse a value that is not bounded as planned; without privacy any bound does."""
+        """Refuse a value that is not bounded as planned; without privacy, accept any bound."""
         declared = bounded.sensitivity(self.relation)
         fits = bounded.unit == self.unit and bounded.norm == self.mechanism.norm
         if not fits or (private and not math.isclose(declared, self.sensitivity, rel_tol=_ROUNDING)):

@@ -45,8 +45,8 @@ class PublicRatings:
         Public ratings of the same population, as :meth:`Ratings.from_any` takes them. A user who is a donor
         too counts once, as a donor.
     external : source or list of sources
-        Public ratings of another population, of any part of the catalogue; they have no vote. Alone their
-        weight in predictions follows from their agreement with the released item biases.
+        Public ratings of another population, over any part of the catalogue. Only without donors and ``same``
+        they set their weight in predictions, by their agreement with the released item biases.
 
     Examples
     --------
