@@ -1,13 +1,14 @@
 """The filter of a statistic that is released every week, against the regression of all weeks at once."""
 
 import math
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 from scipy.stats import norm
 
 from hushrec.training import kalman
-from hushrec.training.kalman import DRIFTS, Tracked, drift, learned, no_evidence
+from hushrec.training.kalman import DRIFTS, Tracked, counted_again, drift, learned, no_evidence
 
 TRUTH = np.random.default_rng(5).normal(3.0, 1.0, 40)
 
@@ -60,6 +61,30 @@ def test_the_part_of_the_users_that_is_there_is_found(true: float) -> None:
     nothing = Tracked(np.zeros(3), np.ones(3), no_evidence())
     assert nothing.part(np.ones(3), 1.0, center=0.7) == pytest.approx(0.7)
     assert nothing.part(np.ones(3), 1.0, center=-0.7) > 0
+
+
+def test_a_noisy_number_of_users_counts_by_its_noise() -> None:
+    """Oracle: least squares of the number of users, in first weeks, and of weights that are known exactly."""
+
+    class Week:
+        released = {
+            "number of users": (np.array([900.0]), 30.0),
+            "item weights": (np.array([38.0, 24.0]), 3.0),
+        }
+
+        def release(self, label: str, bounded: None) -> np.ndarray:
+            return self.released[label][0]
+
+        def noise_sd(self, label: str) -> float:
+            return self.released[label][1]
+
+    users = SimpleNamespace(count=lambda: None, item_weights=lambda: None)
+    known = Tracked(np.array([40.0, 30.0]), np.zeros(2), no_evidence())
+    part, weights = counted_again(users, Week(), 1000.0, known)
+    unsure = math.hypot(30 / 1000, 0.05)  # a declared number is 5% off
+    slopes, numbers = np.array([1 / unsure, 40 / 3, 10]), np.array([0.9 / unsure, 38 / 3, 8])
+    assert part == pytest.approx(np.linalg.lstsq(slopes[:, None], numbers)[0][0])
+    assert weights.mean == pytest.approx(known.measured(np.array([38.0, 24.0]), 9.0, part).mean)
 
 
 def test_likelihoods_of_drifts_are_those_of_what_was_measured() -> None:

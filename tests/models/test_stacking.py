@@ -15,7 +15,14 @@ from hushrec.data.words import Neighbours
 from hushrec.models.private_eigenrec import stacking
 from hushrec.models.private_eigenrec.parts import Parts
 from hushrec.models.private_eigenrec.public_likes import PublicLikes
-from hushrec.models.private_eigenrec.stacking import WEIGHTS, Learned, contributions, learned, prior
+from hushrec.models.private_eigenrec.stacking import (
+    WEIGHTS,
+    Learned,
+    asked_part,
+    contributions,
+    learned,
+    prior,
+)
 from hushrec.models.private_eigenrec.users import LikingUsers
 from hushrec.privacy import signed
 from hushrec.privacy.testing import RecordingNoise, SeededNoise
@@ -130,6 +137,25 @@ def test_what_a_user_adds_are_derivatives_of_a_slow_likelihood(n_items: int) -> 
     together = opened(contributions(likes_of(rows, n_items), parts, weights, 1.0))
     each = [opened(contributions(likes_of([row], n_items), parts, weights, 1.0)) for row in rows]
     assert np.array_equal(together, sum(each)) and np.abs(together).max() > 1
+
+
+def test_the_unit_of_a_part_is_its_typical_best_score() -> None:
+    """Of histories of one popular item: the mean of the best tenth of the others, above their mean."""
+    parts = parts_of(60)._replace(scales=np.ones(COUNT))
+    trust = np.array([1.0, *[3.0] * len(parts.factors), *[1.0] * (COUNT - 1 - len(parts.factors))])
+    typical, popular = np.zeros(COUNT), range(50)  # parts_of sorts items by popularity
+    for item in popular:
+        table = trust * [part_scores(parts, [item], other) for other in range(60) if other != item]
+        best = np.sort(table, axis=0)[-6:].mean(axis=0) - table.mean(axis=0)
+        typical += parts.popularity[item] / parts.popularity[popular].sum() * best
+    np.testing.assert_allclose(parts._scales(), 1 / typical)
+
+
+@pytest.mark.parametrize("n_users", [1, 9999, 20_000, 3_000_000])
+@pytest.mark.parametrize("n_items", [1, 5000, 1_000_000])
+def test_as_many_users_are_asked_as_there_is_time_for(n_users: int, n_items: int) -> None:
+    asked = asked_part(n_users, n_items) * n_users
+    assert asked == pytest.approx(min(n_users, 10_000, 200_000_000 / n_items))
 
 
 def hostile_parts(n_items: int) -> list[Parts]:

@@ -1,6 +1,7 @@
 """A later week: its server's side alone, and learning over a season."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ import pytest
 from hushrec.data import realistic, split_ratings
 from hushrec.evaluation import evaluate
 from hushrec.models import ItemBias, Popular, PrivateALS, PrivateEigenRec
+from hushrec.models.private_eigenrec.week import SeasonState, _carried, _measured
 from hushrec.privacy import Budget, Season, SeasonAccountant
 from hushrec.privacy.testing import SeededNoise
 from hushrec.training.kalman import Tracked, no_evidence
@@ -111,6 +113,34 @@ def test_a_week_of_one_release_is_what_filters_make_of_it(model) -> None:
             assert found.serve["item_bias"] == pytest.approx(now.mean) and found.serve["center"] == 0
     assert found.state["item_seen"].tolist() == [1.0] * ITEMS
     assert found.serve["item_factors"].shape == (ITEMS, 0)
+
+
+def test_last_weeks_sums_are_in_the_scale_of_this_weeks_rows() -> None:
+    """An item's row entries are its scale times the likes, so are its sums; oracle: draws of last week's."""
+    rng, learned = np.random.default_rng(2), np.array([True, True, True, True, False])
+    before, now = np.array([0.5, 2.0, 1.0, 0.0, 0.7]), np.array([1.5, 1.0, 0.8, 1.2, 0.9])
+    sums, first = rng.normal(0, 3, (5, 2)), np.array([1.0, 0, 0, 0, 0])
+    zeros, halves = np.zeros((5, 2)), Tracked.first(np.zeros(6), 1.0)
+    variance = np.array([0.4, 0.9, 0.2, 0.0, 0.0])
+    state = SeasonState(
+        np.ones(1), halves, rng.normal(size=(5, 2)), sums, variance, no_evidence(), zeros, halves
+    )
+    _, found = _carried(state, before, SimpleNamespace(learned=learned, scale=now, first=first))
+    draws = rng.normal(sums[:3], np.sqrt(variance[:3, None]), (100_000, 3, 2))
+    draws *= (now[:3] / before[:3])[:, None]
+    assert found.mean[1:] == pytest.approx(np.r_[draws.mean(axis=0)[1:], np.zeros((1, 2))], abs=0.02)
+    assert not found.mean[0].any()  # along the popularity, which is projected out
+    assert found.variance[:3] == pytest.approx(draws.var(axis=0), rel=0.03)
+    usual = ((now[:3] / before[:3])[:, None] * sums[:3]) ** 2
+    assert found.variance[3] == pytest.approx(usual.mean())  # of a new item nothing is known
+
+
+def test_a_first_measurement_is_in_units_of_the_first_week() -> None:
+    """Released values are a part of the users times the statistic, with noise."""
+    rng, statistic = np.random.default_rng(3), np.array([4.0, -1.0])
+    found = [_measured(None, 0.25 * statistic + rng.normal(0, 0.5, 2), 0.5, 0.25) for _ in range(20_000)]
+    assert np.mean([each.mean for each in found], axis=0) == pytest.approx(statistic, abs=0.05)
+    assert np.var([each.mean for each in found], axis=0) == pytest.approx(found[0].variance, rel=0.05)
 
 
 @pytest.mark.parametrize("cls", [PrivateALS, PrivateEigenRec], ids=lambda cls: cls.name)
